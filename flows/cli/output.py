@@ -1,0 +1,46 @@
+"""How commands speak: one JSON object on stdout with --json, words for people otherwise, errors in plain sentences."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import typer
+from pydantic import BaseModel
+
+DONE, FAILED, REFUSED, DONE_WITH_FAILURES = 0, 1, 2, 3
+"""Exit codes: done · failed · usage or refused input · done, with documents that failed."""
+INTERRUPTED = 130
+"""Ctrl-C: 128 and the number of the signal, as shells have it."""
+
+state = {"debug": False}
+"""Set by the top-level `--debug`: show tracebacks."""
+
+
+def emit(value: BaseModel | dict[str, Any], as_json: bool, human: Callable[[], None]) -> None:
+    """Print `value` as one JSON object, or let `human` say it in words."""
+    if not as_json:
+        human()
+        return
+    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    sys.stdout.write(json.dumps(plain, ensure_ascii=False) + "\n")
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """Say what went wrong on stderr and end with `code`."""
+    typer.secho(f"error: {message}", fg="red", err=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def plain_errors(*refused: type[Exception], failed: tuple[type[Exception], ...] = ()) -> Generator[None]:
+    """Turn expected exceptions into one sentence: `refused` exit 2, `failed` exit 1; with --debug they propagate."""
+    try:
+        yield
+    except (*refused, *failed) as error:
+        if state["debug"]:
+            raise
+        fail(str(error), REFUSED if isinstance(error, refused) else FAILED)

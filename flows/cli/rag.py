@@ -1,0 +1,360 @@
+"""`trivet rag`: documents become an index, and the index is searched and measured."""
+
+from __future__ import annotations
+
+import enum
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli import show
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from models.protocols import Embedder
+    from storage.index import Index
+    from tasks.rag.metrics import Question
+    from tasks.rag.retrieval import Found
+
+app = typer.Typer(no_args_is_help=True, help="Documents become an index; questions find their page.")
+
+
+class Strategy(enum.StrEnum):
+    """How chunks are found."""
+
+    similarity = "similarity"
+    mmr = "mmr"
+    bm25 = "bm25"
+    rrf = "rrf"
+
+
+class PdfReader(enum.StrEnum):
+    """Who reads PDF."""
+
+    auto = "auto"
+    pdfplumber = "pdfplumber"
+    pymupdf = "pymupdf"
+
+
+class Ocr(enum.StrEnum):
+    """Whether pages without text are read by tesseract."""
+
+    auto = "auto"
+    off = "off"
+
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
+IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
+ReaderOption = Annotated[PdfReader, typer.Option(help="Reader of PDF; auto: fast text, tables where a page asks.")]
+OcrOption = Annotated[Ocr, typer.Option(help="auto: pages without text go through tesseract when it is installed.")]
+TablesOption = Annotated[bool, typer.Option(help="Find tables.")]
+PasswordEnv = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Environment variable with the password of encrypted documents.")
+]
+TopK = Annotated[int, typer.Option(min=1, max=1000, help="How many chunks.")]
+StrategyOption = Annotated[Strategy, typer.Option(help="How chunks are found.")]
+Bm25Weight = Annotated[float, typer.Option(min=0.0, help="Weight of BM25 in rrf.")]
+
+
+@app.command()
+def index(
+    documents: Annotated[Path, typer.Argument(help="Folder of documents: PDF, HWP, HWPX, DOCX, TXT, MD, HTML, ZIP.")],
+    index: IndexFolder,
+    metadata: Annotated[
+        Path | None, typer.Option(help="CSV beside the documents (공고 번호, 사업명, 파일명 …).")
+    ] = None,
+    include: Annotated[list[str] | None, typer.Option(help="Glob of files to index; may be given again.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Glob of files to leave out; may be given again.")] = None,
+    password_env: PasswordEnv = None,
+    pdf_reader: ReaderOption = PdfReader.auto,
+    tables: TablesOption = True,
+    ocr: OcrOption = Ocr.auto,
+    page_cpu_s: Annotated[float, typer.Option(min=0.1, help="CPU seconds that a page may take.")] = 30.0,
+    chunk_chars: Annotated[int, typer.Option(min=100, max=20_000, help="Most characters of a chunk.")] = 800,
+    overlap_chars: Annotated[int, typer.Option(min=0, help="Characters that a chunk repeats.")] = 120,
+    embedder: Annotated[str, typer.Option(help="minilm, a sentence-transformers name or path, openai:…")] = "minilm",
+    vlm: Annotated[str | None, typer.Option(help="Model that describes figures: openai:MODEL, scripted.")] = None,
+    max_vlm_calls: Annotated[int | None, typer.Option(min=0, help="Stop asking after so many questions.")] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0.0, help="Stop asking before so much is spent.")] = None,
+    vlm_price: Annotated[
+        str | None, typer.Option(metavar="PROMPT,ANSWER", help="Price per million tokens, for --max-cost: 0.15,0.6")
+    ] = None,
+    figure: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Figure setting, such as qwen3_vl_min_variance=20.")
+    ] = None,
+    max_failed_share: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Publish nothing when a larger share of the documents failed.")
+    ] = 0.5,
+    preview_chunks: Annotated[int, typer.Option(min=0, help="Chunks in chunk_preview.json.")] = 20,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the figures and the calls they need.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Index a folder; an unchanged document costs nothing, a broken one is reported and hurts no other."""
+    from pydantic import ValidationError
+
+    from flows.cli.building import plan_figures, run_build
+
+    _password(password_env)
+    try:
+        chosen: dict[str, Any] = {
+            "documents": documents.absolute(),
+            "index": index.absolute(),
+            "metadata": metadata and metadata.absolute(),
+            "include": include or (),
+            "exclude": exclude or (),
+            "password_env": password_env,
+            "reading": {"pdf_reader": pdf_reader, "tables": tables, "ocr": ocr},
+            "limits": {"page_cpu_s": page_cpu_s},
+            "chunk_chars": chunk_chars,
+            "overlap_chars": overlap_chars,
+            "embedder": embedder,
+            "vlm": vlm,
+            "figures": _settings(figure or []),
+            "spending": {"max_calls": max_vlm_calls, "max_cost": max_cost, "prices": _prices(vlm_price)},
+            "max_failed_share": max_failed_share,
+            "preview_chunks": preview_chunks,
+        }
+        if dry_run:
+            plan = plan_figures(chosen, quiet=as_json)
+            emit(plan, as_json, lambda: show.plan(plan))
+            return
+        outcome = run_build(chosen, quiet=as_json)
+    except ValidationError as error:
+        fail(_sentences(error), REFUSED)
+    emit(outcome.report, as_json, lambda: show.report(outcome.report, index))
+    if outcome.unfinished:
+        fail(outcome.unfinished, FAILED)
+    if outcome.report.documents.failed:
+        raise typer.Exit(DONE_WITH_FAILURES)
+
+
+@app.command()
+def text(
+    file: Annotated[Path, typer.Argument(help="A document.")],
+    password_env: PasswordEnv = None,
+    pdf_reader: ReaderOption = PdfReader.auto,
+    tables: TablesOption = True,
+    ocr: OcrOption = Ocr.auto,
+    as_json: Json = False,
+) -> None:
+    """Show what is read from one document, page by page and block by block."""
+    from tasks.rag.documents.errors import DocumentError
+    from tasks.rag.documents.isolation import DocumentUnreadable, Job, ReadLimits, read_document
+    from tasks.rag.documents.reading import ReadOptions
+    from tasks.rag.documents.sniff import sniff
+
+    password = _password(password_env)
+    _require_file(file, "a document")
+    options = ReadOptions.model_validate({"pdf_reader": pdf_reader, "tables": tables, "ocr": ocr})
+    with plain_errors(DocumentError, DocumentUnreadable):
+        sniffed = sniff(file)
+        job = Job(path=file, digest="", format=sniffed.format, password=password)
+        document = read_document(job, options=options, limits=ReadLimits()).document
+        read = document.model_copy(update={"notes": (*sniffed.notes, *document.notes)})
+    pages = [
+        {
+            "page": page.number,
+            "status": page.status,
+            "reason": page.reason,
+            "blocks": [block.model_dump(mode="json", exclude={"page"}) for block in page.blocks],
+        }
+        for page in read.pages
+    ]
+    emit({"file": str(file), "reader": read.reader, "pages": pages}, as_json, lambda: show.text(read))
+
+
+@app.command()
+def chunks(
+    index: IndexFolder,
+    document: Annotated[str | None, typer.Option(help="Only chunks of this document (its path in the folder).")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print chunks as they are indexed."""
+    from storage.errors import StorageError
+    from storage.index import open_index
+    from tasks.rag.retrieval import read_chunk
+
+    with plain_errors(StorageError), open_index(index) as opened:
+        rows = range(len(opened))
+        if document is not None:
+            rows = [row for row in rows if document in (opened.document(row).name, *opened.document(row).aliases)]
+            if not rows:
+                names = ", ".join(entry.name for entry in opened.catalogue[:5])
+                fail(f"the index holds no chunks of {document!r}; it has {names} …", REFUSED)
+        shown = [(opened.document(row).name, read_chunk(opened, row)) for row in (rows if every else rows[:limit])]
+    listed = [{"document_name": name, **chunk.model_dump(mode="json")} for name, chunk in shown]
+    emit({"chunks": listed, "total": len(rows)}, as_json, lambda: show.chunks(listed, len(rows)))
+
+
+@app.command()
+def search(
+    question: Annotated[str, typer.Argument(help="What to look for.")],
+    index: IndexFolder,
+    strategy: StrategyOption = Strategy.rrf,
+    top_k: TopK = 5,
+    bm25_weight: Bm25Weight = 1.0,
+    document: Annotated[list[str] | None, typer.Option(help="Search only in this; may be given again.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Find the chunks that answer a question best."""
+    from storage.errors import StorageError
+    from storage.index import open_index
+
+    with plain_errors(StorageError, ValueError, failed=_model_errors()), open_index(index) as opened:
+        found = _search(opened, question, strategy, top_k=top_k, bm25_weight=bm25_weight, names=document)
+    hits = [
+        {
+            "document": hit.document_name,
+            "page": hit.chunk.page,
+            "bbox": hit.chunk.bbox,
+            "score": round(hit.score, 6),
+            "text": hit.chunk.text,
+            "chunk_id": hit.chunk.id,
+            "heading_path": hit.chunk.heading_path,
+            "ranks": hit.ranks,
+        }
+        for hit in found.hits
+    ]
+    emit({"hits": hits, "notes": found.notes}, as_json, lambda: show.hits(found))
+
+
+@app.command()
+def status(
+    index: IndexFolder,
+    every: Annotated[bool, typer.Option("--all", help="List the documents without trouble too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what an index holds, what became of each document, and what a build is doing."""
+    from storage.errors import StorageError
+    from tasks.rag.status import read_status
+
+    with plain_errors(StorageError):
+        found = read_status(index)
+    if found is None:
+        fail(f"{index} holds no index; make one with `trivet rag index FOLDER --index {index}`", REFUSED)
+    emit(found, as_json, lambda: show.status(found, every=every))
+
+
+@app.command("eval")
+def evaluate(
+    questions: Annotated[Path, typer.Argument(help="JSONL: {id, question, document, pages: [1-based]} a line.")],
+    index: IndexFolder,
+    strategy: StrategyOption = Strategy.rrf,
+    bm25_weight: Bm25Weight = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Measure how often a search finds the page that answers, with 95 % bootstrap intervals."""
+    from storage.errors import StorageError
+    from storage.index import open_index
+    from tasks.rag.metrics import Place, read_questions
+    from tasks.rag.metrics import evaluate as measure
+
+    _require_file(questions, "a JSONL file of questions")
+    with plain_errors(StorageError, ValueError, failed=_model_errors()), open_index(index) as opened:
+        asked = read_questions(questions)
+
+        def places(question: str) -> list[Place]:
+            found = _search(opened, question, strategy, top_k=EVALUATED_CHUNKS, bm25_weight=bm25_weight, names=None)
+            return [Place(hit.document_name, hit.chunk.page) for hit in found.hits]
+
+        result = measure(_by_first_name(asked, opened), places)
+    emit(result, as_json, lambda: show.evaluation(result))
+
+
+def _by_first_name(asked: list[Question], opened: Index) -> list[Question]:
+    """The questions, gold documents under the name that hits carry: a file with the same content may come first."""
+    first = {alias: entry.name for entry in opened.catalogue for alias in entry.aliases}
+    return [item.model_copy(update={"document": first.get(item.document, item.document)}) for item in asked]
+
+
+EVALUATED_CHUNKS = 50
+"""Chunks asked for, so that ten different pages are among them."""
+
+
+def _search(
+    opened: Index, question: str, strategy: Strategy, *, top_k: int, bm25_weight: float, names: list[str] | None
+) -> Found:
+    from tasks.rag.retrieval import search as find
+
+    return find(
+        opened,
+        question,
+        strategy=strategy.value,
+        top_k=top_k,
+        embedder=lambda: _embedder(str(opened.manifest.settings["embedder"])),
+        bm25_weight=bm25_weight,
+        documents=_digests(opened, names) if names else None,
+    )
+
+
+@cache
+def _embedder(name: str) -> Embedder:
+    from flows.settings import settings
+    from models.embedders import open_embedder
+
+    return open_embedder(name, base_url=settings().openai_base_url, api_key=settings().openai_api_key)
+
+
+def _digests(opened: Index, names: list[str]) -> set[str]:
+    """The documents of these names. Raises ValueError for a name that the catalogue lacks."""
+    known = {name: entry.document for entry in opened.catalogue for name in (entry.name, *entry.aliases)}
+    if unknown := [name for name in names if name not in known]:
+        some = ", ".join(sorted(known)[:5])
+        raise ValueError(f"the index has no document {unknown[0]!r}; it has {some} …")
+    return {known[name] for name in names}
+
+
+def _model_errors() -> tuple[type[Exception], ...]:
+    from models.errors import ModelError
+
+    return (ModelError,)
+
+
+def _require_file(path: Path, wanted: str) -> None:
+    if not path.exists():
+        fail(f"there is no file {path}; name {wanted}", REFUSED)
+    if not path.is_file():
+        fail(f"{path} is not a file; name {wanted}", REFUSED)
+    if not os.access(path, os.R_OK):
+        fail(f"{path} may not be read; check its permissions", REFUSED)
+
+
+def _password(variable: str | None) -> str | None:
+    """What the environment variable holds that the user named."""
+    if variable is None:
+        return None
+    if variable not in os.environ:
+        fail(f"--password-env {variable}: there is no such environment variable; export it first", REFUSED)
+    return os.environ[variable]
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    """NAME=VALUE options as a dict; the model that they go into checks names and values."""
+    for pair in pairs:
+        if "=" not in pair:
+            fail(f"--figure {pair!r} is not NAME=VALUE; write for example --figure qwen3_vl_min_variance=20", REFUSED)
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _prices(option: str | None) -> dict[str, str] | None:
+    if option is None:
+        return None
+    prompt, comma, answer = option.partition(",")
+    if not comma:
+        fail(f"--vlm-price {option!r} is not PROMPT,ANSWER; write for example --vlm-price 0.15,0.6", REFUSED)
+    return {"prompt": prompt, "answer": answer}
+
+
+def _sentences(error: ValidationError) -> str:
+    """What pydantic refused, an option a line."""
+    return "\n".join(
+        f"--{'.'.join(map(str, item['loc'])).replace('_', '-')}: {item['msg']} (it is {item['input']!r})"
+        for item in error.errors()
+    )

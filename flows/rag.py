@@ -1,0 +1,163 @@
+"""Documents become an index.
+
+scan ─► parse ─► extract_figures ─► chunk ─► embed ─► publish_index
+(hash)  (CPU)     (GPU: VLM)        (CPU)    (GPU)    (CPU: FAISS + BM25 + catalogue, atomic swap)
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from flows.settings import configure_steps
+
+configure_steps()  # before prefect and the steps are imported: both read what it sets
+
+from prefect import State, flow  # noqa: E402
+from prefect.runtime import flow_run  # noqa: E402
+from prefect.states import Completed  # noqa: E402
+from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
+from pydantic import BaseModel, ConfigDict, Field, JsonValue  # noqa: E402
+
+from models.weights import fingerprint  # noqa: E402
+from tasks.calls import Spending  # noqa: E402
+from tasks.rag.building import build  # noqa: E402
+from tasks.rag.corpus import flat, refuse_too_many_failures, shard_sources  # noqa: E402
+from tasks.rag.documents.isolation import ReadLimits  # noqa: E402
+from tasks.rag.documents.reading import ReadOptions  # noqa: E402
+from tasks.rag.errors import Unfinished  # noqa: E402
+from tasks.rag.figures import FigureSettings  # noqa: E402
+from tasks.rag.report import IndexReport  # noqa: E402
+from tasks.rag.scan import require_folder  # noqa: E402
+from tasks.rag.steps import (  # noqa: E402
+    catalogue,
+    chunk,
+    embed,
+    extract_figures,
+    find_figures,
+    mark_duplicates,
+    parse,
+    publish_index,
+    scan,
+)
+from tasks.rag.tokens import installed_tokenizer  # noqa: E402
+from tasks.step import as_is, on_each  # noqa: E402
+
+
+class IndexConfig(BaseModel):
+    """What `build_index` needs to know; the Prefect UI draws its form from it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    documents: Path
+    """Folder of the documents; subfolders and ZIPs of attachments are read too."""
+    index: Path
+    """Folder of the index; made when it is missing."""
+    metadata: Path | None = None
+    """CSV beside the documents (공고 번호, 사업명, 발주 기관, 파일명 …)."""
+    include: tuple[str, ...] = ()
+    """Globs of the files to index, such as `**/*.pdf`; empty: every format that can be read."""
+    exclude: tuple[str, ...] = ()
+    """Globs of files to leave out."""
+    password_env: str | None = None
+    """Name of the environment variable that holds the password of encrypted documents."""
+    reading: ReadOptions = ReadOptions()
+    """How documents are read."""
+    limits: ReadLimits = ReadLimits()
+    """What a page may cost."""
+    chunk_chars: int = Field(default=800, ge=100, le=20_000)
+    """Most characters of a chunk."""
+    overlap_chars: int = Field(default=120, ge=0)
+    """Characters that a chunk repeats of the one before."""
+    embedder: str = "minilm"
+    """`minilm`, a sentence-transformers name or path, or `openai:MODEL`."""
+    vlm: str | None = None
+    """Model that describes figures: `openai:MODEL`, `scripted`; none: figures are recorded as skipped."""
+    figures: FigureSettings = FigureSettings()
+    """Which images are worth a question, and how it is asked."""
+    spending: Spending = Spending()
+    """When to stop asking; the figures that are left are recorded as skipped, and the next run goes on with them."""
+    max_failed_share: float = Field(default=0.5, ge=0, le=1)
+    """Publish nothing when a larger share of the documents failed."""
+    preview_chunks: int = Field(default=20, ge=0)
+    """Chunks shown in `chunk_preview.json`."""
+
+    def shown(self) -> dict[str, JsonValue]:
+        """What an index records of how it was made; documents count as unchanged while this is the same."""
+        return self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder", "vlm"})
+
+
+runner: Any = ThreadPoolTaskRunner(max_workers=os.cpu_count() or 1)
+
+
+@flow(name="rag", flow_run_name="index {config.documents}", task_runner=runner, persist_result=False)
+def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
+    """Index a folder of documents; only what is new or changed is read, described, cut and embedded."""
+    require_folder(config.documents)
+    with build(config.index, run=flow_run.id) as ongoing:
+        found = scan(config.documents, include=config.include, exclude=config.exclude)
+
+        ongoing.enter("parse")
+        parsed = on_each(
+            shard_sources(found.sources),
+            parse,
+            options=config.reading,
+            limits=config.limits,
+            password_env=config.password_env,
+        )
+        ongoing.note_failures(flat(parsed.results), found)
+        refuse_too_many_failures(parsed.results, allowed=config.max_failed_share)
+
+        ongoing.enter("extract_figures")
+        pictured = on_each(
+            parsed.results,
+            find_figures,
+            settings=config.figures,
+            limits=config.limits,
+            password_env=config.password_env,
+        )
+        distinct = mark_duplicates(as_is(tuple(pictured.results)), settings=config.figures)
+        described = on_each(
+            distinct.shards, extract_figures, settings=config.figures, vlm=config.vlm, spending=config.spending
+        )
+
+        ongoing.enter("chunk")
+        tokenizer = installed_tokenizer()
+        chunked = on_each(
+            described.results,
+            chunk,
+            chunk_chars=config.chunk_chars,
+            overlap_chars=config.overlap_chars,
+            tokenizer=tokenizer,
+        )
+
+        ongoing.enter("embed")
+        weights = fingerprint(config.embedder)
+        embedded = on_each(chunked.results, embed, embedder=config.embedder, fingerprint=weights)
+
+        ongoing.enter("publish_index")
+        catalogued = catalogue(
+            as_is(found),
+            parsed=as_is(flat(parsed.results)),
+            embedded=as_is(flat(embedded.results)),
+            metadata=config.metadata,
+        )
+        settings = config.shown() | {"tokenizer": tokenizer, "weights": weights}
+        published = publish_index(catalogued.corpus, index=config.index, settings=settings)
+
+        report = ongoing.finish(
+            published,
+            catalogued,
+            found=found,
+            parsed=flat(parsed.results),
+            pictured=flat(described.results),
+            chunked=flat(chunked.results),
+            settings=settings,
+            preview_chunks=config.preview_chunks,
+        )
+        if unfinished := parsed.unfinished | pictured.unfinished | described.unfinished:
+            raise Unfinished(unfinished, report=report)
+    if report.documents.failed:
+        return Completed(name="CompletedWithFailures", message=f"{report.documents.failed} failed", data=report)
+    return report

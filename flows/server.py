@@ -1,0 +1,97 @@
+"""A Prefect API for one command, when no server is configured: started beside it, and gone when it is gone."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+START_TIMEOUT_S = 90.0
+PR_SET_PDEATHSIG = 1
+
+
+class ServerDidNotStart(RuntimeError):
+    """The Prefect API did not answer; the sentence says where its log is."""
+
+
+@contextmanager
+def prefect_api(home: Path) -> Generator[None]:
+    """Have `PREFECT_API_URL` name a server: the user's, or one that lives as long as this process.
+
+    Prefect's own temporary server outlives a killed parent; this one is tied to it by the kernel. Start it before
+    prefect is imported: the two then load side by side.
+    """
+    if os.environ.get("PREFECT_API_URL"):
+        yield
+        return
+    port, log = _free_port(), home / "logs" / "prefect-server.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
+    server = _start(port, log)
+    try:
+        yield
+    finally:
+        del os.environ["PREFECT_API_URL"]
+        server.terminate()
+        try:
+            server.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def wait_until_healthy(home: Path) -> None:
+    """Block until the API of `PREFECT_API_URL` answers. Raises ServerDidNotStart."""
+    url = os.environ["PREFECT_API_URL"] + "/health"
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.05)
+    raise ServerDidNotStart(
+        f"no Prefect API at {url} within {START_TIMEOUT_S:g} s; see {home / 'logs' / 'prefect-server.log'}"
+    )
+
+
+def _start(port: int, log: Path) -> subprocess.Popen[bytes]:
+    # the command and the environment of Prefect's own temporary server (prefect.server.api.server)
+    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"]
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    environment |= {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+    tie = partial(_tie_to, os.getpid())
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=tie,
+            start_new_session=True,  # uvicorn takes Ctrl-C for itself, and the flow that ends would wait for it
+        )
+
+
+def _tie_to(parent: int) -> None:
+    """In the child: die with the parent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it died just before: the kernel tells of later deaths only
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

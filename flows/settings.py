@@ -1,0 +1,91 @@
+"""The environment, read once: every other module gets what it needs as an argument."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from platformdirs import user_data_path
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Each field is an environment variable; `trivet doctor` shows which are set."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", use_attribute_docstrings=True, populate_by_name=True, env_ignore_empty=True
+    )
+
+    home: Path = Field(default_factory=lambda: user_data_path("trivet"), validation_alias="TRIVET_HOME")
+    """Everything the embedded default keeps: artifacts, Prefect results, PostgreSQL cluster, logs."""
+    store: str | None = Field(default=None, validation_alias="TRIVET_STORE")
+    """Artifact store outside the home: `s3://bucket/prefix`, or any fsspec URL."""
+    database_url: SecretStr | None = Field(default=None, validation_alias="DATABASE_URL")
+    """PostgreSQL to use in place of the embedded one: `postgresql://user:password@host/name`."""
+    gpu_deployment: str | None = Field(default=None, validation_alias="TRIVET_GPU_DEPLOYMENT")
+    """Prefect deployment that runs GPU steps, `gpu-step/gpu`; unset: they run inline."""
+    vlm_base_url: str | None = Field(default=None, validation_alias="TRIVET_VLM_BASE_URL")
+    """OpenAI-compatible endpoint of the figure model: `http://127.0.0.1:8000/v1`."""
+    openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
+    """Key of the OpenAI-compatible endpoints."""
+    openai_base_url: str | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
+    """OpenAI-compatible endpoint of language models and embedders."""
+    parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
+    """Append a line here for every document that a parser child starts and finishes."""
+
+
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
+    "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
+}
+"""No telemetry, and a patient start of Prefect's own server on a busy laptop."""
+
+
+@cache
+def settings() -> Settings:
+    """The settings of this process.
+
+    `TRIVET_HOME` is made absolute, so that a child that starts elsewhere finds the same home.
+    """
+    read = Settings()
+    return read.model_copy(update={"home": read.home.expanduser().absolute()})
+
+
+def prepare_environment() -> None:
+    """Set what Prefect and the model libraries read from the environment, before they are imported.
+
+    Prefect's own home goes below ours unless the user (or a worker) has chosen one.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    home = settings().home
+    os.environ.setdefault("PREFECT_HOME", str(home / "prefect"))
+    if "PREFECT_API_URL" not in os.environ:
+        os.environ.setdefault("PREFECT_SERVER_ALLOW_EPHEMERAL_MODE", "true")
+
+
+def configure_steps() -> None:
+    """Tell the steps where to keep things; every flow module calls it before it imports its steps."""
+    from tasks.resources import Resources, configure
+
+    prepare_environment()
+    read = settings()
+    configure(
+        Resources(
+            home=read.home,
+            store=read.store or str(read.home / "store"),
+            database_url=read.database_url.get_secret_value() if read.database_url else None,
+            gpu_deployment=read.gpu_deployment,
+            parse_log=read.parse_log,
+            vlm_base_url=read.vlm_base_url,
+            openai_base_url=read.openai_base_url,
+            api_key=read.openai_api_key,
+            secret=os.environ.get,
+        )
+    )

@@ -1,0 +1,31 @@
+"""Opens a chat backend by its name, the one that users write after `--vlm` or `--llm`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from models.errors import ModelUnavailable
+from models.protocols import Chat
+
+NAMES = "`openai:MODEL` (any OpenAI-compatible endpoint), `scripted` or `scripted:FILE`"
+
+
+def open_chat(
+    name: str, *, base_url: str | None = None, api_key: SecretStr | None = None, timeout_s: float = 120.0
+) -> Chat:
+    """The backend called `name`. Raises ModelUnavailable if there is none of that name.
+
+    base_url, api_key, timeout_s: for backends behind an endpoint; None is OpenAI's own, without a key.
+    """
+    backend, _, rest = name.partition(":")
+    if backend == "openai" and rest:
+        from models.openai import OpenAIChat
+
+        return OpenAIChat(rest, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
+    if backend == "scripted":
+        from models.scripted import ScriptedChat, read_rules
+
+        return ScriptedChat(read_rules(Path(rest)) if rest else ())
+    raise ModelUnavailable(f"There is no model backend called {name!r}; give {NAMES}.")

@@ -1,0 +1,80 @@
+"""Opens an embedder by its name, the one that users write after `--embedder`, and says which embedders agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import SecretStr
+
+from models.errors import ModelUnavailable
+from models.protocols import Embedder
+
+PRECISIONS = ("fp32", "bf16")
+
+
+@runtime_checkable
+class QuestionEmbedder(Embedder, Protocol):
+    """An embedder whose model reads questions with another prompt than documents."""
+
+    def embed_questions(self, questions: Sequence[str]) -> NDArray[np.float32]:
+        """(len(questions), dimension), L2-normalised."""
+        ...
+
+
+def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr | None = None) -> Embedder:
+    """The embedder called `name`. Raises ModelUnavailable if there is none of that name.
+
+    name: `minilm` (`minilm:fp32` and `minilm:bf16` fix its precision), `openai:MODEL`, or a sentence-transformers
+    name (`BAAI/bge-m3`, `BAAI/bge-m3@REVISION`) or folder.
+    base_url, api_key: for `openai:MODEL`; None is OpenAI's own endpoint, without a key.
+    """
+    backend, _, rest = name.partition(":")
+    if backend == "minilm":
+        return _open_minilm(name, rest)
+    if backend == "openai" and rest:
+        from models.openai import OpenAIEmbedder
+
+        # its dimension is a property, learnt from the endpoint with the first call
+        return OpenAIEmbedder(rest, base_url=base_url, api_key=api_key)  # pyright: ignore[reportReturnType]
+    from models.huggingface import HuggingFaceEmbedder
+
+    return HuggingFaceEmbedder(name)
+
+
+def embed_questions(embedder: Embedder, questions: Sequence[str]) -> NDArray[np.float32]:
+    """(len(questions), dimension): questions as this embedder wants them, beside documents that `embed` embedded."""
+    if isinstance(embedder, QuestionEmbedder):
+        return embedder.embed_questions(questions)
+    return embedder.embed(questions)
+
+
+def family(embedder_id: str) -> str:
+    """The id without its precision: vectors of one family lie within cosine .999 and may be searched together."""
+    stem, _, precision = embedder_id.rpartition("/")
+    return stem if precision in PRECISIONS else embedder_id
+
+
+def reads(embedder_id: str, text: str) -> bool:
+    """False when the embedder's vocabulary lacks the script of `text`, so that its vector means nothing."""
+    return not (embedder_id.startswith("minilm@") and _EAST_ASIAN.search(text))
+
+
+_EAST_ASIAN = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3]")
+
+
+def _open_minilm(name: str, precision: str) -> Embedder:
+    from models.minilm import MiniLM
+
+    match precision:
+        case "fp32" | "bf16":
+            return MiniLM(precision)
+        case "" if name == "minilm":
+            return MiniLM()
+        case _:
+            raise ModelUnavailable(
+                f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`"
+            )

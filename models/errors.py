@@ -1,0 +1,34 @@
+"""What a model backend can refuse.
+
+ModelError
+├── TransientModelError   time-out, 429, 5xx, connection lost: worth a retry
+├── ModelUnavailable      no such model, no endpoint, missing key: stops the run with the remedy
+├── RequestRefused        400 and kin: this request will never work
+└── ContextOverflow       the request is longer than the model's context
+"""
+
+from __future__ import annotations
+
+
+class ModelError(Exception):
+    """Root; its text is a full sentence with the remedy."""
+
+
+class TransientModelError(ModelError):
+    """Worth another try; `retry_after_s` is the server's own word, if it gave one."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class ModelUnavailable(ModelError):
+    """No such model, endpoint or key."""
+
+
+class RequestRefused(ModelError):
+    """The request will never work as it is."""
+
+
+class ContextOverflow(RequestRefused):
+    """Longer than the model's context."""

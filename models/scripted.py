@@ -1,0 +1,134 @@
+"""A model that follows a script: for tests, demonstrations and dry runs, without weights and without a network.
+
+It passes the same contract tests as the real backends. Its answers are pure functions of the request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
+
+from models.errors import ModelUnavailable, RequestRefused
+from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+
+
+class Rule(BaseModel):
+    """An answer, and the requests that get it; what is not set matches everything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    answer: str
+    prompt: str | None = None
+    """Regular expression, searched in the texts of all messages, one per line."""
+    image_size: tuple[int, int] | None = None
+    """Width and height in pixels of the last image."""
+    image_sha256: str | None = None
+    """Start of the SHA-256 (hex) of the last image's PNG."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _compiles(cls, prompt: str | None) -> str | None:
+        try:
+            re.compile(prompt or "")
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        return prompt
+
+
+class ScriptedChat:
+    """Answers by the first rule that fits; without one, describes the last image, or restates the question."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self.rules = tuple(rules)
+        self.id = f"scripted:{_digest(self.rules)}" if self.rules else "scripted"
+        self.calls = 0
+        """Requests answered so far, by all threads together."""
+        self._lock = threading.Lock()
+
+    def complete(self, request: ChatRequest) -> ChatResponse:
+        """The scripted answer, cut to `max_tokens` words. Raises RequestRefused for a request without messages."""
+        if not request.messages:
+            raise RequestRefused("The request has no messages; give at least one.")
+        with self._lock:
+            self.calls += 1
+        words = _words(self._answer(request))
+        cut = len(words) > request.max_tokens
+        return ChatResponse(
+            text="".join(words[: request.max_tokens]).rstrip(),
+            finish_reason="length" if cut else "stop",
+            prompt_tokens=len(_words(_prompt(request.messages))),
+            completion_tokens=min(len(words), request.max_tokens),
+        )
+
+    def _answer(self, request: ChatRequest) -> str:
+        prompt, image = _prompt(request.messages), _last_image(request.messages)
+        for rule in self.rules:
+            if _fits(rule, prompt, image):
+                return rule.answer
+        return describe_image(image.png) if image else f"You said: {prompt}"
+
+
+def read_rules(path: Path) -> tuple[Rule, ...]:
+    """The rules of a JSON file: a list of objects with the fields of `Rule`. Raises ModelUnavailable."""
+    try:
+        return TypeAdapter(tuple[Rule, ...]).validate_json(path.read_bytes())
+    except OSError as error:
+        raise ModelUnavailable(f"The script {path} cannot be read ({error.strerror}); check the path.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ModelUnavailable(
+            f"The script {path} is not a JSON list of rules (at {list(first['loc'])}: {first['msg']}); "
+            'write it like [{"prompt": "budget", "answer": "…"}].'
+        ) from error
+
+
+def describe_image(png: bytes) -> str:
+    """A made-up description with a title, a period and a table; the same bytes always give the same one."""
+    seed = hashlib.sha256(png).digest()
+    width, height = _png_size(png)
+    rows = "\n".join(f"| {2020 + year} | {100 + seed[year]} |" for year in range(3))
+    return (
+        f"Title: Scripted figure {seed.hex()[:8]} ({width} × {height} px)\nPeriod: 2020–2022\nLegend: none\n\n"
+        f"| Year | Amount (million) |\n|---|---|\n{rows}"
+    )
+
+
+def _fits(rule: Rule, prompt: str, image: Image | None) -> bool:
+    if rule.prompt is not None and not re.search(rule.prompt, prompt):
+        return False
+    if rule.image_size is not None and (image is None or _png_size(image.png) != rule.image_size):
+        return False
+    if rule.image_sha256 is None:
+        return True
+    return image is not None and hashlib.sha256(image.png).hexdigest().startswith(rule.image_sha256)
+
+
+def _prompt(messages: Sequence[Message]) -> str:
+    return "\n".join(part.text for message in messages for part in message.content if isinstance(part, Text))
+
+
+def _last_image(messages: Sequence[Message]) -> Image | None:
+    images = [part for message in messages for part in message.content if isinstance(part, Image)]
+    return images[-1] if images else None
+
+
+def _png_size(png: bytes) -> tuple[int, int]:
+    """Width and height from the header chunk, which every PNG has first."""
+    return int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
+
+
+def _words(text: str) -> list[str]:
+    """Words with the blanks behind them: joined they give the text again."""
+    return re.findall(r"\s*\S+\s*", text)
+
+
+def _digest(rules: Sequence[Rule]) -> str:
+    """Names the script, so that answers of another script are not taken for its own."""
+    text = json.dumps([rule.model_dump() for rule in rules], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,280 @@
+"""Content-addressed store of what steps make: written once under its own SHA-256, verified whenever it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from pydantic import BaseModel
+
+from storage import files
+from storage.errors import DamagedArtifact, MissingArtifact
+from storage.records import Ref
+from storage.remote import Remote, Stat
+
+Model = TypeVar("Model", bound=BaseModel)
+
+BLOCK_BYTES = 1 << 20
+FRESH = timedelta(days=1)
+"""A remote object put again within this time is left alone; an older one is renewed: `gc` must not see it as old."""
+KEY = re.compile(r"[0-9a-f]{64}")
+
+
+class Artifact(NamedTuple):
+    """An object of the store, as a listing shows it."""
+
+    ref: Ref
+    modified: datetime
+
+
+class Artifacts:
+    """Objects by digest, and keys that remember which object a finished piece of work gave.
+
+    Layout below the root: `objects/{kind}/{digest[:2]}/{digest}`, `keys/{key[:2]}/{key}`, `damaged/{kind}-{digest}`.
+    With a remote store the same layout lies there, and `root` is a cache of its objects.
+    """
+
+    def __init__(self, root: Path, *, remote: Remote | None = None) -> None:
+        self.root = root
+        self.remote = remote
+        self.place = remote.url if remote else str(root)
+        # digest → inode and time of change: an object that nobody touched is hashed once by a process
+        self._verified: dict[str, tuple[int, int]] = {}
+
+    @classmethod
+    def open(cls, where: str | Path, *, cache: Path) -> Artifacts:
+        """The store in a local folder, or at an fsspec URL, whose objects are kept below `cache` too."""
+        if isinstance(where, Path) or "://" not in where:
+            return cls(Path(where))
+        if where.startswith("file://"):
+            return cls(Path(where.removeprefix("file://")))
+        # one cache per store: what one holds says nothing about another
+        return cls(cache / hashlib.sha256(where.encode()).hexdigest()[:16], remote=Remote(where))
+
+    def put(self, kind: str, data: bytes) -> Ref:
+        """Store `data`; storing the same bytes again changes nothing. Raises StoreUnreachable."""
+        ref = Ref(kind=kind, digest=hashlib.sha256(data).hexdigest(), size=len(data))
+        if not self._renew(ref):
+            files.write(self._path(ref), data)
+        self._upload(ref)
+        return ref
+
+    def put_file(self, kind: str, path: Path) -> Ref:
+        """Store a copy of the file at `path`, block by block. Raises StoreUnreachable."""
+        with path.open("rb") as source, files.scratch(self.root / "objects") as copy:
+            digest = hashlib.sha256()
+            with copy.open("xb") as target:
+                while block := source.read(BLOCK_BYTES):
+                    digest.update(block)
+                    target.write(block)
+            ref = Ref(kind=kind, digest=digest.hexdigest(), size=copy.stat().st_size)
+            if not self._renew(ref):
+                files.settle(copy, self._path(ref))
+        self._upload(ref)
+        return ref
+
+    def get(self, ref: Ref) -> bytes:
+        """The bytes of `ref`, verified. Raises MissingArtifact, DamagedArtifact, StoreUnreachable."""
+        if self.remote:
+            self._ensure(ref)
+        with self._reading(ref), open(self._object(ref), "rb") as file:  # noqa: PTH123 thousands of times per run
+            data = file.read()
+        if hashlib.sha256(data).hexdigest() != ref.digest:
+            raise self._set_aside(ref)
+        return data
+
+    def path(self, ref: Ref) -> Path:
+        """A local file with the content of `ref`, verified; do not write to it. Raises as `get` does."""
+        self._ensure(ref)
+        return self._path(ref)
+
+    def verify(self, ref: Ref) -> bool:
+        """True when the artifact is there and its bytes are those that were written. Raises StoreUnreachable."""
+        if self.remote and self._remote_stat(ref) is None:
+            return False
+        try:
+            self._ensure(ref)
+        except (MissingArtifact, DamagedArtifact):
+            return False
+        return True
+
+    def save(self, kind: str, value: BaseModel) -> Ref:
+        """Store a pydantic value as JSON."""
+        return self.put(kind, value.model_dump_json().encode())
+
+    def load(self, model: type[Model], ref: Ref) -> Model:
+        """The pydantic value stored under `ref`."""
+        return model.model_validate_json(self.get(ref))
+
+    def remember(self, key: str, ref: Ref) -> None:
+        """Note that the work named by `key` (SHA-256 hex of its inputs and version) gave `ref`."""
+        note, name = ref.model_dump_json().encode(), _key_name(key)
+        if self.remote:
+            self.remote.write(name, note)
+        else:
+            files.write(self.root / name, note, durable=False)  # a lost note costs doing the work again
+
+    def recall(self, key: str) -> Ref | None:
+        """What `remember` noted for `key`, if the artifact still exists and verifies."""
+        ref = self.noted(key)
+        return ref if ref and self.verify(ref) else None
+
+    def noted(self, key: str) -> Ref | None:
+        """What `remember` noted for `key`, whether or not the artifact is still there."""
+        name = _key_name(key)
+        try:
+            if self.remote:
+                return Ref.model_validate_json(self.remote.read(name))
+            with files.reachable(self.root), open(f"{self.root}/{name}", "rb") as file:  # noqa: PTH123 as in get
+                return Ref.model_validate_json(file.read())
+        except (FileNotFoundError, ValueError):  # ValueError: a damaged note is no note
+            return None
+
+    def objects(self) -> Iterator[Artifact]:
+        """Every object of the store, damaged or not."""
+        for found in self._find("objects"):
+            _, kind, _, digest = found.name.split("/")
+            yield Artifact(Ref(kind=kind, digest=digest, size=found.size), found.modified)
+
+    def noted_keys(self) -> Iterator[str]:
+        """Every key that `remember` noted."""
+        for found in self._find("keys"):
+            yield found.name.rpartition("/")[2]
+
+    def starts_with(self, ref: Ref, characters: tuple[bytes, ...]) -> bool:
+        """True when the object's first byte is one of these; not verified. Raises MissingArtifact, StoreUnreachable."""
+        with self._reading(ref):
+            if self.remote:
+                return self.remote.read(_name(ref), end=1) in characters
+            with self._path(ref).open("rb") as file:
+                return file.read(1) in characters
+
+    def remove(self, ref: Ref, *, before: datetime) -> bool:
+        """Remove an object that nobody has put again since `before`; True when it is gone."""
+        if self.remote:
+            found = self._remote_stat(ref)
+            if found and found.modified < before:
+                self.remote.delete(_name(ref))
+                self._path(ref).unlink(missing_ok=True)
+                return True
+            return False
+        with files.reachable(self.root), suppress(FileNotFoundError):
+            if self._path(ref).stat().st_mtime >= before.timestamp():
+                return False
+            self._path(ref).unlink()
+        return True
+
+    def _ensure(self, ref: Ref) -> None:
+        """See to it that a whole copy lies below the root; brings it from the remote store if need be."""
+        try:
+            if self._is_whole(ref):
+                return
+            if not self.remote:
+                raise self._set_aside(ref)
+        except MissingArtifact:
+            if not self.remote:
+                raise
+        self._download(ref)
+
+    def _is_whole(self, ref: Ref) -> bool:
+        with self._reading(ref), open(self._object(ref), "rb") as file:  # noqa: PTH123 as in get
+            facts = os.fstat(file.fileno())
+            if facts.st_size != ref.size:
+                return False
+            version = (facts.st_ino, facts.st_ctime_ns)
+            if self._verified.get(ref.digest) == version:
+                return True
+            whole = hashlib.file_digest(file, "sha256").hexdigest() == ref.digest
+            if whole:
+                self._verified[ref.digest] = version
+            return whole
+
+    def _download(self, ref: Ref) -> None:
+        assert self.remote
+        digest = hashlib.sha256()
+        with self._reading(ref), files.replacing(self._path(ref)) as file:
+            for block in self.remote.download(_name(ref)):
+                digest.update(block)
+                file.write(block)
+            if digest.hexdigest() != ref.digest:
+                raise self._set_aside(ref)
+
+    def _upload(self, ref: Ref) -> None:
+        if not self.remote:
+            return
+        there = self._remote_stat(ref)
+        if there is None or there.modified < datetime.now(UTC) - FRESH:
+            self.remote.upload(_name(ref), self._path(ref))
+
+    def _remote_stat(self, ref: Ref) -> Stat | None:
+        """The remote object, if it has the right size."""
+        assert self.remote
+        found = self.remote.stat(_name(ref))
+        return found if found and found.size == ref.size else None
+
+    def _renew(self, ref: Ref) -> bool:
+        """True when the object lies below the root; its date is then that of today, so that `gc` spares it."""
+        try:
+            if os.stat(self._object(ref)).st_size != ref.size:  # noqa: PTH116 as in get
+                return False
+        except OSError:
+            return False
+        with suppress(PermissionError):  # another account's object: it stays as old as it is
+            os.utime(self._object(ref))
+        return True
+
+    def _set_aside(self, ref: Ref) -> DamagedArtifact:
+        """Move a damaged object out of the way, so that the next run makes it anew; gives the error to raise."""
+        aside = f"damaged/{ref.kind}-{ref.digest}"
+        if self.remote:
+            self.remote.move(_name(ref), aside)
+        else:
+            files.make_folder(self.root / "damaged")
+            with files.reachable(self.root), suppress(FileNotFoundError):  # another process was faster
+                self._path(ref).replace(self.root / aside)
+        return DamagedArtifact(
+            f"{ref.kind} {ref.digest[:12]} in {self.place} is damaged; it now lies in `damaged`, so run the flow again"
+        )
+
+    @contextmanager
+    def _reading(self, ref: Ref) -> Generator[None]:
+        try:
+            with files.reachable(self.root):
+                yield
+        except FileNotFoundError as error:
+            raise MissingArtifact(f"{ref.kind} {ref.digest[:12]} is not in {self.place}; run the flow again") from error
+
+    def _find(self, folder: str) -> Iterator[Stat]:
+        if self.remote:
+            yield from self.remote.find(folder)
+            return
+        for above, _, names in os.walk(self.root / folder):
+            for name in names:
+                path = Path(above, name)
+                if not name.startswith(files.TEMPORARY):
+                    with suppress(FileNotFoundError):  # removed since the folder was listed
+                        facts = path.stat()
+                        modified = datetime.fromtimestamp(facts.st_mtime, UTC)
+                        yield Stat(path.relative_to(self.root).as_posix(), facts.st_size, modified)
+
+    def _object(self, ref: Ref) -> str:
+        return f"{self.root}/{_name(ref)}"
+
+    def _path(self, ref: Ref) -> Path:
+        return self.root / _name(ref)
+
+
+def _name(ref: Ref) -> str:
+    return f"objects/{ref.kind}/{ref.digest[:2]}/{ref.digest}"
+
+
+def _key_name(key: str) -> str:
+    if not KEY.fullmatch(key):
+        raise ValueError(f"a key is 64 hex digits, not {key[:80]!r}; hash the inputs of the work")
+    return f"keys/{key[:2]}/{key}"

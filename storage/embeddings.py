@@ -1,0 +1,179 @@
+"""Vectors of texts that were embedded before, in one SQLite file that any number of processes share.
+
+A vector is kept as fp16, which is also what an index stores: a row from here has the same bits as a fresh one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sqlite3
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import StoreUnreachable
+
+log = logging.getLogger(__name__)
+Value = TypeVar("Value")
+
+WAIT_FOR_WRITERS_S = 30.0
+KEYS_PER_QUERY = 500
+SECONDS_PER_DAY = 86_400
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used_day INTEGER NOT NULL)"
+# fresh and cached rows are equal only as long as both are rounded here
+ROW = np.dtype("<f2")
+
+
+class EmbeddingCache:
+    """What `put_many` wrote, `get_many` finds, also after kill -9 and from other processes and threads.
+
+    A damaged file is set aside as `NAME.damaged` and begun anew; a damaged row counts as absent.
+    Raises StoreUnreachable if the file cannot be read or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def get_many(self, embedder_id: str, texts: Sequence[str]) -> dict[str, NDArray[np.float16]]:
+        """Vectors (dimension,) of those texts that are known, and a note that they were used today."""
+        by_key = {cache_key(embedder_id, text): text for text in texts}
+        rows = self._run(lambda connection: _read(connection, list(by_key), today=_today()))
+        return {by_key[key]: vector for key, stored in rows if (vector := _unpack(stored)) is not None}
+
+    def put_many(
+        self, embedder_id: str, texts: Sequence[str], vectors: NDArray[np.float32] | NDArray[np.float16]
+    ) -> None:
+        """Keep `vectors` (len(texts), dimension), rounded to fp16; durable against kill -9 on return."""
+        keys = [cache_key(embedder_id, text) for text in texts]
+        rows = [(key, _pack(vector), _today()) for key, vector in zip(keys, vectors, strict=True)]
+        self._run(lambda connection: connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows))
+
+    def prune(self, *, older_than_days: int) -> int:
+        """Forget vectors that were last used more than `older_than_days` ago; returns how many."""
+        last_kept = _today() - older_than_days
+        return self._run(
+            lambda connection: connection.execute("DELETE FROM vectors WHERE used_day < ?", (last_kept,)).rowcount
+        )
+
+    def close(self) -> None:
+        """Give the file back; the next call opens it again."""
+        with self._lock:
+            self._disconnect()
+
+    def _run(self, work: Callable[[sqlite3.Connection], Value]) -> Value:
+        """`work` in one transaction; begun anew on an empty file if this one turns out to be damaged."""
+        with self._lock:
+            try:
+                try:
+                    return self._transaction(work)
+                except sqlite3.DatabaseError as error:
+                    if error.sqlite_errorcode & 0xFF not in DAMAGED:
+                        raise
+                    self._set_aside(error)
+                    return self._transaction(work)
+            except (sqlite3.DatabaseError, OSError) as error:
+                self._disconnect()
+                raise StoreUnreachable(
+                    f"the embedding cache {self._path} cannot be used ({error}); "
+                    "free disk space, check the permissions of its folder, or delete the file: it is only a cache"
+                ) from error
+
+    def _transaction(self, work: Callable[[sqlite3.Connection], Value]) -> Value:
+        if self._connection is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = _connect(self._path)
+        with self._connection:
+            return work(self._connection)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        aside = self._path.with_name(f"{self._path.name}.damaged")
+        log.warning("embedding cache damaged, begun anew: path=%s aside=%s error=%s", self._path, aside, error)
+        self._disconnect()
+        # another process may have been first, so each file may be gone already
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        if self._path.exists():
+            self._path.replace(aside)
+
+
+def cache_key(embedder_id: str, text: str) -> bytes:
+    """32 bytes that name a text under an embedder; lone surrogates are keyed as they are."""
+    return hashlib.sha256(f"{embedder_id}\0{text}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=WAIT_FOR_WRITERS_S, check_same_thread=False)
+    try:
+        _switch_to_wal(connection)
+        # NORMAL: kill -9 loses nothing, a power cut perhaps the last rows, which are computed again
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(SCHEMA)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Two that open a new file at once: the switch fails at once where any other statement would wait."""
+    deadline = time.monotonic() + WAIT_FOR_WRITERS_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _read(connection: sqlite3.Connection, keys: list[bytes], *, today: int) -> list[tuple[bytes, bytes]]:
+    rows: list[tuple[bytes, bytes]] = []
+    stale: list[bytes] = []
+    for batch in _batches(keys):
+        holes = ",".join("?" * len(batch))
+        found = connection.execute(f"SELECT key, vector, used_day FROM vectors WHERE key IN ({holes})", batch)
+        for key, stored, used_day in found:
+            rows.append((key, stored))
+            if used_day < today:
+                stale.append(key)
+    connection.executemany("UPDATE vectors SET used_day = ? WHERE key = ?", [(today, key) for key in stale])
+    return rows
+
+
+def _batches(keys: list[bytes]) -> Iterator[list[bytes]]:
+    remaining = iter(keys)
+    while batch := list(islice(remaining, KEYS_PER_QUERY)):
+        yield batch
+
+
+def _pack(vector: NDArray[np.float32] | NDArray[np.float16]) -> bytes:
+    data = vector.astype(ROW).tobytes()
+    return struct.pack("<I", zlib.crc32(data)) + data  # SQLite does not notice a flipped bit in a value
+
+
+def _unpack(stored: bytes) -> NDArray[np.float16] | None:
+    data = stored[4:]
+    intact = len(stored) > 4 and struct.unpack_from("<I", stored)[0] == zlib.crc32(data)
+    return np.frombuffer(data, ROW) if intact else None
+
+
+def _today() -> int:
+    return int(time.time() // SECONDS_PER_DAY)

@@ -1,0 +1,120 @@
+"""Atomic writes: a reader sees the whole old file or the whole new one, after a kill and after a power cut too."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from storage.errors import StoreUnreachable
+
+TEMPORARY = ".writing-"
+"""What the names of unfinished files begin with."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def write(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Put `data` at `path`. Raises StoreUnreachable, and leaves no half file then.
+
+    durable: also survives a power cut; costs .3 ms of CPU, so small files that can be made again do without.
+    """
+    with scratch(path.parent) as temporary:
+        temporary.write_bytes(data)
+        settle(temporary, path, durable=durable)
+
+
+@contextmanager
+def replacing(path: Path) -> Generator[BinaryIO]:
+    """A file to fill, which takes the place of `path` when the block ends well and vanishes when it does not."""
+    with scratch(path.parent) as temporary:
+        with temporary.open("xb") as file:
+            yield file
+        settle(temporary, path)
+
+
+@contextmanager
+def scratch(folder: Path) -> Generator[Path]:
+    """The name of an unfinished file in `folder`; what still lies there when the block ends is removed."""
+    make_folder(folder)
+    temporary = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
+    with reachable(folder):
+        try:
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def scratch_folder(folder: Path) -> Generator[Path]:
+    """An empty folder in `folder` for files that nobody will miss; it is gone when the block ends."""
+    make_folder(folder)
+    temporary = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
+    temporary.mkdir()
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def settle(temporary: Path, path: Path, *, durable: bool = True) -> None:
+    """Give a finished file its name; `durable`: once its content is on the disk."""
+    make_folder(path.parent)
+    with reachable(path.parent):
+        if durable:
+            _sync(temporary)
+        temporary.replace(path)
+        if durable:
+            sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder` and its parents, each noted on the disk in the folder above it."""
+    try:
+        if folder.is_dir():
+            return
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreUnreachable(refusal(folder, error)) from error
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in `folder` to the disk; without this a power cut can undo a rename."""
+    with suppress(OSError):  # some network file systems refuse to fsync a folder, and need not
+        _sync(folder)
+
+
+@contextmanager
+def reachable(place: Path) -> Generator[None]:
+    """Turn what the system refuses about `place` into StoreUnreachable; a missing file stays FileNotFoundError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreUnreachable(refusal(place, error)) from error
+
+
+def refusal(place: Path, error: OSError) -> str:
+    """What is wrong with `place`, and what to do, in a sentence."""
+    if error.errno in FULL:
+        return f"{place} has no room left ({error.strerror}); free disk space (see `trivet gc`) and run again"
+    if error.errno in FORBIDDEN:
+        return f"{place} may not be used ({error.strerror}); give this account access, or choose another place"
+    return f"{place} cannot be used ({error}); see that the disk is mounted and healthy, and run again"
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

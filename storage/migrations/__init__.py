@@ -1,0 +1,1 @@
+"""Alembic migrations of our tables; `storage.database.upgrade` runs them."""

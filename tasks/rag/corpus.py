@@ -1,0 +1,158 @@
+"""What the steps of the rag pipeline hand on: documents by content, shards of them, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from pydantic import Field
+
+from storage.index import CatalogueEntry
+from storage.records import Record, Ref
+from tasks.rag.chunks import Chunk
+from tasks.rag.documents.isolation import Failure
+from tasks.rag.errors import TooManyFailed
+
+Item = TypeVar("Item")
+
+SHARD_DOCUMENTS = 2
+"""Documents that a shard aims at while a folder is small, so that two cores have work."""
+SHARDS_BEFORE_GROWTH = 16
+"""From here on shards grow instead: a run has hundreds of tasks, not thousands."""
+SHARD_DOCUMENTS_MAX = 64
+"""… until a shard holds this many; then there are more shards again."""
+
+
+class Source(Record):
+    """A document as bytes. Its name is not here: a renamed file is the same source."""
+
+    content: Ref
+    """The bytes, in the artifact store."""
+    suffix: str
+    """Lower case, with its dot; tells Markdown from plain text."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes, hex."""
+        return self.content.digest
+
+
+class PageTrouble(Record):
+    """A page that is not plainly readable."""
+
+    page: int | None
+    status: str
+    reason: str
+
+
+class Parsed(Record):
+    """What became of a source: a document, or the reason why not."""
+
+    source: Source
+    document: Ref | None = None
+    """tasks.rag.documents.blocks.Document as JSON."""
+    format: str | None = None
+    reader: str | None = None
+    pages: int = 0
+    paged: bool = True
+    """False: the format stores no pages, and `pages` is 1."""
+    troubled: tuple[PageTrouble, ...] = ()
+    notes: tuple[str, ...] = ()
+    failure: Failure | None = None
+    retryable_pages: tuple[str, ...] = ()
+    """Pages that failed for a reason that may pass; such a document is not kept under its key."""
+
+    @property
+    def may_pass(self) -> str | None:
+        """Why the document is worth a retry, if it is."""
+        if self.failure and self.failure.retryable:
+            return self.failure.message
+        return "; ".join(self.retryable_pages) or None
+
+
+class Pictured(Record):
+    """A document and its figures."""
+
+    parsed: Parsed
+    figures: Ref | None = None
+    """tasks.rag.figures.DocumentFigures as JSON; None when the document could not be read."""
+    counts: dict[str, int] = Field(default_factory=dict)
+    """Figures by status."""
+    out_of_budget: int = 0
+    """Figures that were not asked about because the run's budget was spent: the next run goes on with them."""
+    failure: Failure | None = None
+    """Why its figures could not be looked for."""
+
+
+class Searchable(Record):
+    """The chunks of a document, and the words that BM25 looks for in each."""
+
+    chunks: tuple[Chunk, ...]
+    tokens: tuple[tuple[str, ...], ...]
+    """A row per chunk."""
+    tokenizer: str
+
+
+class Chunked(Record):
+    """A document cut into chunks, and what its first pages say of it."""
+
+    digest: str
+    chunks: Ref
+    """Searchable as JSON."""
+    count: int
+    chars: int
+    """Of all chunks together."""
+    shortest: int
+    """Characters."""
+    longest: int
+    """Characters."""
+    title: str | None = None
+    facts: dict[str, str] = Field(default_factory=dict)
+    """Issuer, dates … under the names of the metadata table."""
+
+
+class Embedded(Record):
+    """A document whose chunks have vectors."""
+
+    chunked: Chunked
+    vectors: Ref
+    """npy, float16, (chunks, dimension)."""
+    embedder: str
+    """Id of the embedder, with its precision."""
+
+
+class Corpus(Record):
+    """All that an index is made of, documents in the order of their content: a renamed file moves no row."""
+
+    entries: tuple[CatalogueEntry, ...]
+    embedded: tuple[Embedded, ...]
+    """Of the entries that have chunks, in the same order."""
+
+
+def shard_sources(sources: Iterable[Source]) -> list[tuple[Source, ...]]:
+    """Split sources into shards by content, so that a new document changes one shard and leaves the others cached."""
+    ordered = sorted(sources, key=lambda source: (source.digest, source.suffix))
+    bits = shard_bits(len(ordered))
+    shards: dict[int, list[Source]] = {}
+    for source in ordered:
+        shards.setdefault(int(source.digest[:8], 16) >> (32 - bits), []).append(source)
+    return [tuple(shards[number]) for number in sorted(shards)]
+
+
+def shard_bits(documents: int) -> int:
+    """log2 of the number of shards for so many documents; it changes only when their number doubles."""
+    small = min(documents // SHARD_DOCUMENTS, SHARDS_BEFORE_GROWTH)
+    return max(small - 1, documents // SHARD_DOCUMENTS_MAX - 1, 0).bit_length()
+
+
+def refuse_too_many_failures(shards: Iterable[Sequence[Parsed]], *, allowed: float) -> None:
+    """Raises TooManyFailed when a larger share of the documents than `allowed` (0 to 1) gave nothing."""
+    parsed = flat(shards)
+    failed = sum(item.failure is not None for item in parsed)
+    if failed == len(parsed) or failed > allowed * len(parsed):
+        raise TooManyFailed(failed / len(parsed), allowed=allowed)
+
+
+def flat(shards: Iterable[Sequence[Item]]) -> tuple[Item, ...]:
+    """The items of all shards, in order."""
+    return tuple(item for shard in shards for item in shard)

@@ -1,0 +1,51 @@
+"""The contract of a document reader: open a file, say what it is, hand out its pages one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, Protocol
+
+from storage.records import Record
+from tasks.rag.documents.blocks import Page
+
+
+class ReadOptions(Record):
+    """What a user can choose about reading; part of every parse key, so no secrets here."""
+
+    pdf_reader: Literal["auto", "pdfplumber", "pymupdf"] = "auto"
+    """auto: pymupdf's text for every page, tables by layout only where a page asks for them."""
+    tables: bool = True
+    ocr: Literal["auto", "off"] = "auto"
+    """auto: tesseract (kor+eng) on pages without text, when it is installed."""
+
+
+class Header(Record):
+    """What is known of a document before its first page is read."""
+
+    format: Literal["pdf", "hwp", "hwpx", "docx", "txt", "md", "html"]
+    reader: str
+    """Reader and version: `pymupdf 2.0`."""
+    page_source: Literal["layout", "stored", "none"]
+    page_count: int
+    """Pages that `pages()` will yield; 1 for formats without pages."""
+    title: str | None = None
+    metadata: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+class Reader(Protocol):
+    """An open document. Raises tasks.rag.documents.errors.DocumentError on opening.
+
+    Each reader module offers `open_X(path: Path, *, password: str | None, options: ReadOptions) -> Reader`.
+    It runs in a child process whose parent enforces time and memory per page, so it may be slow or die,
+    but must never print to stdout.
+    """
+
+    header: Header
+
+    def pages(self, first: int = 1) -> Iterator[Page]:
+        """Pages from position `first` (1-based) on; each comes as soon as it is read.
+
+        A page that cannot be read comes as a Page with status `error` and a reason, and the next one follows.
+        """
+        ...

@@ -1,0 +1,61 @@
+"""What stops an indexing run. A single bad document is a record, not an error.
+
+RagError
+├── FolderUnusable       the folder of documents cannot be indexed
+│   ├── FolderMissing    there is no such folder
+│   ├── NotAFolder       it is a file
+│   └── NothingToIndex   no file in it can be read
+├── MetadataUnusable     the CSV beside the documents cannot be read
+├── TooManyFailed        more documents failed than the user allows: nothing is published
+└── Unfinished           what could be read is published, some may succeed another time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class RagError(Exception):
+    """Root; its text is a full sentence with the remedy."""
+
+
+class FolderUnusable(RagError):
+    """The folder of documents cannot be indexed."""
+
+
+class FolderMissing(FolderUnusable):
+    """There is no such folder."""
+
+
+class NotAFolder(FolderUnusable):
+    """The path leads to something else."""
+
+
+class NothingToIndex(FolderUnusable):
+    """No file in the folder is a document that may be read."""
+
+
+class MetadataUnusable(RagError):
+    """The CSV is missing, not text, or has no column with file names."""
+
+
+class TooManyFailed(RagError):
+    """More documents failed than the user allows."""
+
+    def __init__(self, share: float, *, allowed: float) -> None:
+        super().__init__(
+            f"{share:.0%} of the documents could not be read, more than the {allowed:.0%} allowed, so nothing was "
+            "published; see `trivet rag status`, mend or exclude them, or raise `max_failed_share`."
+        )
+
+
+class Unfinished(RagError):
+    """Some documents may succeed another time; the others are published."""
+
+    def __init__(self, unfinished: Mapping[str, str], *, report: Any) -> None:
+        named = "; ".join(f"{name}: {why}" for name, why in list(unfinished.items())[:5])
+        more = f"; and {len(unfinished) - 5} more" if len(unfinished) > 5 else ""
+        super().__init__(f"{len(unfinished)} documents are unfinished ({named}{more}); run again to redo just these.")
+        self.report = report
+        """tasks.rag.report.IndexReport of what is published."""

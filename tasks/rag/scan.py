@@ -1,0 +1,333 @@
+"""Finds the documents of a folder, by content: what was seen before is only hashed.
+
+Subfolders are searched, zips of attachments are opened under caps. Nothing is left out in silence: what matches no
+pattern is listed as `skipped`, what must not or cannot be read as `refused`, with its reason.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO
+from zipfile import ZipFile, ZipInfo
+
+from storage.artifacts import Artifacts
+from storage.records import Record, Ref
+from tasks.rag.corpus import Source
+from tasks.rag.documents.archives import ZipCaps, member_name, open_zip, printable, read_member, refusal
+from tasks.rag.documents.errors import DocumentError
+from tasks.rag.documents.sniff import SUFFIXES
+from tasks.rag.errors import FolderMissing, NotAFolder, NothingToIndex
+
+INCLUDE = tuple(f"*{suffix}" for suffix in SUFFIXES)
+"""What is taken when nothing else is asked for: every suffix that a reader knows."""
+IN_MEMORY_BYTES = 64 << 20
+"""Files up to this size are read once, hashed and kept in one go."""
+LINK, UNREADABLE, SPECIAL, ARCHIVE = "link", "unreadable", "not_a_file", "archive"
+_LOCK_PREFIX = "~$"  # Office's own mark beside a document that is open somewhere
+
+
+class ScannedFile(Record):
+    """A document of the folder."""
+
+    name: str
+    """Path below the folder, `/` between folders, NFC; within a zip `archive.zip/inner.pdf`."""
+    content: Ref
+    suffix: str
+    """Lower case, with its dot."""
+
+
+class Alias(Record):
+    """Another file with the same content as a document."""
+
+    name: str
+    document: str
+    """Name of the document, the first of its files in sort order."""
+
+
+class Refused(Record):
+    """A file that was not taken."""
+
+    name: str
+    reason: str
+    """Short code: link, unreadable, not_a_file, archive, corrupt, needs_password, refused, unsupported."""
+    message: str
+
+
+class ScanResult(Record):
+    """What a folder holds, in the order of names."""
+
+    files: tuple[ScannedFile, ...]
+    """Each content once."""
+    aliases: tuple[Alias, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    skipped: tuple[str, ...] = ()
+    """Files that no pattern asks for."""
+
+    @property
+    def sources(self) -> list[Source]:
+        """The documents without their names."""
+        return [Source(content=file.content, suffix=file.suffix) for file in self.files]
+
+
+def scan_folder(
+    folder: Path, *, artifacts: Artifacts, include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> ScanResult:
+    """The documents below `folder`; their bytes are in `artifacts` afterwards, as kind `document`.
+
+    A pattern is compared with the path below the folder, whatever its case: `*` and `?` stop at `/`, `**` does not;
+    without a `/` it is compared with the file name in any folder (`*.pdf`); with one at its end it means all that is
+    in such a folder (`drafts/`). `include` empty means every known suffix; `exclude` wins. Zips are opened unless
+    excluded, and patterns then choose among what they hold. Hidden files and Office's lock files are passed over.
+    Raises FolderMissing, NotAFolder, NothingToIndex.
+    """
+    require_folder(folder)
+    chooser = _Chooser(tuple(map(_matcher, include or INCLUDE)), tuple(map(_matcher, exclude)))
+    scan = _Scan(root=folder.resolve(), artifacts=artifacts, chooser=chooser)
+    scan.folder(os.fsencode(folder), "")
+    return _result(scan, folder)
+
+
+def require_folder(folder: Path) -> None:
+    """Raises FolderMissing, NotAFolder."""
+    if not folder.exists():
+        raise FolderMissing(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
+    if not folder.is_dir():
+        raise NotAFolder(f"{printable(str(folder))} is not a folder; name the folder that the documents lie in.")
+
+
+def _result(scan: _Scan, folder: Path) -> ScanResult:
+    if not scan.found:
+        troubles = "".join(f" {refused.name}: {refused.message}" for refused in scan.refused[:5])
+        seen = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
+        raise NothingToIndex(
+            f"The folder {printable(str(folder))} holds no document to index: {seen}. "
+            f"Formats that are read: {', '.join(sorted(SUFFIXES))}; see `--include`.{troubles}"
+        )
+    ordered = sorted(scan.found, key=lambda file: file.name)
+    first: dict[str, ScannedFile] = {}
+    for file in ordered:
+        first.setdefault(file.content.digest, file)
+    aliases = [
+        Alias(name=file.name, document=first[file.content.digest].name)
+        for file in ordered
+        if first[file.content.digest].name != file.name
+    ]
+    return ScanResult(
+        files=tuple(first.values()),
+        aliases=tuple(aliases),
+        refused=tuple(sorted(scan.refused, key=lambda refused: refused.name)),
+        skipped=tuple(sorted(scan.skipped)),
+    )
+
+
+@dataclass(frozen=True)
+class _Chooser:
+    """Which names are documents to index."""
+
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...]
+
+    def excludes(self, name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in self.exclude)
+
+    def takes(self, name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in self.include) and not self.excludes(name)
+
+
+@dataclass
+class _Scan:
+    """A walk through a folder and what it found. Paths are bytes: not every name on a disk is text."""
+
+    root: Path
+    artifacts: Artifacts
+    chooser: _Chooser
+    caps: ZipCaps = field(default_factory=ZipCaps)
+    found: list[ScannedFile] = field(default_factory=list[ScannedFile])
+    refused: list[Refused] = field(default_factory=list[Refused])
+    skipped: list[str] = field(default_factory=list[str])
+    _names: set[str] = field(default_factory=set[str])
+    _unpackable: int = 0
+    """Bytes that the zip at hand may still give, those of zips within it included."""
+
+    def folder(self, path: bytes, prefix: str) -> None:
+        """Everything below one folder."""
+        try:
+            with os.scandir(path) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            self._refuse(prefix.rstrip("/") or ".", UNREADABLE, f"The folder cannot be opened ({error.strerror}).")
+            return
+        for entry in ordered:
+            if not entry.name.startswith(b".") and not entry.name.startswith(_LOCK_PREFIX.encode()):
+                self._entry(entry, prefix + _name(entry.name))
+
+    def _entry(self, entry: os.DirEntry[bytes], name: str) -> None:
+        if entry.is_symlink() and (message := self._bad_link(entry)):
+            self._refuse(name, LINK, message)
+        elif entry.is_dir():
+            if not self.chooser.excludes(f"{name}/"):
+                self.folder(entry.path, f"{name}/")
+        elif _is_zip(name):
+            if not self.chooser.excludes(name):
+                self._archive_file(entry, name)
+        elif not self.chooser.takes(name):
+            self.skipped.append(name)
+        elif not entry.is_file():
+            self._refuse(name, SPECIAL, "It is neither a file nor a folder, and is not opened.")
+        else:
+            self._file(entry, name)
+
+    def _bad_link(self, entry: os.DirEntry[bytes]) -> str | None:
+        """Why a link is not followed; a link to a file of the folder is."""
+        try:
+            target = Path(os.fsdecode(entry.path)).resolve(strict=True)
+        except (OSError, RuntimeError):
+            return "The link leads nowhere, or to itself."
+        if not target.is_relative_to(self.root):
+            return "The link leads out of the folder; put the file itself there, or index its own folder."
+        if target.is_dir():
+            return "The link leads to a folder that is searched under its own name."
+        return None
+
+    def _file(self, entry: os.DirEntry[bytes], name: str) -> None:
+        try:
+            if entry.stat().st_size <= IN_MEMORY_BYTES:
+                with open(entry.path, "rb") as file:  # noqa: PTH123 a Path cannot be made of bytes
+                    content = self.artifacts.put("document", file.read())
+            else:
+                content = self.artifacts.put_file("document", Path(os.fsdecode(entry.path)))
+        except OSError as error:
+            self._refuse(name, UNREADABLE, f"The file cannot be read ({error.strerror}); check its permissions.")
+            return
+        self._add(name, content)
+
+    def _archive_file(self, entry: os.DirEntry[bytes], name: str) -> None:
+        if not entry.is_file():
+            self._refuse(name, SPECIAL, "It is neither a file nor a folder, and is not opened.")
+            return
+        try:
+            with open(entry.path, "rb") as file:  # noqa: PTH123 as in _file
+                self._unpackable = self.caps.total_bytes
+                self._archive(file, name, nested=False)
+        except OSError as error:
+            self._refuse(name, UNREADABLE, f"The file cannot be read ({error.strerror}); check its permissions.")
+
+    def _archive(self, file: IO[bytes], name: str, *, nested: bool) -> None:
+        """What a zip holds; a document that only bears the suffix of one is a document."""
+        try:
+            archive = open_zip(file, caps=self.caps)
+        except DocumentError as error:
+            self._refuse(name, error.reason, str(error))
+            return
+        with archive:
+            if _is_document(archive):
+                file.seek(0)
+                self._add(name, self.artifacts.put("document", file.read()))
+                return
+            for info in archive.infolist():
+                inner = member_name(info)
+                if not info.is_dir() and not _is_passed_over(inner):
+                    self._member(archive, info, f"{name}/{printable(inner)}", nested=nested)
+
+    def _member(self, archive: ZipFile, info: ZipInfo, name: str, *, nested: bool) -> None:
+        if message := refusal(info, caps=self.caps):
+            self._refuse(name, "refused", f"{message}.")
+            return
+        if _is_zip(name) and nested:
+            self._refuse(name, ARCHIVE, "It is a zip within a zip within a zip; unpack it and index the folder.")
+            return
+        if not _is_zip(name) and not self.chooser.takes(name):
+            self.skipped.append(name)
+            return
+        self._unpackable -= info.file_size
+        if self._unpackable < 0:
+            message = (
+                f"The zip and the zips in it unpack to more than {self.caps.total_bytes:,} bytes; unpack it yourself."
+            )
+            self._refuse(name, "refused", message)
+            return
+        try:
+            data = read_member(archive, info)
+        except DocumentError as error:
+            self._refuse(name, error.reason, str(error))
+            return
+        if not _is_zip(name):
+            self._add(name, self.artifacts.put("document", data))
+        elif not self.chooser.excludes(name):
+            self._archive(io.BytesIO(data), name, nested=True)
+
+    def _add(self, name: str, content: Ref) -> None:
+        suffix = os.path.splitext(name)[1].lower()  # noqa: PTH122 a thousand Paths cost more than the files
+        self.found.append(ScannedFile(name=self._free(name), content=content, suffix=suffix))
+
+    def _refuse(self, name: str, reason: str, message: str) -> None:
+        self.refused.append(Refused(name=self._free(name), reason=reason, message=message))
+
+    def _free(self, name: str) -> str:
+        """The name, numbered if another file bears it too: two names on the disk may be one in NFC."""
+        stem, suffix = os.path.splitext(name)  # noqa: PTH122 as in _add
+        candidates = (name, *(f"{stem} ({number}){suffix}" for number in range(2, len(self._names) + 3)))
+        free = next(candidate for candidate in candidates if candidate not in self._names)
+        self._names.add(free)
+        return free
+
+
+def _name(raw: bytes) -> str:
+    """A file's name as text: NFC; bytes that are not UTF-8 are read as CP949, as old Korean disks have them."""
+    for encoding in ("utf-8", "cp949"):
+        try:
+            return printable(unicodedata.normalize("NFC", raw.decode(encoding)))
+        except UnicodeDecodeError:
+            continue
+    return raw.decode("utf-8", errors="backslashreplace")
+
+
+def _is_zip(name: str) -> bool:
+    return name.lower().endswith(".zip")
+
+
+def _is_document(archive: ZipFile) -> bool:
+    """A DOCX or HWPX under the wrong suffix, which its reader knows how to take."""
+    names = set(archive.namelist())
+    return "word/document.xml" in names or "Contents/content.hpf" in names
+
+
+def _is_passed_over(inner: str) -> bool:
+    """Hidden members, Office's lock files, and the shadows that a Mac packs beside every file."""
+    parts = inner.split("/")
+    hidden = any(part.startswith(".") and part.strip(".") for part in parts)
+    return hidden or parts[-1].startswith(_LOCK_PREFIX) or parts[0] == "__MACOSX"
+
+
+@cache
+def _matcher(pattern: str) -> re.Pattern[str]:
+    """A glob as a regular expression over a whole relative path."""
+    glob = unicodedata.normalize("NFC", pattern).removeprefix("./").lstrip("/")
+    anywhere = "/" not in glob.rstrip("/")
+    glob = ("**/" if anywhere else "") + glob + ("**" if glob.endswith("/") else "")
+    return re.compile("".join(_translated(glob)), re.IGNORECASE | re.DOTALL)
+
+
+def _translated(glob: str) -> Iterator[str]:
+    for part in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", glob, re.DOTALL):
+        match part:
+            case "**/":
+                yield "(?:.*/)?"
+            case "**":
+                yield ".*"
+            case "*":
+                yield "[^/]*"
+            case "?":
+                yield "[^/]"
+            case _ if len(part) > 1:
+                negated = part[1] == "!"
+                yield ("[^" if negated else "[") + re.escape(part[1 + negated : -1]).replace(r"\-", "-") + "]"
+            case _:
+                yield re.escape(part)

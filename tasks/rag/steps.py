@@ -1,0 +1,180 @@
+"""The steps of the rag pipeline: open, call, keep. What they do stands in the modules that they call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect.runtime import flow_run
+from pydantic import JsonValue
+
+from storage.records import Record, Ref
+from tasks import progress
+from tasks.calls import Spending
+from tasks.rag.building import Published
+from tasks.rag.cataloguing import Catalogued
+from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Source
+from tasks.rag.documents.isolation import ReadLimits
+from tasks.rag.documents.reading import ReadOptions
+from tasks.rag.figures import FigureSettings
+from tasks.rag.scan import ScanResult
+from tasks.resources import artifacts, embedding_cache, resources, responses
+from tasks.step import Incomplete, step
+
+
+@step(version=1, reads_world=True)
+def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) -> ScanResult:
+    """Hash every document of the folder and keep its bytes."""
+    from tasks.rag.scan import scan_folder
+
+    return scan_folder(folder, artifacts=artifacts(), include=include, exclude=exclude)
+
+
+def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> bool:
+    """A document that wanted a password is tried again whenever a password is given: it may be another one."""
+    locked = any(item.failure and item.failure.reason == "needs_password" for item in result)
+    return not (locked and inputs["password_env"])
+
+
+@step(version=1, verify=_opens_nothing_locked)
+def parse(
+    sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
+) -> tuple[Parsed, ...]:
+    """Read each document in a child process and keep it as soon as it is read."""
+    from tasks.rag.parsing import parse_source
+
+    password = resources().secret(password_env) if password_env else None
+    progress.expect("parse", len(sources))
+    parsed: list[Parsed] = []
+    for source in sources:
+        parsed.append(
+            parse_source(
+                source, artifacts(), options=options, limits=limits, password=password, log=resources().parse_log
+            )
+        )
+        progress.advance("parse")
+    unfinished = {item.source.digest[:12]: why for item in parsed if (why := item.may_pass)}
+    if unfinished:
+        raise Incomplete(tuple(parsed), unfinished)
+    return tuple(parsed)
+
+
+@step(version=1)
+def find_figures(
+    parsed: tuple[Parsed, ...], *, settings: FigureSettings, limits: ReadLimits, password_env: str | None
+) -> tuple[Pictured, ...]:
+    """The pictures of each document, and which of them are worth a question."""
+    from tasks.rag.picturing import figures_of
+
+    password = resources().secret(password_env) if password_env else None
+    progress.expect("extract_figures", len(parsed))
+    pictured: list[Pictured] = []
+    for item in parsed:
+        pictured.append(figures_of(item, artifacts(), settings=settings, limits=limits, password=password))
+        progress.advance("extract_figures")
+    return tuple(pictured)
+
+
+class Shards(Record):
+    """Documents with figures, by shard."""
+
+    shards: tuple[tuple[Pictured, ...], ...]
+
+
+@step(version=1)
+def mark_duplicates(shards: tuple[tuple[Pictured, ...], ...], *, settings: FigureSettings) -> Shards:
+    """Pictures that stand in several places, in any document, are asked about once."""
+    from tasks.rag.picturing import with_duplicates_marked
+
+    return Shards(shards=with_duplicates_marked(shards, artifacts(), settings=settings))
+
+
+def _within_budget(result: Sequence[Pictured], inputs: dict[str, Any]) -> bool:
+    """Figures that one run could not pay for are asked about by the next."""
+    del inputs
+    return not any(item.out_of_budget for item in result)
+
+
+@step(version=1, gpu=True, verify=_within_budget)
+def extract_figures(
+    pictured: tuple[Pictured, ...], *, settings: FigureSettings, vlm: str | None, spending: Spending
+) -> tuple[Pictured, ...]:
+    """Ask the vision model about each figure; answers stay in the response store, so none is asked twice."""
+    from tasks.rag.picturing import describe_figures
+    from tasks.resources import budget, call_limits, vision
+
+    described = describe_figures(
+        pictured,
+        artifacts(),
+        settings=settings,
+        chat=vision(vlm) if vlm else None,
+        responses=responses(),
+        limits=call_limits(vlm or ""),
+        budget=budget(str(flow_run.id), spending),
+    )
+    if described.unfinished:
+        raise Incomplete(described.pictured, described.unfinished)
+    return described.pictured
+
+
+@step(version=1)
+def chunk(
+    pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
+) -> tuple[Chunked, ...]:
+    """Cut each document into chunks and find the words of each."""
+    from tasks.rag.cutting import cut
+
+    readable = [item for item in pictured if item.parsed.document]
+    progress.expect("chunk", len(readable))
+    chunked: list[Chunked] = []
+    for item in readable:
+        chunked.append(
+            cut(item, artifacts(), chunk_chars=chunk_chars, overlap_chars=overlap_chars, tokenizer=tokenizer)
+        )
+        progress.advance("chunk")
+    return tuple(chunked)
+
+
+@step(version=1, gpu=True)
+def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> tuple[Embedded, ...]:
+    """The vectors of every chunk; a text that was embedded before, in any document, is looked up.
+
+    fingerprint: of the embedder's weights; other weights under the same name are other work.
+    """
+    from tasks.rag.embedding import embed_document
+    from tasks.resources import embedder as opened
+
+    del fingerprint  # part of the key alone
+    progress.expect("embed", sum(item.count for item in chunked))
+    return tuple(
+        embed_document(item, artifacts(), opened(embedder), embedding_cache(), lambda n: progress.advance("embed", n))
+        for item in chunked
+    )
+
+
+@step(version=1, reads_world=True)
+def catalogue(
+    found: ScanResult, *, parsed: tuple[Parsed, ...], embedded: tuple[Embedded, ...], metadata: Path | None
+) -> Catalogued:
+    """Names, titles and metadata of the documents, beside their chunks."""
+    from tasks.rag.cataloguing import build_corpus
+
+    corpus, warnings = build_corpus(found, parsed, embedded, metadata=metadata)
+    return Catalogued(corpus=artifacts().save("corpus", corpus), entries=corpus.entries, warnings=warnings)
+
+
+def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
+    """The folder's current generation has this content, and its files are there."""
+    from storage.index import is_current
+
+    return is_current(inputs["index"], result.digest)
+
+
+@step(version=1, verify=_is_current)
+def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -> Published:
+    """Write a generation beside the current one, verify it, and switch readers over."""
+    from tasks.rag.publishing import publish_corpus
+
+    generation = publish_corpus(artifacts().load(Corpus, corpus), artifacts(), index=index, settings=settings)
+    return Published(generation=generation.id, digest=generation.digest)

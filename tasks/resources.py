@@ -1,0 +1,128 @@
+"""What a step may open in this process: configured once by flows.settings, before the first step runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from storage.artifacts import Artifacts
+from tasks.calls import Budget, CallSettings, Limits, Spending
+
+if TYPE_CHECKING:
+    from models.protocols import Chat, Embedder
+    from storage.embeddings import EmbeddingCache
+    from storage.responses import Responses
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Where this process keeps things, and how it reaches what it must not store."""
+
+    home: Path
+    store: str
+    database_url: str | None
+    gpu_deployment: str | None
+    parse_log: Path | None
+    vlm_base_url: str | None
+    """OpenAI-compatible endpoint of vision models."""
+    openai_base_url: str | None
+    """… of language models and embedders."""
+    api_key: SecretStr | None
+    secret: Callable[[str], str | None]
+    """The value of an environment variable that a user named, such as `--password-env NAME`; never kept."""
+
+
+class NotConfigured(RuntimeError):
+    """A step was used in a process that did not import its flow."""
+
+
+_configured: list[Resources] = []
+_opening = Lock()
+"""`cache` alone would let two threads open two."""
+
+
+def configure(resources: Resources) -> None:
+    """Set the resources of this process."""
+    _configured[:] = [resources]
+    for opened in (artifacts, responses, _embedding_cache, vision, _embedder):
+        opened.cache_clear()
+
+
+def resources() -> Resources:
+    """The resources of this process. Raises NotConfigured."""
+    if not _configured:
+        raise NotConfigured("no resources: import the flow module (flows.rag …) before its steps run")
+    return _configured[0]
+
+
+@cache
+def artifacts() -> Artifacts:
+    """The artifact store of this process."""
+    return Artifacts.open(resources().store, cache=resources().home / "cache" / "objects")
+
+
+@cache
+def responses() -> Responses:
+    """The response store of this process; PostgreSQL starts with the first question."""
+    from storage.database import locate
+    from storage.responses import Responses
+
+    return Responses(lambda: locate(resources().database_url, home=resources().home))
+
+
+def embedding_cache() -> EmbeddingCache:
+    """Vectors of texts that this machine has embedded before; one connection for all threads."""
+    with _opening:
+        return _embedding_cache()
+
+
+@cache
+def _embedding_cache() -> EmbeddingCache:
+    from storage.embeddings import EmbeddingCache
+
+    return EmbeddingCache(resources().home / "cache" / "embeddings.sqlite")
+
+
+@cache
+def vision(name: str) -> Chat:
+    """The vision model called `name`, opened once. Raises models.errors.ModelUnavailable."""
+    from models.chats import open_chat
+
+    base_url = resources().vlm_base_url or resources().openai_base_url
+    return open_chat(name, base_url=base_url, api_key=resources().api_key)
+
+
+@cache
+def call_limits(name: str) -> Limits:
+    """Rates and retries of the model called `name`, shared by all threads of this process."""
+    del name  # one set per model
+    return Limits(CallSettings(), rng=random.Random())
+
+
+_budgets: dict[str, Budget] = {}
+
+
+def budget(run: str, spending: Spending) -> Budget:
+    """What a run may still spend, shared by all its steps in this process."""
+    new = Budget(max_calls=spending.max_calls, max_cost=spending.max_cost, prices=spending.prices)
+    return _budgets.setdefault(run, new)
+
+
+@cache
+def _embedder(name: str) -> Embedder:
+    from models.embedders import open_embedder
+
+    return open_embedder(name, base_url=resources().openai_base_url, api_key=resources().api_key)
+
+
+def embedder(name: str) -> Embedder:
+    """The embedder called `name`, loaded once for all threads. Raises models.errors.ModelUnavailable."""
+    with _opening:
+        return _embedder(name)

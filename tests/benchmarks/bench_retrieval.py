@@ -1,0 +1,217 @@
+"""BM25 beside bm25s and rank-bm25, dense search beside fp32, and the opening of an index; CPU milliseconds, one thread.
+
+    python tests/benchmarks/bench_retrieval.py [--documents DIR] [--peers PYTHON] [--chunks N] [--grouped N] [--json]
+
+Chunks are drawn from the sentences of the PDFs in DIR, with other numbers in each, so that words are as frequent as
+in filings; without DIR they are drawn from words of a Zipf distribution. PYTHON is of an environment with bm25s (and
+numba, its fastest backend), in the same Python and numpy. Medians over 200 questions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at import
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.index import CatalogueEntry, open_index, publish
+from storage.lexical import Lexical
+from storage.vectors import EXACT_UP_TO, Vectors, write_vectors
+from tasks.rag.chunks import Chunk
+from tasks.rag.tokens import tokenize
+
+QUESTIONS, CHUNK_CHARS, DIMENSION, COMPARED = 200, 800, 384, 3_000
+OPENING = """
+import sys, time
+started = time.process_time()
+from pathlib import Path
+from storage.index import open_index
+imported = time.process_time()
+with open_index(Path(sys.argv[1])) as index:
+    index.vectors, index.lexical, index.catalogue, index.chunk(len(index) - 1)
+    print(time.process_time() - imported, imported - started)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure everything once, print it, and give it back."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=Path, help="folder of English PDFs")
+    parser.add_argument("--peers", type=Path, help="python of an environment with bm25s")
+    parser.add_argument("--chunks", type=int, default=100_000)
+    parser.add_argument("--grouped", type=int, default=300_000, help="rows of the grouped vector files; 0 for none")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    options = parser.parse_args(arguments)
+
+    sentences = list(pdf_sentences(options.documents)) if options.documents else zipfian_sentences()
+    texts = recombined(sentences, options.chunks)
+    started = time.process_time()
+    tokens = tokenize(texts, tokenizer="bigram")
+    figures: dict[str, Any] = {"chunks": len(texts), "tokenize, chunks per CPU s": _rate(len(texts), started)}
+    questions = [words[:10] for words in tokenize(random.Random(1).choices(sentences, k=QUESTIONS), tokenizer="bigram")]
+    with tempfile.TemporaryDirectory() as folder:
+        figures |= of_index(Path(folder), texts, tokens, questions)
+        if options.peers:
+            figures |= of_bm25s(tokens, questions, options.peers, ours_ms=figures["bm25 p50, ms"])
+        if options.grouped:
+            figures |= of_grouped(Path(folder), options.grouped)
+    print(json.dumps(figures) if options.json else "\n".join(f"{name:52} {value}" for name, value in figures.items()))
+    return figures
+
+
+def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: list[list[str]]) -> dict[str, Any]:
+    """Write a whole index, open it in a new process, and search it both ways."""
+    rows = hard_vectors(len(texts))
+    documents = [f"{row // 100:064x}" for row in range(len(texts))]
+    started = time.process_time()
+    publish(
+        out,
+        chunks=(_chunk(row, text, documents[row]) for row, text in enumerate(texts)),
+        vectors=rows.astype(np.float16),
+        tokens=tokens,
+        catalogue=[CatalogueEntry(document=name, name=f"{name[-8:]}.pdf") for name in dict.fromkeys(documents)],
+        embedder="bench",
+        tokenizer="bigram",
+        settings={},
+    )
+    figures: dict[str, Any] = {"publish, CPU s": round(time.process_time() - started, 1)}
+    opened, imported = map(float, subprocess.check_output([sys.executable, "-c", OPENING, str(out)]).split())
+    figures |= {"open in a new process, CPU s": round(opened, 3), "its imports before, CPU s": round(imported, 3)}
+    with open_index(out) as index:
+        assert index.lexical is not None
+        figures["bm25 p50, ms"] = _median_ms(lambda words: index.lexical and index.lexical.search(words, 10), questions)
+        figures |= of_dense("dense", index.vectors, rows, hard_vectors(QUESTIONS, seed=1))
+    return figures | of_rank_bm25(tokens[:COMPARED], questions, out)
+
+
+def of_dense(name: str, index: Vectors, rows: NDArray[np.float32], queries: NDArray[np.float32]) -> dict[str, Any]:
+    """Time and recall of the ten nearest to the single-precision truth."""
+    found = [set(index.search(query, 10).rows) for query in queries]
+    truth = np.argpartition(-(queries @ rows.T), 10, axis=1)[:, :10]
+    recall = float(np.mean([len(found[at] & set(truth[at])) / 10 for at in range(len(queries))]))
+    return {f"{name} p50, ms": _median_ms(lambda query: index.search(query, 10), queries), f"{name} recall@10": recall}
+
+
+def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]], folder: Path) -> dict[str, Any]:
+    """The greatest difference of any row's score; on a part of the corpus, for rank-bm25 takes seconds for all."""
+    from rank_bm25 import BM25Okapi
+
+    from storage.lexical import build_postings, write_postings
+
+    write_postings(build_postings(tokens), lambda name: (folder / name).open("wb"))
+    ours, theirs = Lexical(folder, rows=len(tokens)), BM25Okapi(tokens)
+    differences = [np.abs(ours.scores(words) - theirs.get_scores(words)).max() for words in questions]
+    return {f"greatest difference to rank-bm25 ({len(tokens)} chunks)": float(max(differences))}
+
+
+def of_bm25s(tokens: list[list[str]], questions: list[list[str]], python: Path, *, ours_ms: float) -> dict[str, Any]:
+    """The peer, in this process, with each of its backends."""
+    where = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
+    sys.path.append(where.strip())  # behind our own packages, so that numpy stays ours
+    import bm25s  # pyright: ignore[reportMissingImports]
+
+    figures: dict[str, Any] = {"bm25s version": bm25s.__version__}
+    for backend in ("numpy", "numba"):
+        peer = bm25s.BM25(method="atire", k1=1.5, b=0.75, backend=backend)
+        peer.index(tokens, show_progress=False)
+        peer_ms = _median_ms(lambda words, peer=peer: peer.retrieve([words], k=10, show_progress=False), questions)
+        figures |= {f"bm25s p50, {backend}, ms": peer_ms, f"ours / bm25s, {backend}": round(ours_ms / peer_ms, 2)}
+    return figures
+
+
+def of_grouped(folder: Path, count: int) -> dict[str, Any]:
+    """Vector files above the bound of exact search: rows that can be grouped, and rows that cannot."""
+    figures: dict[str, Any] = {"exact up to, rows": EXACT_UP_TO}
+    for name, rows in (("grouped", alike_vectors(count)), ("ungroupable", hard_vectors(count, dimension=128))):
+        started = time.process_time()
+        with (folder / name).open("wb") as file:
+            write_vectors(file, rows.astype(np.float16))
+        index = Vectors(folder / name)
+        figures[f"{name}, {count:,} x {rows.shape[1]}, build, CPU s"] = round(time.process_time() - started, 1)
+        figures[f"{name}, lists probed"] = f"{index.probes} of {index.lists}" if index.lists else "exact"
+        random_rows = np.random.default_rng(5).integers(0, count, QUESTIONS)
+        queries = _unit(rows[random_rows] + hard_vectors(QUESTIONS, seed=6, dimension=rows.shape[1]))
+        figures |= of_dense(name, index, rows, queries)
+    return figures
+
+
+def pdf_sentences(folder: Path) -> Iterator[str]:
+    """Sentences of the text of every PDF."""
+    import pymupdf
+
+    for path in sorted(folder.glob("*.pdf")):
+        with pymupdf.open(path) as document:
+            text = " ".join(str(page.get_text()) for page in document)
+        yield from (part for part in re.split(r"(?<=[.;:])\s+", text) if 20 < len(part) < 600)
+
+
+def zipfian_sentences() -> list[str]:
+    """Made-up words, the n-th about 1 / n as frequent as the first."""
+    ranks = np.random.default_rng(0).zipf(1.2, 200_000)
+    words = [f"w{rank:x}q" if rank < 50_000 else "the" for rank in ranks]
+    return [" ".join(words[start : start + 20]) for start in range(0, len(words), 20)]
+
+
+def recombined(sentences: Sequence[str], count: int) -> list[str]:
+    """Chunks of randomly chosen sentences with random numbers in place of theirs."""
+    drawn = random.Random(0)
+    texts: list[str] = []
+    for _ in range(count):
+        text = ""
+        while len(text) < CHUNK_CHARS:
+            text += " " + drawn.choice(sentences)
+        texts.append(re.sub(r"\d{2,}", lambda old: str(drawn.randrange(10 ** len(old.group()))), text[:CHUNK_CHARS]))
+    return texts
+
+
+def hard_vectors(count: int, *, seed: int = 0, dimension: int = DIMENSION) -> NDArray[np.float32]:
+    """Directions without any likeness."""
+    return _unit(np.random.default_rng(seed).standard_normal((count, dimension), dtype=np.float32))
+
+
+def alike_vectors(count: int, *, dimension: int = 128) -> NDArray[np.float32]:
+    """Directions that a few hidden ones explain, as embeddings of texts of one trade are."""
+    random_numbers = np.random.default_rng(0)
+    hidden = random_numbers.standard_normal((count, 12), dtype=np.float32)
+    mixed = hidden @ random_numbers.standard_normal((12, dimension), dtype=np.float32)
+    return _unit(mixed + 0.3 * random_numbers.standard_normal((count, dimension), dtype=np.float32))
+
+
+def _chunk(row: int, text: str, document: str) -> Chunk:
+    return Chunk(id=f"{document[:16]}-{row:05d}", document=document, page=1, bbox=None, kind="text", text=text)
+
+
+def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _median_ms(search: Callable[[Any], Any], questions: Sequence[Any] | NDArray[np.float32]) -> float:
+    for question in questions[:20]:
+        search(question)
+    times: list[float] = []
+    for question in questions:
+        started = time.process_time()
+        search(question)
+        times.append(time.process_time() - started)
+    return round(float(np.median(times)) * 1e3, 3)
+
+
+def _rate(count: int, started: float) -> int:
+    return round(count / (time.process_time() - started))
+
+
+if __name__ == "__main__":
+    main()

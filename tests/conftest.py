@@ -1,0 +1,86 @@
+"""Every test runs offline, without telemetry, in a home of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+SAMPLES = Path(__file__).parent / "samples" / "documents"
+
+os.environ |= {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+}
+HOME = Path(tempfile.mkdtemp(prefix="trivet-tests-"))
+HOME.chmod(0o755)  # as root the embedded PostgreSQL runs as another account, which has to reach its folder
+os.environ["TRIVET_HOME"] = str(HOME)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _home_is_removed() -> Iterator[None]:
+    yield
+    from storage.embedded import Cluster
+
+    Cluster(HOME).remove()
+    shutil.rmtree(HOME, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _loopback_only() -> Iterator[None]:
+    """Fail on any connection that would leave this machine."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            assert isinstance(address, tuple)
+            assert address[0] in ("127.0.0.1", "::1", "localhost"), f"a test connected to {address}"
+        connect(self, address)  # pyright: ignore[reportArgumentType]
+
+    socket.socket.connect = guarded  # pyright: ignore[reportAttributeAccessIssue]
+    yield
+    socket.socket.connect = connect
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The real data beside the project; tests that ask for it are skipped where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("../shared/data is not here")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def samples() -> Path:
+    """The project's own small documents."""
+    return SAMPLES
+
+
+# a busy machine is slow, not wrong
+hypothesis.settings.register_profile("trivet", deadline=None)
+hypothesis.settings.load_profile("trivet")
+
+MAY_SKIP_IN_CI = ("gpu", "engines", "peers")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """In CI a skipped test is a failure: a check that nobody runs proves nothing."""
+    report = yield
+    excused = any(item.get_closest_marker(name) for name in MAY_SKIP_IN_CI) or not SHARED.is_dir()
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail") and not excused:
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {report.longrepr}"
+    return report

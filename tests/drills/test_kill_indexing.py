@@ -1,0 +1,253 @@
+"""`kill -9` in every step of indexing: nothing is lost, nothing is done twice, readers notice nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from storage.artifacts import Artifacts
+from storage.generations import read_pointer
+from storage.records import Ref
+from tasks.keys import content_key
+from tasks.rag.corpus import Source
+from tasks.rag.documents.isolation import ReadLimits
+from tasks.rag.documents.reading import ReadOptions
+from tasks.rag.parsing import PARSER_VERSION
+from tests.drills.indexing import Killed, Moment, Place, in_step, kill_index, run_index, shown_state, survivors, there
+from tests.storage.conftest import open_home
+
+pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(900)]
+
+log = logging.getLogger(__name__)
+SEED = 20_260
+READING = ("--ocr", "off")
+OPTIONS = (*READING, "--embedder", "minilm", "--vlm", "scripted")
+
+ATTEMPTS = 3
+LOOKS = 100
+"""The least that a reader of a drill of minutes must have seen."""
+ROOT = Path(__file__).parents[2]
+POSTGRES = re.compile("/pginstall|^postgres:")
+
+FARES = "english/RFP 24-017 Account-Based Fare Collection System.pdf"
+CHANGED = "notices/전자조달_자주묻는질문.md"
+REMOVED = "notices/supplier_day.html"
+FIRST = (
+    FARES,
+    CHANGED,
+    REMOVED,
+    "가람시_지능형 교통신호 통합관제시스템 구축.pdf",
+    "hwp/마루군_제설 협조 안내.hwp",
+    "docx/Tide_Gauge_Maintenance_SOW.docx",
+)
+ADDED = (
+    "나래시_지능형 교통신호 통합관제시스템 구축.pdf",
+    "라온군_버스정류장 한파쉼터 설치.hwp",
+    "하늬군_마을 약국 재고연계 시스템 구축.hwpx",
+    "슬기시_공공데이터 품질진단 컨설팅.docx",
+    "english/Harbor_Master_Letter_scan.pdf",
+    "english/Verdane_Climate_Report_2023.pdf",
+    "reports/2024_해든도_통계연보_발췌.pdf",
+    "reports/한누리소재_제23기_사업보고서.pdf",
+)
+STEPS = ("scan", "parse", "extract_figures", "chunk", "embed", "publish_index")
+
+
+class Strike(NamedTuple):
+    """A kill at a random time after a moment."""
+
+    moment: Moment
+    within_s: float
+    must_hit: str | None = None
+    """The step that is to be killed; struck again if it was over too soon."""
+
+
+class Struck(NamedTuple):
+    """A kill, and what was done by then."""
+
+    killed: Killed
+    finished: frozenset[str]
+    """Digests of the documents that are kept as parsed."""
+    log_lines: int
+
+
+@pytest.fixture
+def places(tmp_path: Path, samples: Path) -> Generator[tuple[Place, Place]]:
+    """One place to be disturbed and one to be left alone, for the same documents."""
+    documents = tmp_path / "documents"
+    _copy(samples, documents, FIRST)
+    with open_home() as home, open_home() as other:
+        yield Place(documents, tmp_path / "index", home), Place(documents, tmp_path / "other", other)
+
+
+def test_kills_in_every_step_lose_nothing_repeat_nothing_and_hide_nothing(
+    places: tuple[Place, Place], samples: Path
+) -> None:
+    place, other = places
+    rng = random.Random(SEED)
+    _strike(place, Strike(there(place.home / "prefect", "*.db"), within_s=1), rng)  # the home's very first start
+    first = run_index(place, *READING)
+    assert (first["documents"]["ok"], first["documents"]["failed"]) == (len(FIRST), 0)
+
+    _change(place.documents, samples)
+    with _reading(place.index_folder) as looks:
+        struck = [kill for strike in _strikes(place) for kill in _strike(place, strike, rng)]
+        last = run_index(place, *OPTIONS)
+
+    _assert_every_step_hit([kill.killed for kill in struck])
+    _assert_nothing_parsed_twice(place, struck)
+    _assert_only_whole_generations(looks, first=first["generation"], last=last["generation"])
+    assert (last["documents"]["total"], last["documents"]["failed"]) == (len(FIRST) + len(ADDED) - 1, 0)
+    assert _generations(place) == {first["generation"], last["generation"]}  # nothing unfinished is left
+    run_index(other, *OPTIONS)
+    assert _files(place) == _files(other)
+
+
+def _strikes(place: Place) -> list[Strike]:
+    """Twice in each step that takes long: at its start, and when some of its work is done."""
+    return [
+        Strike(in_step(place, "scan"), within_s=0.01, must_hit="scan"),
+        Strike(in_step(place, "parse"), within_s=0.4, must_hit="parse"),
+        Strike(_parsed_some(place), within_s=0.1, must_hit="parse"),
+        Strike(in_step(place, "extract_figures"), within_s=0.4, must_hit="extract_figures"),
+        Strike(there(place.home / "postgres", "cluster/data.new"), within_s=1),
+        Strike(in_step(place, "chunk"), within_s=0.4, must_hit="chunk"),
+        Strike(in_step(place, "embed"), within_s=0.4, must_hit="embed"),
+        Strike(in_step(place, "embed"), within_s=4),
+        Strike(there(place.index_folder / "generations", ".building-*"), within_s=0.02),
+        Strike(in_step(place, "publish_index"), within_s=0.2, must_hit="publish_index"),
+    ]
+
+
+def _parsed_some(place: Place) -> Moment:
+    """When it parses, and a document that is new or changed is finished."""
+    parses = in_step(place, "parse")
+    old = len(FIRST)
+    return lambda pid: parses(pid) and sum(line.startswith("finish read ") for line in _log(place)) > old
+
+
+def _strike(place: Place, strike: Strike, rng: random.Random) -> list[Struck]:
+    struck: list[Struck] = []
+    while True:
+        delay_s = rng.uniform(0, strike.within_s)
+        killed = kill_index(place, *OPTIONS, moment=strike.moment, delay_s=delay_s)
+        _assert_dead(place, killed)
+        struck.append(Struck(killed, _finished(place), len(_log(place))))
+        log.info("struck delay_s=%.3f step=%s finished=%d", delay_s, killed.step, len(struck[-1].finished))
+        if strike.must_hit in (None, killed.step) or len(struck) == ATTEMPTS:
+            return struck
+
+
+def _assert_dead(place: Place, killed: Killed) -> None:
+    """The parser children and the API end with their parent; a database server is meant to stay."""
+    assert survivors(tuple(child for child in killed.children if not POSTGRES.search(child.command))) == []
+    if killed.step:
+        assert shown_state(place) == "interrupted"
+
+
+def _assert_every_step_hit(kills: list[Killed]) -> None:
+    assert {kill.step for kill in kills if kill.step} == set(STEPS)
+    commands = [child.command for kill in kills for child in kill.children]
+    for expected in ("uvicorn", "tasks.rag.documents.child"):
+        assert any(expected in command for command in commands), f"no kill found {expected} at work"
+
+
+def _assert_nothing_parsed_twice(place: Place, struck: list[Struck]) -> None:
+    """What was kept at a kill was never started again."""
+    log = _log(place)
+    for kill in struck:
+        again = {line.split()[-1] for line in log[kill.log_lines :] if line.startswith("start read ")}
+        assert not again & kill.finished
+    # the first kill found the old documents kept, a later one some of the new, the last one all
+    sources = set(_sources(place))
+    assert any(struck[0].finished < kill.finished < sources for kill in struck)
+    assert struck[-1].finished == sources <= {line.split()[-1] for line in log}
+
+
+def _assert_only_whole_generations(looks: list[dict[str, Any]], *, first: str, last: str) -> None:
+    assert [look["error"] for look in looks if "error" in look] == []
+    assert {look["best"] for look in looks} == {FARES}
+    seen = [look["generation"] for look in looks]
+    assert len(seen) > LOOKS
+    assert seen == sorted(seen)
+    assert set(seen) == {first, last}
+    assert len({(look["generation"], look["digest"], look["chunks"]) for look in looks}) == 2
+
+
+@contextmanager
+def _reading(folder: Path) -> Generator[list[dict[str, Any]]]:
+    """What another process sees of an index meanwhile; filled at the end."""
+    looks: list[dict[str, Any]] = []
+    command = [sys.executable, "-m", "tests.drills.reader", str(folder)]
+    with (
+        tempfile.TemporaryFile("w+") as seen,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=seen, cwd=ROOT) as reader,
+    ):
+        try:
+            yield looks
+        finally:
+            reader.communicate()  # closes its stdin
+        seen.seek(0)
+        looks += map(json.loads, seen)
+
+
+def _copy(samples: Path, documents: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        (documents / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(samples / name, documents / name)
+
+
+def _change(documents: Path, samples: Path) -> None:
+    """The second version of the folder: documents are added, one is changed, one is gone."""
+    _copy(samples, documents, ADDED)
+    with (documents / CHANGED).open("a", encoding="utf-8") as file:
+        file.write("\n\n접수 마감은 2024년 6월 28일 17시이다.\n")
+    (documents / REMOVED).unlink()
+
+
+def _sources(place: Place) -> dict[str, Source]:
+    """The documents of the folder, by digest."""
+    sources: dict[str, Source] = {}
+    for file in filter(Path.is_file, place.documents.rglob("*")):
+        data = file.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        sources[digest] = Source(content=Ref(kind="document", digest=digest, size=len(data)), suffix=file.suffix)
+    return sources
+
+
+def _finished(place: Place) -> frozenset[str]:
+    """Documents that the store keeps as parsed, with the settings of this drill."""
+    store = Artifacts(place.home / "store")
+    settings = {"options": ReadOptions(ocr="off"), "limits": ReadLimits()}
+    keys = {
+        digest: content_key("parse", PARSER_VERSION, {"source": source, **settings})
+        for digest, source in _sources(place).items()
+    }
+    return frozenset(digest for digest, key in keys.items() if store.recall(key))
+
+
+def _log(place: Place) -> list[str]:
+    return place.parse_log.read_text().splitlines() if place.parse_log.exists() else []
+
+
+def _generations(place: Place) -> set[str]:
+    return {folder.name for folder in (place.index_folder / "generations").iterdir()}
+
+
+def _files(place: Place) -> dict[str, bytes]:
+    """All files of the current generation."""
+    folder = place.index_folder / "generations" / read_pointer(place.index_folder).generation
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}

@@ -1,0 +1,25 @@
+"""One Prefect API for all engine tests of a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+from flows.server import prefect_api, wait_until_healthy
+from flows.settings import prepare_environment, settings
+
+os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"  # the API is gone before Prefect's last flush
+os.environ["PREFECT_LOGGING_LEVEL"] = "CRITICAL"  # its handler would keep the stderr of the first test
+prepare_environment()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _prefect() -> Generator[None]:
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with prefect_api(settings().home):
+        wait_until_healthy(settings().home)
+        with temporary_settings({PREFECT_API_URL: os.environ["PREFECT_API_URL"]}):
+            yield

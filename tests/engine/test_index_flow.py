@@ -1,0 +1,352 @@
+"""A folder becomes an index, and only what is new or changed is done again; each claim runs the whole flow."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sqlite3
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from flows.rag import IndexConfig, build_index
+from flows.settings import settings
+from storage.files import write
+from storage.index import open_index
+from tasks import resources
+from tests.command import Done, run_here
+
+pytestmark = pytest.mark.engine
+
+SAMPLES = ("docx/Tide_Gauge_Maintenance_SOW.docx", "hwp/마루군_제설 협조 안내.hwp", "notices/supplier_day.html")
+SAMPLES_WITH_FIGURES = ("english/Verdane_Climate_Report_2023.pdf",)
+LOCKED = "hwp/평가위원 명단(암호).hwp"
+PASSWORD = "trivet-2024"
+
+
+class Place(NamedTuple):
+    """A folder of documents and the folder of its index."""
+
+    documents: Path
+    out: Path
+
+    def build(self, *options: object) -> Done:
+        return run_here("rag", "index", self.documents, "--index", self.out, "--json", *options)
+
+    def search(self, question: str) -> list[str]:
+        """Documents of the hits, by words."""
+        found = run_here("rag", "search", question, "--index", self.out, "--strategy", "bm25", "--json").json
+        return [hit["document"] for hit in found["hits"]]
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return json.loads((self.out / "index_status.json").read_text())
+
+    @property
+    def generation(self) -> str:
+        with open_index(self.out) as index:
+            return index.generation
+
+
+@pytest.fixture(scope="module")
+def parse_log(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """Where the parser children of this module write down what they read."""
+    log = tmp_path_factory.mktemp("log") / "parsed"
+    log.touch()
+    before = resources.resources()
+    resources.configure(replace(before, parse_log=log))
+    yield log
+    resources.configure(before)
+
+
+@pytest.fixture(scope="module")
+def first(samples: Path, parse_log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, Done]:
+    """The samples and a note, with metadata, indexed once; tests read it, or work on a copy."""
+    place = Place(tmp_path_factory.mktemp("documents"), tmp_path_factory.mktemp("out") / "index")
+    for name in SAMPLES:
+        shutil.copy(samples / name, place.documents)
+    (place.documents / "budget.txt").write_text("The zirconium budget is 41,000 won.")
+    table = place.documents.parent / "metadata.csv"
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([["사업명", "발주 기관", "파일명"], ["Zirconium", "Raon County", "budget.txt"]])
+    return place, place.build("--metadata", table)
+
+
+@pytest.fixture
+def place(first: tuple[Place, Done], tmp_path: Path) -> Place:
+    """A copy of the folder and its index."""
+    before, _ = first
+    return Place(
+        shutil.copytree(before.documents, tmp_path / "documents"), shutil.copytree(before.out, tmp_path / "index")
+    )
+
+
+class Work:
+    """What the readers and the embedder have done since the last look."""
+
+    def __init__(self, log: Path, embedded: list[str]) -> None:
+        self._log = log
+        self._embedded = embedded
+        self._lines = 0
+        self.take()
+
+    def take(self) -> tuple[int, int]:
+        """(documents parsed, texts embedded)"""
+        lines = [line for line in self._log.read_text().splitlines() if line.startswith("start read")]
+        done = len(lines) - self._lines, len(self._embedded)
+        self._lines = len(lines)
+        self._embedded.clear()
+        return done
+
+
+@pytest.fixture
+def work(place: Place, parse_log: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
+    from models.minilm import MiniLM
+
+    embedded: list[str] = []
+    embed = MiniLM.embed
+
+    def counting(self: MiniLM, texts: Any) -> Any:
+        embedded.extend(texts)
+        return embed(self, texts)
+
+    monkeypatch.setattr(MiniLM, "embed", counting)
+    return Work(parse_log, embedded)
+
+
+def counts(done: Done) -> dict[str, int]:
+    """The documents of a report by what became of them, zeros left out."""
+    assert done.code in (0, 3), done.stderr
+    return {name: count for name, count in done.json["documents"].items() if count}
+
+
+def cached_vectors() -> int:
+    with sqlite3.connect(settings().home / "cache" / "embeddings.sqlite") as cache:
+        [(rows,)] = cache.execute("SELECT count(*) FROM vectors")
+    cache.close()
+    return rows
+
+
+def test_the_first_run_indexes_every_document(first: tuple[Place, Done]) -> None:
+    place, done = first
+    assert (done.code, done.stderr) == (0, "")
+    assert counts(done) == {"total": 4, "ok": 4}
+    assert set(done.json) >= {"generation", "documents", "pages", "chunks", "figures", "seconds"}
+    assert done.json["generation"] == place.generation
+    assert place.search("zirconium") == ["budget.txt"]
+
+
+def test_the_status_file_tells_what_became_of_each_document(first: tuple[Place, Done]) -> None:
+    place, done = first
+    status = place.status
+    assert (status["state"], status["step"], status["error"]) == ("completed", "publish_index", None)
+    assert status["started"] < status["ended"] <= status["heartbeat"]
+    assert status["run"]
+    assert status["counts"]["documents"] == done.json["documents"]
+    assert {item["document"]: item["status"] for item in status["documents"]} == dict.fromkeys(
+        [*(Path(name).name for name in SAMPLES), "budget.txt"], "ok"
+    )
+    assert sum(item["chunks"] for item in status["documents"]) == done.json["chunks"]
+    lengths = status["chunk_chars"]
+    assert 0 < lengths["min"] <= lengths["mean"] <= lengths["max"] <= 800
+
+
+def test_the_preview_shows_chunks_from_all_over_the_index(first: tuple[Place, Done]) -> None:
+    place, done = first
+    preview = json.loads((place.out / "chunk_preview.json").read_text())
+    listed = preview if isinstance(preview, list) else preview["chunks"]
+    assert 0 < len(listed) <= min(20, done.json["chunks"])
+    assert "zirconium" in json.dumps(preview)
+
+
+def test_the_metadata_stands_in_the_catalogue_and_lone_files_are_named(first: tuple[Place, Done]) -> None:
+    place, done = first
+    with open_index(place.out) as index:
+        known = {entry.name: entry.metadata for entry in index.catalogue}
+    assert "Raon County" in known["budget.txt"].values()
+    assert any("3 files have no row" in warning for warning in done.json["warnings"])
+
+
+def test_an_unchanged_folder_costs_nothing(place: Place, work: Work) -> None:
+    vectors, generation = cached_vectors(), place.generation
+    assert counts(place.build()) == {"total": 4, "unchanged": 4}
+    assert work.take() == (0, 0)
+    assert cached_vectors() == vectors
+    assert place.generation != generation  # the metadata is gone from the catalogue
+    generation = place.generation
+    place.build()
+    assert place.generation == generation
+
+
+def test_a_renamed_file_is_the_same_document(place: Place, work: Work) -> None:
+    (place.documents / "budget.txt").rename(place.documents / "예산.txt")
+    assert counts(place.build()) == {"total": 4, "unchanged": 3, "renamed": 1}
+    assert work.take() == (0, 0)
+    assert place.search("zirconium") == ["예산.txt"]
+
+
+def test_the_chunks_of_a_removed_file_are_gone(place: Place, work: Work) -> None:
+    (place.documents / "budget.txt").unlink()
+    assert counts(place.build()) == {"total": 3, "unchanged": 3, "removed": 1}
+    assert work.take() == (0, 0)
+    assert place.search("zirconium") == []
+
+
+def test_a_new_file_costs_its_own_work(place: Place, work: Work) -> None:
+    (place.documents / "hafnium.txt").write_text("The hafnium budget is 7 won.")
+    assert counts(place.build()) == {"total": 5, "ok": 1, "unchanged": 4}
+    assert work.take() == (1, 1)
+    assert place.search("hafnium") == ["hafnium.txt"]
+
+
+def test_a_changed_file_costs_its_own_work(place: Place, work: Work) -> None:
+    (place.documents / "budget.txt").write_text("The zirconium budget is 42,000 won.")
+    assert counts(place.build()) == {"total": 4, "ok": 1, "unchanged": 3, "removed": 1}
+    assert work.take() == (1, 1)
+
+
+def test_other_chunk_sizes_cut_again_and_parse_nothing(place: Place, work: Work) -> None:
+    done = place.build("--chunk-chars", 200, "--overlap-chars", 20)
+    assert counts(done) == {"total": 4, "ok": 4}
+    assert work.take()[0] == 0
+    assert place.status["chunk_chars"]["max"] <= 200
+
+
+def test_a_deleted_index_is_published_again_from_what_is_kept(place: Place, work: Work) -> None:
+    with open_index(place.out) as index:
+        chunks = [index.chunk(row) for row in range(len(index))]
+    shutil.rmtree(place.out)
+    assert counts(place.build()) == {"total": 4, "ok": 4}
+    assert work.take() == (0, 0)
+    with open_index(place.out) as index:
+        assert [index.chunk(row) for row in range(len(index))] == chunks
+
+
+def test_a_damaged_index_is_replaced(place: Place, work: Work) -> None:
+    for file in place.out.glob("generations/*/chunks.jsonl"):
+        file.write_bytes(b"")
+    assert place.build().code == 0
+    assert work.take() == (0, 0)
+    assert place.search("zirconium") == ["budget.txt"]
+
+
+def test_two_files_with_the_same_content_are_one_document(place: Place, work: Work) -> None:
+    shutil.copy(place.documents / "budget.txt", place.documents / "copy of budget.txt")
+    assert counts(place.build()) == {"total": 4, "unchanged": 4}
+    assert work.take() == (0, 0)
+    [copy] = [item for item in place.status["documents"] if item["status"] == "duplicate"]
+    assert copy["message"] == "the same content as budget.txt"
+    with open_index(place.out) as index:
+        assert ("copy of budget.txt",) in [entry.aliases for entry in index.catalogue]
+
+
+def test_a_locked_document_is_reported_then_opened_and_its_password_kept_nowhere(
+    place: Place, samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(samples / LOCKED, place.documents)
+    without = place.build()
+    monkeypatch.setenv("TRIVET_TEST_PASSWORD", "wrong")
+    wrong = place.build("--password-env", "TRIVET_TEST_PASSWORD")
+    monkeypatch.setenv("TRIVET_TEST_PASSWORD", PASSWORD)
+    right = place.build("--password-env", "TRIVET_TEST_PASSWORD")
+
+    assert (without.code, counts(without)) == (3, {"total": 5, "unchanged": 4, "failed": 1})
+    assert (wrong.code, counts(wrong)["failed"]) == (3, 1)
+    assert (right.code, counts(right)) == (0, {"total": 5, "ok": 1, "unchanged": 4})
+    for folder in (settings().home, place.out):
+        holders = [file for file in folder.rglob("*") if file.is_file() and PASSWORD.encode() in file.read_bytes()]
+        assert holders == []
+
+
+def test_failed_documents_end_in_a_state_of_its_own(place: Place) -> None:
+    from prefect import State
+
+    (place.documents / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing more")
+    state: State[Any] = build_index(IndexConfig(documents=place.documents, index=place.out), return_state=True)  # pyright: ignore[reportCallIssue, reportAssignmentType] Prefect's own argument
+    assert (state.name, state.is_completed()) == ("CompletedWithFailures", True)
+    assert state.result().documents.failed == 1
+    assert place.status["state"] == "completed_with_failures"
+
+
+def test_when_all_documents_fail_the_old_generation_stays_and_the_status_says_why(place: Place) -> None:
+    generation = place.generation
+    for file in place.documents.iterdir():
+        file.write_bytes(b"%PDF-1.7\n" + file.name.encode())
+        file.rename(file.with_suffix(".pdf"))
+    done = place.build()
+    assert (done.code, done.stdout) == (1, "")
+    assert "nothing was published" in done.stderr
+    assert place.generation == generation
+    assert place.search("zirconium") == ["budget.txt"]
+    assert place.status["state"] == "failed"
+    assert [item["status"] for item in place.status["documents"]] == ["failed"] * 4
+
+
+def test_more_failures_than_allowed_publish_nothing(place: Place) -> None:
+    (place.documents / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing more at all")
+    generation = place.generation
+    assert place.build("--max-failed-share", 0.1).code == 1
+    assert place.generation == generation
+    assert place.build("--max-failed-share", 0.3).code == 3
+    assert place.generation != generation
+
+
+def test_an_unknown_embedder_is_refused_in_a_sentence(place: Place) -> None:
+    generation = place.generation
+    done = place.build("--embedder", "minilm:int3")
+    assert (done.code, done.stdout) == (1, "")
+    assert "minilm:int3" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert place.generation == generation
+
+
+@pytest.mark.postgres
+def test_described_figures_become_chunks_and_are_asked_about_once(
+    samples: Path, parse_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from models.scripted import ScriptedChat
+
+    place = Place(tmp_path / "documents", tmp_path / "index")
+    place.documents.mkdir()
+    for name in SAMPLES_WITH_FIGURES:
+        shutil.copy(samples / name, place.documents)
+    calls: list[object] = []
+    complete = ScriptedChat.complete
+    monkeypatch.setattr(ScriptedChat, "complete", lambda self, request: (calls.append(1), complete(self, request))[1])
+
+    skipped = place.build().json["figures"]
+    planned = place.build("--dry-run", "--vlm", "scripted").json
+    asked_by_plan = len(calls)
+    partly = place.build("--vlm", "scripted", "--max-vlm-calls", 2).json["figures"]
+    asked_at_first = len(calls)
+    whole = place.build("--vlm", "scripted").json["figures"]
+    asked_in_all = len(calls)
+    again = place.build("--vlm", "scripted").json["figures"]
+    (place.documents / "note.txt").write_text("A note changes the folder, not its figures.")
+    place.build("--vlm", "scripted", "--figure", "qwen3_vl_min_variance=1")
+    replanned = place.build("--dry-run", "--vlm", "scripted").json
+
+    assert skipped["described"] == 0
+    assert skipped["skipped"] == skipped["kept"] == planned["expected_calls"] > 2
+    assert asked_by_plan == 0
+    assert (partly["described"], partly["skipped"], asked_at_first) == (2, skipped["kept"] - 2, 2)
+    assert (whole["described"], whole["skipped"], asked_in_all) == (skipped["kept"], 0, skipped["kept"])
+    assert again == whole
+    assert len(calls) == asked_in_all
+    assert (replanned["expected_calls"], replanned["answered"]) == (0, planned["expected_calls"])
+    assert place.search("Scripted figure") != []
+    shown = run_here("rag", "chunks", "--index", place.out, "--limit", 1000, "--json").json["chunks"]
+    described = [chunk for chunk in shown if chunk["kind"] == "figure"]
+    assert len(described) >= skipped["kept"]
+    assert all(chunk["page"] and chunk["bbox"] for chunk in described)
+
+
+def test_a_dry_run_writes_no_index(samples: Path, tmp_path: Path) -> None:
+    write(tmp_path / "documents" / "a.txt", b"no figure here")
+    done = run_here("rag", "index", tmp_path / "documents", "--index", tmp_path / "index", "--dry-run", "--json")
+    assert (done.code, done.json["found"], done.json["expected_calls"]) == (0, 0, 0)
+    assert not (tmp_path / "index").exists()

@@ -1,0 +1,127 @@
+"""Steps on the real Prefect engine: cached by content, verified on a hit, resumable item by item."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.settings import configure_steps
+from storage.records import Record, Ref
+
+configure_steps()
+
+from prefect import flow  # noqa: E402
+
+from tasks.resources import artifacts  # noqa: E402
+from tasks.step import Incomplete, gather, step  # noqa: E402
+
+pytestmark = pytest.mark.engine
+
+RAN: list[str] = []
+
+
+class Doubled(Record):
+    number: int
+    text: Ref
+
+
+@step(version=1)
+def double(number: int) -> Doubled:
+    RAN.append(f"double {number}")
+    return Doubled(number=2 * number, text=artifacts().put("text", str(2 * number).encode()))
+
+
+@step(version=1)
+def triple(number: int) -> int:
+    RAN.append(f"triple {number}")
+    return 3 * number
+
+
+@step(version=1, reads_world=True)
+def look(folder: str) -> int:
+    RAN.append("look")
+    return len(list(Path(folder).iterdir()))
+
+
+def _file_stands(result: str, inputs: dict[str, str]) -> bool:
+    return Path(inputs["path"]).exists()
+
+
+@step(version=1, verify=_file_stands)
+def write(path: str) -> str:
+    RAN.append("write")
+    Path(path).write_text("x")
+    return path
+
+
+@step(version=1)
+def halves(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    RAN.append(f"halves {numbers}")
+    odd = {str(number): "odd" for number in numbers if number % 2}
+    done = tuple(number // 2 for number in numbers if number % 2 == 0)
+    if odd:
+        raise Incomplete(done, odd)
+    return done
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    RAN.clear()
+
+
+def test_equal_inputs_run_once_and_two_steps_do_not_share_a_key() -> None:
+    @flow
+    def both() -> tuple[Doubled, int]:
+        return double(7), triple(7)
+
+    first, second = both(), both()
+
+    assert first == second == (Doubled(number=14, text=artifacts().put("text", b"14")), 21)
+    assert RAN == ["double 7", "triple 7"]
+
+
+def test_a_lost_artifact_makes_a_hit_a_miss() -> None:
+    @flow
+    def one() -> Doubled:
+        return double(8)
+
+    ref = one().text
+    artifacts().path(ref).unlink()
+
+    assert artifacts().get(one().text) == b"16"
+    assert RAN == ["double 8", "double 8"]
+
+
+def test_a_step_that_reads_the_world_looks_again_in_the_next_run(tmp_path: Path) -> None:
+    @flow
+    def count() -> int:
+        return look(str(tmp_path))
+
+    before = count()
+    (tmp_path / "new").touch()
+
+    assert (before, count()) == (0, 1)
+
+
+def test_a_hit_counts_only_while_the_effect_on_the_world_stands(tmp_path: Path) -> None:
+    @flow
+    def publish() -> str:
+        return write(str(tmp_path / "out"))
+
+    publish()
+    publish()
+    (tmp_path / "out").unlink()
+    publish()
+
+    assert RAN == ["write", "write"]
+
+
+def test_an_incomplete_step_hands_on_what_it_has_and_is_never_cached() -> None:
+    @flow
+    def partly() -> tuple[list[tuple[int, ...]], dict[str, str]]:
+        return tuple(gather([halves.submit((2, 4)), halves.submit((6, 7))]))  # pyright: ignore[reportReturnType]
+
+    assert partly() == ([(1, 2), (3,)], {"7": "odd"})
+    partly()
+    assert sorted(RAN) == ["halves (2, 4)", "halves (6, 7)", "halves (6, 7)"]

@@ -1,0 +1,268 @@
+"""The command line as a user meets it: fast help, plain errors, one JSON object."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.main import get_command
+
+from flows.cli import app
+from storage.index import CatalogueEntry, publish
+from tasks.rag.chunks import Chunk
+from tasks.rag.status import StatusFile
+from tasks.rag.tokens import BIGRAM, tokenize_chunks
+from tests.command import run_apart, run_here
+
+HEAVY = ("prefect", "torch", "sqlalchemy", "pymupdf", "faiss", "transformers", "numpy")
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command with the words that lead to it."""
+    group = group or get_command(app)
+    for name, command in getattr(group, "commands", {}).items():
+        yield (*path, name), command
+        yield from commands(command, (*path, name)) if hasattr(command, "commands") else ()
+
+
+COMMANDS = dict(commands())
+PLAIN_COMMANDS = [words for words, command in COMMANDS.items() if not hasattr(command, "commands")]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two chunks with words and no vectors worth the name."""
+    out = tmp_path_factory.mktemp("index")
+    chunks = [
+        Chunk(id=f"{'a' * 16}-{row:05d}", document="a" * 64, page=row + 1, bbox=None, kind="text", text=text)
+        for row, text in enumerate(["The bid price is 35,750,000 won", "Delivery takes [bold]twelve[/bold] months"])
+    ]
+    publish(
+        out,
+        chunks=chunks,
+        vectors=np.eye(2, 4, dtype=np.float16),
+        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
+        catalogue=[CatalogueEntry(document="a" * 64, name="a.pdf", aliases=("copy.pdf",))],
+        embedder="nobody@1",
+        tokenizer=BIGRAM,
+        settings={"embedder": "minilm"},
+    )
+    StatusFile(out, generation=None, run=None).update(state="completed")
+    return out
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    (tmp_path / "thesis.tex").write_text("not yours")
+    return tmp_path
+
+
+def test_help_takes_less_than_a_second_and_imports_nothing_heavy() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run_apart("--help", PYTHONPROFILEIMPORTTIME="1")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert imported & set(HEAVY) == set()
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+    assert (done.code, "rag" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_says_what_it_does(words: tuple[str, ...]) -> None:
+    command = COMMANDS[words]
+    assert command.help
+    assert [option.name for option in command.params if not option.help and not option.hidden] == []
+
+
+@pytest.mark.parametrize("words", PLAIN_COMMANDS, ids=" ".join)
+def test_every_command_speaks_json(words: tuple[str, ...]) -> None:
+    assert any("--json" in option.opts for option in COMMANDS[words].params)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nosuch"], "No such command 'nosuch'"),
+        (["rag", "index"], "Missing argument"),
+        (["rag", "index", "x"], "Missing option '--index'"),
+        (["rag", "search", "q", "--index", "x", "--strategy", "psychic"], "'similarity', 'mmr', 'bm25', 'rrf'"),
+        (["rag", "search", "q", "--index", "x", "--top-k", "0"], "greater than or equal to 1"),
+        (["rag", "index", "x", "--index", "y", "--figure", "loud"], "is not NAME=VALUE"),
+        (["rag", "index", "x", "--index", "y", "--vlm-price", "3"], "is not PROMPT,ANSWER"),
+        (["rag", "index", "x", "--index", "y", "--password-env", "TRIVET_NO_SUCH"], "no such environment variable"),
+        (["rag", "text", "x.pdf", "--password-env", "TRIVET_NO_SUCH"], "no such environment variable"),
+    ],
+    ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
+)
+def test_wrong_usage_exits_2_with_a_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = run_here(*(str(tmp_path / word) if word in "xy" else word for word in arguments))
+    told = " ".join(done.stderr.replace("│", " ").split())
+    assert (done.code, done.stdout) == (2, "")
+    assert said in told
+
+
+@pytest.mark.parametrize("command", [["search", "q"], ["chunks"], ["status"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("folder", ["missing", "foreign", "file"])
+def test_a_folder_without_index_is_refused(command: list[str], folder: str, foreign: Path) -> None:
+    path = {"missing": foreign / "none", "foreign": foreign, "file": foreign / "thesis.tex"}[folder]
+    done = run_here("rag", *command, "--index", path, "--json")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {path} ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["search", "q"], ["chunks"], ["status"]], ids=lambda words: words[0])
+def test_files_of_our_names_that_are_not_ours_are_refused(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "CURRENT").write_text("main\n")
+    (tmp_path / "index_status.json").write_text('{"state": "fine"}')
+    done = run_here("rag", *command, "--index", tmp_path)
+    assert (done.code, "not of this program or version" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", [["text", "{}"], ["eval", "{}", "--index", "/nowhere"]], ids=lambda words: words[0])
+@pytest.mark.parametrize(("name", "said"), [("none", "there is no file"), ("folder", "is not a file")])
+def test_a_path_that_is_no_file_is_refused(command: list[str], name: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    done = run_here("rag", *(word.format(tmp_path / name) for word in command))
+    assert (done.code, said in done.stderr) == (2, True)
+
+
+def test_only_debug_shows_a_traceback(tmp_path: Path) -> None:
+    words = ("rag", "chunks", "--index", tmp_path)
+    plain, traced = run_apart(*words), run_apart("--debug", *words)
+    assert (plain.code, len(plain.stderr.splitlines())) == (2, 1)
+    assert traced.code != 0
+    assert "Traceback" in traced.stderr
+    assert "NotAnIndex" in traced.stderr
+
+
+def test_what_nobody_expected_is_a_sentence_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flows import cli
+
+    broken = typer.Typer()
+
+    @broken.command()
+    def fall() -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr("sys.argv", ["trivet"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert said.startswith("error: ZeroDivisionError: by nothing\n")
+    assert "--debug" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields"),
+    [
+        (["search", "price", "--strategy", "bm25"], {"hits", "notes"}),
+        (["chunks"], {"chunks", "total"}),
+        (["status"], {"state", "documents", "generation"}),
+    ],
+    ids=["search", "chunks", "status"],
+)
+def test_json_is_one_object_and_nothing_else(arguments: list[str], fields: set[str], index: Path) -> None:
+    done = run_here("rag", *arguments, "--index", index, "--json")
+    assert (done.code, done.stderr) == (0, "")
+    assert fields <= set(done.json)
+
+
+def test_a_hit_names_document_page_and_chunk(index: Path) -> None:
+    [hit] = run_here("rag", "search", "bid", "--strategy", "bm25", "--index", index, "--json").json["hits"]
+    assert (hit["document"], hit["page"], hit["chunk_id"]) == ("a.pdf", 1, f"{'a' * 16}-00000")
+
+
+def test_a_search_needs_neither_prefect_nor_a_database(index: Path) -> None:
+    done = run_apart(
+        "rag", "search", "bid", "--strategy", "bm25", "--index", index, "--json", PYTHONPROFILEIMPORTTIME="1"
+    )
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert imported & {"prefect", "sqlalchemy", "torch", "kiwipiepy"} == set()
+    assert len(done.json["hits"]) == 1
+
+
+def test_an_index_of_another_embedder_answers_by_words_only(index: Path) -> None:
+    done = run_here("rag", "search", "bid", "--strategy", "similarity", "--index", index)
+    assert done.code == 2
+    assert "nobody@1" in done.stderr
+
+
+def test_an_empty_question_is_refused(index: Path) -> None:
+    done = run_here("rag", "search", " ", "--index", index)
+    assert (done.code, done.stderr) == (2, "error: the question is empty; ask with at least one word\n")
+
+
+def test_a_document_is_named_by_any_of_its_file_names(index: Path) -> None:
+    assert run_here("rag", "chunks", "--index", index, "--document", "copy.pdf", "--json").json["total"] == 2
+    refused = run_here("rag", "chunks", "--index", index, "--document", "b.pdf")
+    assert (refused.code, "a.pdf" in refused.stderr) == (2, True)
+
+
+def test_chunks_are_shown_as_they_are_whatever_looks_like_markup(index: Path) -> None:
+    assert "Delivery takes [bold]twelve[/bold] months" in run_here("rag", "chunks", "--index", index).stdout
+
+
+def test_text_gives_pages_and_blocks(tmp_path: Path) -> None:
+    long = "word " * 40
+    (tmp_path / "a.txt").write_text(f"{long}\n\nsecond paragraph")
+
+    shown = run_here("rag", "text", tmp_path / "a.txt")
+    read = run_here("rag", "text", tmp_path / "a.txt", "--json").json
+
+    assert [page["status"] for page in read["pages"]] == ["ok"]
+    assert [block["text"] for block in read["pages"][0]["blocks"]] == [long.strip(), "second paragraph"]
+    assert long.strip() in shown.stdout  # a pipe gets lines whole
+
+
+def test_text_of_a_locked_document_asks_for_the_password(samples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = next(samples.glob("hwp/*암호*"))
+    monkeypatch.setenv("TRIVET_TEST_PASSWORD", "trivet-2024")
+    refused = run_here("rag", "text", locked)
+    opened = run_here("rag", "text", locked, "--password-env", "TRIVET_TEST_PASSWORD", "--json")
+    assert (refused.code, "--password-env" in refused.stderr) == (2, True)
+    assert opened.json["pages"][0]["status"] == "ok"
+
+
+def test_status_of_a_killed_build_is_interrupted(tmp_path: Path) -> None:
+    file = StatusFile(tmp_path, generation=None, run=None)
+    file.update(pid=2**22 + 1)  # beyond what the kernel gives
+    assert run_here("rag", "status", "--index", tmp_path, "--json").json["state"] == "interrupted"
+
+
+def test_status_names_what_failed_first_and_lists_the_rest_on_request(tmp_path: Path) -> None:
+    scanned = [{"page": page, "status": "ocr", "reason": "image-only"} for page in (1, 2)]
+    fine = {"document": "a.pdf", "status": "ok", "pages": 3, "chunks": 7}
+    scan = {"document": "b.pdf", "status": "ok", "troubled_pages": scanned}
+    failed = {"document": "c.pdf", "status": "failed", "reason": "corrupt", "message": "It ends early."}
+    StatusFile(tmp_path, generation=None, run=None).update()
+    path = tmp_path / "index_status.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"documents": [fine, scan, failed]}))
+
+    brief = run_here("rag", "status", "--index", tmp_path).stdout
+    whole = run_here("rag", "status", "--index", tmp_path, "--all").stdout
+
+    assert brief.index("c.pdf") < brief.index("It ends early.") < brief.index("b.pdf")
+    assert "pages 1, 2: ocr, image-only" in brief
+    assert "a.pdf" not in brief
+    assert "ok              3       7  a.pdf" in whole
+
+
+def test_a_file_with_a_wrong_extension_is_read_by_its_content_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "notice.pdf").write_text("plain words")
+
+    done = run_here("rag", "text", str(tmp_path / "notice.pdf"))
+
+    assert "named `.pdf` but is TXT" in done.stdout
+    assert "plain words" in done.stdout

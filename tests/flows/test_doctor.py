@@ -1,0 +1,98 @@
+"""`trivet doctor`: what it finds, what it never shows, what it never imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from flows import doctor
+from flows.doctor import Check, examine
+from flows.settings import Settings
+
+
+def found(settings: Settings) -> dict[str, Check]:
+    return {check.name: check for check in examine(settings).checks}
+
+
+def test_a_fresh_home_lacks_nothing_that_is_needed(tmp_path: Path) -> None:
+    report = examine(Settings(home=tmp_path / "new", database_url=None))
+    assert report.ok, [check for check in report.checks if check.status == "missing"]
+    assert not (tmp_path / "new").exists()
+
+
+def test_every_check_that_is_not_ok_names_a_remedy(tmp_path: Path) -> None:
+    assert [
+        check for check in found(Settings(home=tmp_path)).values() if check.status != "ok" and not check.remedy
+    ] == []
+
+
+def test_a_home_below_a_file_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert found(Settings(home=tmp_path / "file" / "home"))["home"].status == "missing"
+
+
+def test_a_full_disk_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "LEAST_FREE_BYTES", 1 << 62)
+    assert found(Settings(home=tmp_path))["home"].remedy == "trivet gc"
+
+
+def test_an_absent_package_is_missing_and_an_absent_option_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_version", lambda distribution: None)
+    checks = found(Settings(home=tmp_path))
+    assert (checks["torch"].status, checks["faiss"].status, checks["kiwipiepy"].status) == (
+        "missing",
+        "missing",
+        "warn",
+    )
+
+
+def test_absent_programs_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    checks = found(Settings(home=tmp_path))
+    assert (checks["tesseract"].status, checks["bubblewrap"].status) == ("warn", "warn")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2@127.0.0.1:9/db",
+        "postgresql+psycopg://me:hunter2@127.0.0.1:9/db",
+        "hunter2",
+        "postgresql://h:hunter2",
+    ],
+)
+def test_a_database_that_is_away_is_missing_and_no_secret_shows(tmp_path: Path, url: str) -> None:
+    settings = Settings(
+        home=tmp_path,
+        database_url=SecretStr(url),
+        openai_api_key=SecretStr("hunter2"),
+        store="s3://key:hunter2@bucket/prefix",
+        vlm_base_url="http://user:hunter2@127.0.0.1:8000/v1?key=hunter2",
+    )
+    report = examine(settings)
+    assert "hunter2" not in report.model_dump_json()
+    assert found(settings)["DATABASE_URL"].status == "missing"
+
+
+def test_configured_variables_are_named(tmp_path: Path) -> None:
+    detail = found(Settings(home=tmp_path, openai_api_key=SecretStr("hunter2")))["environment"].detail
+    assert detail == "OPENAI_API_KEY, TRIVET_HOME"
+
+
+def test_the_doctor_is_quick_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from flows.doctor import examine; from flows.settings import Settings\n"
+        "examine(Settings(home=Path(sys.argv[1])))\n"
+        "heavy = {'torch', 'prefect', 'transformers', 'faiss', 'sqlalchemy', 'kiwipiepy', 'numpy'} & set(sys.modules)\n"
+        "import time; print(sorted(heavy), time.process_time())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    heavy, _, seconds = done.stdout.strip().rpartition(" ")
+    assert heavy == "[]"
+    assert float(seconds) < 2.0

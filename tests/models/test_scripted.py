@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import PIL.Image
+import pytest
+
+from models.chats import open_chat
+from models.errors import ModelUnavailable, RequestRefused
+from models.protocols import ChatRequest, Image, Message, Text
+from models.scripted import Rule, ScriptedChat, describe_image, read_rules
+
+
+def png(width: int = 8, height: int = 6) -> bytes:
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (width, height), "red").save(file, "PNG")
+    return file.getvalue()
+
+
+def ask(chat: ScriptedChat, prompt: str, image: bytes | None = None) -> str:
+    parts = (Text(text=prompt), *((Image(png=image),) if image else ()))
+    return chat.complete(ChatRequest(messages=(Message(role="user", content=parts),))).text
+
+
+def test_the_first_rule_that_fits_answers():
+    chat = ScriptedChat([Rule(prompt="budget", answer="₩10"), Rule(prompt="b", answer="later")])
+    assert (ask(chat, "What budget?"), ask(chat, "bb"), ask(chat, "else")) == ("₩10", "later", "You said: else")
+
+
+def test_a_rule_may_ask_for_the_size_of_the_image():
+    chat = ScriptedChat([Rule(image_size=(30, 20), answer="wide")])
+    assert ask(chat, "Read", png(30, 20)) == "wide"
+    assert ask(chat, "Read", png(20, 30)) != "wide"
+    assert ask(chat, "Read") != "wide"
+
+
+def test_a_rule_may_ask_for_one_image():
+    import hashlib
+
+    digest = hashlib.sha256(png()).hexdigest()
+    chat = ScriptedChat([Rule(image_sha256=digest[:12], answer="that one")])
+    assert (ask(chat, "Read", png()), ask(chat, "Read", png(9, 9)) == "that one") == ("that one", False)
+
+
+def test_calls_are_counted():
+    chat = ScriptedChat()
+    ask(chat, "one")
+    ask(chat, "one")
+    assert chat.calls == 2
+
+
+def test_a_description_depends_on_the_image_alone():
+    assert describe_image(png()) == describe_image(png()) != describe_image(png(9, 9))
+
+
+def test_another_script_has_another_id():
+    ids = {ScriptedChat().id, ScriptedChat([Rule(answer="a")]).id, ScriptedChat([Rule(answer="b")]).id}
+    assert len(ids) == 3
+
+
+def test_a_request_without_messages_is_refused():
+    with pytest.raises(RequestRefused):
+        ScriptedChat().complete(ChatRequest(messages=()))
+
+
+def test_a_script_is_read_from_a_file(tmp_path: Path):
+    file = tmp_path / "script.json"
+    file.write_text(json.dumps([{"prompt": "x", "answer": "y"}]))
+    assert read_rules(file) == (Rule(prompt="x", answer="y"),)
+    assert open_chat(f"scripted:{file}").id == ScriptedChat(read_rules(file)).id
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", '[{"answer": 3}]', '[{"ansver": "typo"}]', '[{"prompt": "(", "answer": "x"}]']
+)
+def test_a_broken_script_is_named(tmp_path: Path, content: str):
+    file = tmp_path / "script.json"
+    file.write_text(content)
+    with pytest.raises(ModelUnavailable, match=r"script\.json"):
+        open_chat(f"scripted:{file}")
+
+
+def test_a_missing_script_is_named(tmp_path: Path):
+    with pytest.raises(ModelUnavailable, match="cannot be read"):
+        open_chat(f"scripted:{tmp_path / 'none.json'}")

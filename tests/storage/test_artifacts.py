@@ -1,0 +1,156 @@
+"""The local store under bad luck: full disk, kill, several writers, another account's folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from storage import files
+from storage.artifacts import Artifacts
+from storage.errors import StoreUnreachable
+
+KEY = hashlib.sha256(b"inputs").hexdigest()
+
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+from storage.artifacts import Artifacts
+from storage.errors import StoreUnreachable
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+store, big = Artifacts(Path(sys.argv[1])), Path(sys.argv[2])
+try:
+    store.put("document", big.read_bytes()) if sys.argv[3] == "put" else store.put_file("document", big)
+except StoreUnreachable as error:
+    print(error)
+"""
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from storage.artifacts import Artifacts
+store = Artifacts(Path(sys.argv[1]))
+print("ready", flush=True)
+for number in range(int(sys.argv[2])):
+    store.put("document", number.to_bytes(4, "big") * 50_000)
+"""
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": os.getcwd()})  # noqa: PTH109
+
+
+def whole_objects(store: Artifacts) -> int:
+    """How many objects there are; each must be whole."""
+    found = list(store.objects())
+    assert all(store.verify(each.ref) for each in found)
+    return len(found)
+
+
+@pytest.mark.parametrize("how", ["put", "put_file"])
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, how: str) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 300_000)
+    said, _ = python(LIMITED, tmp_path / "store", tmp_path / "big", how).communicate(timeout=30)
+    assert "no room left" in said
+    assert "trivet gc" in said
+    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
+
+
+def test_a_killed_writer_leaves_no_half_object(tmp_path: Path) -> None:
+    writer = python(WRITER, tmp_path, 100_000)
+    assert writer.stdout
+    writer.stdout.readline()
+    while not any(tmp_path.rglob("objects/document/*/*")):
+        time.sleep(0.01)
+    time.sleep(0.1)
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    assert whole_objects(Artifacts(tmp_path)) > 0
+
+
+@pytest.mark.slow
+def test_writers_of_the_same_objects_do_not_disturb_each_other(tmp_path: Path) -> None:
+    writers = [python(WRITER, tmp_path, 50) for _ in range(4)]
+    for writer in writers:
+        writer.communicate(timeout=60)
+    assert [writer.returncode for writer in writers] == [0, 0, 0, 0]
+    assert whole_objects(Artifacts(tmp_path)) == 50
+    assert list(tmp_path.rglob(f"{files.TEMPORARY}*")) == []
+
+
+def test_a_store_that_cannot_be_a_folder_is_said(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file")
+    with pytest.raises(StoreUnreachable, match="cannot be used"):
+        Artifacts(tmp_path / "store").put("document", b"abc")
+
+
+def test_a_store_that_may_not_be_written_is_said(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from storage.artifacts import Artifacts\n"
+        "from storage.errors import StoreUnreachable\n"
+        "if os.geteuid() == 0: os.setegid(65534); os.seteuid(65534)\n"
+        "try: Artifacts(Path(sys.argv[1])).put('document', b'abc')\n"
+        "except StoreUnreachable as error: print(error)\n"
+    )
+    tmp_path.chmod(0o555)
+    said, _ = python(code, tmp_path).communicate(timeout=30)
+    tmp_path.chmod(0o755)
+    assert "may not be used" in said
+
+
+def test_an_object_store_that_is_away_is_said(tmp_path: Path) -> None:
+    store = Artifacts.open("http://127.0.0.1:9/store", cache=tmp_path)
+    with pytest.raises(StoreUnreachable, match=r"127\.0\.0\.1:9"):
+        store.put("document", b"abc")
+
+
+def test_a_driver_that_is_not_installed_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnreachable, match="nosuch"):
+        Artifacts.open("nosuch://bucket", cache=tmp_path).put("document", b"abc")
+
+
+def test_a_damaged_note_is_no_note(tmp_path: Path) -> None:
+    store = Artifacts(tmp_path)
+    store.remember(KEY, store.put("document", b"abc"))
+    (tmp_path / "keys" / KEY[:2] / KEY).write_bytes(b'{"kind": "docu')
+    assert store.recall(KEY) is None
+
+
+def test_a_damaged_object_is_kept_aside(tmp_path: Path) -> None:
+    store = Artifacts(tmp_path)
+    ref = store.put("document", b"abc")
+    store.path(ref).write_bytes(b"abd")
+    assert not store.verify(ref)
+    assert (tmp_path / "damaged" / f"document-{ref.digest}").read_bytes() == b"abd"
+
+
+@pytest.mark.slow
+def test_a_big_file_is_not_held_in_memory(tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(300_000_000)
+    code = (
+        "import resource, sys; from pathlib import Path; from storage.artifacts import Artifacts\n"
+        "store = Artifacts(Path(sys.argv[1])); before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "store.path(store.put_file('document', Path(sys.argv[2])))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    said, _ = python(code, tmp_path / "store", tmp_path / "big").communicate(timeout=60)
+    assert int(said) < 30_000  # KiB on Linux
+
+
+def test_four_thousand_recalls_take_less_than_a_second(tmp_path: Path) -> None:
+    store = Artifacts(tmp_path)
+    keys = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(50)]
+    for key in keys:
+        store.remember(key, store.put("parsed", os.urandom(20_000)))
+    start = time.process_time()
+    assert all(store.recall(key) for _ in range(80) for key in keys)
+    assert time.process_time() - start < 1.0

@@ -1,0 +1,107 @@
+"""What `trivet gc` keeps and removes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.artifacts import Artifacts
+from storage.cleanup import Cleanup, collect
+from storage.records import Ref
+
+LATER = datetime.now(UTC) + timedelta(days=30)
+KEY = hashlib.sha256(b"inputs").hexdigest()
+
+
+@pytest.fixture(params=["folder", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
+    where = tmp_path / "store" if request.param == "folder" else f"memory://{tmp_path.name}/store"
+    return Artifacts.open(where, cache=tmp_path / "cache")
+
+
+def clean(store: Artifacts, results: Path, *, now: datetime = LATER, dry_run: bool = False) -> Cleanup:
+    return collect(store, results, older_than=timedelta(days=7), now=now, dry_run=dry_run)
+
+
+def left(store: Artifacts) -> set[str]:
+    return {each.ref.digest for each in store.objects()}
+
+
+def test_what_nothing_refers_to_is_removed(store: Artifacts, tmp_path: Path) -> None:
+    ref = store.put("document", b"abc")
+    done = clean(store, tmp_path / "results")
+    assert [(each.name, each.size) for each in done.removed] == [(f"document/{ref.digest}", 3)]
+    assert left(store) == set()
+
+
+def test_a_dry_run_only_tells(store: Artifacts, tmp_path: Path) -> None:
+    ref = store.put("document", b"abc")
+    done = clean(store, tmp_path / "results", dry_run=True)
+    assert (len(done.removed), done.removed_bytes) == (1, 3)
+    assert left(store) == {ref.digest}
+
+
+def test_the_young_stay(store: Artifacts, tmp_path: Path) -> None:
+    ref = store.put("document", b"abc")
+    clean(store, tmp_path / "results", now=datetime.now(UTC))
+    assert left(store) == {ref.digest}
+
+
+def test_a_key_keeps_its_artifact(store: Artifacts, tmp_path: Path) -> None:
+    ref = store.put("document", b"abc")
+    store.remember(KEY, ref)
+    clean(store, tmp_path / "results")
+    assert left(store) == {ref.digest}
+
+
+def test_a_result_keeps_what_it_mentions_even_in_an_escaped_string(store: Artifacts, tmp_path: Path) -> None:
+    ref = store.put("document", b"abc")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "key").write_text(json.dumps({"result": json.dumps({"ref": ref.model_dump()})}))
+    clean(store, tmp_path / "results")
+    assert left(store) == {ref.digest}
+
+
+def test_a_manifest_keeps_what_it_mentions_through_others(store: Artifacts, tmp_path: Path) -> None:
+    vectors = store.put("vectors", b"\x93NUMPY")
+    inner = store.put("chunks", json.dumps([{"digest": vectors.digest}]).encode())
+    outer = store.put("manifest", json.dumps({"digest": inner.digest}).encode())
+    store.remember(KEY, outer)
+    clean(store, tmp_path / "results")
+    assert left(store) == {vectors.digest, inner.digest, outer.digest}
+
+
+def test_manifests_that_only_mention_each_other_go(store: Artifacts, tmp_path: Path) -> None:
+    inner = store.put("chunks", b"[]")
+    store.put("manifest", json.dumps({"digest": inner.digest}).encode())
+    clean(store, tmp_path / "results")
+    assert left(store) == set()
+
+
+def test_a_mention_of_what_is_gone_is_no_error(store: Artifacts, tmp_path: Path) -> None:
+    store.remember(KEY, Ref(kind="document", digest="0" * 64, size=1))
+    assert clean(store, tmp_path / "results").removed == ()
+
+
+def test_unfinished_files_go_after_an_hour_and_damaged_ones_after_the_grace(tmp_path: Path) -> None:
+    store = Artifacts(tmp_path)
+    ref = store.put("document", b"abc")
+    store.path(ref).write_bytes(b"abd")
+    assert not store.verify(ref)
+    old, young = tmp_path / "objects" / ".writing-old", tmp_path / "objects" / ".writing-young"
+    old.write_bytes(b"half")
+    young.write_bytes(b"half")
+    now = datetime.now(UTC)
+    two_hours_ago = (now - timedelta(hours=2)).timestamp()
+    os.utime(old, (two_hours_ago, two_hours_ago))
+    assert [each.name for each in clean(store, tmp_path / "results", now=now).removed] == ["objects/.writing-old"]
+    assert young.exists()
+    assert [each.name for each in clean(store, tmp_path / "results").removed] == [
+        "objects/.writing-young",
+        f"damaged/document-{ref.digest}",
+    ]

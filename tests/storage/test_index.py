@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from storage.errors import DamagedIndex, NotAnIndex, StoreUnreachable, WrongEmbedder
+from storage.index import CatalogueEntry, Generation, claim, is_current, open_index, publish
+
+
+class Piece(BaseModel):
+    document: str
+    text: str
+
+
+def content(texts: list[str], **other: Any) -> dict[str, Any]:
+    """One document per first letter of a text; `other` replaces parts."""
+    documents = sorted({text[0] for text in texts})
+    vectors = np.random.default_rng(len(texts)).standard_normal((len(texts), 8))
+    return {
+        "chunks": [Piece(document=text[0] * 64, text=text) for text in texts],
+        "vectors": (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16),
+        "tokens": [text.split() for text in texts],
+        "catalogue": [CatalogueEntry(document=name * 64, name=f"{name}.pdf") for name in documents],
+        "embedder": "minilm@1:fp32",
+        "tokenizer": "bigram",
+        "settings": {"chunk_chars": 800},
+    } | other
+
+
+OLD, NEW = ["a first text", "b second text"], ["a first text", "b second text", "c third 글"]
+
+
+def put(out: Path, texts: list[str]) -> Generation:
+    return publish(out, **content(texts))
+
+
+def files_of(out: Path) -> dict[str, str]:
+    folder = out / "generations" / json.loads((out / "CURRENT").read_text())["generation"]
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def generations(out: Path) -> list[str]:
+    return sorted(path.name.partition("-")[0] for path in (out / "generations").iterdir())
+
+
+def test_what_was_published_can_be_read_row_by_row(tmp_path: Path) -> None:
+    put(tmp_path, NEW)
+    with open_index(tmp_path) as index:
+        assert [json.loads(index.chunk(row))["text"] for row in range(len(index))] == NEW
+        assert [index.document(row).name for row in range(len(index))] == ["a.pdf", "b.pdf", "c.pdf"]
+        assert index.rows_of(["c" * 64, "a" * 64]).tolist() == [True, False, True]
+        assert index.vectors.size == 3
+        assert index.lexical is not None
+        assert index.lexical.search(["third"], 9).rows.tolist() == [2]
+        index.verify()
+
+
+def test_equal_content_makes_no_new_generation(tmp_path: Path) -> None:
+    first, second = put(tmp_path, NEW), put(tmp_path, NEW)
+    assert (second.id, second.digest, second.created) == (first.id, first.digest, False)
+    assert generations(tmp_path) == ["000001"]
+
+
+def test_the_bytes_depend_on_the_content_alone(tmp_path: Path) -> None:
+    put(tmp_path / "one", NEW)
+    put(tmp_path / "two", OLD)
+    put(tmp_path / "two", NEW)
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+
+
+def test_only_the_current_and_the_previous_generation_are_kept(tmp_path: Path) -> None:
+    for count in range(1, 5):
+        put(tmp_path, [f"a text {number}" for number in range(count)])
+    assert generations(tmp_path) == ["000003", "000004"]
+
+
+def test_a_reader_keeps_its_generation_while_others_are_published(tmp_path: Path) -> None:
+    put(tmp_path, OLD)
+    reader = open_index(tmp_path)  # has mapped nothing yet
+    for count in range(3, 7):
+        put(tmp_path, [f"a text {number}" for number in range(count)])
+    assert json.loads(reader.chunk(1))["text"] == OLD[1]
+    reader.verify()
+    reader.close()
+    put(tmp_path, NEW)
+    assert generations(tmp_path) == ["000005", "000006"]
+
+
+def test_an_index_without_chunks_can_be_read(tmp_path: Path) -> None:
+    publish(tmp_path, **content(NEW, chunks=[], tokens=[], vectors=np.empty((0, 8), np.float16)))
+    with open_index(tmp_path) as index:
+        index.verify()
+        assert len(index) == 0
+        assert index.lexical is not None
+        assert not index.lexical.search(["text"], 3).rows.size
+        assert not index.rows_of(["a" * 64]).size
+
+
+def test_an_index_without_bm25_says_so(tmp_path: Path) -> None:
+    publish(tmp_path, **content(NEW, tokens=None, tokenizer=None))
+    with open_index(tmp_path) as index:
+        assert index.lexical is None
+
+
+def test_another_embedder_is_refused_with_both_names(tmp_path: Path) -> None:
+    put(tmp_path, OLD)
+    with pytest.raises(WrongEmbedder, match=r"minilm@1:fp32.*bge-m3"):
+        open_index(tmp_path, embedder="bge-m3")
+
+
+@pytest.mark.parametrize("file", ["vectors.faiss", "manifest.json", "lexical/rows.npy", "chunks.jsonl"])
+def test_a_missing_file_is_damage(tmp_path: Path, file: str) -> None:
+    generation = put(tmp_path, OLD)
+    (tmp_path / "generations" / generation.id / file).unlink()
+    with pytest.raises(DamagedIndex, match=file):
+        open_index(tmp_path)
+
+
+def test_a_missing_generation_is_damage(tmp_path: Path) -> None:
+    generation = put(tmp_path, OLD)
+    (tmp_path / "generations" / generation.id).rename(tmp_path / "elsewhere")
+    with pytest.raises(DamagedIndex, match="missing"):
+        open_index(tmp_path)
+
+
+def test_a_flipped_bit_is_found_by_verify_and_mended_by_publishing(tmp_path: Path) -> None:
+    generation = put(tmp_path, OLD)
+    path = tmp_path / "generations" / generation.id / "chunks.jsonl"
+    data = bytearray(path.read_bytes())
+    data[5] ^= 1
+    path.write_bytes(data)
+    with open_index(tmp_path) as index, pytest.raises(DamagedIndex, match=r"chunks\.jsonl fails its checksum"):
+        index.verify()
+    assert put(tmp_path, OLD).created
+    open_index(tmp_path).verify()
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.docx").write_text("mine")
+    with pytest.raises(NotAnIndex, match=r"thesis\.docx"):
+        put(tmp_path, OLD)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.docx"]
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "generations/my-photos"])
+def test_a_folder_with_files_of_our_names_that_are_not_ours_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(NotAnIndex):
+        put(tmp_path, OLD)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_file_is_no_index_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotAnIndex, match="is a file"):
+        claim(tmp_path / "file")
+
+
+@pytest.mark.parametrize("folder", ["", "absent"], ids=["empty", "absent"])
+def test_a_folder_without_an_index_cannot_be_opened(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(NotAnIndex):
+        open_index(tmp_path / folder)
+
+
+def test_the_status_of_a_first_build_does_not_make_the_folder_foreign(tmp_path: Path) -> None:
+    (tmp_path / "index_status.json").write_text("{}")
+    (tmp_path / ".writing-1").write_text("")
+    assert put(tmp_path, OLD).created
+
+
+def test_a_digest_is_current_until_another_is_published_or_the_folder_is_gone(tmp_path: Path) -> None:
+    old = put(tmp_path / "index", OLD)
+    assert is_current(tmp_path / "index", old.digest)
+    put(tmp_path / "index", NEW)
+    assert not is_current(tmp_path / "index", old.digest)
+    assert not is_current(tmp_path / "absent", old.digest)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"tokens": [["one"]]}, "one token list per chunk"),
+        ({"vectors": np.eye(8, dtype=np.float16)}, "one vector"),
+        ({"catalogue": []}, "not catalogued"),
+        ({"tokenizer": None}, "tokenizer"),
+    ],
+)
+def test_rows_that_do_not_match_publish_nothing(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+    old = put(tmp_path, OLD)
+    with pytest.raises(ValueError, match=message):
+        publish(tmp_path, **content(NEW, **wrong))
+    assert is_current(tmp_path, old.digest)
+    assert generations(tmp_path) == ["000001"]
+
+
+def publish_with_little_room(out: Path) -> None:
+    """Ends with code 7 if that is refused as it should be."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # acts as a full disk
+    try:
+        put(out, [f"a text {number}" for number in range(2_000)])
+    except StoreUnreachable:
+        sys.exit(7)
+
+
+def publish_until_killed(out: Path) -> None:
+    """Says on stdout when it has begun to write, and never ends."""
+
+    def endless() -> Iterator[Piece]:
+        sys.stdout.write("writing\n")
+        sys.stdout.flush()
+        time.sleep(60)
+        yield Piece(document="", text="")
+
+    publish(out, **content(OLD, chunks=endless()))
+
+
+def publish_often(out: Path) -> None:
+    for count in range(1, 9):
+        put(out, [f"{os.getpid()} text {number}" for number in range(count)])
+
+
+def start(work: Callable[[Path], None], out: Path) -> subprocess.Popen[str]:
+    """Run a function of this file in a process of its own."""
+    command = [sys.executable, __file__, work.__name__, str(out)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_full_disk_leaves_the_old_generation(tmp_path: Path) -> None:
+    old = put(tmp_path, OLD)
+    with start(publish_with_little_room, tmp_path) as process:
+        assert process.wait(60) == 7
+    assert is_current(tmp_path, old.digest)
+    assert generations(tmp_path) == ["000001"]
+
+
+def test_a_killed_build_leaves_the_old_generation_and_is_cleared_away(tmp_path: Path) -> None:
+    old = put(tmp_path, OLD)
+    with start(publish_until_killed, tmp_path) as builder:
+        assert builder.stdout is not None
+        assert builder.stdout.readline() == "writing\n"
+        builder.kill()
+    assert is_current(tmp_path, old.digest)
+    assert len(generations(tmp_path)) == 2
+    put(tmp_path, NEW)
+    assert generations(tmp_path) == ["000001", "000002"]
+
+
+def test_two_publishers_and_a_reader_see_only_whole_generations(tmp_path: Path) -> None:
+    put(tmp_path, OLD)
+    with start(publish_often, tmp_path) as one, start(publish_often, tmp_path) as other:
+        while one.poll() is None or other.poll() is None:
+            with open_index(tmp_path) as index:
+                index.verify()
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert len(generations(tmp_path)) <= 3  # two, and what the reader held at the last switch
+
+
+if __name__ == "__main__":
+    {work.__name__: work for work in (publish_with_little_room, publish_until_killed, publish_often)}[sys.argv[1]](
+        Path(sys.argv[2])
+    )

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from rank_bm25 import BM25Okapi
+
+from storage import lexical as module
+from storage.lexical import Lexical, build_postings, write_postings
+
+CORPUS = [["bid", "price", "bid"], ["price", "date"], ["date"], ["award", "date", "open"], ["open"]]
+WORDS = some.lists(some.sampled_from("abcdefg가나다"), max_size=12)
+
+
+def opened(folder: Path, corpus: Sequence[Sequence[str]]) -> Lexical:
+    folder.mkdir(exist_ok=True)
+    write_postings(build_postings(corpus), lambda name: (folder / name).open("wb"))
+    return Lexical(folder, rows=len(corpus))
+
+
+def zipfian(rows: int) -> list[list[str]]:
+    random = np.random.default_rng(0)
+    return [[f"w{rank}" for rank in random.zipf(1.3, random.integers(5, 80)) if rank < 10_000] for _ in range(rows)]
+
+
+def test_scores_are_those_of_rank_bm25_on_a_large_corpus(tmp_path: Path) -> None:
+    corpus = zipfian(2_000)
+    ours, theirs = opened(tmp_path, corpus), BM25Okapi(corpus)
+    for query in (["w1"], ["w1", "w7", "w900"], ["w3", "w3", "nowhere"], corpus[5]):
+        assert np.abs(ours.scores(query) - theirs.get_scores(query)).max() < 1e-6
+
+
+@settings(max_examples=60)
+@given(some.lists(WORDS, min_size=1, max_size=9).filter(any), WORDS)
+def test_scores_are_those_of_rank_bm25_on_any_corpus(corpus: list[list[str]], query: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ours = opened(Path(folder) / "index", corpus).scores(query)
+    assert ours == pytest.approx(BM25Okapi(corpus).get_scores(query), abs=1e-9)
+
+
+def test_a_score_worked_by_hand(tmp_path: Path) -> None:
+    # award: in 1 row of 5, idf = ln(4.5 / 1.5); its row has 3 words, the average is 2
+    weight = np.log(3) * 2.5 / (1 + 1.5 * (0.25 + 0.75 * 3 / 2))
+    assert opened(tmp_path, CORPUS).search(["award"], 3).scores == pytest.approx([weight])
+
+
+def test_only_rows_with_a_word_of_the_query_are_found(tmp_path: Path) -> None:
+    assert opened(tmp_path, CORPUS).search(["bid", "award"], 9).rows.tolist() == [0, 3]
+
+
+def test_a_row_is_found_even_where_the_formula_gives_nothing_for_its_word(tmp_path: Path) -> None:
+    assert opened(tmp_path, [["bid"], ["date"]]).search(["bid"], 9).rows.tolist() == [0]  # idf = ln(1.5 / 1.5)
+
+
+def test_a_word_of_every_row_finds_every_row(tmp_path: Path) -> None:
+    assert opened(tmp_path, [["bid"], ["bid", "date"]]).search(["bid"], 9).rows.size == 2  # negative idf
+
+
+def test_equal_scores_stand_in_row_order_at_the_cut_too(tmp_path: Path) -> None:
+    corpus = [["bid"] if row % 3 == 0 else ["date"] for row in range(1_000)]
+    assert opened(tmp_path, corpus).search(["bid"], 4).rows.tolist() == [0, 3, 6, 9]
+
+
+def test_the_best_of_many_rows_are_those_of_a_full_sort(tmp_path: Path) -> None:
+    index = opened(tmp_path, zipfian(2_000))
+    scores = index.scores(["w2", "w30"])
+    expected = np.lexsort((np.arange(2_000), -scores))[:25]
+    assert index.search(["w2", "w30"], 25).rows.tolist() == expected.tolist()
+
+
+def test_a_filter_acts_inside_the_search(tmp_path: Path) -> None:
+    index = opened(tmp_path, zipfian(2_000))
+    allowed = np.arange(2_000) >= 1_990
+    scores = np.where(allowed, index.scores(["w2"]), 0)
+    assert index.search(["w2"], 25, allowed=allowed).rows.size == np.count_nonzero(scores)
+
+
+@pytest.mark.parametrize("corpus", [[], [[]], [[], []]], ids=["no rows", "an empty row", "empty rows"])
+def test_an_index_without_words_finds_nothing(tmp_path: Path, corpus: list[list[str]]) -> None:
+    assert not opened(tmp_path, corpus).search(["bid"], 3).rows.size
+
+
+def test_the_order_in_which_words_are_met_does_not_matter_to_the_vocabulary(tmp_path: Path) -> None:
+    one, other = build_postings([["b", "a"], ["c"]]), build_postings([["a", "b"], ["c"]])
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(one, other, strict=True))
+
+
+def test_words_of_the_same_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_hash", len)  # in earnest 64 bits wide
+    assert opened(tmp_path, CORPUS).search(["open", "none"], 9).rows.tolist() == [4, 3]

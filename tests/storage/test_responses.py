@@ -1,0 +1,139 @@
+"""The response store."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue, ValidationError
+
+from storage import database
+from storage.embedded import Cluster
+from storage.errors import DatabaseUnavailable
+from storage.responses import Responses, StoredResponse, escape, unescape
+
+
+def answer(response: JsonValue = "an answer", request: JsonValue = None) -> StoredResponse:
+    return StoredResponse(
+        backend="scripted",
+        model="m",
+        request=request,
+        response=response,
+        prompt_tokens=3,
+        completion_tokens=None,
+        latency_s=0.25,
+    )
+
+
+def key(number: int) -> str:
+    return f"{number:064x}"
+
+
+@pytest.fixture(scope="module")
+def store(running: Path) -> Iterator[Responses]:
+    url = Cluster(running).start()
+    yield Responses(lambda: url)
+    database.engine(url).dispose()
+
+
+@pytest.mark.postgres
+def test_what_was_put_is_got_with_its_date(store: Responses) -> None:
+    store.put(key(1), answer())
+    got = store.get(key(1))
+    assert got
+    assert got.created_at
+    assert got.model_copy(update={"created_at": None}) == answer()
+
+
+@pytest.mark.postgres
+def test_an_unknown_key_has_no_answer(store: Responses) -> None:
+    assert store.get(key(404)) is None
+
+
+@pytest.mark.postgres
+def test_the_first_answer_stays(store: Responses) -> None:
+    store.put(key(2), answer("first"))
+    store.put(key(2), answer("second"))
+    got = store.get(key(2))
+    assert got
+    assert got.response == "first"
+
+
+@pytest.mark.postgres
+def test_many_gives_those_that_are_there(store: Responses) -> None:
+    for number in range(100, 103):
+        store.put(key(number), answer(number))
+    got = store.many(key(number) for number in range(101, 2500))
+    assert {name: each.response for name, each in got.items()} == {key(101): 101, key(102): 102}
+
+
+@pytest.mark.postgres
+def test_what_postgres_cannot_hold_comes_back_whole(store: Responses) -> None:
+    hostile: JsonValue = {"a\x00": ["\ud800", "\udfff\x00", "\ufdd00041", "😀 ㎡", 1.5, 10**20, None, True]}
+    store.put(key(3), answer(hostile, request="\x00"))
+    got = store.get(key(3))
+    assert got
+    assert (got.response, got.request) == (hostile, "\x00")
+
+
+@pytest.mark.postgres
+def test_threads_may_put_and_get_at_once(store: Responses) -> None:
+    def put_and_get(number: int) -> JsonValue:
+        store.put(key(number % 50 + 1000), answer(number % 50))
+        got = store.get(key(number % 50 + 1000))
+        return got.response if got else None
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(put_and_get, range(200))) == [number % 50 for number in range(200)]
+
+
+@pytest.mark.postgres
+def test_a_server_that_was_killed_is_started_again(home: Path) -> None:
+    store = Responses(lambda: database.locate(None, home))
+    store.put(key(1), answer("before"))
+    pid = Cluster(home).status().pid
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    got = store.get(key(1))
+    assert got
+    assert got.response == "before"
+    database.engine(database.locate(None, home)).dispose()
+
+
+def test_nothing_is_started_before_the_first_use() -> None:
+    Responses(lambda: pytest.fail("located before the first use"))
+
+
+def test_a_server_that_is_away_is_said_without_the_password() -> None:
+    store = Responses(lambda: "postgresql://me:secret@127.0.0.1:9/trivet")
+    with pytest.raises(DatabaseUnavailable) as caught:
+        store.get(key(1))
+    assert "127.0.0.1:9" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_answer_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        answer({"logprob": math.nan})
+
+
+any_text = st.text(st.characters(exclude_categories=()))
+
+
+@given(
+    st.recursive(any_text | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(any_text, inner))
+)
+def test_unescape_undoes_escape(value: object) -> None:
+    assert unescape(escape(value)) == value
+
+
+@given(any_text)
+def test_escaped_text_is_utf8_without_nul(text: str) -> None:
+    assert b"\0" not in escape(text).encode("utf-8", "strict")

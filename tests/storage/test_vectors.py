@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from storage import vectors as module
+from storage.vectors import Vectors, write_vectors
+
+
+def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def hard(rows: int, dimension: int = 48) -> NDArray[np.float32]:
+    """No two rows alike: nothing to group."""
+    return unit(np.random.default_rng(0).standard_normal((rows, dimension), dtype=np.float32))
+
+
+def clustered(rows: int, dimension: int = 48) -> NDArray[np.float32]:
+    """Rows around a few centres, as passages around topics."""
+    random = np.random.default_rng(0)
+    centres = random.standard_normal((40, dimension), dtype=np.float32)
+    noise = random.standard_normal((rows, dimension), dtype=np.float32)
+    return unit(centres[random.integers(0, 40, rows)] + 0.4 * noise)
+
+
+def opened(path: Path, rows: NDArray[np.float32]) -> Vectors:
+    with path.open("wb") as file:
+        write_vectors(file, rows.astype(np.float16))
+    return Vectors(path)
+
+
+def recall(index: Vectors, rows: NDArray[np.float32], queries: NDArray[np.float32]) -> float:
+    truth = np.argsort(-(queries @ rows.T), axis=1)[:, :10]
+    found = [index.search(query, 10).rows for query in queries]
+    return float(np.mean([np.isin(true, ten).mean() for true, ten in zip(truth, found, strict=True)]))
+
+
+def test_nearest_rows_come_first_with_their_cosines(tmp_path: Path) -> None:
+    index = opened(tmp_path / "v", np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32))
+    rows, scores = index.search(np.array([1, 0], np.float32), 3)
+    assert rows.tolist() == [0, 2, 1]
+    assert scores == pytest.approx([1, 0.6, 0], abs=1e-3)
+
+
+def test_exact_search_in_half_precision_finds_what_single_precision_finds(tmp_path: Path) -> None:
+    rows = hard(3_000)
+    assert recall(opened(tmp_path / "v", rows), rows, hard(3_100)[-100:]) >= 0.995
+
+
+def test_of_equal_rows_the_lowest_come_first_even_at_the_cut(tmp_path: Path) -> None:
+    rows = np.repeat(hard(5), 6, axis=0)
+    assert opened(tmp_path / "v", rows).search(rows[12], 4).rows.tolist() == [12, 13, 14, 15]
+
+
+def test_a_filter_acts_inside_the_search(tmp_path: Path) -> None:
+    rows = hard(2_000)
+    index = opened(tmp_path / "v", rows)
+    allowed = np.zeros(2_000, np.bool_)
+    allowed[[3, 700, 1_999]] = True
+    assert set(index.search(rows[0], 10, allowed=allowed).rows) == {3, 700, 1_999}
+
+
+def test_a_filter_that_admits_nothing_finds_nothing(tmp_path: Path) -> None:
+    assert not len(opened(tmp_path / "v", hard(9)).search(hard(1)[0], 3, allowed=np.zeros(9, np.bool_)).rows)
+
+
+def test_an_index_without_rows_finds_nothing(tmp_path: Path) -> None:
+    index = opened(tmp_path / "v", np.empty((0, 4), np.float32))
+    assert index.size == 0
+    assert not len(index.search(np.ones(4, np.float32), 3).rows)
+
+
+def test_rows_are_given_back_as_they_were_stored(tmp_path: Path) -> None:
+    rows = hard(50)
+    assert np.array_equal(
+        opened(tmp_path / "v", rows).reconstruct(np.array([7, 3])), rows[[7, 3]].astype(np.float16).astype(np.float32)
+    )
+
+
+def test_a_query_of_another_dimension_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="vectors of 48 numbers"):
+        opened(tmp_path / "v", hard(3)).search(np.ones(4, np.float32), 1)
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.0, 2.0])
+def test_a_row_that_is_no_unit_vector_is_named(value: float) -> None:
+    rows = hard(5).astype(np.float16)
+    rows[3] *= np.float16(value)
+    with pytest.raises(ValueError, match="vector 3"):
+        write_vectors(io.BytesIO(), rows)
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path / "v", hard(100))
+    (tmp_path / "v").write_bytes((tmp_path / "v").read_bytes()[:999])
+    with pytest.raises(OSError, match="cannot be read"):
+        Vectors(tmp_path / "v")
+
+
+@pytest.fixture
+def grouped_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound between exact and grouped files, low enough for a quick test."""
+    monkeypatch.setattr(module, "EXACT_UP_TO", 5_000)
+
+
+@pytest.mark.usefixtures("grouped_early")
+class TestGrouped:
+    def test_rows_around_topics_are_grouped_and_keep_the_recall(self, tmp_path: Path) -> None:
+        rows = clustered(9_000)
+        index = opened(tmp_path / "v", rows)
+        assert index.lists
+        random = np.random.default_rng(8)
+        noise = unit(random.standard_normal((100, 48), dtype=np.float32))
+        assert recall(index, rows, unit(rows[random.integers(0, 9_000, 100)] + noise)) >= 0.995
+
+    def test_rows_without_groups_stay_exact(self, tmp_path: Path) -> None:
+        rows = hard(6_000)
+        index = opened(tmp_path / "v", rows)
+        assert index.lists is None
+        assert recall(index, rows, hard(6_100)[-100:]) >= 0.995
+
+    def test_a_filter_is_exact(self, tmp_path: Path) -> None:
+        rows = clustered(9_000)
+        index = opened(tmp_path / "v", rows)
+        allowed = np.arange(9_000) % 7 == 0
+        scores = np.where(allowed, rows @ rows[1], -1)
+        assert index.search(rows[1], 10, allowed=allowed).rows.tolist() == np.argsort(-scores)[:10].tolist()
+
+    def test_more_rows_can_be_asked_for_than_the_nearest_lists_hold(self, tmp_path: Path) -> None:
+        rows = clustered(9_000)
+        assert len(opened(tmp_path / "v", rows).search(rows[0], 8_000).rows) == 8_000
+
+    def test_rows_are_given_back_as_they_were_stored(self, tmp_path: Path) -> None:
+        rows = clustered(9_000)
+        assert opened(tmp_path / "v", rows).reconstruct(np.array([5, 8_999])) == pytest.approx(
+            rows[[5, 8_999]], abs=1e-3
+        )
+
+    def test_the_same_rows_give_the_same_bytes(self) -> None:
+        files = [io.BytesIO(), io.BytesIO()]
+        for file in files:
+            write_vectors(file, clustered(9_000).astype(np.float16))
+        assert files[0].getvalue() == files[1].getvalue()
