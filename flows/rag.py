@@ -1,7 +1,10 @@
-"""Documents become an index.
+"""Documents become an index, and many questions are answered from it.
 
 scan ─► parse ─► extract_figures ─► chunk ─► embed ─► publish_index
 (hash)  (CPU)     (GPU: VLM)        (CPU)    (GPU)    (CPU: FAISS + BM25 + catalogue, atomic swap)
+
+read_questions ─► answer ─► write_answers
+(index digest)    (LLM)     (JSONL)
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from flows.settings import configure_steps
+from flows.answering import models_of
+from flows.settings import configure_steps, settings
 
 configure_steps()  # before prefect and the steps are imported: both read what it sets
 
@@ -22,15 +26,18 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue  # noqa: E402
 
 from models.weights import fingerprint  # noqa: E402
 from tasks.calls import Spending  # noqa: E402
+from tasks.rag.batching import BatchReport  # noqa: E402
 from tasks.rag.building import build  # noqa: E402
 from tasks.rag.corpus import flat, refuse_too_many_failures, shard_sources  # noqa: E402
 from tasks.rag.documents.isolation import ReadLimits  # noqa: E402
 from tasks.rag.documents.reading import ReadOptions  # noqa: E402
 from tasks.rag.errors import Unfinished  # noqa: E402
 from tasks.rag.figures import FigureSettings  # noqa: E402
+from tasks.rag.graph import AnswerSettings  # noqa: E402
 from tasks.rag.report import IndexReport  # noqa: E402
 from tasks.rag.scan import require_folder  # noqa: E402
 from tasks.rag.steps import (  # noqa: E402
+    answer,
     catalogue,
     chunk,
     embed,
@@ -39,9 +46,12 @@ from tasks.rag.steps import (  # noqa: E402
     mark_duplicates,
     parse,
     publish_index,
+    read_questions,
     scan,
+    write_answers,
 )
 from tasks.rag.tokens import installed_tokenizer  # noqa: E402
+from tasks.rag.wiring import WiringName  # noqa: E402
 from tasks.step import as_is, on_each  # noqa: E402
 
 
@@ -143,8 +153,8 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             embedded=as_is(flat(embedded.results)),
             metadata=config.metadata,
         )
-        settings = config.shown() | {"tokenizer": tokenizer, "weights": weights}
-        published = publish_index(catalogued.corpus, index=config.index, settings=settings)
+        shown = config.shown() | {"tokenizer": tokenizer, "weights": weights}
+        published = publish_index(catalogued.corpus, index=config.index, settings=shown)
 
         report = ongoing.finish(
             published,
@@ -153,11 +163,49 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             parsed=flat(parsed.results),
             pictured=flat(described.results),
             chunked=flat(chunked.results),
-            settings=settings,
+            settings=shown,
             preview_chunks=config.preview_chunks,
         )
         if unfinished := parsed.unfinished | pictured.unfinished | described.unfinished:
             raise Unfinished(unfinished, report=report)
     if report.documents.failed:
         return Completed(name="CompletedWithFailures", message=f"{report.documents.failed} failed", data=report)
+    return report
+
+
+class AnswerConfig(BaseModel):
+    """What `answer_batch` needs to know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    questions: Path
+    """JSONL, a question a line: `{id, question, history?}`."""
+    index: Path
+    """Folder of the index."""
+    out: Path
+    """JSONL of the answers, in the order of the questions."""
+    llm: WiringName | None = None
+    """Who answers: `none`, `local` or `openai`; unset: as the settings of this machine say."""
+    reranker: str | None = None
+    """Cross-encoder by name or path; unset: as the settings say, else none."""
+    answers: AnswerSettings = AnswerSettings()
+    """How chunks are found, and how much of them is told."""
+
+
+@flow(name="rag-answer", flow_run_name="answer {config.questions}", task_runner=runner, persist_result=False)
+def answer_batch(config: AnswerConfig) -> BatchReport:
+    """Answer a file of questions; an answer that was given before on the same index is recalled."""
+    batch = read_questions(config.questions, index=config.index)
+    answered = on_each(
+        batch.shards,
+        answer,
+        index=config.index,
+        index_digest=batch.index_digest,
+        models=models_of(config.llm),
+        reranker=config.reranker or settings().reranker,
+        settings=config.answers,
+    )
+    report = write_answers(as_is(flat(answered.results)), out=config.out)
+    if answered.unfinished:
+        raise Unfinished(answered.unfinished, report=report, items="answers")
     return report

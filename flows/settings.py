@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_data_path
 from pydantic import Field, SecretStr
@@ -32,6 +33,20 @@ class Settings(BaseSettings):
     """Key of the OpenAI-compatible endpoints."""
     openai_base_url: str | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
     """OpenAI-compatible endpoint of language models and embedders."""
+    llm: Literal["none", "local", "openai"] = Field(default="none", validation_alias="TRIVET_LLM")
+    """Who answers questions when a command does not say: `none` extracts, `local` and `openai` are models."""
+    llm_model: str | None = Field(default=None, validation_alias="TRIVET_LLM_MODEL")
+    """Local language model by the name that its server knows, such as `Qwen/Qwen3-8B`."""
+    llm_base_url: str | None = Field(default=None, validation_alias="TRIVET_LLM_BASE_URL")
+    """OpenAI-compatible endpoint of the local language model: `http://127.0.0.1:8000/v1`."""
+    openai_model: str = Field(default="gpt-5-mini", validation_alias="TRIVET_OPENAI_MODEL")
+    """Model that answers with `--llm openai`."""
+    openai_small_model: str = Field(default="gpt-4o-mini", validation_alias="TRIVET_OPENAI_SMALL_MODEL")
+    """Model that classifies questions and rewrites answers with `--llm openai`."""
+    reranker: str | None = Field(default=None, validation_alias="TRIVET_RERANKER")
+    """Cross-encoder by name or path that orders what was found; unset: off."""
+    serve_token: SecretStr | None = Field(default=None, validation_alias="TRIVET_SERVE_TOKEN")
+    """Auth string that `trivet rag serve` asks for; unset: one of its own, in `serve-token` below the home."""
     parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
     """Append a line here for every document that a parser child starts and finishes."""
 
@@ -39,6 +54,7 @@ class Settings(BaseSettings):
 QUIET = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    "LANGSMITH_TRACING": "false",
     "TOKENIZERS_PARALLELISM": "false",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
@@ -84,6 +100,7 @@ def configure_steps() -> None:
             gpu_deployment=read.gpu_deployment,
             parse_log=read.parse_log,
             vlm_base_url=read.vlm_base_url,
+            llm_base_url=read.llm_base_url,
             openai_base_url=read.openai_base_url,
             api_key=read.openai_api_key,
             secret=os.environ.get,

@@ -9,7 +9,10 @@ from pydantic import SecretStr
 from models.errors import ModelUnavailable
 from models.protocols import Chat
 
-NAMES = "`openai:MODEL` (any OpenAI-compatible endpoint), `scripted` or `scripted:FILE`"
+NAMES = (
+    "`openai:MODEL` (any OpenAI-compatible endpoint), `responses:MODEL` (the same through the Responses API, where "
+    "there is one), `scripted` or `scripted:FILE`"
+)
 
 
 def open_chat(
@@ -24,6 +27,10 @@ def open_chat(
         from models.openai import OpenAIChat
 
         return OpenAIChat(rest, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
+    if backend == "responses" and rest:
+        from models.openai_responses import OpenAIResponses
+
+        return OpenAIResponses(rest, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
     if backend == "scripted":
         from models.scripted import ScriptedChat, read_rules
 

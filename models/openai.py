@@ -1,44 +1,29 @@
-"""Chat and embeddings over an OpenAI-compatible endpoint: OpenAI itself, vLLM, llama.cpp, Ollama and others.
-
-The SDK costs about a second to import, so it is imported with the first call. It does not retry here:
-tasks/calls.py does, for every backend alike.
-"""
+"""Chat and embeddings over an OpenAI-compatible endpoint: OpenAI itself, vLLM, llama.cpp, Ollama and others."""
 
 from __future__ import annotations
 
 import base64
-import math
-import re
-import time
-from collections.abc import Callable, Mapping, Sequence
-from email.utils import parsedate_to_datetime
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.errors import RequestRefused
+from models.openai_endpoint import REASONING_TOKENS, Endpoint, is_reasoning, reasoning_effort, whole_answer
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 
-if TYPE_CHECKING:
-    from openai import APIStatusError, OpenAI
-
-OPENAI_BASE_URL = "https://api.openai.com/v1"
 EMBEDDING_BATCH = 64
-REASONING_MODELS = re.compile(r"^(gpt-5|o\d)")
-OVERFLOW = re.compile(r"context.{0,20}(length|window|size)|maximum.{0,20}(context|model) len|too many tokens", re.I)
-PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
-
-Result = TypeVar("Result")
 
 
 class OpenAIChat:
     """Answers through the Chat Completions API.
 
     `base_url` is no part of `id`: a model that moves to another port keeps its answers, so different weights must
-    be served under different names.
+    be served under different names. A reasoning model (gpt-5, o3 …) thinks with the least effort that it takes, and
+    gets REASONING_TOKENS for that beyond `max_tokens`; its answer may be longer than `max_tokens` then.
     """
 
     def __init__(
@@ -46,12 +31,30 @@ class OpenAIChat:
     ) -> None:
         self.id = f"openai:{model}"
         self._model = model
-        self._endpoint = _Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
+        self._endpoint = Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
 
-    def complete(self, request: ChatRequest) -> ChatResponse:
-        """One answer. Raises models.errors.ModelError."""
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        """One answer. Raises models.errors.ModelError; half a stream is a TransientModelError.
+
+        timeout_s holds for each wait: for the first words, and between two pieces of a stream.
+        """
         body = _chat_body(self._model, request)
+        if on_text is None:
+            return self._endpoint.adapt(body, self._whole, optional=["reasoning_effort"])
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return self._endpoint.adapt(
+            body, lambda kept: self._streamed(kept, on_text), optional=["reasoning_effort", "stream", "stream_options"]
+        )
+
+    def _whole(self, body: dict[str, Any]) -> ChatResponse:
         return self._endpoint.call(lambda client: _chat_response(client.chat.completions.create(**body)))
+
+    def _streamed(self, body: dict[str, Any], on_text: Callable[[str], None]) -> ChatResponse:
+        if "stream" not in body:  # OpenAI streams some models to verified accounts only
+            answer = self._whole({name: value for name, value in body.items() if name != "stream_options"})
+            on_text(answer.text)
+            return answer
+        return self._endpoint.stream(lambda client: _read_chat(client.chat.completions.create(**body)), on_text)
 
 
 class OpenAIEmbedder:
@@ -72,7 +75,7 @@ class OpenAIEmbedder:
         self.id = f"openai:{model}" if dimension is None else f"openai:{model}:{dimension}"
         self._model = model
         self._wanted = dimension
-        self._endpoint = _Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
+        self._endpoint = Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
 
     @cached_property
     def dimension(self) -> int:
@@ -100,93 +103,12 @@ class OpenAIEmbedder:
         return self._endpoint.call(lambda client: _vectors(client.embeddings.create(**body), count=len(texts)))
 
 
-class _Endpoint:
-    """A place that serves one model, and what its failures mean."""
-
-    def __init__(self, model: str, *, base_url: str | None, api_key: SecretStr | None, timeout_s: float) -> None:
-        self._model = model
-        self._base_url = base_url or OPENAI_BASE_URL
-        self._api_key = api_key
-        self._timeout_s = timeout_s
-
-    @cached_property
-    def _client(self) -> OpenAI:
-        from openai import OpenAI
-
-        if self._api_key is None and self._base_url == OPENAI_BASE_URL:
-            raise ModelUnavailable(
-                f"{self._base_url} asks for a key and none is set; set OPENAI_API_KEY, or name your own server."
-            )
-        return OpenAI(
-            base_url=self._base_url,
-            # the SDK refuses to start without a key; servers of one's own mostly want none
-            api_key=self._api_key.get_secret_value() if self._api_key else "none",
-            timeout=self._timeout_s,
-            max_retries=0,
-        )
-
-    def call(self, ask: Callable[[OpenAI], Result]) -> Result:
-        """What `ask` gets from the endpoint. Every failure comes as a ModelError without the key in its text."""
-        import openai
-
-        try:
-            return ask(self._client)
-        except openai.APIStatusError as error:
-            raise self._status_error(error) from None
-        except openai.APITimeoutError:
-            raise TransientModelError(
-                f"{self._where} did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow."
-            ) from None
-        except openai.APIConnectionError as error:
-            raise TransientModelError(
-                f"{self._where} cannot be reached or hung up ({self._clean(error.__cause__ or error)}); is it running?"
-            ) from None
-        except openai.OpenAIError as error:
-            raise TransientModelError(
-                f"{self._where} sent an answer that is not valid ({self._clean(error)})."
-            ) from None
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
-            # the SDK hands HTML through as text and fails on broken JSON with whatever the decoder raises
-            raise TransientModelError(
-                f"{self._where} sent an answer that is not a completion ({self._clean(error)}); "
-                "does the base URL end where the API begins (often `/v1`)?"
-            ) from None
-
-    def _status_error(self, error: APIStatusError) -> ModelError:
-        said = f"{self._where} answered {error.status_code}: {self._clean(_said(error))}"
-        permanent = str(error.code) in PERMANENT_LIMITS
-        match error.status_code:
-            case 401 | 403:
-                return ModelUnavailable(f"{said}. Check the key (OPENAI_API_KEY) and what it may use.")
-            case 404:
-                return ModelUnavailable(f"{said}. Check the model's name and the base URL.")
-            case 429 if permanent:
-                return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
-            case 408 | 409 | 425 | 429:
-                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
-            case status if status >= 500:
-                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
-            case 400 | 413 | 422 if error.code == "context_length_exceeded" or OVERFLOW.search(said):
-                return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
-            case _:
-                return RequestRefused(f"{said}. The same request will be refused again.")
-
-    @property
-    def _where(self) -> str:
-        return f"The endpoint {_without_credentials(self._base_url)} (model {self._model})"
-
-    def _clean(self, message: object) -> str:
-        """The message on one line, short, and without the key."""
-        text = re.sub(r"<[^>]*>", " ", str(message))
-        if self._api_key and (key := self._api_key.get_secret_value()):
-            text = text.replace(key, "***")
-        return " ".join(text.split())[:300].rstrip(".") or type(message).__name__
-
-
 def _chat_body(model: str, request: ChatRequest) -> dict[str, Any]:
     body: dict[str, Any] = {"model": model, "messages": [_message(message) for message in request.messages]}
-    if REASONING_MODELS.match(model.rsplit("/", 1)[-1].removeprefix("ft:")):
-        body["max_completion_tokens"] = request.max_tokens  # and no temperature: they refuse any but their own
+    if is_reasoning(model):
+        # and no temperature: they refuse any but their own
+        body["max_completion_tokens"] = request.max_tokens + REASONING_TOKENS
+        body["reasoning_effort"] = reasoning_effort(model)
     else:
         body |= {"max_tokens": request.max_tokens, "temperature": request.temperature}
     if request.seed is not None:
@@ -197,25 +119,66 @@ def _chat_body(model: str, request: ChatRequest) -> dict[str, Any]:
 def _message(message: Message) -> dict[str, Any]:
     if all(isinstance(part, Text) for part in message.content):
         # plain text: some servers take parts only where there is an image
-        return {"role": message.role, "content": "".join(part.text for part in message.content if part.type == "text")}
+        return {"role": message.role, "content": plain_text(message)}
     return {"role": message.role, "content": [_part(part) for part in message.content]}
 
 
 def _part(part: Text | Image) -> dict[str, Any]:
     if isinstance(part, Text):
-        return {"type": "text", "text": part.text}
-    url = "data:image/png;base64," + base64.b64encode(part.png).decode()
-    return {"type": "image_url", "image_url": {"url": url}}
+        return {"type": "text", "text": sendable(part.text)}
+    return {"type": "image_url", "image_url": {"url": data_url(part)}}
+
+
+def plain_text(message: Message) -> str:
+    """The words of a message, without its images."""
+    return sendable("".join(part.text for part in message.content if isinstance(part, Text)))
+
+
+def sendable(text: str) -> str:
+    """The text with `?` for lone surrogates: UTF-8 has none, and a question from a shell may."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def data_url(image: Image) -> str:
+    """The picture, as it travels in a request."""
+    return "data:image/png;base64," + base64.b64encode(image.png).decode()
 
 
 def _chat_response(completion: Any) -> ChatResponse:
     if isinstance(completion, str):
         raise ValueError(f"it begins with {completion[:80]!r}")
     choice = completion.choices[0]
-    usage = completion.usage
+    refusal = getattr(choice.message, "refusal", None)
+    return _response(choice.message.content, refusal, choice.finish_reason or "stop", completion.usage)
+
+
+def _read_chat(stream: Any) -> Generator[str, None, ChatResponse]:
+    """Yields all of the text so far, each time there is more."""
+    from openai.types.chat import ChatCompletion
+
+    said, refusal, finish_reason, usage = "", "", None, None
+    with stream:
+        if (whole := whole_answer(stream, ChatCompletion)) is not None:
+            answer = _chat_response(whole)
+            yield answer.text
+            return answer
+        for chunk in stream:
+            usage = chunk.usage or usage
+            for choice in (chunk.choices or [])[:1]:  # the chunk with the usage has none
+                finish_reason = choice.finish_reason or finish_reason
+                content, refused = choice.delta.content or "", getattr(choice.delta, "refusal", None) or ""
+                said, refusal = said + content, refusal + refused
+                if content or refused:
+                    yield said or refusal
+    if finish_reason is None:
+        raise ValueError("the stream ended before the answer did")
+    return _response(said, refusal, finish_reason, usage)
+
+
+def _response(said: str | None, refusal: str | None, finish_reason: str, usage: Any) -> ChatResponse:
     return ChatResponse(
-        text=choice.message.content or getattr(choice.message, "refusal", None) or "",
-        finish_reason=choice.finish_reason or "stop",
+        text=said or refusal or "",
+        finish_reason="refusal" if refusal and not said else finish_reason,
         prompt_tokens=usage.prompt_tokens if usage else None,
         completion_tokens=usage.completion_tokens if usage else None,
     )
@@ -232,29 +195,3 @@ def _vectors(answer: Any, *, count: int) -> NDArray[np.float32]:
     if not np.isfinite(vectors).all() or not lengths.all():
         raise ValueError("a vector of zeros, or with a number that is not finite")
     return vectors / lengths
-
-
-def _said(error: APIStatusError) -> str:
-    body = error.body
-    if isinstance(body, Mapping) and isinstance(message := body.get("message"), str):
-        return message
-    return error.response.text or error.message
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The server's word on when to come back: seconds, or a date (RFC 9110, 10.2.3)."""
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
-
-
-def _without_credentials(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//", url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -61,8 +61,12 @@ class Chat(Protocol):
     id: str
     """Backend, model and revision: `openai:gpt-5-mini`. Part of every response key."""
 
-    def complete(self, request: ChatRequest) -> ChatResponse:
-        """One answer. Raises models.errors.ModelError; only TransientModelError is worth a retry."""
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        """One answer. Raises models.errors.ModelError; only TransientModelError is worth a retry.
+
+        on_text: called with all of the text so far, each time there is more; a backend that cannot stream calls it
+        once, with the whole answer.
+        """
         ...
 
 
@@ -75,4 +79,15 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), dimension), L2-normalised."""
+        ...
+
+
+class Reranker(Protocol):
+    """Scores how well texts answer a question, reading both together."""
+
+    id: str
+    """Name and revision of the weights."""
+
+    def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(len(texts),); higher answers better. A pure function of each pair."""
         ...

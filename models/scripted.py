@@ -1,6 +1,6 @@
-"""A model that follows a script: for tests, demonstrations and dry runs, without weights and without a network.
+"""Models that follow a script: for tests, demonstrations and dry runs, without weights and without a network.
 
-It passes the same contract tests as the real backends. Its answers are pure functions of the request.
+They pass the same contract tests as the real backends. Their answers are pure functions of the request.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 
 from models.errors import ModelUnavailable, RequestRefused
@@ -51,19 +53,26 @@ class ScriptedChat:
         """Requests answered so far, by all threads together."""
         self._lock = threading.Lock()
 
-    def complete(self, request: ChatRequest) -> ChatResponse:
-        """The scripted answer, cut to `max_tokens` words. Raises RequestRefused for a request without messages."""
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        """The scripted answer, cut to `max_tokens` words. Raises RequestRefused for a request without messages.
+
+        on_text: called with one word more each time.
+        """
         if not request.messages:
             raise RequestRefused("The request has no messages; give at least one.")
         with self._lock:
             self.calls += 1
         words = _words(self._answer(request))
+        kept = words[: request.max_tokens]
+        if on_text is not None:
+            for count in range(1, len(kept) + 1):
+                on_text("".join(kept[:count]).rstrip())
         cut = len(words) > request.max_tokens
         return ChatResponse(
-            text="".join(words[: request.max_tokens]).rstrip(),
+            text="".join(kept).rstrip(),
             finish_reason="length" if cut else "stop",
             prompt_tokens=len(_words(_prompt(request.messages))),
-            completion_tokens=min(len(words), request.max_tokens),
+            completion_tokens=len(kept),
         )
 
     def _answer(self, request: ChatRequest) -> str:
@@ -72,6 +81,18 @@ class ScriptedChat:
             if _fits(rule, prompt, image):
                 return rule.answer
         return describe_image(image.png) if image else f"You said: {prompt}"
+
+
+class ScriptedReranker:
+    """Scores a text by the share of the question's words that it has."""
+
+    id = "scripted"
+
+    def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(len(texts),); 1 where every word of the question occurs."""
+        wanted = _vocabulary(question)
+        shares = [len(wanted & _vocabulary(text)) / max(1, len(wanted)) for text in texts]
+        return np.array(shares, dtype=np.float32)
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
@@ -126,6 +147,10 @@ def _png_size(png: bytes) -> tuple[int, int]:
 def _words(text: str) -> list[str]:
     """Words with the blanks behind them: joined they give the text again."""
     return re.findall(r"\s*\S+\s*", text)
+
+
+def _vocabulary(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
 
 
 def _digest(rules: Sequence[Rule]) -> str:

@@ -94,6 +94,19 @@ class Artifacts:
         self._ensure(ref)
         return self._path(ref)
 
+    def find(self, kind: str, digest: str) -> Path | None:
+        """As `path`, of an object whose size is not known; None where there is none, or a damaged one."""
+        ref = Ref(kind=kind, digest=digest, size=0)
+        with files.reachable(self.root):
+            there = self.remote.stat(_name(ref)) if self.remote else None
+            size = there.size if there else self._path(ref).stat().st_size if self._path(ref).exists() else None
+        if size is None:
+            return None
+        try:
+            return self.path(ref.model_copy(update={"size": size}))
+        except (MissingArtifact, DamagedArtifact):
+            return None
+
     def verify(self, ref: Ref) -> bool:
         """True when the artifact is there and its bytes are those that were written. Raises StoreUnreachable."""
         if self.remote and self._remote_stat(ref) is None:

@@ -23,6 +23,21 @@ from storage.records import Record
 from storage.vectors import Vectors
 
 
+class Fact(Record):
+    """Something that a document states plainly, and where."""
+
+    name: str
+    """`amount`, `period`, `deadline`, `points`, `requirement` …"""
+    label: str
+    """As the document calls it: `사업예산`, `Contract period`, `SFR-001`."""
+    value: str
+    """As the document writes it."""
+    canonical: str | None = None
+    """The value in one form for all spellings, to compare by: won as digits, dates as 2024-03-15."""
+    page: int | None = None
+    bbox: tuple[float, float, float, float] | None = None
+
+
 class CatalogueEntry(Record):
     """One document of the index, whatever became of it."""
 
@@ -39,6 +54,8 @@ class CatalogueEntry(Record):
     chunks: int = 0
     metadata: dict[str, str] = Field(default_factory=dict)
     """Issuer, project name, dates … under the names of the metadata table."""
+    facts: tuple[Fact, ...] = ()
+    """In reading order."""
     status: str = "ok"
     """`ok`, or the short code of why it cannot be searched."""
 
@@ -142,6 +159,11 @@ class Index:
     def document(self, row: int) -> CatalogueEntry:
         """The document that the chunk belongs to."""
         return self.catalogue[self._documents[row]]
+
+    @property
+    def document_of_row(self) -> NDArray[np.int32]:
+        """Per row, the position of its document in the catalogue."""
+        return self._documents
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""

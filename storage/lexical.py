@@ -46,6 +46,13 @@ class Best(NamedTuple):
     scores: NDArray[np.float64]
 
 
+class Posting(NamedTuple):
+    """Where a word stands, by rising row, and what it adds to the score of each of these rows."""
+
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+
 def build_postings(tokens: Iterable[Sequence[str]]) -> Postings:
     """The postings of one token list per row; the same lists give the same arrays.
 
@@ -105,7 +112,12 @@ class Lexical:
             scores[~held], above = -np.inf, -np.inf
         if allowed is not None:
             scores[~allowed] = -np.inf
-        return _best(scores, k, above=above)
+        return best_rows(scores, k, above=above)
+
+    def posting(self, word: str) -> Posting | None:
+        """None for a word that no row holds."""
+        spans = self._spans([word])
+        return Posting(self._rows[spans[0]], self._weights[spans[0]]) if spans else None
 
     def _spans(self, query: Sequence[str]) -> list[slice]:
         words = [word.encode() for word in query]
@@ -129,6 +141,21 @@ class Lexical:
         for span in spans:
             np.add.at(scores, self._rows[span], self._weights[span])  # twice as fast as `scores[rows] += …`
         return scores
+
+
+def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> Best:
+    """The `k` highest scores over `above`.
+
+    The k-th best of the groups' maxima cannot exceed the k-th best score: what lies below it is never sorted.
+    """
+    groups = len(scores) // GROUP
+    if 0 < k < groups:
+        maxima = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
+        floor = np.partition(maxima, groups - k)[groups - k]
+        above = max(above, np.nextafter(floor, -np.inf))
+    rows = np.flatnonzero(scores > above)
+    order = np.lexsort((rows, -scores[rows]))[: max(k, 0)]
+    return Best(rows[order], scores[rows[order]])
 
 
 def _hash(term: bytes) -> int:
@@ -160,18 +187,3 @@ def _saturation(
         return np.empty(0)
     relative_length = lengths / max(lengths.mean(), 1e-9)  # rows that are all empty have no postings to weigh
     return frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * relative_length[row]))
-
-
-def _best(scores: NDArray[np.float64], k: int, *, above: float) -> Best:
-    """The `k` highest scores over `above`.
-
-    The k-th best of the groups' maxima cannot exceed the k-th best score: what lies below it is never sorted.
-    """
-    groups = len(scores) // GROUP
-    if 0 < k < groups:
-        maxima = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
-        floor = np.partition(maxima, groups - k)[groups - k]
-        above = max(above, np.nextafter(floor, -np.inf))
-    rows = np.flatnonzero(scores > above)
-    order = np.lexsort((rows, -scores[rows]))[: max(k, 0)]
-    return Best(rows[order], scores[rows[order]])

@@ -28,6 +28,7 @@ CHARS_PER_TOKEN = 2  # errs on the high side: English has about 4, Korean about 
 TOKENS_PER_IMAGE = 1500  # a chart as wide as a page, in the usual vision models
 
 Result = TypeVar("Result")
+OnText = Callable[[str], None]
 
 
 class ResponseStore(Protocol):
@@ -87,32 +88,64 @@ class Prices(Record):
 
 
 def ask(
-    chat: Chat, request: ChatRequest, *, responses: ResponseStore, limits: Limits, budget: Budget | None = None
+    chat: Chat,
+    request: ChatRequest,
+    *,
+    responses: ResponseStore,
+    limits: Limits,
+    budget: Budget | None = None,
+    on_text: OnText | None = None,
 ) -> Answer:
     """The answer to a request, from the response store if it was given before.
 
-    Raises models.errors.ModelError (a TransientModelError only after the last try) and BudgetSpent.
+    on_text: called with all of the text so far while the answer is made, once for an answer of the store. A retry
+    starts over with a shorter text. It is called from the thread of the request, not from the caller's; once `ask`
+    has returned, raised or been interrupted, no call begins, and the stream that would have made it is closed.
+    Raises models.errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
+    raises.
     """
     key = response_key(chat.id, request)
     with limits.alone(key):
         if stored := responses.get(key):
-            return Answer(_recalled(stored), key, cached=True)
+            recalled = _recalled(stored)
+            if on_text:
+                on_text(recalled.text)
+            return Answer(recalled, key, cached=True)
         started = limits.clock()
-        response = _within_budget(chat, request, limits=limits, budget=budget or Budget())
+        response = _within_budget(chat, request, limits=limits, budget=budget or Budget(), on_text=on_text)
         responses.put(key, _kept(chat.id, request, response, latency_s=limits.clock() - started))
         return Answer(response, key, cached=False)
 
 
-def _within_budget(chat: Chat, request: ChatRequest, *, limits: Limits, budget: Budget) -> ChatResponse:
+def _within_budget(
+    chat: Chat, request: ChatRequest, *, limits: Limits, budget: Budget, on_text: OnText | None
+) -> ChatResponse:
     expected = estimate(request)
     budget.take(expected)
     spent = Tokens(0, 0)
     try:
-        response = limits.run(lambda: chat.complete(request), expected=expected)
+        response = limits.run(
+            lambda left: chat.complete(request, on_text=on_text and _until(left, on_text)), expected=expected
+        )
         spent = used(response, expected)
     finally:
         budget.settle(expected, spent)
     return response
+
+
+def _until(left: threading.Event, on_text: OnText) -> OnText:
+    """`on_text` while somebody waits for the answer; after that it raises, which closes the stream."""
+
+    def pass_on(text: str) -> None:
+        if left.is_set():
+            raise _LeftBehind
+        on_text(text)
+
+    return pass_on
+
+
+class _LeftBehind(Exception):
+    """Nobody waits for this answer any more; seen only by the thread that makes it."""
 
 
 def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool:
@@ -208,8 +241,11 @@ class Limits:
         with self._guard:
             return self._in_flight.setdefault(key, threading.Lock())
 
-    def run(self, call: Callable[[], Result], *, expected: Tokens) -> Result:
-        """What `call` returns, tried again while it raises TransientModelError; the last one is raised on."""
+    def run(self, call: Callable[[threading.Event], Result], *, expected: Tokens) -> Result:
+        """What `call` returns, tried again while it raises TransientModelError; the last one is raised on.
+
+        call: gets an event that is set when nobody waits for its result any more.
+        """
         for attempt in range(1, self.settings.tries + 1):
             self._await_turn(expected)
             try:
@@ -322,13 +358,14 @@ class _Rate:
             return max(0.0, -self._level / per_second)
 
 
-def _within(seconds: float, call: Callable[[], Result]) -> Result:
-    """What `call` returns in time; a call that takes longer is left behind in its thread, which nothing can stop."""
+def _within(seconds: float, call: Callable[[threading.Event], Result]) -> Result:
+    """What `call` returns in time; a call that takes longer is left behind in its thread, and told so by its event."""
     outcome: Future[Result] = Future()
+    left = threading.Event()
 
     def work() -> None:
         try:
-            outcome.set_result(call())
+            outcome.set_result(call(left))
         except BaseException as error:  # noqa: BLE001 it is raised again in the thread that waits
             outcome.set_exception(error)
 
@@ -337,3 +374,5 @@ def _within(seconds: float, call: Callable[[], Result]) -> Result:
         return outcome.result(timeout=seconds)
     except TimeoutError as error:
         raise TransientModelError(f"The model did not answer within {seconds:g} s.") from error
+    finally:
+        left.set()

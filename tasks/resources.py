@@ -16,7 +16,7 @@ from storage.artifacts import Artifacts
 from tasks.calls import Budget, CallSettings, Limits, Spending
 
 if TYPE_CHECKING:
-    from models.protocols import Chat, Embedder
+    from models.protocols import Chat, Embedder, Reranker
     from storage.embeddings import EmbeddingCache
     from storage.responses import Responses
 
@@ -32,8 +32,10 @@ class Resources:
     parse_log: Path | None
     vlm_base_url: str | None
     """OpenAI-compatible endpoint of vision models."""
+    llm_base_url: str | None
+    """… of local language models."""
     openai_base_url: str | None
-    """… of language models and embedders."""
+    """… of all other models and embedders."""
     api_key: SecretStr | None
     secret: Callable[[str], str | None]
     """The value of an environment variable that a user named, such as `--password-env NAME`; never kept."""
@@ -51,7 +53,7 @@ _opening = Lock()
 def configure(resources: Resources) -> None:
     """Set the resources of this process."""
     _configured[:] = [resources]
-    for opened in (artifacts, responses, _embedding_cache, vision, _embedder):
+    for opened in (artifacts, responses, _embedding_cache, vision, language, _embedder, _reranker):
         opened.cache_clear()
 
 
@@ -100,6 +102,20 @@ def vision(name: str) -> Chat:
 
 
 @cache
+def language(name: str, *, local: bool) -> Chat:
+    """The language model called `name`, opened once; `local`: at the endpoint of local models.
+
+    Raises models.errors.ModelUnavailable.
+    """
+    from models.chats import open_chat
+
+    base_url = resources().openai_base_url
+    if local:
+        base_url = resources().llm_base_url or base_url
+    return open_chat(name, base_url=base_url, api_key=resources().api_key)
+
+
+@cache
 def call_limits(name: str) -> Limits:
     """Rates and retries of the model called `name`, shared by all threads of this process."""
     del name  # one set per model
@@ -126,3 +142,16 @@ def embedder(name: str) -> Embedder:
     """The embedder called `name`, loaded once for all threads. Raises models.errors.ModelUnavailable."""
     with _opening:
         return _embedder(name)
+
+
+def reranker(name: str) -> Reranker:
+    """The cross-encoder called `name`, loaded once for all threads. Raises models.errors.ModelUnavailable."""
+    with _opening:
+        return _reranker(name)
+
+
+@cache
+def _reranker(name: str) -> Reranker:
+    from models.rerankers import open_reranker
+
+    return open_reranker(name)

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pydantic import SecretStr
 
 from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import ScriptedChat
 from storage.responses import StoredResponse
@@ -25,6 +28,7 @@ from tasks.calls import (
     canonical,
     response_key,
 )
+from tests.models.server import MODEL, half_a_stream, serving
 
 
 class Kept:
@@ -64,7 +68,7 @@ class Flaky:
         self.errors = list(errors)
         self.calls = 0
 
-    def complete(self, request: ChatRequest) -> ChatResponse:
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
@@ -243,7 +247,7 @@ class Slow:
         self.at_once = self.most = 0
         self._lock = threading.Lock()
 
-    def complete(self, request: ChatRequest) -> ChatResponse:
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         with self._lock:
             self.at_once += 1
             self.most = max(self.most, self.at_once)
@@ -335,3 +339,135 @@ def test_threads_share_one_budget():
 def test_a_limit_on_the_cost_needs_prices():
     with pytest.raises(ValueError, match="prices"):
         Budget(max_cost=1)
+
+
+class Streaming:
+    """Tells words one by one; raises the given errors one by one after the first word, then answers."""
+
+    id = "streaming:1"
+
+    def __init__(self, *errors: ModelError, words: str = "fine and well") -> None:
+        self.errors = list(errors)
+        self.words = words.split()
+        self.ended: list[BaseException] = []
+        """What the listener raised."""
+        self.over = threading.Event()
+
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        if on_text is not None:
+            on_text(self.words[0])
+        if self.errors:
+            raise self.errors.pop(0)
+        try:
+            for count in range(2, len(self.words) + 1):
+                time.sleep(0.001)
+                if on_text is not None:
+                    on_text(" ".join(self.words[:count]))
+        except BaseException as error:
+            self.ended.append(error)
+            raise
+        finally:
+            self.over.set()
+        return ChatResponse(text=" ".join(self.words), finish_reason="stop")
+
+
+def test_the_words_are_told_while_they_come(clock: Clock):
+    heard: list[str] = []
+    ask(Streaming(), request(), responses=Kept(), limits=limits(clock), on_text=heard.append)
+    assert heard == ["fine", "fine and", "fine and well"]
+
+
+def test_a_kept_answer_is_told_once(clock: Clock):
+    heard: list[str] = []
+    store, shared = Kept(), limits(clock)
+    ask(Streaming(), request(), responses=store, limits=shared)
+    ask(Streaming(), request(), responses=store, limits=shared, on_text=heard.append)
+    assert heard == ["fine and well"]
+
+
+def test_a_retry_after_half_a_stream_starts_over(clock: Clock):
+    heard: list[str] = []
+    chat = Streaming(TransientModelError("hung up"))
+    answer = ask(chat, request(), responses=Kept(), limits=limits(clock), on_text=heard.append)
+    assert heard == ["fine", "fine", "fine and", "fine and well"]
+    assert answer.response.text == heard[-1]
+
+
+def test_listening_changes_no_key(clock: Clock):
+    store = Kept()
+    listened = ask(Streaming(), request(), responses=store, limits=limits(clock), on_text=lambda text: None)
+    assert ask(Streaming(), request(), responses=store, limits=limits(clock)) == listened._replace(cached=True)
+
+
+@pytest.mark.parametrize("error", [ValueError("the screen is gone"), KeyboardInterrupt()], ids=["bug", "interrupt"])
+def test_what_a_listener_raises_ends_the_call_and_keeps_nothing(clock: Clock, error: BaseException):
+    def stumble(text: str) -> None:
+        raise error
+
+    store = Kept()
+    with pytest.raises(type(error)):
+        ask(Streaming(), request(), responses=store, limits=limits(clock), on_text=stumble)
+    assert (store.responses, clock.slept) == ({}, [])
+
+
+def test_a_call_that_was_given_up_tells_nothing_more_and_ends(clock: Clock):
+    heard: list[str] = []
+    chat = Streaming(words="word " * 5_000)
+    with pytest.raises(TransientModelError, match=r"0\.05 s"):
+        ask(chat, request(), responses=Kept(), limits=limits(clock, timeout_s=0.05, tries=1), on_text=heard.append)
+    told = len(heard)
+    assert chat.over.wait(5)
+    assert len(heard) <= told + 1  # the one that was under way
+    assert len(chat.ended) == 1
+
+
+def test_ctrl_c_ends_the_stream_and_leaves_the_question_free(clock: Clock):
+    chat, store, shared = Streaming(words="word " * 5_000), Kept(), limits(clock)
+    waiting = threading.get_ident()  # a terminal's Ctrl-C comes to the main thread, too
+
+    def interrupt(text: str) -> None:
+        if len(text) == 49:  # ten words
+            signal.pthread_kill(waiting, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(chat, request(), responses=store, limits=shared, on_text=interrupt)
+    assert chat.over.wait(5)
+    assert store.responses == {}
+    chat.words = ["fine"]
+    assert ask(chat, request(), responses=store, limits=shared).response.text == "fine"
+
+
+def test_a_real_stream_that_was_given_up_is_closed(clock: Clock):
+    with serving() as server:
+        server.answer, server.pause_s = lambda body: "word " * 500, 0.02
+        chat = OpenAIChat(MODEL, base_url=server.base_url, timeout_s=10)
+        with pytest.raises(TransientModelError, match=r"0\.3 s"):
+            ask(
+                chat,
+                request(),
+                responses=Kept(),
+                limits=limits(clock, timeout_s=0.3, tries=1),
+                on_text=lambda text: None,
+            )
+        assert server.hung_up.wait(5)
+
+
+def test_a_real_stream_that_breaks_half_way_is_asked_for_again(clock: Clock):
+    heard: list[str] = []
+    with serving() as server:
+        server.answer = lambda body: "All of it"
+        broken = iter([True])
+        server.misbehave = lambda path, body: half_a_stream(body, "All of") if next(broken, False) else None
+        chat = OpenAIChat(MODEL, base_url=server.base_url, timeout_s=10)
+        ask(chat, request(), responses=Kept(), limits=limits(clock), on_text=heard.append)
+    assert heard == ["All ", "All of", "All ", "All of ", "All of it"]
+
+
+def test_no_secret_is_kept(clock: Clock):
+    store = Kept()
+    with serving() as server:
+        url = server.base_url.replace("//", "//someone:pass-word@") + "?key=key-in-the-query"
+        chat = OpenAIChat(MODEL, base_url=url, api_key=SecretStr("sk-secret"), timeout_s=10)
+        ask(chat, request(), responses=store, limits=limits(clock))
+    kept = " ".join(response.model_dump_json() for response in store.responses.values())
+    assert [secret for secret in ("pass-word", "key-in-the-query", "sk-secret") if secret in kept] == []

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from flows.cli import db, house, output, rag
+from flows.cli import asking, chatting, db, house, measuring, output, rag, searching, serving
 
 app = typer.Typer(
     name="trivet",
@@ -15,6 +15,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Pipelines of ML teams as cached, resumable flows: documents, evaluation, demonstrations.",
 )
+for group in (searching, asking, chatting, serving, measuring):
+    group.register(rag.app)
 app.add_typer(rag.app, name="rag")
 app.add_typer(db.app, name="db")
 house.register(app)

@@ -1,13 +1,13 @@
-"""Runs the flow behind `trivet rag index`: a server for it, a progress bar, and its outcome in one value."""
+"""Runs the flows behind `trivet rag index` and `batch`: a server for them, a progress bar, the outcome as a value."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn
@@ -17,20 +17,41 @@ from flows.cli.output import INTERRUPTED, fail, plain_errors, state
 from flows.settings import prepare_environment, settings
 
 if TYPE_CHECKING:
+    from tasks.rag.batching import BatchReport
     from tasks.rag.figures import FigurePlan
     from tasks.rag.report import IndexReport
 
 
-class Outcome(NamedTuple):
-    """What a build did, and what is left to be redone."""
+R = TypeVar("R")
 
-    report: IndexReport
+
+class Outcome(NamedTuple, Generic[R]):
+    """What a run did, and what is left to be redone."""
+
+    report: R
     unfinished: str | None
 
 
-def run_build(chosen: dict[str, Any], *, quiet: bool) -> Outcome:
-    """Run the flow here and now. Raises pydantic.ValidationError for options that do not fit."""
-    from flows.server import prefect_api, wait_until_healthy
+def run_build(chosen: dict[str, Any], *, quiet: bool) -> Outcome[IndexReport]:
+    """Run `build_index` here and now. Raises pydantic.ValidationError for options that do not fit."""
+    with _api(quiet):
+        from flows.rag import IndexConfig, build_index
+
+        return _run(build_index, IndexConfig.model_validate(chosen))
+
+
+def run_batch(chosen: dict[str, Any], *, quiet: bool) -> Outcome[BatchReport]:
+    """Run `answer_batch` here and now. Raises pydantic.ValidationError for options that do not fit."""
+    with _api(quiet):
+        from flows.rag import AnswerConfig, answer_batch
+
+        return _run(answer_batch, AnswerConfig.model_validate(chosen))
+
+
+@contextmanager
+def _api(quiet: bool) -> Generator[None]:
+    """A Prefect API of this command's own, and its errors as sentences."""
+    from flows.server import prefect_api
 
     prepare_environment()
     # the flow's own log is for workers; here the progress bar speaks, and errors come as sentences
@@ -39,18 +60,20 @@ def run_build(chosen: dict[str, Any], *, quiet: bool) -> Outcome:
     # its own services complain when a refused build ends before they have told the server everything
     os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "INFO" if state["debug"] else "CRITICAL")
     with _expected_errors(), _progress(quiet), prefect_api(settings().home):
-        from flows.rag import IndexConfig, build_index
-        from tasks.rag.errors import Unfinished
+        yield
 
-        config = IndexConfig.model_validate(chosen)
-        wait_until_healthy(settings().home)
-        try:
-            # a returned state is resolved by Prefect
-            return Outcome(cast("IndexReport", build_index(config)), None)
-        except Unfinished as error:
-            return Outcome(error.report, str(error))
-        except KeyboardInterrupt:
-            fail("interrupted; what is finished is kept, run the same command again to go on", INTERRUPTED)
+
+def _run(flow: Callable[[Any], Any], config: object) -> Outcome[Any]:
+    from flows.server import wait_until_healthy
+    from tasks.rag.errors import Unfinished
+
+    wait_until_healthy(settings().home)
+    try:
+        return Outcome(flow(config), None)  # a returned state is resolved by Prefect
+    except Unfinished as error:
+        return Outcome(error.report, str(error))
+    except KeyboardInterrupt:
+        fail("interrupted; what is finished is kept, run the same command again to go on", INTERRUPTED)
 
 
 def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
@@ -83,9 +106,9 @@ def _expected_errors() -> Generator[None]:
     from flows.server import ServerDidNotStart
     from models.errors import ModelError
     from storage.errors import IndexUnusable, StorageError
-    from tasks.rag.errors import FolderUnusable, MetadataUnusable, RagError
+    from tasks.rag.errors import FolderUnusable, MetadataUnusable, QuestionsUnusable, RagError
 
-    refused = (FolderUnusable, MetadataUnusable, IndexUnusable)
+    refused = (FolderUnusable, MetadataUnusable, QuestionsUnusable, IndexUnusable)
     with plain_errors(*refused, failed=(RagError, StorageError, ModelError, ServerDidNotStart)):
         yield
 

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import enum
 import os
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli import show
+from flows.cli.opening import IndexFolder, Json, require_file
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from models.protocols import Embedder
-    from storage.index import Index
-    from tasks.rag.metrics import Question
-    from tasks.rag.retrieval import Found
 
 app = typer.Typer(no_args_is_help=True, help="Documents become an index; questions find their page.")
-
-
-class Strategy(enum.StrEnum):
-    """How chunks are found."""
-
-    similarity = "similarity"
-    mmr = "mmr"
-    bm25 = "bm25"
-    rrf = "rrf"
 
 
 class PdfReader(enum.StrEnum):
@@ -48,17 +35,12 @@ class Ocr(enum.StrEnum):
     off = "off"
 
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
-IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
 ReaderOption = Annotated[PdfReader, typer.Option(help="Reader of PDF; auto: fast text, tables where a page asks.")]
 OcrOption = Annotated[Ocr, typer.Option(help="auto: pages without text go through tesseract when it is installed.")]
 TablesOption = Annotated[bool, typer.Option(help="Find tables.")]
 PasswordEnv = Annotated[
     str | None, typer.Option(metavar="NAME", help="Environment variable with the password of encrypted documents.")
 ]
-TopK = Annotated[int, typer.Option(min=1, max=1000, help="How many chunks.")]
-StrategyOption = Annotated[Strategy, typer.Option(help="How chunks are found.")]
-Bm25Weight = Annotated[float, typer.Option(min=0.0, help="Weight of BM25 in rrf.")]
 
 
 @app.command()
@@ -149,7 +131,7 @@ def text(
     from tasks.rag.documents.sniff import sniff
 
     password = _password(password_env)
-    _require_file(file, "a document")
+    require_file(file, "a document")
     options = ReadOptions.model_validate({"pdf_reader": pdf_reader, "tables": tables, "ocr": ocr})
     with plain_errors(DocumentError, DocumentUnreadable):
         sniffed = sniff(file)
@@ -194,38 +176,6 @@ def chunks(
 
 
 @app.command()
-def search(
-    question: Annotated[str, typer.Argument(help="What to look for.")],
-    index: IndexFolder,
-    strategy: StrategyOption = Strategy.rrf,
-    top_k: TopK = 5,
-    bm25_weight: Bm25Weight = 1.0,
-    document: Annotated[list[str] | None, typer.Option(help="Search only in this; may be given again.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Find the chunks that answer a question best."""
-    from storage.errors import StorageError
-    from storage.index import open_index
-
-    with plain_errors(StorageError, ValueError, failed=_model_errors()), open_index(index) as opened:
-        found = _search(opened, question, strategy, top_k=top_k, bm25_weight=bm25_weight, names=document)
-    hits = [
-        {
-            "document": hit.document_name,
-            "page": hit.chunk.page,
-            "bbox": hit.chunk.bbox,
-            "score": round(hit.score, 6),
-            "text": hit.chunk.text,
-            "chunk_id": hit.chunk.id,
-            "heading_path": hit.chunk.heading_path,
-            "ranks": hit.ranks,
-        }
-        for hit in found.hits
-    ]
-    emit({"hits": hits, "notes": found.notes}, as_json, lambda: show.hits(found))
-
-
-@app.command()
 def status(
     index: IndexFolder,
     every: Annotated[bool, typer.Option("--all", help="List the documents without trouble too.")] = False,
@@ -240,90 +190,6 @@ def status(
     if found is None:
         fail(f"{index} holds no index; make one with `trivet rag index FOLDER --index {index}`", REFUSED)
     emit(found, as_json, lambda: show.status(found, every=every))
-
-
-@app.command("eval")
-def evaluate(
-    questions: Annotated[Path, typer.Argument(help="JSONL: {id, question, document, pages: [1-based]} a line.")],
-    index: IndexFolder,
-    strategy: StrategyOption = Strategy.rrf,
-    bm25_weight: Bm25Weight = 1.0,
-    as_json: Json = False,
-) -> None:
-    """Measure how often a search finds the page that answers, with 95 % bootstrap intervals."""
-    from storage.errors import StorageError
-    from storage.index import open_index
-    from tasks.rag.metrics import Place, read_questions
-    from tasks.rag.metrics import evaluate as measure
-
-    _require_file(questions, "a JSONL file of questions")
-    with plain_errors(StorageError, ValueError, failed=_model_errors()), open_index(index) as opened:
-        asked = read_questions(questions)
-
-        def places(question: str) -> list[Place]:
-            found = _search(opened, question, strategy, top_k=EVALUATED_CHUNKS, bm25_weight=bm25_weight, names=None)
-            return [Place(hit.document_name, hit.chunk.page) for hit in found.hits]
-
-        result = measure(_by_first_name(asked, opened), places)
-    emit(result, as_json, lambda: show.evaluation(result))
-
-
-def _by_first_name(asked: list[Question], opened: Index) -> list[Question]:
-    """The questions, gold documents under the name that hits carry: a file with the same content may come first."""
-    first = {alias: entry.name for entry in opened.catalogue for alias in entry.aliases}
-    return [item.model_copy(update={"document": first.get(item.document, item.document)}) for item in asked]
-
-
-EVALUATED_CHUNKS = 50
-"""Chunks asked for, so that ten different pages are among them."""
-
-
-def _search(
-    opened: Index, question: str, strategy: Strategy, *, top_k: int, bm25_weight: float, names: list[str] | None
-) -> Found:
-    from tasks.rag.retrieval import search as find
-
-    return find(
-        opened,
-        question,
-        strategy=strategy.value,
-        top_k=top_k,
-        embedder=lambda: _embedder(str(opened.manifest.settings["embedder"])),
-        bm25_weight=bm25_weight,
-        documents=_digests(opened, names) if names else None,
-    )
-
-
-@cache
-def _embedder(name: str) -> Embedder:
-    from flows.settings import settings
-    from models.embedders import open_embedder
-
-    return open_embedder(name, base_url=settings().openai_base_url, api_key=settings().openai_api_key)
-
-
-def _digests(opened: Index, names: list[str]) -> set[str]:
-    """The documents of these names. Raises ValueError for a name that the catalogue lacks."""
-    known = {name: entry.document for entry in opened.catalogue for name in (entry.name, *entry.aliases)}
-    if unknown := [name for name in names if name not in known]:
-        some = ", ".join(sorted(known)[:5])
-        raise ValueError(f"the index has no document {unknown[0]!r}; it has {some} …")
-    return {known[name] for name in names}
-
-
-def _model_errors() -> tuple[type[Exception], ...]:
-    from models.errors import ModelError
-
-    return (ModelError,)
-
-
-def _require_file(path: Path, wanted: str) -> None:
-    if not path.exists():
-        fail(f"there is no file {path}; name {wanted}", REFUSED)
-    if not path.is_file():
-        fail(f"{path} is not a file; name {wanted}", REFUSED)
-    if not os.access(path, os.R_OK):
-        fail(f"{path} may not be read; check its permissions", REFUSED)
 
 
 def _password(variable: str | None) -> str | None:

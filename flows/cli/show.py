@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
 
 if TYPE_CHECKING:
     from tasks.rag.documents.blocks import Document
     from tasks.rag.figures import FigurePlan
-    from tasks.rag.metrics import Estimate, Evaluation
     from tasks.rag.report import IndexReport
     from tasks.rag.retrieval import Found
     from tasks.rag.status import DocumentStatus, IndexStatus
@@ -147,21 +145,6 @@ def _list(documents: Iterable[DocumentStatus]) -> None:
     for item in documents:
         same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
         _line(f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}")
-
-
-def evaluation(result: Evaluation) -> None:
-    """Retrieval figures with their intervals."""
-    table = Table("", "page", "95 %", "document", "95 %", box=None, header_style="bold")
-    for name in result.document:
-        table.add_row(name, *_cells(result.page.get(name)), *_cells(result.document[name]))
-    console.print(table)
-    console.print(f"[dim]{result.n} questions, {result.paged} of them with gold pages[/dim]")
-
-
-def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    if estimate is None:
-        return "–", ""
-    return f"{estimate.value:.3f}", f"{estimate.low:.3f} … {estimate.high:.3f}"
 
 
 def _line(markup: str) -> None:

@@ -70,6 +70,7 @@ def _entry(
         pages=parsed.pages if parsed.paged else None,
         chunks=chunked.count if chunked else 0,
         metadata=known,
+        facts=chunked.stated if chunked else (),
         status=parsed.failure.reason if parsed.failure else "ok",
     )
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from storage.index import CatalogueEntry
+from storage.index import CatalogueEntry, Fact
 from storage.records import Record, Ref
 from tasks.rag.chunks import Chunk
 from tasks.rag.documents.isolation import Failure
@@ -94,7 +94,7 @@ class Searchable(Record):
 
 
 class Chunked(Record):
-    """A document cut into chunks, and what its first pages say of it."""
+    """A document cut into chunks, and what it says of itself."""
 
     digest: str
     chunks: Ref
@@ -109,6 +109,8 @@ class Chunked(Record):
     title: str | None = None
     facts: dict[str, str] = Field(default_factory=dict)
     """Issuer, dates … under the names of the metadata table."""
+    stated: tuple[Fact, ...] = ()
+    """What a request for proposals states plainly, in reading order."""
 
 
 class Embedded(Record):

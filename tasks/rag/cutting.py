@@ -7,12 +7,13 @@ from tasks.keys import content_key
 from tasks.rag.chunks import FigureText, chunk_document
 from tasks.rag.corpus import Chunked, Pictured, Searchable
 from tasks.rag.documents.blocks import Document
+from tasks.rag.facts import extract_facts
 from tasks.rag.figures import DocumentFigures
 from tasks.rag.metadata import read_facts
 from tasks.rag.tokens import tokenize_chunks
 
-CHUNKER_VERSION = 1
-"""Raise it when chunks or tokens would differ for the same document."""
+CHUNKER_VERSION = 2
+"""Raise it when chunks, tokens or facts would differ for the same document."""
 
 
 def cut(
@@ -49,6 +50,7 @@ def cut(
         longest=max(lengths, default=0),
         title=document.title,
         facts=read_facts(document),
+        stated=extract_facts(document),
     )
     artifacts.remember(key, artifacts.save("chunked", chunked))
     return chunked

@@ -1,4 +1,4 @@
-"""What stops an indexing run. A single bad document is a record, not an error.
+"""What stops a run. A single bad document is a record, not an error.
 
 RagError
 ├── FolderUnusable       the folder of documents cannot be indexed
@@ -6,8 +6,9 @@ RagError
 │   ├── NotAFolder       it is a file
 │   └── NothingToIndex   no file in it can be read
 ├── MetadataUnusable     the CSV beside the documents cannot be read
+├── QuestionsUnusable    the file of questions cannot be read
 ├── TooManyFailed        more documents failed than the user allows: nothing is published
-└── Unfinished           what could be read is published, some may succeed another time
+└── Unfinished           what could be done is published, the rest may succeed another time
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class MetadataUnusable(RagError):
     """The CSV is missing, not text, or has no column with file names."""
 
 
+class QuestionsUnusable(RagError):
+    """The file of questions is missing, not JSONL, or says nothing."""
+
+
 class TooManyFailed(RagError):
     """More documents failed than the user allows."""
 
@@ -51,11 +56,11 @@ class TooManyFailed(RagError):
 
 
 class Unfinished(RagError):
-    """Some documents may succeed another time; the others are published."""
+    """Some items may succeed another time; the others are published."""
 
-    def __init__(self, unfinished: Mapping[str, str], *, report: Any) -> None:
+    def __init__(self, unfinished: Mapping[str, str], *, report: Any, items: str = "documents") -> None:
         named = "; ".join(f"{name}: {why}" for name, why in list(unfinished.items())[:5])
         more = f"; and {len(unfinished) - 5} more" if len(unfinished) > 5 else ""
-        super().__init__(f"{len(unfinished)} documents are unfinished ({named}{more}); run again to redo just these.")
+        super().__init__(f"{len(unfinished)} {items} are unfinished ({named}{more}); run again to redo just these.")
         self.report = report
-        """tasks.rag.report.IndexReport of what is published."""
+        """What is published: tasks.rag.report.IndexReport, or tasks.rag.batching.BatchReport."""

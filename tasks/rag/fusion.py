@@ -1,8 +1,10 @@
-"""Rankings become one ranking: reciprocal rank fusion, and maximal marginal relevance against repetition."""
+"""Rankings become one ranking: fused by rank, chosen against repetition, shared between documents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +36,46 @@ def reciprocal_rank_fusion(
         for row, found in ranks.items()
     ]
     return sorted(fused, key=lambda one: (-one.score, one.row))
+
+
+def alternate(rankings: Sequence[Sequence[Fused]]) -> list[Fused]:
+    """The first of each ranking, then the second of each …; a row that stands in several comes once."""
+    first: dict[int, Fused] = {}
+    for turn in zip_longest(*rankings):
+        for one in turn:
+            if one is not None:
+                first.setdefault(one.row, one)
+    return list(first.values())
+
+
+def balanced(found: Sequence[Fused], sides: Sequence[Callable[[Fused], bool]], count: int, *, of: int) -> list[Fused]:
+    """The first `count` in their order, but at least `count // of` from each side that has as many, one if it has any.
+
+    sides: each tells its own. of: parts that `count` is shared into, no fewer than sides.
+    """
+    share = max(count // of, 1)
+    owed = [one.row for side in sides for one in list(filter(side, found))[:share]]
+    kept = set(list(dict.fromkeys(owed))[:count])
+    for one in found:
+        if len(kept) >= count:
+            break
+        kept.add(one.row)
+    return [one for one in found if one.row in kept]
+
+
+def spread(found: Sequence[Fused], owner: Callable[[Fused], int], count: int, *, most: int) -> list[Fused]:
+    """The first `count` with at most `most` of one owner; where that leaves room, the best of what was passed over."""
+    met = Counter[int]()
+    kept: set[int] = set()
+    for one in found:
+        met[owner(one)] += 1
+        if met[owner(one)] <= most and len(kept) < count:
+            kept.add(one.row)
+    for one in found:
+        if len(kept) >= count:
+            break
+        kept.add(one.row)
+    return [one for one in found if one.row in kept]
 
 
 class Chosen(NamedTuple):

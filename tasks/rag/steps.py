@@ -12,13 +12,16 @@ from pydantic import JsonValue
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.calls import Spending
+from tasks.rag.batching import Asked, Batch, BatchReport, Kept, is_written
 from tasks.rag.building import Published
 from tasks.rag.cataloguing import Catalogued
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Source
 from tasks.rag.documents.isolation import ReadLimits
 from tasks.rag.documents.reading import ReadOptions
 from tasks.rag.figures import FigureSettings
+from tasks.rag.graph import AnswerSettings
 from tasks.rag.scan import ScanResult
+from tasks.rag.wiring import Models
 from tasks.resources import artifacts, embedding_cache, resources, responses
 from tasks.step import Incomplete, step
 
@@ -118,7 +121,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=1)
+@step(version=2)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:
@@ -178,3 +181,52 @@ def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -
 
     generation = publish_corpus(artifacts().load(Corpus, corpus), artifacts(), index=index, settings=settings)
     return Published(generation=generation.id, digest=generation.digest)
+
+
+@step(version=1, reads_world=True)
+def read_questions(questions: Path, *, index: Path) -> Batch:
+    """The questions, and which content of the index they are asked of."""
+    from storage.index import open_index
+    from tasks.rag.batching import read_batch
+
+    with open_index(index) as opened:
+        return read_batch(questions, index_digest=opened.digest)
+
+
+@step(version=1, gpu=True)
+def answer(
+    asked: tuple[Asked, ...],
+    *,
+    index: Path,
+    index_digest: str,
+    models: Models,
+    reranker: str | None,
+    settings: AnswerSettings,
+) -> tuple[Kept, ...]:
+    """Answer a shard of questions; each answer is kept at once."""
+    from tasks.rag.assistant import open_assistant
+    from tasks.rag.batching import answer_each
+    from tasks.rag.errors import QuestionsUnusable
+
+    progress.expect("answer", len(asked))
+    with open_assistant(index, models=models, reranker=reranker, answers=settings) as assistant:
+        if assistant.index.digest != index_digest:
+            raise QuestionsUnusable(f"{index} was published anew while it was asked; run again to ask the new one.")
+        inputs = {"index": index_digest, "models": models, "reranker": reranker, "settings": settings}
+        kept = answer_each(asked, assistant, artifacts(), inputs=inputs, on_progress=lambda: progress.advance("answer"))
+    if away := {item.id: item.away for item in kept if item.away}:
+        raise Incomplete(tuple(kept), away)
+    return tuple(kept)
+
+
+def _stands(result: BatchReport, inputs: dict[str, Any]) -> bool:
+    del inputs
+    return is_written(result)
+
+
+@step(version=1, verify=_stands)
+def write_answers(kept: tuple[Kept, ...], *, out: Path) -> BatchReport:
+    """One line of JSON per question, in the order of the questions."""
+    from tasks.rag import batching
+
+    return batching.write_answers(kept, artifacts(), out=out)

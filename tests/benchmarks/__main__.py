@@ -24,6 +24,7 @@ def main() -> int:
         "embed": [],
         "retrieval": ["--documents", documents, "--peers", peers],
         "llamaindex": ["--documents", documents, "--peer-python", peers],
+        "langchain": ["--documents", documents, "--peers", peers],
         "flow": [],
     }
     single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}

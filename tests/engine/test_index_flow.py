@@ -316,7 +316,9 @@ def test_described_figures_become_chunks_and_are_asked_about_once(
         shutil.copy(samples / name, place.documents)
     calls: list[object] = []
     complete = ScriptedChat.complete
-    monkeypatch.setattr(ScriptedChat, "complete", lambda self, request: (calls.append(1), complete(self, request))[1])
+    monkeypatch.setattr(
+        ScriptedChat, "complete", lambda self, request, **how: (calls.append(1), complete(self, request, **how))[1]
+    )
 
     skipped = place.build().json["figures"]
     planned = place.build("--dry-run", "--vlm", "scripted").json

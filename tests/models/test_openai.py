@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Iterator
 from email.utils import format_datetime
 
@@ -18,8 +19,22 @@ from models.errors import (
     TransientModelError,
 )
 from models.openai import OpenAIChat, OpenAIEmbedder
-from models.protocols import ChatRequest, Image, Message, Text
-from tests.models.server import DIMENSION, MODEL, Reply, Server, error_reply, serving
+from models.openai_endpoint import REASONING_TOKENS, NoSuchPath, is_reasoning, reasoning_effort
+from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
+from tests.models.server import (
+    DIMENSION,
+    MODEL,
+    STREAM,
+    Reply,
+    Server,
+    error_reply,
+    half_a_stream,
+    invalid_json,
+    serving,
+    stream_reply,
+    too_many,
+    web_page,
+)
 
 KEY = "sk-very-secret-123456"
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),), max_tokens=9, seed=4)
@@ -63,7 +78,13 @@ def test_an_image_travels_as_a_data_url(server: Server):
 def test_reasoning_models_get_their_own_limit_and_no_temperature(server: Server):
     chat(server, model="gpt-5-mini").complete(REQUEST)
     body = server.requests[0]["body"]
-    assert (body["max_completion_tokens"], "max_tokens" in body, "temperature" in body) == (9, False, False)
+    assert body == {
+        "model": "gpt-5-mini",
+        "messages": [{"role": "user", "content": "Hello"}],
+        "max_completion_tokens": 9 + REASONING_TOKENS,
+        "reasoning_effort": "minimal",
+        "seed": 4,
+    }
 
 
 def test_the_key_is_sent_and_not_named(server: Server):
@@ -79,6 +100,8 @@ def test_the_key_is_sent_and_not_named(server: Server):
         pytest.param(error_reply(401, "Incorrect API key"), ModelUnavailable, "OPENAI_API_KEY", id="no access"),
         pytest.param(error_reply(403, "Forbidden"), ModelUnavailable, "what it may use", id="forbidden"),
         pytest.param(error_reply(404, "no such model"), ModelUnavailable, "model's name", id="no model"),
+        pytest.param(error_reply(404, "File Not Found"), NoSuchPath, "where the API begins", id="no path"),
+        pytest.param(Reply(405, b""), NoSuchPath, "where the API begins", id="not that way"),
         pytest.param(error_reply(400, "bad image"), RequestRefused, "bad image", id="refused"),
         pytest.param(
             error_reply(400, "maximum context length is 8192 tokens"), ContextOverflow, "Shorten", id="too long"
@@ -166,12 +189,211 @@ def test_a_password_in_the_base_url_is_not_shown():
     assert "hidden" not in str(caught.value)
 
 
+CHUNK = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": MODEL}
+
+
+def chunk(finish_reason: str | None = None, **delta: str) -> dict[str, object]:
+    return {**CHUNK, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def streamed(subject: Chat) -> tuple[list[str], ChatResponse]:
+    heard: list[str] = []
+    return heard, subject.complete(REQUEST, on_text=heard.append)
+
+
+def test_a_stream_is_asked_for_with_its_usage(server: Server):
+    _, answer = streamed(chat(server))
+    asked = server.requests[0]["body"]
+    assert (asked["stream"], asked["stream_options"]) == (True, {"include_usage": True})
+    assert (answer.prompt_tokens, answer.completion_tokens) == (7, 9)
+
+
+def test_a_server_that_counts_no_usage_is_asked_without_and_that_is_remembered(server: Server):
+    server.refuses = ("stream_options",)
+    subject = chat(server)
+    answers = [streamed(subject)[1] for _ in range(2)]
+    assert ["stream_options" in sent["body"] for sent in server.requests] == [True, False, False]
+    assert answers[0].completion_tokens is None
+    assert answers[0].text.startswith("Answer")
+
+
+def test_a_model_that_is_not_streamed_answers_in_one_piece_and_that_is_remembered(server: Server):
+    server.refuses = ("stream",)
+    subject = chat(server)
+    heard, answer = streamed(subject)
+    assert (heard, streamed(subject)[1]) == ([answer.text], answer)
+    assert [sorted({"stream", "stream_options"} & sent["body"].keys()) for sent in server.requests] == [
+        ["stream", "stream_options"],
+        [],
+        [],
+    ]
+
+
+def test_a_model_without_efforts_is_asked_without(server: Server):
+    server.refuses = ("reasoning_effort",)
+    subject = chat(server, model="gpt-5-mini")
+    assert [subject.complete(REQUEST).finish_reason for _ in range(2)] == ["stop", "stop"]
+    assert ["reasoning_effort" in sent["body"] for sent in server.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize("refused", ["seed", "temperature"])
+def test_what_changes_the_answer_is_never_left_out(server: Server, refused: str):
+    server.refuses = (refused,)
+    with pytest.raises(RequestRefused, match=refused):
+        streamed(chat(server))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        pytest.param(stream_reply(chunk(content="Half")), "ended before the answer did", id="no end"),
+        pytest.param(stream_reply(chunk(content="Half"), done=False), "ended before the answer did", id="cut off"),
+        pytest.param(stream_reply(), "ended before the answer did", id="nothing"),
+        pytest.param(stream_reply({**CHUNK, "choices": []}), "ended before the answer did", id="no choices"),
+        pytest.param(
+            Reply(content_type=STREAM, pieces=(b'data: {"choices": [{"del\n\n',)), "not a completion", id="broken JSON"
+        ),
+        pytest.param(stream_reply("word"), "not a completion", id="a word"),
+        pytest.param(stream_reply({"error": {"message": "out of memory"}}), "out of memory", id="an error inside"),
+        pytest.param(Reply(200, b"data: {", STREAM, declared_length=900), "hung up", id="fewer bytes than said"),
+        pytest.param(web_page(), "base URL", id="web page"),
+        pytest.param(invalid_json(), "not a completion", id="broken JSON in one piece"),
+        pytest.param(Reply(200, b'{"choices": []}'), "not a completion", id="empty in one piece"),
+        pytest.param(too_many(), "429", id="rate"),
+        pytest.param(error_reply(500, "oops"), "500", id="server error"),
+    ],
+)
+def test_a_broken_stream_is_worth_a_retry(server: Server, reply: Reply, says: str):
+    server.script.append(reply)
+    with pytest.raises(TransientModelError, match=says) as caught:
+        streamed(chat(server))
+    assert server.base_url in str(caught.value)
+    assert MODEL in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("context_length_exceeded", ContextOverflow),
+        ("insufficient_quota", ModelUnavailable),
+        ("invalid_prompt", RequestRefused),
+        ("server_error", TransientModelError),
+    ],
+)
+def test_an_error_inside_a_stream_has_its_class(server: Server, code: str, expected: type[ModelError]):
+    server.script.append(stream_reply(chunk(content="Half"), {"error": {"message": "no", "code": code}}))
+    with pytest.raises(ModelError) as caught:
+        streamed(chat(server))
+    assert type(caught.value) is expected
+
+
+def test_a_stream_that_stalls_is_given_up(server: Server):
+    server.misbehave = lambda path, body: half_a_stream(body, "Half of", stalls=True)
+    heard: list[str] = []
+    with pytest.raises(TransientModelError, match=r"0\.3 s"):
+        chat(server, timeout_s=0.3).complete(REQUEST, on_text=heard.append)
+    assert heard == ["Half ", "Half of"]
+
+
+def test_a_server_that_does_not_stream_answers_in_one_piece(server: Server):
+    whole = {"choices": [{"index": 0, "message": {"content": "All of it"}, "finish_reason": "stop"}]}
+    server.script.append(Reply(200, json.dumps({**CHUNK, **whole}).encode()))
+    heard, answer = streamed(chat(server))
+    assert (heard, answer.text, answer.finish_reason) == (["All of it"], "All of it", "stop")
+
+
+def test_a_refusal_is_text_and_says_so(server: Server):
+    server.script.append(stream_reply(chunk(refusal="I may "), chunk(refusal="not."), chunk("stop")))
+    heard, answer = streamed(chat(server))
+    assert (heard, answer.text, answer.finish_reason) == (["I may ", "I may not."], "I may not.", "refusal")
+
+
+def test_a_listener_that_raises_closes_the_stream(server: Server):
+    server.answer, server.pause_s = lambda body: "word " * 500, 0.01
+
+    def interrupted(text: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        chat(server).complete(REQUEST, on_text=interrupted)
+    assert server.hung_up.wait(5)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort"),
+    [
+        ("gpt-5", "minimal"),
+        ("gpt-5-mini-2025-08-07", "minimal"),
+        ("openai/gpt-5-nano", "minimal"),
+        ("gpt-5.1", "low"),
+        ("gpt-5-pro", "low"),
+        ("o3", "low"),
+        ("o4-mini", "low"),
+        ("gpt-6", "low"),
+        ("gpt-5-chat-latest", None),
+        ("gpt-4o-mini", None),
+        ("gpt-4.1", None),
+        ("Qwen/Qwen3-8B", None),
+        ("olmo-7b", None),
+        ("phi-o3", None),
+    ],
+)
+def test_only_reasoning_models_have_an_effort(model: str, effort: str | None):
+    assert (reasoning_effort(model) if is_reasoning(model) else None) == effort
+
+
+SECRETS = ["tok-in-the-query-77", "p%40ss-word-88", "p@ss-word-88", KEY]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+def test_no_secret_gets_into_errors_or_logs(
+    server: Server, caplog: pytest.LogCaptureFixture, stream: bool, status: int
+):
+    caplog.set_level(logging.DEBUG)
+    server.script.append(error_reply(status, f"you sent {' and '.join(SECRETS)}"))
+    url = server.base_url.replace("//", "//someone:p%40ss-word-88@") + "?key=tok-in-the-query-77"
+    subject = OpenAIChat(MODEL, base_url=url, api_key=SecretStr(KEY), timeout_s=10)
+    with pytest.raises(ModelError) as caught:
+        subject.complete(REQUEST, on_text=(lambda text: None) if stream else None)
+    shown = "\n".join([str(caught.value), subject.id, *(record.getMessage() for record in caplog.records)])
+    assert [secret for secret in SECRETS if secret in shown] == []
+
+
+def test_login_and_query_of_the_base_url_are_sent(server: Server):
+    url = server.base_url.replace("//", "//someone:p%40ss@") + "?api-version=3"
+    OpenAIChat(MODEL, base_url=url, timeout_s=10).complete(REQUEST)
+    sent = server.requests[0]
+    assert sent["path"] == "/v1/chat/completions?api-version=3"
+    assert base64.b64decode(sent["headers"]["authorization"].removeprefix("Basic ")) == b"someone:p@ss"
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "http://[::1", "http://host:port/v1", "http://"])
+def test_a_base_url_that_is_none_is_refused(url: str):
+    with pytest.raises(ModelUnavailable, match="http://HOST:PORT"):
+        OpenAIChat(MODEL, base_url=url)
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n", f" {KEY} "], ids=["line break", "blanks"])
+def test_blanks_around_a_key_do_no_harm(server: Server, key: str):
+    OpenAIChat(MODEL, base_url=server.base_url, api_key=SecretStr(key), timeout_s=10).complete(REQUEST)
+    assert server.requests[0]["headers"]["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_key_that_cannot_be_sent_is_not_shown(server: Server):
+    subject = OpenAIChat(MODEL, base_url=server.base_url, api_key=SecretStr("sk-one\nsk-two"), timeout_s=10)
+    with pytest.raises(ModelError) as caught:
+        subject.complete(REQUEST)
+    assert "sk-one" not in str(caught.value)
+
+
 def test_the_name_opens_the_backend(server: Server):
     subject = open_chat(f"openai:{MODEL}", base_url=server.base_url, timeout_s=10)
     assert subject.complete(REQUEST).text.startswith("Answer")
 
 
-@pytest.mark.parametrize("name", ["", "openai", "openai:", "gpt-5-mini", "vllm:x"])
+@pytest.mark.parametrize("name", ["", "openai", "openai:", "responses", "responses:", "gpt-5-mini", "vllm:x"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str):
     with pytest.raises(ModelUnavailable, match="openai:MODEL"):
         open_chat(name)

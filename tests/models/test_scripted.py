@@ -10,7 +10,7 @@ import pytest
 from models.chats import open_chat
 from models.errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
-from models.scripted import Rule, ScriptedChat, describe_image, read_rules
+from models.scripted import Rule, ScriptedChat, ScriptedReranker, describe_image, read_rules
 
 
 def png(width: int = 8, height: int = 6) -> bytes:
@@ -85,3 +85,15 @@ def test_a_broken_script_is_named(tmp_path: Path, content: str):
 def test_a_missing_script_is_named(tmp_path: Path):
     with pytest.raises(ModelUnavailable, match="cannot be read"):
         open_chat(f"scripted:{tmp_path / 'none.json'}")
+
+
+def test_words_are_told_one_by_one_and_line_breaks_stay():
+    heard: list[str] = []
+    chat = ScriptedChat([Rule(answer="Two  words\nand a line. ")])
+    chat.complete(ChatRequest(messages=(Message(role="user", content=(Text(text="x"),)),)), on_text=heard.append)
+    assert heard == ["Two", "Two  words", "Two  words\nand", "Two  words\nand a", "Two  words\nand a line."]
+
+
+def test_a_text_scores_the_share_of_the_words_that_it_has():
+    texts = ["The price.", "The red door has a price", "예산 3억 원", ""]
+    assert ScriptedReranker().score("the door's PRICE", texts).tolist() == [0.5, 0.75, 0.0, 0.0]

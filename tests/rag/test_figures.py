@@ -254,7 +254,7 @@ class Failing:
     def __init__(self, error: ModelError) -> None:
         self.error = error
 
-    def complete(self, request: ChatRequest) -> ChatResponse:
+    def complete(self, request: ChatRequest, *, on_text: object = None) -> ChatResponse:
         raise self.error
 
 

@@ -93,3 +93,12 @@ def test_the_order_in_which_words_are_met_does_not_matter_to_the_vocabulary(tmp_
 def test_words_of_the_same_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_hash", len)  # in earnest 64 bits wide
     assert opened(tmp_path, CORPUS).search(["open", "none"], 9).rows.tolist() == [4, 3]
+
+
+def test_a_posting_has_what_a_word_adds_to_each_row(tmp_path: Path) -> None:
+    index = opened(tmp_path, CORPUS)
+    posting = index.posting("date")
+    assert posting is not None
+    assert posting.rows.tolist() == [1, 2, 3]
+    assert posting.weights == pytest.approx(index.scores(["date"])[posting.rows])
+    assert index.posting("nowhere") is None

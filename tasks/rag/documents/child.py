@@ -46,7 +46,7 @@ def main(memory_mb: int, parent: int) -> None:
 def _answers(job: dict[str, Any]) -> Iterator[str]:
     """Run one job; every failure becomes an answer."""
     try:
-        yield from _images(job) if job["task"] == "images" else _pages(job)
+        yield from _TASKS[job["task"]](job)
     except DocumentError as error:
         yield json.dumps({"error": type(error).__name__, "message": str(error)})
     except Exception as error:  # noqa: BLE001 a parser's bug on hostile bytes is an answer too
@@ -83,6 +83,19 @@ def _images(job: dict[str, Any]) -> Iterator[str]:
         yield json.dumps({"image": described, "file": str(file)})
     yield '{"done":true}'
 
+
+def _render(job: dict[str, Any]) -> Iterator[str]:
+    from tasks.rag.documents.rendering import render_pages
+
+    boxes = {int(page): [tuple(box) for box in drawn] for page, drawn in job["boxes"].items()}
+    for number, png in render_pages(Path(job["path"]), boxes, password=job["password"]):
+        file = Path(job["scratch"]) / f"{number:06d}.png"
+        file.write_bytes(png)
+        yield json.dumps({"page": number, "file": str(file)})
+    yield '{"done":true}'
+
+
+_TASKS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {"read": _pages, "images": _images, "render": _render}
 
 Opener = Callable[..., Reader]
 

@@ -13,7 +13,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 from storage.records import Record
 from tasks.rag.documents import errors
 from tasks.rag.documents.assembly import join_pages
-from tasks.rag.documents.blocks import Document, Page, PageStatus
+from tasks.rag.documents.blocks import BBox, Document, Page, PageStatus
 from tasks.rag.documents.reading import Header, ReadOptions
 
 JOBS_PER_CHILD = 200
@@ -116,7 +116,16 @@ def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[Foun
         yield FoundImage(answer["image"], Path(answer["file"]))
 
 
-def _message(job: Job, task: Literal["read", "images"], log: Path | None) -> dict[str, Any]:
+def render_pages(
+    job: Job, boxes: Mapping[int, Sequence[BBox]], *, scratch: Path, limits: ReadLimits
+) -> Iterator[tuple[int, Path]]:
+    """(page, PNG file below `scratch`) of a PDF's 1-based pages, with boxes drawn. Raises DocumentUnreadable."""
+    drawn = {str(page): [list(box) for box in wanted] for page, wanted in boxes.items()}
+    for answer in _run(_message(job, "render", None) | {"scratch": str(scratch), "boxes": drawn}, limits):
+        yield answer["page"], Path(answer["file"])
+
+
+def _message(job: Job, task: Literal["read", "images", "render"], log: Path | None) -> dict[str, Any]:
     return {
         "task": task,
         "path": str(job.path),

@@ -1,0 +1,158 @@
+"""`trivet rag ask`: an answer whose every claim points to document, page and box."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli import show_answer
+from flows.cli.opening import IndexFolder, Json, Strategy, digests_of, model_errors, require_file
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors
+
+if TYPE_CHECKING:
+    from tasks.rag.answers import Answered
+    from tasks.rag.assistant import Assistant
+    from tasks.rag.evidence import Evidence
+
+
+class Llm(enum.StrEnum):
+    """Who answers."""
+
+    none = "none"
+    local = "local"
+    openai = "openai"
+
+
+LlmOption = Annotated[
+    Llm | None,
+    typer.Option(help="none: the documents' own sentences; local, openai: models. Default: TRIVET_LLM, else none."),
+]
+RerankOption = Annotated[
+    str | None, typer.Option("--rerank", metavar="NAME", help="Cross-encoder by name or path; off without one.")
+]
+DocumentOption = Annotated[list[str] | None, typer.Option(help="Look only in this; may be given again.")]
+StrategyChoice = Annotated[Strategy | None, typer.Option(help="How chunks are found; else as the question asks for.")]
+TopKChoice = Annotated[int | None, typer.Option(min=1, max=100, help="How many chunks; else as the question asks for.")]
+EvidenceOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write the cited pages as pictures, with the cited boxes drawn.")
+]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Show plan, filters, ranks, what was left out.")]
+SpeakOption = Annotated[bool, typer.Option("--speak", help="Read the answer aloud, when espeak-ng is installed.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file to `trivet rag`."""
+    app.command()(ask)
+    app.command()(batch)
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question, in Korean or English.")],
+    index: IndexFolder,
+    llm: LlmOption = None,
+    strategy: StrategyChoice = None,
+    top_k: TopKChoice = None,
+    rerank: RerankOption = None,
+    document: DocumentOption = None,
+    explain: ExplainOption = False,
+    evidence: EvidenceOption = None,
+    speak: SpeakOption = False,
+    as_json: Json = False,
+) -> None:
+    """Answer a question, with document, page and quote for every claim; say so when the documents do not tell."""
+    with opened(index, llm=llm, strategy=strategy, top_k=top_k, rerank=rerank) as assistant:
+        with show_answer.live(quiet=as_json) as on_event:
+            answered = assistant.ask(
+                question,
+                documents=digests_of(assistant.index, document) if document else None,
+                on_event=on_event,
+            )
+        pictures = write_evidence(answered, evidence) if evidence else None
+    told = answered.model_dump(mode="json") | ({"evidence": _plain(pictures)} if pictures else {})
+    emit(told, as_json, lambda: _show(answered, pictures, explain=explain))
+    if speak:
+        from flows.cli.speaking import say
+
+        say(answered.answer)
+
+
+def batch(
+    questions: Annotated[Path, typer.Argument(help="JSONL: {id, question, history?} a line.")],
+    index: IndexFolder,
+    out: Annotated[Path, typer.Option("--out", help="JSONL of the answers.")],
+    llm: LlmOption = None,
+    strategy: StrategyChoice = None,
+    top_k: TopKChoice = None,
+    rerank: RerankOption = None,
+    as_json: Json = False,
+) -> None:
+    """Answer a file of questions; what was answered before on the same index is recalled."""
+    from flows.cli.building import run_batch
+
+    require_file(questions, "a JSONL file of questions")
+    outcome = run_batch(
+        {
+            "questions": questions.absolute(),
+            "index": index.absolute(),
+            "out": out.absolute(),
+            "llm": llm and llm.value,
+            "reranker": rerank,
+            "answers": {"strategy": strategy and strategy.value, "top_k": top_k},
+        },
+        quiet=as_json,
+    )
+    emit(outcome.report, as_json, lambda: show_answer.batch(outcome.report))
+    if outcome.unfinished:
+        fail(outcome.unfinished, FAILED)
+    if outcome.report.failed:
+        raise typer.Exit(DONE_WITH_FAILURES)
+
+
+@contextmanager
+def opened(
+    index: Path,
+    *,
+    llm: Llm | None = None,
+    strategy: Strategy | None = None,
+    top_k: int | None = None,
+    rerank: str | None = None,
+) -> Generator[Assistant]:
+    """An assistant over `index`; what is expected to go wrong ends the command with one sentence."""
+    from flows.answering import open_assistant
+    from storage.errors import StorageError
+    from tasks.rag.graph import AnswerSettings
+
+    answers = AnswerSettings(strategy=strategy.value if strategy else None, top_k=top_k)
+    with (
+        plain_errors(StorageError, ValueError, failed=model_errors()),
+        open_assistant(index, llm=llm.value if llm else None, reranker=rerank, answers=answers) as assistant,
+    ):
+        yield assistant
+
+
+def write_evidence(answered: Answered, folder: Path) -> Evidence:
+    """Pictures of the cited pages in `folder`."""
+    from tasks.rag import evidence
+    from tasks.rag.documents.isolation import ReadLimits
+    from tasks.resources import artifacts
+
+    return evidence.write_evidence(
+        answered.citations, folder, locate=lambda digest: artifacts().find("document", digest), limits=ReadLimits()
+    )
+
+
+def _plain(pictures: Evidence) -> dict[str, Any]:
+    return {"files": [str(file) for file in pictures.files], "notes": list(pictures.notes)}
+
+
+def _show(answered: Answered, pictures: Evidence | None, *, explain: bool) -> None:
+    show_answer.answer(answered)
+    if pictures:
+        show_answer.evidence(pictures)
+    if explain:
+        show_answer.explain(answered)

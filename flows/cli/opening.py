@@ -1,0 +1,119 @@
+"""What commands that read an index share: their options, opening it with its embedder, and the errors of doing so."""
+
+from __future__ import annotations
+
+import enum
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from weakref import WeakKeyDictionary
+
+import typer
+
+from flows.cli.output import REFUSED, fail
+
+if TYPE_CHECKING:
+    from models.protocols import Embedder, Reranker
+    from storage.index import Index
+    from tasks.rag.retrieval import Found
+    from tasks.rag.routing import Router
+
+
+class Strategy(enum.StrEnum):
+    """How chunks are found."""
+
+    similarity = "similarity"
+    mmr = "mmr"
+    bm25 = "bm25"
+    rrf = "rrf"
+
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
+IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
+TopK = Annotated[int, typer.Option(min=1, max=1000, help="How many chunks.")]
+StrategyOption = Annotated[Strategy, typer.Option(help="How chunks are found.")]
+Bm25Weight = Annotated[float, typer.Option(min=0.0, help="Weight of BM25 in rrf.")]
+
+
+def find(
+    opened: Index,
+    question: str,
+    strategy: Strategy,
+    *,
+    top_k: int,
+    bm25_weight: float | None,
+    names: list[str] | None,
+    route: bool = True,
+    rerank: str | None = None,
+) -> Found:
+    """The chunks that answer `question`, in the documents of these names, or in those that it speaks of, or in all."""
+    from tasks.rag.answers import Filters
+    from tasks.rag.retrieval import search
+
+    return search(
+        opened,
+        question,
+        strategy=strategy.value,
+        top_k=top_k,
+        embedder=lambda: embedder_of(str(opened.manifest.settings["embedder"])),
+        bm25_weight=bm25_weight,
+        documents=digests_of(opened, names) if names else None,
+        filters=_router(opened).route(question) if route and not names else Filters(),
+        reranker=reranker_of(rerank) if rerank else None,
+    )
+
+
+def _router(opened: Index) -> Router:
+    """The router of this index, made once: it reads every name of the catalogue."""
+    from tasks.rag.routing import Router
+
+    if opened not in _routers:
+        _routers[opened] = Router(opened.catalogue)
+    return _routers[opened]
+
+
+_routers: WeakKeyDictionary[Index, Router] = WeakKeyDictionary()
+
+
+@cache
+def embedder_of(name: str) -> Embedder:
+    """The embedder of that name, loaded once."""
+    from flows.settings import settings
+    from models.embedders import open_embedder
+
+    return open_embedder(name, base_url=settings().openai_base_url, api_key=settings().openai_api_key)
+
+
+@cache
+def reranker_of(name: str) -> Reranker:
+    """The cross-encoder of that name, loaded once. Raises models.errors.ModelUnavailable."""
+    from models.rerankers import open_reranker
+
+    return open_reranker(name)
+
+
+def digests_of(opened: Index, names: list[str]) -> set[str]:
+    """The documents of these names. Raises ValueError for a name that the catalogue lacks."""
+    known = {name: entry.document for entry in opened.catalogue for name in (entry.name, *entry.aliases)}
+    if unknown := [name for name in names if name not in known]:
+        some = ", ".join(sorted(known)[:5])
+        raise ValueError(f"the index has no document {unknown[0]!r}; it has {some} …")
+    return {known[name] for name in names}
+
+
+def model_errors() -> tuple[type[Exception], ...]:
+    """What a model raises that cannot answer."""
+    from models.errors import ModelError
+
+    return (ModelError,)
+
+
+def require_file(path: Path, wanted: str) -> None:
+    """End with one sentence unless `path` is a file that can be read."""
+    if not path.exists():
+        fail(f"there is no file {path}; name {wanted}", REFUSED)
+    if not path.is_file():
+        fail(f"{path} is not a file; name {wanted}", REFUSED)
+    if not os.access(path, os.R_OK):
+        fail(f"{path} may not be read; check its permissions", REFUSED)

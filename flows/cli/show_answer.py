@@ -1,0 +1,130 @@
+"""Answers in words for people: the answer, where each claim stands, and how it was found."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from tasks.rag.answers import Answered, Citation
+    from tasks.rag.batching import BatchReport
+    from tasks.rag.evidence import Evidence
+    from tasks.rag.graph import Event
+
+console = Console(highlight=False)
+QUOTE_CHARS = 160
+STAGES = {
+    "analyze_query": "reading the question",
+    "retrieve": "looking it up",
+    "generate": "answering",
+    "rewrite": "polishing",
+}
+_MARK = re.compile(r"(\[\d+\])")
+
+
+def answer(answered: Answered) -> None:
+    """The answer, its sources, and what a reader should know of it."""
+    console.print(_with_marks(answered.answer), soft_wrap=True)
+    if answered.citations:
+        console.print()
+    for citation in answered.citations:
+        _line(f"[cyan]\\[{citation.n}][/cyan] {escape(_place(citation))}")
+        _line(f"    [dim]“{escape(_quote(citation.quote))}”[/dim]")
+    for sentence in answered.unverified:
+        _line(f"[yellow]not verified[/yellow] {escape(sentence)}")
+    if answered.plan.filters.ambiguous:
+        names = "; ".join(answered.plan.filters.ambiguous)
+        _line(f"[yellow]several documents fit[/yellow] {escape(names)}")
+    for note in answered.notes:
+        _line(f"[yellow]note[/yellow] {escape(note)}")
+
+
+def explain(answered: Answered) -> None:
+    """Plan, filters, rank per retriever, what the token budget left out, and where the time went."""
+    plan, filters = answered.plan, answered.plan.filters
+    why = f", {plan.decided_by}" + (f": {', '.join(plan.words)}" if plan.words else "")
+    console.rule("how it was found", style="dim")
+    _line(f"plan      {plan.query_type} ({escape(why.removeprefix(', '))}) → {plan.strategy}, top {plan.top_k}")
+    for match in filters.matches:
+        _line(f"filter    {match.field} {escape(match.value)} ← “{escape(match.said)}” ({match.confidence:.2f})")
+    if filters.mode != "all":
+        _line(f"          {filters.mode} {len(filters.documents)} of the documents")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("", "score", "ranks", "place"):
+        table.add_column(name, overflow="fold")
+    for number, hit in enumerate(answered.retrieved, start=1):
+        ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
+        left_out = "" if hit.used else " (left out: token budget)"
+        place = f"{hit.document}, page {hit.page}" if hit.page else hit.document
+        table.add_row(str(number), f"{hit.score:.4f}", ranks, escape(place + left_out))
+    console.print(table)
+    for call in answered.calls:
+        said = "from the response store" if call.cached else "asked"
+        _line(f"call      {call.role}: {escape(call.model)}, {said}, key {call.key[:12]}")
+    _line("seconds   " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in answered.timings.items()))
+
+
+def evidence(pictures: Evidence) -> None:
+    """Which pictures were written."""
+    for file in pictures.files:
+        _line(f"[green]evidence[/green] {escape(str(file))}")
+    for note in pictures.notes:
+        _line(f"[yellow]note[/yellow] {escape(note)}")
+
+
+def batch(report: BatchReport) -> None:
+    """What a batch came to."""
+    console.print(f"[bold]{escape(report.out)}[/bold] holds {report.questions:,} answers")
+    console.print(
+        f"  answered   {report.answered:,}, {report.unverified:,} of them with a sentence that is not verified"
+    )
+    console.print(f"  abstained  {report.abstained:,}: the documents do not tell")
+    if report.failed:
+        console.print(f"  [red]failed[/red]     {report.failed:,}: the question is empty or too long")
+
+
+@contextmanager
+def live(*, quiet: bool = False) -> Generator[Callable[[Event], None] | None]:
+    """Shows the draft while it is written, and nothing of it afterwards; only on a terminal."""
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    with Live(console=console, refresh_per_second=12, transient=True, vertical_overflow="visible") as shown:
+
+        def on_event(event: Event) -> None:
+            # the console escapes nothing in a Text, so that a draft cannot draw
+            said = f"{STAGES.get(event.text, event.text)} …" if event.kind == "stage" else event.text
+            shown.update(Text(said, style="dim"))
+
+        yield on_event
+
+
+def _with_marks(text: str) -> Text:
+    """The answer with its citation marks in colour; nothing in it is taken for markup."""
+    shown = Text()
+    for part in _MARK.split(text):
+        shown.append(part, style="cyan" if _MARK.fullmatch(part) else None)
+    return shown
+
+
+def _place(citation: Citation) -> str:
+    place = f"{citation.document}, page {citation.page}" if citation.page else citation.document
+    return f"{place} · {' › '.join(citation.heading_path)}" if citation.heading_path else place
+
+
+def _quote(text: str) -> str:
+    return textwrap.shorten(text, QUOTE_CHARS, placeholder=" …")
+
+
+def _line(markup: str) -> None:
+    """The terminal breaks it, a file or pipe gets it whole."""
+    console.print(markup, soft_wrap=True)

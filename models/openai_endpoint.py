@@ -1,0 +1,289 @@
+"""An OpenAI-compatible endpoint: the SDK's client, and every failure of it as a ModelError that names no secret.
+
+The SDK costs about a second to import, so it is imported with the first call. It does not retry here:
+tasks/calls.py does, for every backend alike.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import math
+import re
+import sys
+import time
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import SecretStr
+
+from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, OpenAI
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+REASONING_MODELS = re.compile(r"^(gpt-([5-9]|\d\d)(?![\d.]*-chat)|o\d)")
+MINIMAL_EFFORT = re.compile(r"^gpt-5(-mini|-nano)?(-\d{4}-\d\d-\d\d)?$")
+REASONING_TOKENS = 8192
+"""Kept for reasoning beyond the tokens of the answer: both count against one limit, and what is not used costs nothing.
+At low effort a question takes some hundreds to two thousand."""
+OVERFLOW = re.compile(r"context.{0,20}(length|window|size)|maximum.{0,20}(context|model) len|too many tokens", re.I)
+PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
+PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")
+
+Result = TypeVar("Result")
+
+
+class NoSuchPath(ModelUnavailable):
+    """The endpoint has no such API; the model may be there all the same."""
+
+
+class AnswerFailed(Exception):
+    """The endpoint took the request and then said, in its answer, that it failed."""
+
+    def __init__(self, code: object, message: object) -> None:
+        super().__init__(str(message))
+        self.code = str(code)
+
+
+class Endpoint:
+    """A place that serves one model, and what its failures mean."""
+
+    def __init__(self, model: str, *, base_url: str | None, api_key: SecretStr | None, timeout_s: float) -> None:
+        self._model = model
+        self._address = _address(base_url or OPENAI_BASE_URL)
+        self._key = api_key.get_secret_value().strip() if api_key else ""
+        self._timeout_s = timeout_s
+        self._refused: set[str] = set()
+
+    def call(self, ask: Callable[[OpenAI], Result]) -> Result:
+        """What `ask` gets from the endpoint. Every failure comes as a ModelError without the key in its text."""
+        with self._failures_named():
+            return ask(self._client)
+
+    def stream(self, read: Callable[[OpenAI], Generator[str, None, Result]], on_text: Callable[[str], None]) -> Result:
+        """What `read` returns; each text that it yields before goes to `on_text`. Fails as `call` does.
+
+        An exception of `on_text` comes through as it is, and closes the stream.
+        """
+        with closing(self._guarded(read)) as texts:
+            while True:
+                try:
+                    text = next(texts)
+                except StopIteration as end:
+                    return end.value
+                on_text(text)
+
+    def adapt(
+        self, body: dict[str, Any], send: Callable[[dict[str, Any]], Result], *, optional: Sequence[str]
+    ) -> Result:
+        """What `send` gets for `body`, without those fields of `optional` that the server has refused by name."""
+        while True:
+            kept = {name: value for name, value in body.items() if name not in self._refused}
+            try:
+                return send(kept)
+            except RequestRefused as error:
+                refused = [name for name in optional if name in kept and re.search(rf"\b{name}\b", str(error))]
+                if not refused:
+                    raise
+                self._refused.update(refused)
+
+    def _guarded(self, read: Callable[[OpenAI], Generator[str, None, Result]]) -> Generator[str, None, Result]:
+        with self._failures_named():
+            return (yield from read(self._client))
+
+    @cached_property
+    def _client(self) -> OpenAI:
+        from openai import OpenAI
+
+        if not self._key and self._address.url == OPENAI_BASE_URL:
+            raise ModelUnavailable(
+                f"{self._address.url} asks for a key and none is set; set OPENAI_API_KEY, or name your own server."
+            )
+        if self._address.query:
+            for library in ("httpx", "httpx2", "openai"):  # they log whole URLs, and a query may hold a key
+                logging.getLogger(library).setLevel(logging.WARNING)
+        client = OpenAI(
+            base_url=self._address.url,
+            default_headers=self._address.headers,
+            default_query=self._address.query,
+            # the SDK refuses to start without a key; servers of one's own mostly want none
+            api_key=self._key or "none",
+            timeout=self._timeout_s,
+            max_retries=0,
+        )
+        # the client is a cycle of objects: left to the garbage collector, its sockets would be lost and not closed
+        weakref.finalize(self, client.close).atexit = False
+        return client
+
+    @contextmanager
+    def _failures_named(self) -> Generator[None]:
+        import openai
+
+        try:
+            yield
+        except openai.APIStatusError as error:
+            raise self._status_error(error) from None
+        except openai.APITimeoutError:
+            raise self._timed_out() from None
+        except openai.APIConnectionError as error:
+            raise self._hung_up(error.__cause__ or error) from None
+        except openai.APIError as error:
+            raise self._failed(str(error.code), error.message) from None
+        except AnswerFailed as error:
+            raise self._failed(error.code, error) from None
+        except openai.OpenAIError as error:
+            raise TransientModelError(
+                f"{self._where} sent an answer that is not valid ({self._clean(error)})."
+            ) from None
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
+            # the SDK hands HTML through as text and fails on broken JSON with whatever the decoder raises
+            raise TransientModelError(
+                f"{self._where} sent an answer that is not a completion ({self._clean(error)}); "
+                "does the base URL end where the API begins (often `/v1`)?"
+            ) from None
+        except _http_errors() as error:
+            # an SDK before 3 lets them through in the middle of a stream
+            raise self._timed_out() if "Timeout" in type(error).__name__ else self._hung_up(error) from None
+
+    def _timed_out(self) -> ModelError:
+        return TransientModelError(
+            f"{self._where} did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow."
+        )
+
+    def _hung_up(self, cause: BaseException) -> ModelError:
+        return TransientModelError(f"{self._where} cannot be reached or hung up ({self._clean(cause)}); is it running?")
+
+    def _failed(self, code: str, message: object) -> ModelError:
+        said = f"{self._where} broke off: {self._clean(message)}"
+        if code == "context_length_exceeded" or OVERFLOW.search(said):
+            return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
+        if code in PERMANENT_LIMITS:
+            return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
+        if code.startswith(PERMANENT_FAILURES):
+            return RequestRefused(f"{said}. The same request will be refused again.")
+        return TransientModelError(f"{said}.")
+
+    def _status_error(self, error: APIStatusError) -> ModelError:
+        said = f"{self._where} answered {error.status_code}: {self._clean(_said(error))}"
+        permanent = str(error.code) in PERMANENT_LIMITS
+        match error.status_code:
+            case 401 | 403:
+                return ModelUnavailable(f"{said}. Check the key (OPENAI_API_KEY) and what it may use.")
+            case 404 if self._is_about_the_model(error):
+                return ModelUnavailable(f"{said}. Check the model's name and the base URL.")
+            case 404 | 405 | 501:
+                return NoSuchPath(f"{said}. Check that the base URL ends where the API begins (often `/v1`).")
+            case 429 if permanent:
+                return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
+            case 408 | 409 | 425 | 429:
+                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
+            case status if status >= 500:
+                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
+            case 400 | 413 | 422 if error.code == "context_length_exceeded" or OVERFLOW.search(said):
+                return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
+            case _:
+                return RequestRefused(f"{said}. The same request will be refused again.")
+
+    def _is_about_the_model(self, error: APIStatusError) -> bool:
+        # vLLM, Ollama and OpenAI all write the word; a missing path is `Not Found`, `Invalid URL` or a web page
+        said = _said(error)
+        return error.code == "model_not_found" or bool(re.search(r"\bmodel\b", said, re.I)) or self._model in said
+
+    @property
+    def _where(self) -> str:
+        return f"The endpoint {self._address.url} (model {self._model})"
+
+    def _clean(self, message: object) -> str:
+        """The message on one line, short, and without the key or what the base URL hides."""
+        text = re.sub(r"<[^>]*>", " ", str(message))
+        # by words: an error quotes a key with a line break inside in another spelling
+        for secret in sorted({*self._key.split(), *self._address.secrets}, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return " ".join(text.split())[:300].rstrip(".") or type(message).__name__
+
+
+class _Address(NamedTuple):
+    """A base URL, taken apart so that its secrets travel in no URL that anything logs."""
+
+    url: str
+    headers: dict[str, str]
+    query: dict[str, object]
+    secrets: tuple[str, ...]
+
+
+def _address(base_url: str) -> _Address:
+    try:
+        parts = urlsplit(base_url)
+        place = parts.hostname or ""
+        place = (f"[{place}]" if ":" in place else place) + (f":{parts.port}" if parts.port else "")
+    except ValueError:
+        raise ModelUnavailable("The base URL of the model is not a URL; write http://HOST:PORT/v1.") from None
+    if parts.scheme not in ("http", "https") or not place:
+        raise ModelUnavailable("The base URL of the model has no scheme or no host; write http://HOST:PORT/v1.")
+    query = dict(parse_qsl(parts.query))
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    basic = base64.b64encode(f"{user}:{password}".encode()).decode() if user or password else ""
+    login = (parts.password, password, basic) if password else (parts.username, user, basic)
+    return _Address(
+        url=f"{parts.scheme}://{place}{parts.path}".rstrip("/"),
+        headers={"Authorization": f"Basic {basic}"} if basic else {},
+        query={**query},
+        secrets=tuple(word for word in (*login, *query.values()) if word and len(word) > 3),
+    )
+
+
+def is_reasoning(model: str) -> bool:
+    """True for OpenAI's models that think before they answer: they take an effort and no temperature."""
+    return bool(REASONING_MODELS.match(_plain_name(model)))
+
+
+def reasoning_effort(model: str) -> str:
+    """The least that the model is known to take: an answer from a given context needs no long thought."""
+    return "minimal" if MINIMAL_EFFORT.match(_plain_name(model)) else "low"
+
+
+def _plain_name(model: str) -> str:
+    return model.rsplit("/", 1)[-1].removeprefix("ft:")
+
+
+def whole_answer(stream: Any, kind: Any) -> Any | None:
+    """The answer in one piece, as a `kind`, from a server that was asked to stream and does not; None if it does."""
+    content_type = stream.response.headers.get("content-type", "")
+    if "html" in content_type:
+        raise ValueError(f"it begins with {stream.response.read()[:80]!r}")
+    return kind.construct(**json.loads(stream.response.read())) if "json" in content_type else None
+
+
+def _http_errors() -> tuple[type[Exception], ...]:
+    libraries: list[Any] = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
+    return tuple(library.HTTPError for library in libraries)
+
+
+def _said(error: APIStatusError) -> str:
+    body = error.body
+    if isinstance(body, Mapping) and isinstance(message := body.get("message"), str):
+        return message
+    return error.response.text or error.message
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The server's word on when to come back: seconds, or a date (RFC 9110, 10.2.3)."""
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except ValueError:
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

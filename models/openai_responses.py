@@ -1,0 +1,164 @@
+"""Chat over OpenAI's Responses API, which vLLM and others offer too; over Chat Completions where there is none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from typing import Any
+
+from pydantic import SecretStr
+
+from models.openai import OpenAIChat, data_url, plain_text, sendable
+from models.openai_endpoint import (
+    REASONING_TOKENS,
+    AnswerFailed,
+    Endpoint,
+    NoSuchPath,
+    is_reasoning,
+    reasoning_effort,
+    whole_answer,
+)
+from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+
+log = logging.getLogger(__name__)
+
+LEAST_OUTPUT_TOKENS = 16
+"""OpenAI refuses a lower `max_output_tokens`; a request for fewer may get up to so many."""
+
+
+class OpenAIResponses:
+    """Answers through the Responses API, or through Chat Completions once the endpoint has said that it lacks it.
+
+    `id` differs from that of OpenAIChat: this API takes no seed and has defaults of its own, so the same request may
+    get another answer. Which of the two an endpoint speaks is, like its port, no part of the id.
+    Nothing is stored at the endpoint (`store: false`). Reasoning models: see OpenAIChat.
+    """
+
+    def __init__(
+        self, model: str, *, base_url: str | None = None, api_key: SecretStr | None = None, timeout_s: float = 120.0
+    ) -> None:
+        self.id = f"responses:{model}"
+        self._model = model
+        self._endpoint = Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
+        self._chat = OpenAIChat(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
+        self._has_responses = True
+
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        """One answer. Raises models.errors.ModelError; half a stream is a TransientModelError."""
+        if self._has_responses:
+            try:
+                return self._respond(request, on_text)
+            except NoSuchPath as error:
+                log.info("no Responses API, asking Chat Completions model=%s said=%s", self._model, error)
+                self._has_responses = False
+        return self._chat.complete(request, on_text=on_text)
+
+    def _respond(self, request: ChatRequest, on_text: Callable[[str], None] | None) -> ChatResponse:
+        body = _body(self._model, request)
+        if on_text is None:
+            return self._endpoint.adapt(body, self._whole, optional=["reasoning"])
+        return self._endpoint.adapt(
+            body | {"stream": True}, lambda kept: self._streamed(kept, on_text), optional=["reasoning", "stream"]
+        )
+
+    def _whole(self, body: dict[str, Any]) -> ChatResponse:
+        return self._endpoint.call(lambda client: _response(client.responses.create(**body)))
+
+    def _streamed(self, body: dict[str, Any], on_text: Callable[[str], None]) -> ChatResponse:
+        if "stream" not in body:  # OpenAI streams some models to verified accounts only
+            answer = self._whole(body)
+            on_text(answer.text)
+            return answer
+        return self._endpoint.stream(lambda client: _read(client.responses.create(**body)), on_text)
+
+
+def _body(model: str, request: ChatRequest) -> dict[str, Any]:
+    instructions = [plain_text(message) for message in request.messages if message.role == "system"]
+    body: dict[str, Any] = {
+        "model": model,
+        "input": [_item(message) for message in request.messages if message.role != "system"],
+        "max_output_tokens": max(request.max_tokens, LEAST_OUTPUT_TOKENS),
+        "store": False,
+    }
+    if instructions:
+        body["instructions"] = "\n\n".join(instructions)
+    if is_reasoning(model):
+        body["max_output_tokens"] = request.max_tokens + REASONING_TOKENS
+        body["reasoning"] = {"effort": reasoning_effort(model)}
+    else:
+        body["temperature"] = request.temperature
+    return body
+
+
+def _item(message: Message) -> dict[str, Any]:
+    if all(isinstance(part, Text) for part in message.content):
+        return {"role": message.role, "content": plain_text(message)}
+    return {"role": message.role, "content": [_part(part) for part in message.content]}
+
+
+def _part(part: Text | Image) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "input_text", "text": sendable(part.text)}
+    return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
+
+
+def _read(stream: Any) -> Generator[str, None, ChatResponse]:
+    """Yields all of the text so far, each time there is more."""
+    from openai.types.responses import Response
+
+    said = refusal = ""
+    with stream:
+        if (whole := whole_answer(stream, Response)) is not None:
+            answer = _response(whole)
+            yield answer.text
+            return answer
+        for event in stream:
+            match event.type:
+                case "response.output_text.delta":
+                    said += event.delta
+                    yield said
+                case "response.refusal.delta":
+                    refusal += event.delta
+                    yield said or refusal
+                case "response.completed" | "response.incomplete" | "response.failed":
+                    answer = _response(event.response, said=said, refusal=refusal)
+                    if answer.text != (said or refusal):
+                        yield answer.text
+                    return answer
+                case "error":
+                    raise AnswerFailed(event.code, event.message)
+                case _:
+                    pass  # created, in progress, parts that begin and end, reasoning
+    raise ValueError("the stream ended before the answer did")
+
+
+def _response(answer: Any, *, said: str = "", refusal: str = "") -> ChatResponse:
+    """said, refusal: what a stream has given, for servers that do not repeat it at the end."""
+    if isinstance(answer, str):
+        raise ValueError(f"it begins with {answer[:80]!r}")
+    if answer.status == "failed":
+        raise AnswerFailed(getattr(answer.error, "code", None), getattr(answer.error, "message", "no reason given"))
+    parts = [part for item in answer.output if item.type == "message" for part in item.content]
+    said = "".join(part.text for part in parts if part.type == "output_text") or said
+    refusal = "".join(part.refusal for part in parts if part.type == "refusal") or refusal
+    finish_reason = "refusal" if refusal and not said else _finish_reason(answer)
+    if finish_reason == "stop" and not parts and not said:
+        raise ValueError("there is no message in it")
+    return ChatResponse(
+        text=said or refusal,
+        finish_reason=finish_reason,
+        prompt_tokens=answer.usage.input_tokens if answer.usage else None,
+        completion_tokens=answer.usage.output_tokens if answer.usage else None,
+    )
+
+
+def _finish_reason(answer: Any) -> str:
+    """In the words of Chat Completions."""
+    match answer.status:
+        case "completed":
+            return "stop"
+        case "incomplete":
+            reason = getattr(answer.incomplete_details, "reason", None) or "incomplete"
+            return "length" if reason == "max_output_tokens" else reason
+        case status:
+            raise ValueError(f"its status is {status!r}")

@@ -1,0 +1,139 @@
+"""Conversations in the database: each question with its whole answer, so that a later process goes on with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, cast
+from uuid import uuid4
+
+from pydantic import ConfigDict, JsonValue, TypeAdapter
+from sqlalchemy import Connection, RowMapping, Select, func, insert, select, update
+
+from storage.errors import StorageError
+from storage.reconnecting import Reconnecting
+from storage.records import Record
+from storage.responses import escape, unescape
+from storage.tables import chat_sessions, chat_turns
+
+ID = re.compile(r"[0-9a-f-]{1,36}")
+NAMED = 5
+"""Sessions that an error names."""
+SHORT_ID = 8
+"""Characters of an id that people get."""
+_finite = TypeAdapter[JsonValue](JsonValue, config=ConfigDict(allow_inf_nan=False))
+"""jsonb has no NaN."""
+
+
+class UnknownSession(StorageError):
+    """No session has this id, or more than one begins with it."""
+
+
+class Session(Record):
+    """A conversation on an index."""
+
+    id: str
+    title: str | None = None
+    """The first question; None while nothing has been asked."""
+    index_path: str
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def short_id(self) -> str:
+        """Enough of the id for `Sessions.get`, as long as no other session begins so."""
+        return self.id[:SHORT_ID]
+
+
+class KeptTurn(Record):
+    """A question of a session and its answer."""
+
+    n: int
+    """From 1."""
+    question: str
+    answered: JsonValue
+    created_at: datetime
+
+
+class Sessions:
+    """Conversations by id; any number of threads and processes may add turns at once.
+
+    locate: gives the address of the database; called at the first use, and again when the server has gone away.
+    Every method raises DatabaseUnavailable.
+    """
+
+    def __init__(self, locate: Callable[[], str]) -> None:
+        self._database = Reconnecting(locate)
+
+    def start(self, index: str) -> Session:
+        """A new session on the index at this path."""
+        row = {"id": str(uuid4()), "index_path": escape(index)}
+        statement = insert(chat_sessions).values(row).returning(*chat_sessions.c)
+        return _session(self._database.run(lambda connection: connection.execute(statement).mappings().one()))
+
+    def append(self, session_id: str, *, question: str, answered: JsonValue) -> int:
+        """Add a turn; gives its number. Raises UnknownSession when the session is gone."""
+        row = {"question": escape(question), "answered": escape(_finite.validate_python(answered))}
+        return self._database.run(lambda connection: _append(connection, session_id, row))
+
+    def turns(self, session_id: str) -> tuple[KeptTurn, ...]:
+        """The turns of a session, in order; none where there is no such session."""
+        query = select(chat_turns).where(chat_turns.c.session_id == session_id).order_by(chat_turns.c.n)
+        rows = self._rows(query)
+        return tuple(_turn(row) for row in rows)
+
+    def latest(self, index: str) -> Session | None:
+        """The session on this index that was talked in last; None where there is none with a question."""
+        rows = self._rows(_asked().where(chat_sessions.c.index_path == escape(index)).limit(1))
+        return _session(rows[0]) if rows else None
+
+    def recent(self, n: int) -> tuple[Session, ...]:
+        """The `n` sessions that were talked in last, whatever their index; those without a question are left out."""
+        return tuple(_session(row) for row in self._rows(_asked().limit(n)))
+
+    def get(self, prefix: str) -> Session:
+        """The session whose id is, or begins with, `prefix`. Raises UnknownSession."""
+        wanted = prefix.strip().lower()
+        if not ID.fullmatch(wanted):
+            raise UnknownSession(f"{prefix!r} is no session id; an id is hex digits such as 1f0c9a3e; {self._known()}")
+        rows = self._rows(select(chat_sessions).where(chat_sessions.c.id.startswith(wanted)).limit(NAMED))
+        if not rows:
+            raise UnknownSession(f"no session has an id that begins with {prefix}; {self._known()}")
+        if len(rows) > 1:
+            named = ", ".join(row["id"] for row in rows)
+            raise UnknownSession(f"{len(rows)} or more sessions begin with {prefix}: {named}; give more of the id")
+        return _session(rows[0])
+
+    def _known(self) -> str:
+        named = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(NAMED))
+        return f"the latest are {named}" if named else "none has been kept yet"
+
+    def _rows(self, query: Select[Any]) -> list[RowMapping]:
+        return self._database.run(lambda connection: [*connection.execute(query).mappings()])
+
+
+def _append(connection: Connection, session_id: str, row: dict[str, Any]) -> int:
+    titled = func.coalesce(chat_sessions.c.title, row["question"])
+    # the lock of this row makes two writers number their turns one after the other
+    touched = update(chat_sessions).where(chat_sessions.c.id == session_id)
+    if connection.execute(touched.values(updated_at=func.clock_timestamp(), title=titled)).rowcount == 0:
+        raise UnknownSession(f"session {session_id} is no longer there; start a new one")
+    last = select(func.coalesce(func.max(chat_turns.c.n), 0)).where(chat_turns.c.session_id == session_id)
+    n = cast(int, connection.execute(last).scalar_one()) + 1
+    connection.execute(insert(chat_turns).values({"session_id": session_id, "n": n, **row}))
+    return n
+
+
+def _asked() -> Select[Any]:
+    """Sessions with a question, the one talked in last before the others."""
+    asked = select(chat_sessions).where(chat_sessions.c.title.is_not(None))
+    return asked.order_by(chat_sessions.c.updated_at.desc(), chat_sessions.c.id)
+
+
+def _session(row: RowMapping) -> Session:
+    return Session.model_validate({name: unescape(value) for name, value in row.items()})
+
+
+def _turn(row: RowMapping) -> KeptTurn:
+    return KeptTurn.model_validate({name: unescape(value) for name, value in row.items() if name != "session_id"})

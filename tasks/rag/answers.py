@@ -1,0 +1,132 @@
+"""What an answer is made of: the plan that was followed, what was found, and the evidence for each claim."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from storage.records import Record
+from tasks.rag.documents.blocks import BBox
+
+QueryType = Literal["single", "multi", "compare", "followup"]
+Strategy = Literal["similarity", "mmr", "bm25", "rrf"]
+RouteMode = Literal["all", "prefer", "only"]
+
+
+class Turn(Record):
+    """A question of the conversation, and what it was answered with."""
+
+    question: str
+    answer: str
+    documents: tuple[str, ...] = ()
+    """Digests of the documents that the answer cites, or else was looked for in."""
+
+
+class NameMatch(Record):
+    """A name of the catalogue that the question holds."""
+
+    field: str
+    """`issuer`, `project_name`, `name`, `year`, `form` …: where the catalogue has it."""
+    value: str
+    """As the catalogue writes it."""
+    said: str
+    """As the question writes it."""
+    confidence: float = Field(ge=0, le=1)
+
+
+class Filters(Record):
+    """Documents that a question speaks of."""
+
+    mode: RouteMode = "all"
+    """`only` these documents, `prefer` them (the others stay below), or `all` alike."""
+    documents: tuple[str, ...] = ()
+    """Digests, the surest first; empty with mode `all`."""
+    favoured: tuple[str, ...] = ()
+    """Of `documents`, those that fit best in year, form or amount; the others may hold the answer too."""
+    matches: tuple[NameMatch, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+    """`documents` by the side of a comparison that they belong to; one group where nothing is compared."""
+    ambiguous: tuple[str, ...] = ()
+    """Names of the documents that fit equally well where the question means one; the answer names them."""
+
+
+class RetrievalPlan(Record):
+    """How a question is looked up."""
+
+    query_type: QueryType
+    strategy: Strategy
+    top_k: int = Field(ge=1)
+    needs_multi_doc: bool
+    filters: Filters = Filters()
+    decided_by: Literal["model", "words", "history", "user", "default"] = "default"
+    """Who chose the type."""
+    words: tuple[str, ...] = ()
+    """The words of the question that the type was chosen by."""
+
+
+class Retrieved(Record):
+    """A chunk that was found, best first."""
+
+    document: str
+    """Path below the indexed folder."""
+    digest: str
+    page: int | None
+    bbox: BBox | None
+    chunk_id: str
+    score: float
+    ranks: dict[str, int]
+    """Retriever → 1-based rank; `rerank` among them when a reranker ordered the pool."""
+    used: bool = True
+    """False: the token budget of the context left it out."""
+    text: str
+
+
+class Citation(Record):
+    """Where a claim stands."""
+
+    n: int
+    """The number that the answer shows: [1]."""
+    document: str
+    digest: str
+    page: int | None
+    bbox: BBox | None
+    quote: str
+    """Words of the chunk, as they stand there."""
+    chunk_id: str | None = None
+    """None: a fact of the catalogue."""
+    heading_path: tuple[str, ...] = ()
+
+
+class ModelCall(Record):
+    """A call of a model, by which its stored answer is found again."""
+
+    role: Literal["classify", "answer", "rewrite"]
+    model: str
+    key: str
+    """Of the response store."""
+    cached: bool
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Answered(Record):
+    """A question, its answer, and all that led to it."""
+
+    question: str
+    answer: str
+    """With the numbers of its citations: `… 1,250,000,000원이다 [1].`"""
+    citations: tuple[Citation, ...]
+    unverified: tuple[str, ...] = ()
+    """Sentences of the answer with a number that no cited block holds, or without any evidence."""
+    abstained: bool = False
+    """True: the documents do not tell, and the answer says so."""
+    plan: RetrievalPlan
+    retrieved: tuple[Retrieved, ...]
+    notes: tuple[str, ...] = ()
+    """What went otherwise than asked: a model away, a filter that found nothing, a rewrite that was dropped."""
+    calls: tuple[ModelCall, ...] = ()
+    model_away: bool = False
+    """True: a model that should have written the answer could not be asked; another time it may be."""
+    timings: dict[str, float] = Field(default_factory=dict)
+    """Node of the graph → seconds."""

@@ -1,0 +1,164 @@
+"""Many questions at once: each answer is kept as it is given, so that a killed run asks only for what is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from storage import files
+from storage.artifacts import Artifacts
+from storage.records import Record, Ref
+from tasks.keys import content_key
+from tasks.rag.answers import Answered, Turn
+from tasks.rag.assistant import Assistant
+from tasks.rag.errors import QuestionsUnusable
+
+ANSWER_VERSION = 1
+"""Raise it when the same question on the same index would be answered otherwise."""
+SHARD_QUESTIONS = 25
+
+
+class Asked(Record):
+    """A question of a batch: one line of a JSONL file."""
+
+    id: str
+    question: str
+    history: tuple[Turn, ...] = ()
+    """What was said before it, for a follow-up."""
+
+
+class Batch(Record):
+    """The questions, and the index that they are asked of."""
+
+    shards: tuple[tuple[Asked, ...], ...]
+    index_digest: str
+    """Of the index's content when the batch began; another index gives other answers."""
+
+
+class Kept(Record):
+    """An answer in the artifact store, or why there is none."""
+
+    id: str
+    answer: Ref | None = None
+    """tasks.rag.answers.Answered as JSON, without timings: they are the run's, not the answer's."""
+    abstained: bool = False
+    unverified: int = 0
+    """Sentences with a number that no cited block holds."""
+    error: str | None = None
+    """Why the question itself cannot be answered: empty, too long."""
+    away: str | None = None
+    """Why a model could not be asked; another run may."""
+
+
+class BatchReport(Record):
+    """What a batch came to."""
+
+    questions: int
+    answered: int
+    abstained: int
+    unverified: int
+    """Answers with at least one sentence that is not verified."""
+    failed: int
+    """Questions that cannot be answered: empty, too long."""
+    unfinished: int
+    """Questions whose model was away."""
+    out: str
+    digest: str
+    """SHA-256 of the file that was written."""
+
+
+def read_batch(path: Path, *, index_digest: str) -> Batch:
+    """The questions of a JSONL file, in shards; lines are `{id, question, history?}`. Raises QuestionsUnusable."""
+    asked: dict[str, Asked] = {}
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise QuestionsUnusable(f"{path} cannot be read ({error}); name a JSONL file of questions") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+            one = Asked.model_validate({name: fields[name] for name in Asked.model_fields if name in fields})
+        except (ValidationError, ValueError, TypeError) as error:
+            raise QuestionsUnusable(f"{path}, line {number}: expected {{id, question}}, found {line[:80]!r}") from error
+        if one.id in asked:
+            raise QuestionsUnusable(f"{path}, line {number}: the id {one.id!r} stands there twice; ids must differ")
+        asked[one.id] = one
+    if not asked:
+        raise QuestionsUnusable(f"{path} holds no question; write one {{id, question}} a line")
+    every = tuple(asked.values())
+    shards = tuple(every[start : start + SHARD_QUESTIONS] for start in range(0, len(every), SHARD_QUESTIONS))
+    return Batch(shards=shards, index_digest=index_digest)
+
+
+def answer_each(
+    shard: Sequence[Asked],
+    assistant: Assistant,
+    artifacts: Artifacts,
+    *,
+    inputs: Mapping[str, object],
+    on_progress: Callable[[], None],
+) -> list[Kept]:
+    """The answers of a shard, recalled if they were given before.
+
+    inputs: all that could change an answer beside the question: index, models, settings.
+    """
+    kept: list[Kept] = []
+    for asked in shard:
+        told = {"question": asked.question, "history": asked.history}
+        kept.append(_answer(asked, assistant, artifacts, key=content_key("answer", ANSWER_VERSION, told | dict(inputs))))
+        on_progress()
+    return kept
+
+
+def write_answers(kept: Sequence[Kept], artifacts: Artifacts, *, out: Path) -> BatchReport:
+    """Write one line of JSON per question: `{id, …}` with the answer, or with `error`. Raises StoreUnreachable."""
+    lines = [json.dumps(_line(item, artifacts), ensure_ascii=False) + "\n" for item in kept]
+    data = "".join(lines).encode()
+    files.make_folder(out.parent)
+    files.write(out, data)
+    return BatchReport(
+        questions=len(kept),
+        answered=sum(item.answer is not None and not item.abstained for item in kept),
+        abstained=sum(item.abstained for item in kept),
+        unverified=sum(item.unverified > 0 for item in kept),
+        failed=sum(item.error is not None for item in kept),
+        unfinished=sum(item.away is not None for item in kept),
+        out=str(out),
+        digest=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def is_written(report: BatchReport) -> bool:
+    """Whether the file of answers is still the one that was written."""
+    out = Path(report.out)
+    return out.is_file() and hashlib.sha256(out.read_bytes()).hexdigest() == report.digest
+
+
+def _answer(asked: Asked, assistant: Assistant, artifacts: Artifacts, *, key: str) -> Kept:
+    if known := artifacts.recall(key):
+        return _kept(asked.id, artifacts.load(Answered, known), known)
+    try:
+        answered = assistant.ask(asked.question, history=asked.history)
+    except ValueError as error:
+        return Kept(id=asked.id, error=str(error))
+    answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
+    if answered.model_away:  # what the documents say is told, and not remembered
+        return _kept(asked.id, answered, answer).model_copy(update={"away": "; ".join(answered.notes)})
+    artifacts.remember(key, answer)
+    return _kept(asked.id, answered, answer)
+
+
+def _kept(id: str, answered: Answered, answer: Ref) -> Kept:
+    return Kept(id=id, answer=answer, abstained=answered.abstained, unverified=len(answered.unverified))
+
+
+def _line(item: Kept, artifacts: Artifacts) -> dict[str, object]:
+    if item.answer is None:
+        return {"id": item.id, "error": item.error}
+    return {"id": item.id, **artifacts.load(Answered, item.answer).model_dump(mode="json")}

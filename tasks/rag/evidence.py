@@ -1,0 +1,91 @@
+"""The pages that an answer cites, as pictures with the cited boxes drawn."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from storage import files
+from tasks.rag.answers import Citation
+from tasks.rag.documents.blocks import BBox
+from tasks.rag.documents.isolation import DocumentUnreadable, Job, ReadLimits, render_pages
+
+MOST_NAME_CHARS = 60
+
+
+class Evidence(NamedTuple):
+    """Pictures that were written, and why there is none of the other citations."""
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+def write_evidence(
+    citations: Sequence[Citation],
+    folder: Path,
+    *,
+    locate: Callable[[str], Path | None],
+    limits: ReadLimits,
+    password: str | None = None,
+) -> Evidence:
+    """A PNG in `folder` per cited page of a PDF, named after the first citation on it: `1-report-p12.png`.
+
+    locate: the file of a document by its digest; None where its bytes are no longer kept.
+    Raises StoreUnreachable when `folder` cannot be written.
+    """
+    written: list[Path] = []
+    notes: list[str] = []
+    with files.reachable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for digest in dict.fromkeys(citation.digest for citation in citations):
+        cited = [citation for citation in citations if citation.digest == digest]
+        try:
+            written += _pictures(cited, folder, locate(digest), limits=limits, password=password)
+        except (DocumentUnreadable, _NoPicture) as reason:
+            marks = ", ".join(f"[{citation.n}]" for citation in cited)
+            notes.append(f"no picture of {marks}, {cited[0].document}: {reason}")
+    return Evidence(tuple(written), tuple(notes))
+
+
+class _NoPicture(Exception):
+    """Why a document has none."""
+
+
+def _pictures(
+    cited: Sequence[Citation], folder: Path, path: Path | None, *, limits: ReadLimits, password: str | None
+) -> list[Path]:
+    if path is None:
+        raise _NoPicture("its bytes are not in this home's store; index it here again")
+    boxes: dict[int, list[BBox]] = {}
+    for citation in cited:
+        if citation.page is not None:
+            boxes.setdefault(citation.page, []).extend([citation.bbox] if citation.bbox else [])
+    if not boxes:
+        raise _NoPicture("its format stores no pages")
+    if not _is_pdf(path):
+        raise _NoPicture("only pages of PDF can be drawn")
+    with tempfile.TemporaryDirectory() as scratch:
+        job = Job(path=path, digest=cited[0].digest, format="pdf", password=password)
+        return [
+            _kept(png, folder / _name(cited, page))
+            for page, png in render_pages(job, boxes, scratch=Path(scratch), limits=limits)
+        ]
+
+
+def _is_pdf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b"%PDF-" in file.read(1024)
+
+
+def _kept(png: Path, place: Path) -> Path:
+    files.write(place, png.read_bytes())
+    return place
+
+
+def _name(cited: Sequence[Citation], page: int) -> str:
+    first = min(citation.n for citation in cited if citation.page == page)
+    stem = re.sub(r"[^\w.()-]+", "_", Path(cited[0].document).stem)[:MOST_NAME_CHARS].strip("_")
+    return f"{first}-{stem}-p{page}.png"

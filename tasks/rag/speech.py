@@ -1,0 +1,59 @@
+"""An answer as words to be spoken: without marks and Markdown, money, numbers and dates in words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Literal, NamedTuple
+
+from tasks.rag.speech_english import in_english
+from tasks.rag.speech_korean import in_korean
+
+Language = Literal["ko", "en"]
+
+LATIN_PER_SYLLABLE = 3
+"""Letters of a Latin word that weigh as much as a syllable of Hangul: Korean text names things in English."""
+
+_HANGUL = re.compile("[가-힣]")
+_LATIN = re.compile("[A-Za-z]")
+_CITATION = re.compile(r"\s*\[[0-9]+(?:\s*[,–-]\s*[0-9]+)*\]")
+_MARKDOWN = (
+    (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # links and pictures
+    (re.compile(r"<?https?://\S+"), ""),
+    (re.compile(r"^[ \t]*\|?[ \t]*:?-{3,}[-:| ]*$", re.MULTILINE), ""),  # below the head of a table
+    (re.compile(r"^[ \t]*\|[ \t]*|[ \t]*\|[ \t]*$", re.MULTILINE), ""),
+    (re.compile(r"[ \t]*\|[ \t]*"), ", "),
+    (re.compile(r"^[ \t]*(?:#{1,6}|>|[-*•])[ \t]+", re.MULTILINE), ""),
+    (re.compile(r"\*{1,3}|_{2,3}|`+|~~"), ""),
+    (re.compile(r"(?<!\w)_(\w[^_]*)_(?!\w)"), r"\1"),
+)
+_SPACE_BEFORE_STOP = re.compile(r"\s+([.,!?])")
+
+
+class Speech(NamedTuple):
+    """What is said, and the language to say it in."""
+
+    words: str
+    language: Language
+
+
+def to_speech(text: str) -> Speech:
+    """The words of an answer; empty where it holds none."""
+    plain = _without_marks(unicodedata.normalize("NFC", text))
+    language = language_of(plain)
+    said = in_korean(plain) if language == "ko" else in_english(plain)
+    lines = (_SPACE_BEFORE_STOP.sub(r"\1", " ".join(line.split())) for line in said.splitlines())
+    return Speech("\n".join(filter(None, lines)), language)
+
+
+def language_of(text: str) -> Language:
+    """Korean where Hangul weighs more than Latin letters, else English."""
+    syllables = len(_HANGUL.findall(text))
+    return "ko" if syllables and syllables * LATIN_PER_SYLLABLE >= len(_LATIN.findall(text)) else "en"
+
+
+def _without_marks(text: str) -> str:
+    text = _CITATION.sub("", text)
+    for pattern, kept in _MARKDOWN:
+        text = pattern.sub(kept, text)
+    return text

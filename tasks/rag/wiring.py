@@ -1,0 +1,88 @@
+"""Who answers: nobody (the documents' own sentences), a local model, or OpenAI's large and small one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from models.protocols import Chat, ChatRequest
+from storage.records import Record
+from tasks import resources
+from tasks.calls import Answer, Limits, ResponseStore, ask
+from tasks.rag.answers import ModelCall
+
+WiringName = Literal["none", "local", "openai"]
+Role = Literal["classify", "answer", "rewrite"]
+
+
+class Models(Record):
+    """A wiring by names, as a flow hands it to its steps."""
+
+    wiring: WiringName = "none"
+    large: str | None = None
+    """Writes the answer; a name for models.chats.open_chat."""
+    small: str | None = None
+    """Names the kind of question and rewrites the answer."""
+
+
+class Model(NamedTuple):
+    """A model with its rates and retries."""
+
+    chat: Chat
+    limits: Limits
+
+
+class Wiring(NamedTuple):
+    """Which model plays which part of the graph; None: that part goes without."""
+
+    name: WiringName
+    large: Model | None = None
+    """Writes the answer."""
+    small: Model | None = None
+    """Names the kind of question and rewrites the answer."""
+    responses: ResponseStore | None = None
+
+    def model(self, role: Role) -> Model | None:
+        """The model of that part."""
+        return self.large if role == "answer" else self.small
+
+    def ask(self, role: Role, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> Told:
+        """What the model of that part says. Raises models.errors.ModelError."""
+        model = self.model(role)
+        assert model is not None, role
+        assert self.responses is not None, role
+        answer = ask(model.chat, request, responses=self.responses, limits=model.limits, on_text=on_text)
+        return Told(answer.response.text, _call(role, model.chat.id, answer), answer.response.finish_reason)
+
+
+class Told(NamedTuple):
+    """What a model said, and the call by which it did."""
+
+    text: str
+    call: ModelCall
+    finish_reason: str
+
+
+WITHOUT_MODEL = Wiring("none")
+
+
+def open_wiring(models: Models) -> Wiring:
+    """The wiring of these names, its models opened once in this process. Raises models.errors.ModelUnavailable."""
+    if models.wiring == "none":
+        return WITHOUT_MODEL
+    opened = [
+        Model(resources.language(name, local=models.wiring == "local"), resources.call_limits(name)) if name else None
+        for name in (models.large, models.small)
+    ]
+    return Wiring(models.wiring, large=opened[0], small=opened[1], responses=resources.responses())
+
+
+def _call(role: Role, model: str, answer: Answer) -> ModelCall:
+    return ModelCall(
+        role=role,
+        model=model,
+        key=answer.key,
+        cached=answer.cached,
+        prompt_tokens=answer.response.prompt_tokens,
+        completion_tokens=answer.response.completion_tokens,
+    )

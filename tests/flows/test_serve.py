@@ -1,0 +1,476 @@
+"""An index over HTTP, asked by a real client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import uvicorn
+from pydantic import SecretStr
+
+from flows.live_index import LiveIndex
+from flows.serving import MOST_BODY_BYTES, create_app
+from flows.serving_auth import FILE, AuthUnusable, auth_string
+from models.embedders import open_embedder
+from storage import database
+from storage.embedded import Cluster
+from storage.errors import IndexUnusable
+from storage.sessions import Sessions
+from tasks.rag.answers import Answered
+from tests.command import TRIVET, run_here
+from tests.flows.asks import TEXTS, FirstSentence, digest, opened, publish_texts
+from tests.models.server import MODEL, hangs
+from tests.models.server import serving as model_server
+
+AUTH = "an-auth-string-of-the-tests"
+PATIENCE_S = 20.0
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Server:
+    """A running server, and what answers in it."""
+
+    port: int
+    index: Path
+    live: LiveIndex
+    released: threading.Event
+    stopping: threading.Event
+    desks: list[FirstSentence]
+    """One per generation that was opened."""
+    closed: list[FirstSentence]
+
+    def send(self, method: str, path: str, body: Any = None, *, auth: str | None = AUTH) -> Reply:
+        return exchange(self.port, method, path, body, auth=auth)
+
+    def ask(self, question: str, **more: Any) -> Reply:
+        return self.send("POST", "/ask", {"question": question, **more})
+
+
+def exchange(port: int, method: str, path: str, body: Any = None, *, auth: str | None = AUTH) -> Reply:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    try:
+        connection.request(method, path, sent, {"Authorization": f"Bearer {auth}"} if auth is not None else {})
+        response = connection.getresponse()
+        return Reply(response.status, dict(response.headers), response.read().decode())
+    finally:
+        connection.close()
+
+
+@contextmanager
+def serving(index: Path, sessions: Sessions, *, at_once: int = 4) -> Generator[Server]:
+    released = threading.Event()
+    desks, closed = list[FirstSentence](), list[FirstSentence]()
+
+    @contextmanager
+    def open_current() -> Generator[FirstSentence]:
+        with opened(index, released) as desk:
+            desks.append(desk)
+            yield desk
+            closed.append(desk)
+
+    live = LiveIndex(index, open_current)
+    stopping = threading.Event()
+    app = create_app(live, auth=SecretStr(AUTH), sessions=sessions, stopping=stopping.is_set, at_once=at_once)
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            until(lambda: server.started)
+            yield Server(listening.getsockname()[1], index, live, released, stopping, desks, closed)
+        finally:
+            released.set()
+            server.should_exit = True
+            thread.join()
+
+
+def no_database() -> str:
+    raise AssertionError("the database was asked for")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(publish_texts(tmp_path / "index"), Sessions(no_database)) as running:
+        yield running
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def events(body: str) -> list[tuple[str, Any]]:
+    parts = [dict(line.split(": ", 1) for line in part.splitlines()) for part in body.split("\n\n") if part]
+    return [(part["event"], json.loads(part["data"])) for part in parts]
+
+
+def test_an_answer_is_the_json_of_answered(server: Server) -> None:
+    reply = server.ask("What is the bid price of the tram?")
+    answered = Answered.model_validate(reply.json)
+    assert reply.status == 200
+    assert answered.answer == "The bid price of the tram is 41,000,000 won [1]."
+    assert answered.model_dump(mode="json") == reply.json
+
+
+def test_korean_goes_through_unchanged(server: Server) -> None:
+    assert "1,250,000,000원" in server.ask("가람시 예산은?").json["answer"]
+
+
+def test_a_stream_tells_stages_and_drafts_and_ends_with_the_same_answer(server: Server) -> None:
+    question = "What is the bid price of the tram?"
+    reply = server.ask(question, stream=True)
+    quote = "The bid price of the tram is 41,000,000 won"
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    assert events(reply.body) == [
+        ("stage", {"name": "retrieve"}),
+        ("stage", {"name": "generate"}),
+        ("draft", {"delta": "The"}),
+        ("draft", {"delta": f" answer: {quote}"}),
+        ("draft", {"replace": quote}),
+        ("answer", server.ask(question).json),
+    ]
+
+
+def test_history_reaches_whoever_answers(server: Server) -> None:
+    turn = {"question": "Which tram?", "answer": "The red one.", "documents": [digest("tram.pdf")]}
+    server.ask("And the price?", history=[turn])
+    [[told]] = server.desks[0].histories
+    assert told.model_dump(mode="json") == turn
+
+
+def test_documents_limit_where_it_is_looked(server: Server) -> None:
+    cited = server.ask("What is the bid price of the tram?", documents=["harbor.pdf"]).json["citations"]
+    assert [citation["document"] for citation in cited] == ["harbor.pdf"]
+
+
+def test_documents_are_listed_with_their_generation(server: Server) -> None:
+    listed = server.send("GET", "/documents").json
+    assert [entry["name"] for entry in listed["documents"]] == list(TEXTS)
+    assert listed["generation"].startswith("000001-")
+
+
+def test_health_needs_no_auth_string(server: Server) -> None:
+    reply = server.send("GET", "/health", auth=None)
+    assert (reply.status, reply.json) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("auth", [None, "", "wrong", AUTH + "x", AUTH[:-1]], ids=str)
+@pytest.mark.parametrize(("method", "path"), [("POST", "/ask"), ("GET", "/documents")])
+def test_without_the_auth_string_nothing_is_told(server: Server, method: str, path: str, auth: str | None) -> None:
+    reply = server.send(method, path, {"question": "?"} if method == "POST" else None, auth=auth)
+    assert (reply.status, reply.headers["www-authenticate"], set(reply.json)) == (401, "Bearer", {"error"})
+    assert server.desks == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"question": ""}, "the question is empty"),
+        ({"question": " \n"}, "the question is empty"),
+        ({}, "question: Field required"),
+        ({"question": "?", "loud": True}, "loud: Extra inputs are not permitted"),
+        ({"question": 7}, "question: Input should be a valid string"),
+        ({"question": "?", "documents": []}, "documents: Tuple should have at least 1 item"),
+        ({"question": "?", "session": "new", "history": [{"question": "a", "answer": "b"}]}, "not both"),
+        (b"{", "the body: Invalid JSON"),
+        (b"", "the body: Invalid JSON"),
+        (b'"\xff"', "the body: Invalid JSON"),
+        (b'{"question": "\\ud800"}', "the body: Invalid JSON"),
+    ],
+    ids=str,
+)
+def test_a_body_that_does_not_fit_is_422_with_a_sentence(server: Server, body: Any, said: str) -> None:
+    reply = server.send("POST", "/ask", body)
+    assert (reply.status, said in reply.json["error"]) == (422, True)
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
+def test_a_body_of_more_than_a_megabyte_is_413(server: Server, declared: bool) -> None:
+    body = json.dumps({"question": "x" * MOST_BODY_BYTES}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    sent = body if declared else iter([body[:1000], body[1000:]])
+    connection.request("POST", "/ask", sent, {"Authorization": f"Bearer {AUTH}"}, encode_chunked=not declared)
+    response = connection.getresponse()
+    assert (response.status, "more than 1,000,000 bytes" in response.read().decode()) == (413, True)
+    connection.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_unknown_document_is_404_and_the_known_are_named(server: Server, stream: bool) -> None:
+    reply = server.ask("?price", documents=["nowhere.pdf"], stream=stream)
+    assert reply.status == 404
+    assert "no document 'nowhere.pdf'; it has harbor.pdf" in reply.json["error"]
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/ask", 405)])
+def test_other_paths_and_methods_are_json_errors_too(server: Server, method: str, path: str, status: int) -> None:
+    reply = server.send(method, path)
+    assert (reply.status, set(reply.json)) == (status, {"error"})
+
+
+def test_what_nobody_expected_is_500_without_a_traceback(server: Server) -> None:
+    reply = server.ask("this price fails")
+    assert reply.status == 500
+    assert reply.json == {"error": "the question failed (ZeroDivisionError); the server's log says more"}
+
+
+def test_a_failure_in_a_stream_is_its_last_event(server: Server) -> None:
+    [(name, told)] = events(server.ask("this price fails", stream=True).body)
+    assert (name, told["status"]) == ("error", 500)
+
+
+def test_more_questions_than_allowed_are_refused_until_one_is_done(tmp_path: Path) -> None:
+    with serving(publish_texts(tmp_path / "index"), Sessions(no_database), at_once=1) as server:
+        first = list[Reply]()
+        asking = threading.Thread(target=lambda: first.append(server.ask("the price hangs")))
+        asking.start()
+        until(lambda: bool(server.desks and server.desks[0].histories))
+        refused = server.ask("What is the price?")
+        server.released.set()
+        asking.join()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert first[0].status == 200
+        until(lambda: server.ask("What is the price?").status == 200)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_away_stops_the_work(server: Server, stream: bool) -> None:
+    body = json.dumps({"question": "write slowly of the price", "stream": stream}).encode()
+    head = f"POST /ask HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {AUTH}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(head.encode() + body)
+        until(lambda: bool(server.desks and server.desks[0].histories))
+        if stream:
+            connection.recv(1000)
+    assert server.desks[0].given_up.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("question", ["the price hangs", "write slowly of the price"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_that_stops_lets_its_clients_go(server: Server, question: str, stream: bool) -> None:
+    replies = list[Reply]()
+    asking = threading.Thread(target=lambda: replies.append(server.ask(question, stream=stream)))
+    asking.start()
+    until(lambda: bool(server.desks and server.desks[0].histories))
+    server.stopping.set()
+    asking.join()
+    told = events(replies[0].body)[-1][1] if stream else replies[0].json
+    assert told["error"] == "the server is stopping; ask again when it is back"
+
+
+def test_a_new_generation_is_picked_up_and_the_old_one_closed(server: Server) -> None:
+    before = server.ask("What is the bid price of the ferry?").json["answer"]
+    publish_texts(server.index, {"ferry.pdf": "The bid price of the ferry is 7 won. It floats."})
+    after = server.ask("What is the bid price of the ferry?").json["answer"]
+    assert ("ferry" in before, after) == (False, "The bid price of the ferry is 7 won [1].")
+    assert server.closed == server.desks[:1]
+
+
+def test_a_generation_in_use_stays_open_until_its_question_is_answered(server: Server) -> None:
+    replies = list[Reply]()
+    asking = threading.Thread(target=lambda: replies.append(server.ask("What is the bid price of the tram? It hangs")))
+    asking.start()
+    until(lambda: bool(server.desks and server.desks[0].histories))
+    publish_texts(server.index, {"ferry.pdf": "The bid price of the ferry is 7 won. It floats."})
+    assert "ferry" in server.ask("What is the bid price?").json["answer"]
+    assert server.closed == []
+    server.released.set()
+    asking.join()
+    assert "tram" in replies[0].json["answer"]
+    until(lambda: server.closed == server.desks[:1])
+
+
+def test_a_damaged_new_generation_leaves_the_old_one_serving(server: Server) -> None:
+    assert server.ask("tram price").status == 200
+    (server.index / "CURRENT").write_text("main\n")
+    assert server.ask("tram price").status == 200
+
+
+def test_an_index_that_cannot_be_opened_is_503(tmp_path: Path) -> None:
+    with serving(tmp_path / "none", Sessions(no_database)) as server:
+        assert (server.ask("price").status, server.send("GET", "/documents").status) == (503, 503)
+        assert server.send("GET", "/health", auth=None).status == 503
+
+
+def test_a_borrowed_generation_is_given_back_after_an_error(server: Server) -> None:
+    with suppress(ZeroDivisionError), server.live.borrow():
+        raise ZeroDivisionError
+    server.live.close()
+    assert server.closed == server.desks
+
+
+def test_nothing_is_opened_where_there_is_no_index(tmp_path: Path) -> None:
+    live = LiveIndex(tmp_path, lambda: opened(tmp_path, threading.Event()))
+    with pytest.raises(IndexUnusable), live.borrow():
+        pass
+
+
+@pytest.fixture(scope="module")
+def sessions() -> Iterator[Sessions]:
+    home = Path(os.environ["TRIVET_HOME"])
+    yield Sessions(lambda: database.locate(None, home))
+    database.engine(Cluster(home).start()).dispose()
+
+
+@pytest.mark.postgres
+def test_a_session_goes_on_where_it_was(tmp_path: Path, sessions: Sessions) -> None:
+    with serving(publish_texts(tmp_path / "index"), sessions) as server:
+        begun = server.ask("What is the bid price of the tram?", session="new")
+        session = begun.headers["x-trivet-session"]
+        server.ask("And its delivery?", session=session[:8], stream=True)
+        [told] = server.desks[0].histories[1]
+    assert (told.question, told.answer) == (begun.json["question"], begun.json["answer"])
+    assert told.documents == (digest("tram.pdf"),)
+    assert [turn.question for turn in sessions.turns(session)] == [told.question, "And its delivery?"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("session", "status"), [("0" * 36, 404), ("loud", 404)])
+def test_an_unknown_session_is_404(tmp_path: Path, sessions: Sessions, session: str, status: int) -> None:
+    with serving(publish_texts(tmp_path / "index"), sessions) as server:
+        assert server.ask("price", session=session).status == status
+
+
+@pytest.mark.postgres
+def test_a_session_about_another_index_is_409(tmp_path: Path, sessions: Sessions) -> None:
+    other = sessions.start("/another/index")
+    with serving(publish_texts(tmp_path / "index"), sessions) as server:
+        assert server.ask("price", session=other.id).status == 409
+
+
+def test_a_session_without_a_database_is_503_and_shows_no_password(tmp_path: Path) -> None:
+    away = Sessions(lambda: "postgresql://me:secret@127.0.0.1:9/trivet")
+    with serving(publish_texts(tmp_path / "index"), away) as server:
+        reply = server.ask("price", session="new")
+    assert (reply.status, "secret" in reply.body) == (503, False)
+
+
+def test_the_auth_string_is_made_once_and_only_the_user_reads_it(tmp_path: Path) -> None:
+    first = auth_string(tmp_path / "home", configured=None)
+    path = tmp_path / "home" / FILE
+    assert auth_string(tmp_path / "home", configured=None) == first
+    assert (stat.S_IMODE(path.stat().st_mode), first.place) == (0o600, str(path))
+    assert len(first.secret.get_secret_value()) >= 43
+    assert [file.name for file in path.parent.iterdir()] == [FILE]
+
+
+def test_a_configured_auth_string_comes_first(tmp_path: Path) -> None:
+    assert auth_string(tmp_path, configured=SecretStr("a" * 16)).secret.get_secret_value() == "a" * 16
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["short", "with a space in it, long", "가나다라마바사아자차카타파하거너"])
+def test_a_configured_auth_string_that_protects_nothing_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(AuthUnusable, match="TRIVET_SERVE_TOKEN holds no usable"):
+        auth_string(tmp_path, configured=SecretStr(value))
+
+
+@pytest.mark.parametrize(("content", "mode"), [("a" * 43, 0o644), ("a" * 43, 0o620), ("", 0o600), ("a", 0o600)])
+def test_a_kept_auth_string_that_protects_nothing_is_refused(tmp_path: Path, content: str, mode: int) -> None:
+    (tmp_path / FILE).write_text(content)
+    (tmp_path / FILE).chmod(mode)
+    with pytest.raises(AuthUnusable, match=FILE):
+        auth_string(tmp_path, configured=None)
+
+
+def test_a_link_in_place_of_the_auth_string_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("a" * 43)
+    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AuthUnusable, match="may be read or written by others"):
+        auth_string(tmp_path, configured=None)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org"])
+def test_an_address_that_others_reach_must_be_meant(tmp_path: Path, host: str) -> None:
+    done = run_here("rag", "serve", "--index", tmp_path, "--host", host)
+    assert (done.code, "say --allow-remote" in done.stderr) == (2, True)
+
+
+def test_a_folder_without_an_index_is_refused_at_the_start(tmp_path: Path) -> None:
+    done = run_here("rag", "serve", "--index", tmp_path)
+    assert (done.code, "holds no finished index" in done.stderr) == (2, True)
+
+
+def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_here("rag", "serve", "--index", publish_texts(tmp_path / "index"), "--port", port)
+    assert (done.code, f"127.0.0.1:{port} cannot be listened on" in done.stderr) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def real_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return publish_texts(tmp_path_factory.mktemp("serve") / "index", embedder=open_embedder("minilm"))
+
+
+@contextmanager
+def command(index: Path, **environment: str) -> Generator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """The command as a process of its own, and what it said at its start."""
+    words = [*TRIVET, "rag", "serve", "--index", str(index), "--port", "0", "--json"]
+    own = os.environ | {"TRIVET_SERVE_TOKEN": AUTH} | environment
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own) as child:
+        assert child.stdout
+        try:
+            yield child, json.loads(child.stdout.readline())
+        finally:
+            child.kill()
+
+
+@pytest.mark.slow
+def test_the_command_serves_until_ctrl_c_and_prints_no_auth_string(real_index: Path) -> None:
+    with command(real_index) as (child, told):
+        reply = exchange(port_of(told), "POST", "/ask", {"question": "What is the bid price of the tram?"})
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=PATIENCE_S)
+    assert "41,000,000" in Answered.model_validate(reply.json).answer
+    assert (child.returncode, out, err) == (130, "", "stopped\n")
+    assert AUTH not in json.dumps(told)
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_ctrl_c_does_not_wait_for_a_model_that_hangs(real_index: Path) -> None:
+    replies = list[Reply]()
+    with model_server() as model:
+        model.misbehave = lambda _path, _body: hangs()
+        local = {"TRIVET_LLM": "local", "TRIVET_LLM_BASE_URL": model.base_url, "TRIVET_LLM_MODEL": MODEL}
+        with command(real_index, **local, OPENAI_API_KEY="none") as (child, told):
+            question = {"question": "What is the bid price of the tram?"}
+            asking = threading.Thread(target=lambda: replies.append(exchange(port_of(told), "POST", "/ask", question)))
+            asking.start()
+            until(lambda: bool(model.requests))
+            child.send_signal(signal.SIGINT)
+            _, err = child.communicate(timeout=PATIENCE_S)
+            asking.join()
+    assert (child.returncode, err, replies[0].status) == (130, "stopped\n", 503)
+
+
+def port_of(told: dict[str, str]) -> int:
+    return int(told["url"].rpartition(":")[2])

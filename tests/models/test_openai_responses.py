@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+
+import pytest
+from pydantic import SecretStr
+
+from models.chats import open_chat
+from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.openai import OpenAIChat
+from models.openai_endpoint import REASONING_TOKENS
+from models.openai_responses import OpenAIResponses
+from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from tests.models.server import (
+    MODEL,
+    STREAM,
+    Reply,
+    Server,
+    error_reply,
+    half_a_stream,
+    hangs,
+    invalid_json,
+    prompt_of,
+    serving,
+    stream_reply,
+    system_of,
+    too_many,
+    web_page,
+)
+
+KEY = "sk-very-secret-123456"
+
+
+def message(role: str, *parts: Text | Image) -> Message:
+    return Message.model_validate({"role": role, "content": parts})
+
+
+REQUEST = ChatRequest(
+    messages=(
+        message("system", Text(text="Be brief.")),
+        message("user", Text(text="Hello")),
+        message("assistant", Text(text="Hello.")),
+        message("system", Text(text="Cite.")),
+        message("user", Text(text="How much?")),
+    ),
+    max_tokens=40,
+    seed=4,
+)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+def chat(server: Server, *, model: str = MODEL, timeout_s: float = 10.0) -> OpenAIResponses:
+    return OpenAIResponses(model, base_url=server.base_url, api_key=SecretStr(KEY), timeout_s=timeout_s)
+
+
+def ask(subject: OpenAIResponses, *, stream: bool = False) -> tuple[list[str], ChatResponse]:
+    heard: list[str] = []
+    return heard, subject.complete(REQUEST, on_text=heard.append if stream else None)
+
+
+def paths(server: Server) -> list[str]:
+    return [sent["path"].removeprefix("/v1/") for sent in server.requests]
+
+
+def response(**changes: object) -> dict[str, object]:
+    return {"id": "1", "object": "response", "status": "completed", "output": [], "usage": None, **changes}
+
+
+def said(*parts: dict[str, str]) -> list[dict[str, object]]:
+    return [{"type": "reasoning", "summary": []}, {"type": "message", "role": "assistant", "content": parts}]
+
+
+def delta(text: str, kind: str = "output_text") -> dict[str, object]:
+    return {"type": f"response.{kind}.delta", "delta": text, "item_id": "1", "output_index": 0, "content_index": 0}
+
+
+def test_the_request_has_instructions_and_turns_and_is_not_stored(server: Server):
+    ask(chat(server))
+    assert server.requests[0]["body"] == {
+        "model": MODEL,
+        "instructions": "Be brief.\n\nCite.",
+        "input": [
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "user", "content": "How much?"},
+        ],
+        "max_output_tokens": 40,
+        "temperature": 0.0,
+        "store": False,
+    }
+
+
+def test_a_reasoning_model_gets_an_effort_room_to_think_and_no_temperature(server: Server):
+    ask(chat(server, model="gpt-5-mini"))
+    body = server.requests[0]["body"]
+    assert body["reasoning"] == {"effort": "minimal"}
+    assert body["max_output_tokens"] == 40 + REASONING_TOKENS
+    assert "temperature" not in body
+
+
+def test_a_model_that_refuses_the_effort_is_asked_without_and_that_is_remembered(server: Server):
+    server.refuses = ("reasoning",)
+    subject = chat(server, model="gpt-5-mini")
+    assert [ask(subject)[1].finish_reason for _ in range(2)] == ["stop", "stop"]
+    assert ["reasoning" in sent["body"] for sent in server.requests] == [True, False, False]
+
+
+def test_a_model_that_is_not_streamed_answers_in_one_piece_and_that_is_remembered(server: Server):
+    server.refuses = ("stream",)
+    subject = chat(server)
+    heard, answer = ask(subject, stream=True)
+    assert (heard, ask(subject, stream=True)[1]) == ([answer.text], answer)
+    assert ["stream" in sent["body"] for sent in server.requests] == [True, False, False]
+
+
+def test_fewer_tokens_than_the_api_takes_are_not_asked_for(server: Server):
+    chat(server).complete(REQUEST.model_copy(update={"max_tokens": 3}))
+    assert server.requests[0]["body"]["max_output_tokens"] == 16
+
+
+def test_an_image_travels_as_a_data_url(server: Server):
+    turn = message("user", Text(text="Read"), Image(png=b"\x89PNG-bytes"))
+    chat(server).complete(ChatRequest(messages=(turn,)))
+    text, image = server.requests[0]["body"]["input"][0]["content"]
+    assert text == {"type": "input_text", "text": "Read"}
+    assert base64.b64decode(image["image_url"].removeprefix("data:image/png;base64,")) == b"\x89PNG-bytes"
+
+
+def test_usage_comes_with_a_stream(server: Server):
+    _, answer = ask(chat(server), stream=True)
+    assert (answer.prompt_tokens, answer.completion_tokens) == (7, 33)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_without_the_api_chat_completions_answer_and_that_is_remembered(server: Server, status: int, stream: bool):
+    server.responses_status = status
+    subject = chat(server)
+    answers = [ask(subject, stream=stream)[1] for _ in range(2)]
+    plain = OpenAIChat(MODEL, base_url=server.base_url, timeout_s=10).complete(REQUEST)
+    assert answers == [plain, plain]
+    assert paths(server) == ["responses", "chat/completions", "chat/completions", "chat/completions"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(Reply(404, b"404 page not found", "text/plain"), id="Ollama"),
+        pytest.param(error_reply(404, "File Not Found", code="404"), id="llama.cpp"),
+        pytest.param(error_reply(404, "Invalid URL (POST /v1/responses)"), id="OpenAI"),
+        pytest.param(Reply(404, b"<html>Not Found</html>", "text/html"), id="a gateway"),
+    ],
+)
+def test_a_path_that_is_missing_is_known_in_many_words(server: Server, page: Reply):
+    server.script.append(page)
+    ask(chat(server))
+    assert paths(server) == ["responses", "chat/completions"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_unknown_model_is_no_missing_api(server: Server, stream: bool):
+    with pytest.raises(ModelUnavailable, match="`nothing` does not exist"):
+        ask(chat(server, model="nothing"), stream=stream)
+    assert paths(server) == ["responses"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("reply", "expected", "says"),
+    [
+        pytest.param(error_reply(401, f"Incorrect API key {KEY}"), ModelUnavailable, "OPENAI_API_KEY", id="no access"),
+        pytest.param(error_reply(400, "maximum context length"), ContextOverflow, "Shorten", id="too long"),
+        pytest.param(too_many(), TransientModelError, "429", id="rate"),
+        pytest.param(error_reply(500, "oops"), TransientModelError, "500", id="server error"),
+        pytest.param(web_page(), TransientModelError, "base URL", id="web page"),
+        pytest.param(invalid_json(), TransientModelError, "not a completion", id="broken JSON"),
+        pytest.param(Reply(200, json.dumps(response()).encode()), TransientModelError, "no message", id="empty output"),
+        pytest.param(
+            Reply(200, json.dumps(response(status="queued", output=said())).encode()),
+            TransientModelError,
+            "status is 'queued'",
+            id="not done",
+        ),
+        pytest.param(
+            Reply(200, json.dumps(response(status="failed", error={"code": "server_error", "message": "oh"})).encode()),
+            TransientModelError,
+            "broke off: oh",
+            id="failed",
+        ),
+        pytest.param(
+            Reply(200, json.dumps(response(status="failed", error={"code": "invalid_prompt", "message": ""})).encode()),
+            RequestRefused,
+            "refused again",
+            id="failed for good",
+        ),
+        pytest.param(Reply(200, b'{"id"', declared_length=900), TransientModelError, "hung up", id="half an answer"),
+        pytest.param(hangs(), TransientModelError, "0.3 s", id="hangs"),
+    ],
+)
+def test_a_failure_has_its_class_and_no_secret(
+    server: Server, reply: Reply, expected: type[ModelError], says: str, stream: bool
+):
+    server.script.append(reply)
+    with pytest.raises(ModelError) as caught:
+        ask(chat(server, timeout_s=0.3 if reply.hangs else 10), stream=stream)
+    assert type(caught.value) is expected
+    assert says in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert paths(server) == ["responses"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        pytest.param(stream_reply(delta("Half"), done=False), "ended before the answer did", id="cut off"),
+        pytest.param(stream_reply(), "ended before the answer did", id="nothing"),
+        pytest.param(
+            Reply(content_type=STREAM, pieces=(b'event: response.created\ndata: {"ty\n\n',)),
+            "not a completion",
+            id="broken JSON",
+        ),
+        pytest.param(
+            stream_reply({"type": "error", "code": "server_error", "message": "oh", "sequence_number": 1}),
+            "broke off: oh",
+            id="error",
+        ),
+        pytest.param(
+            stream_reply({"type": "error", "error": {"code": "server_error", "message": "oh"}}),
+            "broke off: oh",
+            id="error inside",
+        ),
+        pytest.param(
+            stream_reply(
+                {
+                    "type": "response.failed",
+                    "response": response(status="failed", error={"code": "rate_limit_exceeded", "message": "oh"}),
+                }
+            ),
+            "broke off: oh",
+            id="failed",
+        ),
+    ],
+)
+def test_a_broken_stream_is_worth_a_retry(server: Server, reply: Reply, says: str):
+    server.script.append(reply)
+    with pytest.raises(TransientModelError, match=says):
+        ask(chat(server), stream=True)
+
+
+def test_half_a_stream_was_heard_before_it_broke(server: Server):
+    server.misbehave = lambda path, body: half_a_stream(body, "Half of")
+    heard: list[str] = []
+    with pytest.raises(TransientModelError, match="ended before"):
+        chat(server).complete(REQUEST, on_text=heard.append)
+    assert heard == ["Half ", "Half of"]
+
+
+def test_a_stream_that_stalls_is_given_up(server: Server):
+    server.misbehave = lambda path, body: half_a_stream(body, stalls=True)
+    with pytest.raises(TransientModelError, match=r"0\.3 s"):
+        ask(chat(server, timeout_s=0.3), stream=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(
+            response(output=said({"type": "output_text", "text": "One "}, {"type": "output_text", "text": "two"})),
+            ("One two", "stop"),
+            id="parts",
+        ),
+        pytest.param(
+            response(
+                status="incomplete",
+                incomplete_details={"reason": "max_output_tokens"},
+                output=said({"type": "output_text", "text": "One"}),
+            ),
+            ("One", "length"),
+            id="cut",
+        ),
+        pytest.param(
+            response(status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+            ("", "length"),
+            id="all spent on reasoning",
+        ),
+        pytest.param(
+            response(status="incomplete", incomplete_details={"reason": "content_filter"}, output=said()),
+            ("", "content_filter"),
+            id="filtered",
+        ),
+        pytest.param(
+            response(output=said({"type": "refusal", "refusal": "I may not."})), ("I may not.", "refusal"), id="refused"
+        ),
+    ],
+)
+def test_the_reason_for_the_end_has_the_words_of_chat_completions(
+    server: Server, answer: dict[str, object], expected: tuple[str, str]
+):
+    ends = f"response.{answer['status']}"
+    server.script += [Reply(200, json.dumps(answer).encode()), stream_reply({"type": ends, "response": answer})]
+    for stream in (False, True):
+        _, got = ask(chat(server), stream=stream)
+        assert (got.text, got.finish_reason) == expected
+
+
+def test_a_refusal_is_streamed_too(server: Server):
+    end = response(output=said({"type": "refusal", "refusal": "I may not."}))
+    refusal = [delta("I may ", "refusal"), delta("not.", "refusal")]
+    server.script.append(stream_reply(*refusal, {"type": "response.completed", "response": end}))
+    heard, answer = ask(chat(server), stream=True)
+    assert (heard, answer.finish_reason) == (["I may ", "I may not."], "refusal")
+
+
+def test_a_server_that_does_not_repeat_the_answer_at_the_end_is_understood(server: Server):
+    server.script.append(stream_reply(delta("All"), {"type": "response.completed", "response": response()}))
+    heard, answer = ask(chat(server), stream=True)
+    assert (heard, answer.text, answer.finish_reason) == (["All"], "All", "stop")
+
+
+def test_what_the_end_says_counts(server: Server):
+    end = response(output=said({"type": "output_text", "text": "All of it"}))
+    server.script.append(stream_reply(delta("All"), {"type": "response.completed", "response": end}))
+    heard, answer = ask(chat(server), stream=True)
+    assert (heard, answer.text) == (["All", "All of it"], "All of it")
+
+
+def test_a_server_that_does_not_stream_answers_in_one_piece(server: Server):
+    whole = response(output=said({"type": "output_text", "text": "All of it"}))
+    server.script.append(Reply(200, json.dumps(whole).encode()))
+    assert ask(chat(server), stream=True)[0] == ["All of it"]
+
+
+def test_the_name_opens_the_backend(server: Server):
+    subject = open_chat(f"responses:{MODEL}", base_url=server.base_url, timeout_s=10)
+    assert (subject.id, subject.complete(REQUEST).text[:6]) == (f"responses:{MODEL}", "Answer")
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+def test_a_test_may_write_the_answers_by_role_and_prompt(server: Server, kind: type[OpenAIChat | OpenAIResponses]):
+    server.answer = lambda body: f"{body['model']}: {system_of(body)} / {prompt_of(body)}"
+    answer = kind(MODEL, base_url=server.base_url, timeout_s=10).complete(REQUEST).text
+    assert answer == f"{MODEL}: Be brief.\n\nCite. / Hello\nHello.\nHow much?"
+
+
+def test_the_server_lists_its_models(server: Server):
+    from openai import OpenAI
+
+    with OpenAI(base_url=server.base_url, api_key="none") as client:
+        assert tuple(model.id for model in client.models.list()) == server.models
