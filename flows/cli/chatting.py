@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -160,22 +161,22 @@ def _help() -> None:
 
 def _sources(answered: Answered) -> None:
     """Every citation with its whole quote, for a reader who looks it up."""
-    line = show_answer.console.print
+    line = partial(show_answer.console.print, soft_wrap=not show_answer.console.is_terminal)  # a pipe gets lines whole
     for citation in answered.citations:
         page = f", page {citation.page}" if citation.page else ""
-        line(f"[cyan]\\[{citation.n}][/cyan] {escape(citation.document + page)}", soft_wrap=True)
+        line(f"[cyan]\\[{citation.n}][/cyan] {escape(citation.document + page)}")
         if citation.heading_path:
-            line(f"    {escape(' › '.join(citation.heading_path))}", soft_wrap=True)
+            line(f"    {escape(' › '.join(citation.heading_path))}")
         if citation.bbox:
             line(f"    box {', '.join(f'{edge:g}' for edge in citation.bbox)}")
-        line(f"    “{escape(citation.quote)}”", soft_wrap=True)
+        line(f"    “{escape(citation.quote)}”")
     if not answered.citations:
         line("the last answer cites nothing")
 
 
 def _illustrate(answered: Answered, talk: Conversation, manner: Manner) -> None:
     """The cited pages as pictures, a folder per turn: each turn numbers its citations from 1."""
-    if manner.evidence is None:
+    if manner.evidence is None or not answered.citations:
         return
     from storage.errors import StorageError
 
@@ -194,7 +195,7 @@ def _greet(talk: Conversation, documents: int) -> None:
     if talk.session and talk.last:
         begun = f"{talk.session.created_at:%Y-%m-%d}"
         line(f"[dim]session {talk.session.short_id} of {begun}, {talk.turns} turns; the last:[/dim]")
-        line(f"[bold]›[/bold] {escape(talk.last.question)}", soft_wrap=True)
+        line(f"[bold]›[/bold] {escape(talk.last.question)}")
         show_answer.answer(talk.last)
 
 

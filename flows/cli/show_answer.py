@@ -33,7 +33,7 @@ _MARK = re.compile(r"(\[\d+\])")
 
 def answer(answered: Answered) -> None:
     """The answer, its sources, and what a reader should know of it."""
-    console.print(_with_marks(answered.answer), soft_wrap=True)
+    console.print(_with_marks(answered.answer), soft_wrap=not console.is_terminal)
     if answered.citations:
         console.print()
     for citation in answered.citations:
@@ -98,12 +98,13 @@ def live(*, quiet: bool = False) -> Generator[Callable[[Event], None] | None]:
     if quiet or not console.is_terminal:
         yield None
         return
-    with Live(console=console, refresh_per_second=12, transient=True, vertical_overflow="visible") as shown:
+    with Live(console=console, refresh_per_second=12, transient=True) as shown:
 
         def on_event(event: Event) -> None:
             # the console escapes nothing in a Text, so that a draft cannot draw
             said = f"{STAGES.get(event.text, event.text)} …" if event.kind == "stage" else event.text
-            shown.update(Text(said, style="dim"))
+            lines = Text(said, style="dim").wrap(console, console.width)
+            shown.update(Text("\n").join(lines[-max(1, console.height - 2) :]))  # more would flood the scrollback
 
         yield on_event
 
@@ -126,5 +127,5 @@ def _quote(text: str) -> str:
 
 
 def _line(markup: str) -> None:
-    """The terminal breaks it, a file or pipe gets it whole."""
-    console.print(markup, soft_wrap=True)
+    """Broken between words on a terminal; a file or pipe gets it whole."""
+    console.print(markup, soft_wrap=not console.is_terminal)

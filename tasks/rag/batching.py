@@ -110,8 +110,8 @@ def answer_each(
     """
     kept: list[Kept] = []
     for asked in shard:
-        told = {"question": asked.question, "history": asked.history}
-        kept.append(_answer(asked, assistant, artifacts, key=content_key("answer", ANSWER_VERSION, told | dict(inputs))))
+        key = content_key("answer", ANSWER_VERSION, {"question": asked.question, "history": asked.history, **inputs})
+        kept.append(_answer(asked, assistant, artifacts, key=key))
         on_progress()
     return kept
 

@@ -99,6 +99,10 @@ _KOREAN_COMPANY = re.compile(
 )
 
 
+LEAF_CHUNKS = 12
+"""A page is rarely cut into more."""
+
+
 def document_names(entry: CatalogueEntry) -> DocumentNames:
     """Names and qualifiers of a document: of its path, its title and its metadata."""
     stem, folders = _stem_and_folders(entry.name)
@@ -106,16 +110,27 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
     titles: list[tuple[str, str]] = [("name", stem)]
     for alias in entry.aliases:
         titles.append(("alias", _stem_and_folders(alias)[0]))
-    _add(entities, "issuer", entry.metadata.get("issuer"))
+    if not _is_leaf(entry):
+        _add(entities, "issuer", entry.metadata.get("issuer"))
     _add(titles, "project_name", entry.metadata.get("project_name"))
     for title in dict.fromkeys((entry.title, entry.metadata.get("title"))):
         _add(titles, "title", title)
-        _add(entities, "issuer", _company_of(title))
+        if not _is_leaf(entry):
+            _add(entities, "issuer", _company_of(title))
     for _, name in [title for title in titles if title[0] in {"name", "alias"}]:
         _add(entities, "name", _entity_of(name))
         for part in _segments(name):
             _add(titles, "name", part)
     return DocumentNames(tuple(entities), tuple(titles), folders, _document_qualifiers(entry, stem), stem)
+
+
+def _is_leaf(entry: CatalogueEntry) -> bool:
+    """Whether it may be one page of something longer: that it names an organisation then says little.
+
+    Of 54 English questions over 330 pages kept as files of their own, 14 were sent to a cover page, none rightly.
+    """
+    of_table = "file_name" in entry.metadata
+    return not of_table and (entry.pages or 1) == 1 and 0 < entry.chunks <= LEAF_CHUNKS
 
 
 def _add(names: list[tuple[str, str]], field: str, name: str | None) -> None:

@@ -39,13 +39,13 @@ def test_the_migrations_make_the_tables_of_the_code(url: str) -> None:
 
 @pytest.mark.postgres
 def test_tables_of_a_newer_version_are_refused(url: str) -> None:
-    database.upgrade(url)
+    head = database.upgrade(url).head
     with database.connected(database.engine(url)) as connection:
         connection.execute(text("update alembic_version set version_num = '9999'"))
     with pytest.raises(DatabaseUnavailable, match=r"9999.*newer version"):
         database.upgrade(url)
     with database.connected(database.engine(url)) as connection:
-        connection.execute(text("update alembic_version set version_num = '0001'"))
+        connection.execute(text("update alembic_version set version_num = :head"), {"head": head})
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2"])

@@ -18,11 +18,11 @@ from typing import Any
 
 import faiss
 import numpy as np
-from langchain_classic.retrievers import EnsembleRetriever
-from langchain_community.docstore.in_memory import InMemoryDocstore
-from langchain_community.retrievers import BM25Retriever
-from langchain_community.vectorstores import FAISS
-from langchain_community.vectorstores.utils import DistanceStrategy
+from langchain_classic.retrievers import EnsembleRetriever  # pyright: ignore[reportMissingImports]
+from langchain_community.docstore.in_memory import InMemoryDocstore  # pyright: ignore[reportMissingImports]
+from langchain_community.retrievers import BM25Retriever  # pyright: ignore[reportMissingImports]
+from langchain_community.vectorstores import FAISS  # pyright: ignore[reportMissingImports]
+from langchain_community.vectorstores.utils import DistanceStrategy  # pyright: ignore[reportMissingImports]
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
