@@ -20,13 +20,21 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cpu,dev]'
 	@touch $@
 
+INDEX := build/demo/index
 demo: export TRIVET_HOME := $(CURDIR)/build/demo/home
 demo: $(READY)
-	$(BIN)/trivet rag index $(SAMPLES) --index build/demo/index --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
-	$(BIN)/trivet rag search "가람시 지능형 교통신호 통합관제시스템 구축 사업 예산은 얼마인가?" --index build/demo/index --top-k 2
-	$(BIN)/trivet rag search "What was Calder Ridge's operating income in fiscal 2023?" --index build/demo/index --top-k 2
-	$(BIN)/trivet rag eval tests/samples/questions.jsonl --index build/demo/index
-	$(BIN)/trivet rag index $(SAMPLES) --index build/demo/index --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
+	$(BIN)/trivet rag index $(SAMPLES) --index $(INDEX) --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
+	$(BIN)/trivet rag ask "가람시 지능형 교통신호 통합관제시스템 구축 최초 공고의 사업 예산은 얼마인가?" --index $(INDEX)
+	$(BIN)/trivet rag ask "What was Calder Ridge's operating income in fiscal 2023?" --index $(INDEX) --evidence build/demo/evidence
+	$(BIN)/trivet rag ask "누리과학관, 새봄시립도서관, 늘푸른복지재단이 낸 사업의 예산을 각각 알려 줘." --index $(INDEX)
+	$(BIN)/trivet rag ask "What is the budget of the Port Ellery fare collection system, and what is the fee for tide gauge maintenance in 2026?" --index $(INDEX)
+	$(BIN)/trivet rag ask "가람시 교통신호 통합관제시스템 사업의 최초 공고와 재공고의 입찰 참여 마감을 비교해 줘." --index $(INDEX)
+	$(BIN)/trivet rag ask "Compare the operating income of the Retail and Wholesale segments of Calder Ridge in fiscal 2023." --index $(INDEX)
+	printf '%s\n' "누리과학관 전시 안내 로봇 사업의 예산은 얼마인가?" "그럼 입찰 마감은 언제인가?" "/reset" \
+		"What were the net sales of Calder Ridge in fiscal 2023?" "And in the year before?" | $(BIN)/trivet rag chat --index $(INDEX)
+	$(BIN)/trivet rag ask "How many people live on the moon of Verdane?" --index $(INDEX)
+	$(BIN)/trivet rag eval tests/samples/questions.jsonl --index $(INDEX)
+	$(BIN)/trivet rag index $(SAMPLES) --index $(INDEX) --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
 	@$(BIN)/trivet db stop
 
 test: $(READY)
