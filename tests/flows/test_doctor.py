@@ -85,14 +85,12 @@ def test_configured_variables_are_named(tmp_path: Path) -> None:
     assert detail == "OPENAI_API_KEY, TRIVET_HOME"
 
 
-def test_the_doctor_is_quick_and_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_the_doctor_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from flows.doctor import examine; from flows.settings import Settings\n"
         "examine(Settings(home=Path(sys.argv[1])))\n"
         "heavy = {'torch', 'prefect', 'transformers', 'faiss', 'sqlalchemy', 'kiwipiepy', 'numpy'} & set(sys.modules)\n"
-        "import time; print(sorted(heavy), time.process_time())"
+        "print(sorted(heavy))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    heavy, _, seconds = done.stdout.strip().rpartition(" ")
-    assert heavy == "[]"
-    assert float(seconds) < 2.0
+    assert done.stdout.strip() == "[]"

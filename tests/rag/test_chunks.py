@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -324,14 +323,3 @@ def test_nothing_of_a_document_is_lost(pages: list[list[Block]], chunk_chars: in
             signs = iter(told)
             assert all(sign in signs for text in texts for sign in text if sign.isalnum())
     assert chunks == chunk_document(document, digest=DIGEST, chunk_chars=chunk_chars, overlap_chars=15)
-
-
-def test_eighty_pages_take_less_than_three_tenths_of_a_second() -> None:
-    prose = _block("The registrant has filed all reports required to be filed by Section 13. " * 12)
-    table = _table(("", "2023", "2024"), *((f"Line {row}", f"{row},000", f"{row},500") for row in range(30)))
-    document = _document(*([_heading(f"Item {page}"), prose, prose, prose, table] for page in range(80)))
-
-    started = time.process_time()
-    chunk_document(document, digest=DIGEST)
-
-    assert time.process_time() - started < 0.3

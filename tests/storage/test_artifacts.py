@@ -144,13 +144,3 @@ def test_a_big_file_is_not_held_in_memory(tmp_path: Path) -> None:
     )
     said, _ = python(code, tmp_path / "store", tmp_path / "big").communicate(timeout=60)
     assert int(said) < 30_000  # KiB on Linux
-
-
-def test_four_thousand_recalls_take_less_than_a_second(tmp_path: Path) -> None:
-    store = Artifacts(tmp_path)
-    keys = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(50)]
-    for key in keys:
-        store.remember(key, store.put("parsed", os.urandom(20_000)))
-    start = time.process_time()
-    assert all(store.recall(key) for _ in range(80) for key in keys)
-    assert time.process_time() - start < 1.0
