@@ -21,15 +21,23 @@ def open_assistant(
     llm: WiringName | None = None,
     reranker: str | None = None,
     answers: AnswerSettings | None = None,
+    patient: bool = False,
 ) -> AbstractContextManager[Assistant]:
     """An assistant over the current generation of `index`; no model is loaded before it is needed.
 
-    llm, reranker: None is what the settings say. Raises StorageError, ModelUnavailable.
+    llm, reranker: None is what the settings say. patient: asks a model that is away as often as a batch does.
+    Raises StorageError, ModelUnavailable.
     """
     configure_steps()
     from tasks.rag.assistant import open_assistant as opened
 
-    return opened(index, models=models_of(llm), reranker=reranker or settings().reranker, answers=answers)
+    return opened(
+        index,
+        models=models_of(llm),
+        patient=patient,
+        reranker=reranker or settings().reranker,
+        answers=answers,
+    )
 
 
 def models_of(llm: WiringName | None) -> Models:

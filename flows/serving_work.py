@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from flows.live_index import LiveIndex, OpenIndex
 from models.errors import ModelError
-from storage.errors import StorageError
-from storage.sessions import Session, Sessions, UnknownSession
+from storage.errors import StorageError, UnknownSession
+from storage.sessions import Session, Sessions
 from tasks.rag.answers import Answered, Turn
 from tasks.rag.assistant import Event
 from tasks.rag.conversation import history_of, recall

@@ -39,6 +39,8 @@ class Settings(BaseSettings):
     """Local language model by the name that its server knows, such as `Qwen/Qwen3-8B`."""
     llm_base_url: str | None = Field(default=None, validation_alias="TRIVET_LLM_BASE_URL")
     """OpenAI-compatible endpoint of the local language model: `http://127.0.0.1:8000/v1`."""
+    llm_timeout_s: float = Field(default=60.0, gt=0, validation_alias="TRIVET_LLM_TIMEOUT_S")
+    """Seconds that a language model may say nothing; a slow one of your own may need more."""
     openai_model: str = Field(default="gpt-5-mini", validation_alias="TRIVET_OPENAI_MODEL")
     """Model that answers with `--llm openai`."""
     openai_small_model: str = Field(default="gpt-4o-mini", validation_alias="TRIVET_OPENAI_SMALL_MODEL")
@@ -101,6 +103,7 @@ def configure_steps() -> None:
             parse_log=read.parse_log,
             vlm_base_url=read.vlm_base_url,
             llm_base_url=read.llm_base_url,
+            llm_timeout_s=read.llm_timeout_s,
             openai_base_url=read.openai_base_url,
             api_key=read.openai_api_key,
             secret=os.environ.get,

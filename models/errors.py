@@ -3,8 +3,9 @@
 ModelError
 ├── TransientModelError   time-out, 429, 5xx, connection lost: worth a retry
 ├── ModelUnavailable      no such model, no endpoint, missing key: stops the run with the remedy
-├── RequestRefused        400 and kin: this request will never work
-└── ContextOverflow       the request is longer than the model's context
+│   └── NoSuchPath        the endpoint lacks this API (models.openai_endpoint)
+└── RequestRefused        400 and kin: this request will never work
+    └── ContextOverflow   the request is longer than the model's context
 """
 
 from __future__ import annotations

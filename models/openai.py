@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 
 from models.errors import RequestRefused
-from models.openai_endpoint import REASONING_TOKENS, Endpoint, is_reasoning, reasoning_effort, whole_answer
+from models.openai_endpoint import (
+    REASONING_TOKENS,
+    AnswerFailed,
+    Endpoint,
+    is_reasoning,
+    reasoning_effort,
+    whole_answer,
+)
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 
 EMBEDDING_BATCH = 64
@@ -171,7 +178,7 @@ def _read_chat(stream: Any) -> Generator[str, None, ChatResponse]:
                 if content or refused:
                     yield said or refusal
     if finish_reason is None:
-        raise ValueError("the stream ended before the answer did")
+        raise AnswerFailed(None, "the stream ended before the answer did")
     return _response(said, refusal, finish_reason, usage)
 
 

@@ -155,7 +155,8 @@ class Endpoint:
 
     def _timed_out(self) -> ModelError:
         return TransientModelError(
-            f"{self._where} did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow."
+            f"{self._where} did not answer within {self._timeout_s:g} s; "
+            "raise the time-out if the model is slow (TRIVET_LLM_TIMEOUT_S for language models)."
         )
 
     def _hung_up(self, cause: BaseException) -> ModelError:
@@ -258,7 +259,7 @@ def whole_answer(stream: Any, kind: Any) -> Any | None:
     """The answer in one piece, as a `kind`, from a server that was asked to stream and does not; None if it does."""
     content_type = stream.response.headers.get("content-type", "")
     if "html" in content_type:
-        raise ValueError(f"it begins with {stream.response.read()[:80]!r}")
+        raise ValueError(f"it begins with {stream.response.read()[:80].decode(errors='replace')!r}")
     return kind.construct(**json.loads(stream.response.read())) if "json" in content_type else None
 
 

@@ -129,7 +129,7 @@ def _read(stream: Any) -> Generator[str, None, ChatResponse]:
                     raise AnswerFailed(event.code, event.message)
                 case _:
                     pass  # created, in progress, parts that begin and end, reasoning
-    raise ValueError("the stream ended before the answer did")
+    raise AnswerFailed(None, "the stream ended before the answer did")
 
 
 def _response(answer: Any, *, said: str = "", refusal: str = "") -> ChatResponse:

@@ -6,11 +6,14 @@ StorageError
 ├── StoreUnreachable     the store (disk, object store) cannot be used: full, away, forbidden
 ├── DatabaseUnavailable  PostgreSQL cannot be started or reached
 │   └── WrongPostgresVersion  the cluster was made by a major version that is not installed here
+├── UnknownSession       no conversation has this id
 ├── BackupUnusable       a backup cannot be read, or not into this home
 └── IndexUnusable        an index folder cannot be used
     ├── NotAnIndex       the folder holds something else, or nothing
     ├── WrongEmbedder    made with another embedder
-    └── DamagedIndex     a file of the generation fails its checksum
+    ├── DamagedIndex     a file of the generation fails its checksum
+    ├── NoLexicalIndex   made without BM25, which the search needs (tasks.rag.errors)
+    └── WrongTokenizer   made with a Korean tokenizer that is not installed here (tasks.rag.errors)
 """
 
 from __future__ import annotations
@@ -38,6 +41,10 @@ class DatabaseUnavailable(StorageError):
 
 class WrongPostgresVersion(DatabaseUnavailable):
     """The cluster was made by a major version of PostgreSQL that is not installed here."""
+
+
+class UnknownSession(StorageError):
+    """No session has this id, or more than one begins with it."""
 
 
 class BackupUnusable(StorageError):

@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ConfigDict, JsonValue
-from sqlalchemy import Connection, Engine, RowMapping, select
+from sqlalchemy import RowMapping, select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from storage import database
+from storage.reconnecting import Reconnecting
 from storage.records import Record
 from storage.tables import responses
-
-Result = TypeVar("Result")
 
 ESCAPE = "\ufdd0"
 """A code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold."""
@@ -52,9 +48,7 @@ class Responses:
     """
 
     def __init__(self, locate: Callable[[], str]) -> None:
-        self._locate = locate
-        self._opening = Lock()
-        self._engine: Engine | None = None
+        self._database = Reconnecting(locate)
 
     def get(self, key: str) -> StoredResponse | None:
         """The answer under `key` (64 hex digits). Raises DatabaseUnavailable."""
@@ -65,7 +59,7 @@ class Responses:
         wanted, found = list(keys), dict[str, StoredResponse]()
         for start in range(0, len(wanted), KEYS_PER_QUERY):
             query = select(responses).where(responses.c.key.in_(wanted[start : start + KEYS_PER_QUERY]))
-            rows = self._run(lambda connection, query=query: connection.execute(query).mappings().all())
+            rows = self._database.run(lambda connection, query=query: connection.execute(query).mappings().all())
             found |= {row["key"]: _response(row) for row in rows}
         return found
 
@@ -76,35 +70,7 @@ class Responses:
         """
         row = {"key": key, **escape(response.model_dump(mode="json", exclude={"created_at"}))}
         statement = insert(responses).values(row).on_conflict_do_nothing(index_elements=[responses.c.key])
-        self._run(lambda connection: connection.execute(statement))
-
-    def _run(self, work: Callable[[Connection], Result]) -> Result:
-        """The result of `work` in a transaction of its own; tried again once on a server that was started again."""
-        engine = self._open()
-        try:
-            with engine.begin() as connection:
-                return work(connection)
-        except (OperationalError, InterfaceError):
-            self._forget(engine)
-        except DBAPIError as error:
-            raise database.unavailable(engine, error) from error
-        engine = self._open()
-        with database.connected(engine) as connection:
-            return work(connection)
-
-    def _open(self) -> Engine:
-        with self._opening:
-            if self._engine is None:
-                url = self._locate()
-                database.upgrade(url)
-                self._engine = database.engine(url)
-            return self._engine
-
-    def _forget(self, engine: Engine) -> None:
-        with self._opening:
-            if self._engine is engine:
-                engine.dispose()
-                self._engine = None
+        self._database.run(lambda connection: connection.execute(statement))
 
 
 def escape(value: Any) -> Any:

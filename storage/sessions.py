@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import ConfigDict, JsonValue, TypeAdapter
 from sqlalchemy import Connection, RowMapping, Select, func, insert, select, update
 
-from storage.errors import StorageError
+from storage.errors import UnknownSession
 from storage.reconnecting import Reconnecting
 from storage.records import Record
 from storage.responses import escape, unescape
@@ -24,10 +24,6 @@ SHORT_ID = 8
 """Characters of an id that people get."""
 _finite = TypeAdapter[JsonValue](JsonValue, config=ConfigDict(allow_inf_nan=False))
 """jsonb has no NaN."""
-
-
-class UnknownSession(StorageError):
-    """No session has this id, or more than one begins with it."""
 
 
 class Session(Record):

@@ -62,11 +62,17 @@ class CallSettings(Record):
     """Most seconds between tries; a server that asks for a longer pause is not waited for."""
     timeout_s: float = Field(default=300.0, gt=0)
     """Seconds on the clock for one try, whatever the backend's own time-out."""
+    rest_s: float = Field(default=0.0, ge=0)
+    """Seconds after a last try in which its error is raised again, and nothing is asked."""
     concurrency: int = Field(default=8, ge=1)
     """Requests under way at once."""
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
     """Of prompts and answers together."""
+
+
+WHILE_SOMEBODY_WAITS = CallSettings(tries=2, most_delay_s=5.0, rest_s=10.0)
+"""For questions of people: a word that the model is away, now, is worth more than its answer in ten minutes."""
 
 
 class Tokens(NamedTuple):
@@ -234,6 +240,7 @@ class Limits:
         self._tokens = _Rate(settings.tokens_per_minute, clock)
         self._guard = threading.Lock()
         self._closed_until = clock()
+        self._rests: tuple[float, TransientModelError] | None = None
         self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
     def alone(self, key: str) -> threading.Lock:
@@ -246,6 +253,8 @@ class Limits:
 
         call: gets an event that is set when nobody waits for its result any more.
         """
+        if self._rests and self.clock() < self._rests[0]:
+            raise self._rests[1]
         for attempt in range(1, self.settings.tries + 1):
             self._await_turn(expected)
             try:
@@ -254,6 +263,7 @@ class Limits:
             except TransientModelError as error:
                 delay_s = self._delay_s(error, attempt)
                 if delay_s is None:
+                    self._rests = (self.clock() + self.settings.rest_s, error)
                     raise
                 log.warning("model call failed try=%d wait_s=%.1f error=%s", attempt, delay_s, error)
             self._sleep(delay_s)

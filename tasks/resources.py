@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from storage.artifacts import Artifacts
-from tasks.calls import Budget, CallSettings, Limits, Spending
+from tasks.calls import WHILE_SOMEBODY_WAITS, Budget, CallSettings, Limits, Spending
 
 if TYPE_CHECKING:
     from models.protocols import Chat, Embedder, Reranker
@@ -34,6 +34,8 @@ class Resources:
     """OpenAI-compatible endpoint of vision models."""
     llm_base_url: str | None
     """… of local language models."""
+    llm_timeout_s: float
+    """Longest silence of a language model."""
     openai_base_url: str | None
     """… of all other models and embedders."""
     api_key: SecretStr | None
@@ -112,14 +114,18 @@ def language(name: str, *, local: bool) -> Chat:
     base_url = resources().openai_base_url
     if local:
         base_url = resources().llm_base_url or base_url
-    return open_chat(name, base_url=base_url, api_key=resources().api_key)
+    timeout_s = resources().llm_timeout_s
+    return open_chat(name, base_url=base_url, api_key=resources().api_key, timeout_s=timeout_s)
 
 
 @cache
-def call_limits(name: str) -> Limits:
-    """Rates and retries of the model called `name`, shared by all threads of this process."""
+def call_limits(name: str, *, patient: bool = True) -> Limits:
+    """Rates and retries of the model called `name`, shared by all threads of this process.
+
+    patient: False where somebody waits for the answer.
+    """
     del name  # one set per model
-    return Limits(CallSettings(), rng=random.Random())
+    return Limits(CallSettings() if patient else WHILE_SOMEBODY_WAITS, rng=random.Random())
 
 
 _budgets: dict[str, Budget] = {}

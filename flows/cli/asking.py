@@ -121,6 +121,7 @@ def opened(
     strategy: Strategy | None = None,
     top_k: int | None = None,
     rerank: str | None = None,
+    patient: bool = False,
 ) -> Generator[Assistant]:
     """An assistant over `index`; what is expected to go wrong ends the command with one sentence."""
     from flows.answering import open_assistant
@@ -128,9 +129,10 @@ def opened(
     from tasks.rag.graph import AnswerSettings
 
     answers = AnswerSettings(strategy=strategy.value if strategy else None, top_k=top_k)
+    name = llm.value if llm else None
     with (
         plain_errors(StorageError, ValueError, failed=model_errors()),
-        open_assistant(index, llm=llm.value if llm else None, reranker=rerank, answers=answers) as assistant,
+        open_assistant(index, llm=name, reranker=rerank, answers=answers, patient=patient) as assistant,
     ):
         yield assistant
 

@@ -117,7 +117,9 @@ def _check(
     from tasks.rag.answer_checks import check_answers
 
     with (
-        assistant_over(index, llm=chosen.llm, strategy=chosen.strategy, rerank=chosen.rerank) as assistant,
+        assistant_over(
+            index, llm=chosen.llm, strategy=chosen.strategy, rerank=chosen.rerank, patient=True
+        ) as assistant,
         counting(quiet) as counted,
     ):
         return check_answers(counted(asked, "answer", len(asked)), assistant, name_of=gold.name_of)

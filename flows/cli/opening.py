@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; e
 IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
 TopK = Annotated[int, typer.Option(min=1, max=1000, help="How many chunks.")]
 StrategyOption = Annotated[Strategy, typer.Option(help="How chunks are found.")]
-Bm25Weight = Annotated[float, typer.Option(min=0.0, help="Weight of BM25 in rrf.")]
+Bm25Weight = Annotated[float, typer.Option(min=0.0, help="How much words count in rrf beside meaning; 0: not.")]
 
 
 def find(

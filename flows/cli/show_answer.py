@@ -67,6 +67,10 @@ def explain(answered: Answered) -> None:
         place = f"{hit.document}, page {hit.page}" if hit.page else hit.document
         table.add_row(str(number), f"{hit.score:.4f}", ranks, escape(place + left_out))
     console.print(table)
+    if not any("rerank" in hit.ranks for hit in answered.retrieved):
+        _line("rerank    off: no cross-encoder is named (--rerank NAME, TRIVET_RERANKER)")
+    if answered.reason:
+        _line(f"answer    {escape(answered.reason)}")
     for call in answered.calls:
         said = "from the response store" if call.cached else "asked"
         _line(f"call      {call.role}: {escape(call.model)}, {said}, key {call.key[:12]}")

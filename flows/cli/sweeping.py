@@ -58,7 +58,9 @@ def sweep(
     strategy: Annotated[
         list[Strategy] | None, typer.Option(help="How chunks are found; may be given again. Default: all.")
     ] = None,
-    bm25_weight: Annotated[str, typer.Option(metavar="WEIGHT,…", help="Weights of BM25 in rrf.")] = "0.5,1,2",
+    bm25_weight: Annotated[
+        str, typer.Option(metavar="WEIGHT,…", help="How much words count in rrf beside meaning.")
+    ] = "0.25,0.5,1,2",
     rerank: Annotated[
         str | None, typer.Option(metavar="NAME", help="Cross-encoder by name or path; every search with and without.")
     ] = None,

@@ -12,12 +12,11 @@ from tasks.rag.answers import Answered, Citation
 from tasks.rag.conversation import history_of
 from tasks.rag.metrics import Estimate, Place, Question, bootstrap
 from tasks.rag.numbers import Number, missing_numbers, read_numbers
+from tasks.rag.sentences import without_marks
 
 if TYPE_CHECKING:
     from tasks.rag.assistant import Asks
 
-MARK = re.compile(r"\s*\[\d+(?:\s*,\s*\d+)*\]")
-"""The number of a citation; it is no number of the answer."""
 CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
 SPACE_AT_CJK = re.compile(rf"(?<=[{CJK}]) | (?=[{CJK}])")
 """Korean spacing is a matter of taste, and Chinese has none."""
@@ -113,7 +112,7 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     if not question.answerable or document is None:
         return check
     cited_documents = [citation for citation in answered.citations if citation.document == document]
-    text, gold = MARK.sub("", answered.answer), question.answer
+    text, gold = without_marks(answered.answer), question.answer
     numeric = gold is not None and bool(read_numbers(gold))
     return check.model_copy(
         update={

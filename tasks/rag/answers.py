@@ -123,6 +123,8 @@ class Answered(Record):
     """True: the documents do not tell, and the answer says so."""
     plan: RetrievalPlan
     retrieved: tuple[Retrieved, ...]
+    reason: str | None = None
+    """Without a model: what decided whether the documents tell."""
     notes: tuple[str, ...] = ()
     """What went otherwise than asked: a model away, a filter that found nothing, a rewrite that was dropped."""
     calls: tuple[ModelCall, ...] = ()

@@ -94,7 +94,8 @@ class Assistant:
             abstained=draft.abstained,
             plan=done["plan"],
             retrieved=retrieved(done),
-            notes=tuple(dict.fromkeys(done.get("notes", ()))),
+            reason=draft.reason,
+            notes=tuple(dict.fromkeys((*done.get("notes", ()), *draft.notes))),
             calls=done.get("calls", ()),
             model_away=done.get("model_away", False),
             timings={**done["timings"], "total": round(desk.clock() - started, 6)},
@@ -103,18 +104,23 @@ class Assistant:
 
 @contextmanager
 def open_assistant(
-    index: Path, *, models: Models, reranker: str | None = None, answers: AnswerSettings | None = None
+    index: Path,
+    *,
+    models: Models,
+    patient: bool,
+    reranker: str | None = None,
+    answers: AnswerSettings | None = None,
 ) -> Generator[Assistant]:
     """An assistant over the current generation of `index`, with the models of this process.
 
-    Raises StorageError, models.errors.ModelUnavailable.
+    patient: as in `open_wiring`. Raises StorageError, models.errors.ModelUnavailable.
     """
     with open_index(index) as opened:
         embedder = str(opened.manifest.settings["embedder"])
         yield Assistant(
             opened,
             embedder=lambda: resources.embedder(embedder),
-            wiring=open_wiring(models),
+            wiring=open_wiring(models, patient=patient),
             reranker=resources.reranker(reranker) if reranker else None,
             settings=answers,
         )

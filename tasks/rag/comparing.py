@@ -13,8 +13,7 @@ from tasks.rag.documents.blocks import BBox
 from tasks.rag.facts_asked import asked_criteria, asked_ids, asked_names, is_about
 from tasks.rag.facts_values import read_value
 from tasks.rag.facts_words import DISPLAY, FactName, bare
-
-Language = Literal["ko", "en"]
+from tasks.rag.sentences import Language
 
 MOST_ROWS = 60
 FIELDS: dict[FactName, str] = {
@@ -83,11 +82,6 @@ class FactTable(Record):
     documents: tuple[str, ...]
     rows: tuple[FactRow, ...]
     contradictions: tuple[Contradiction, ...] = ()
-
-
-def asked_facts(question: str) -> tuple[str, ...]:
-    """The names of the facts that a question asks for; empty if it asks for something else."""
-    return asked_names(question)
 
 
 def fact_answer(question: str, entry: CatalogueEntry) -> tuple[Fact, ...]:

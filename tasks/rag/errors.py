@@ -7,14 +7,21 @@ RagError
 │   └── NothingToIndex   no file in it can be read
 ├── MetadataUnusable     the CSV beside the documents cannot be read
 ├── QuestionsUnusable    the file of questions cannot be read
+├── UnknownDocument      the index holds no document of that name
 ├── TooManyFailed        more documents failed than the user allows: nothing is published
 └── Unfinished           what could be done is published, the rest may succeed another time
+
+storage.errors.IndexUnusable
+├── NoLexicalIndex       the index was made without BM25
+└── WrongTokenizer       it was made with a Korean tokenizer that is not installed here
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from storage.errors import IndexUnusable
 
 
 class RagError(Exception):
@@ -45,6 +52,10 @@ class QuestionsUnusable(RagError):
     """The file of questions is missing, not JSONL, or says nothing."""
 
 
+class UnknownDocument(RagError, ValueError):
+    """The index holds no document of that name."""
+
+
 class TooManyFailed(RagError):
     """More documents failed than the user allows."""
 
@@ -64,3 +75,14 @@ class Unfinished(RagError):
         super().__init__(f"{len(unfinished)} {items} are unfinished ({named}{more}); run again to redo just these.")
         self.report = report
         """What is published: tasks.rag.report.IndexReport, or tasks.rag.batching.BatchReport."""
+
+
+class NoLexicalIndex(IndexUnusable):
+    """The index holds no BM25 files."""
+
+    def __init__(self) -> None:
+        super().__init__("the index was made without BM25; search with --strategy similarity or mmr")
+
+
+class WrongTokenizer(IndexUnusable):
+    """The index was made with a Korean tokenizer that is not installed here."""

@@ -103,7 +103,7 @@ LEAST_SHARE = 0.5
 
 
 def asked_names(question: str) -> tuple[str, ...]:
-    """The names of the facts that a question asks for, in the order in which it names them."""
+    """The names of the facts that a question asks for, in the order in which it names them; empty if for others."""
     asked: dict[str, int] = {}
     for name, pattern in _PATTERNS:
         if match := pattern.search(question):

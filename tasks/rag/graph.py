@@ -91,6 +91,8 @@ class Draft(NamedTuple):
     unverified: tuple[str, ...] = ()
     abstained: bool = False
     by_model: bool = False
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Part(NamedTuple):
@@ -118,6 +120,8 @@ class State(TypedDict):
     calls: Annotated[tuple[ModelCall, ...], operator.add]
     timings: Annotated[dict[str, float], operator.or_]
 
+
+STATED = "the catalogue holds such facts of the documents that are meant"
 
 Added = dict[str, Any]
 """What a node adds to the state."""
@@ -274,13 +278,13 @@ def _extracted(state: State, desk: Desk) -> Draft:
     if len(state["parts"]) > 1 and (
         stated := answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
     ):
-        return Draft(stated.text, stated.citations)
+        return Draft(stated.text, stated.citations, reason=STATED)
     return joined([_extracted_part(part, desk) for part in state["parts"]])
 
 
 def _extracted_part(part: Part, desk: Desk) -> Draft:
     if stated := answer_from_facts(part.question, part.plan, desk.index.catalogue):
-        return Draft(stated.text, stated.citations)
+        return Draft(stated.text, stated.citations, reason=STATED)
     extracted = extract_answer(
         part.question,
         part.hits,
@@ -289,7 +293,13 @@ def _extracted_part(part: Part, desk: Desk) -> Draft:
         tokenizer=desk.index.manifest.tokenizer,
         groups=_sides(part.plan, desk.index),
     )
-    return Draft(extracted.text, extracted.citations, abstained=extracted.abstained)
+    return Draft(
+        extracted.text,
+        extracted.citations,
+        abstained=extracted.abstained,
+        reason=extracted.why,
+        notes=extracted.notes,
+    )
 
 
 def joined(drafts: Sequence[Draft]) -> Draft:
@@ -300,7 +310,13 @@ def joined(drafts: Sequence[Draft]) -> Draft:
         before = len(citations)
         lines.append(_MARK.sub(lambda mark, before=before: f"[{int(mark[1]) + before}]", draft.text))
         citations += [one.model_copy(update={"n": one.n + before}) for one in draft.citations]
-    return Draft("\n".join(lines), tuple(citations), abstained=all(draft.abstained for draft in drafts))
+    return Draft(
+        "\n".join(lines),
+        tuple(citations),
+        abstained=all(draft.abstained for draft in drafts),
+        reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
+        notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
+    )
 
 
 def _by_turns(rankings: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:

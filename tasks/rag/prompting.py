@@ -16,7 +16,7 @@ from importlib import resources
 from models.protocols import ChatRequest, Message, Text
 from tasks.rag.answers import RetrievalPlan, Turn
 from tasks.rag.context import Context, estimated_tokens
-from tasks.rag.sentences import CITATION_MARK, language_of
+from tasks.rag.sentences import disarmed, language_of, without_marks
 
 CLASSIFY_TOKENS = 32
 ANSWER_TOKENS = 2_000
@@ -33,7 +33,6 @@ _TASKS = {
     "compare": "The question compares: tell for each side what the passages say, and then the difference that the "
     "question asks for. Say so if the passages tell nothing of a side.",
 }
-_MARKS = re.compile(rf"\s*(?:{CITATION_MARK.pattern})", re.IGNORECASE)
 _TEMPLATE_SIGNS = re.compile(r"<(?=\|)|(?<=\|)>|\[(?=/?(?:INST|SYS)\])", re.IGNORECASE)
 """Where the chat templates of models begin their own marks."""
 
@@ -46,7 +45,7 @@ def classify_request(question: str, history: Sequence[Turn]) -> ChatRequest:
 
 def answer_request(question: str, context: Context, history: Sequence[Turn], plan: RetrievalPlan) -> ChatRequest:
     """Asks for an answer with the numbers of the passages that it rests on."""
-    passages = [(f"[{block.n}] {_without_marks(_clean(block.label))}", block.text) for block in context.blocks]
+    passages = [(f"[{block.n}] {disarmed(_clean(block.label))}", block.text) for block in context.blocks]
     parts = [*passages, *_conversation(history), ("question", question)]
     task = _TASKS[plan.query_type]
     language = "Answer in Korean." if language_of(question) == "ko" else "Answer in the language of the question."
@@ -77,7 +76,7 @@ def _prompt(name: str) -> str:
 
 def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:
     """The last turns, shortened; the marks of their answers named other passages."""
-    turns = [f"Q: {_short(turn.question)}\nA: {_short(_MARKS.sub('', turn.answer))}" for turn in history[-MOST_TURNS:]]
+    turns = [f"Q: {_short(turn.question)}\nA: {_short(without_marks(turn.answer))}" for turn in history[-MOST_TURNS:]]
     return [("conversation", "\n".join(turns))] if turns else []
 
 
@@ -88,7 +87,7 @@ def _short(text: str) -> str:
 
 def _fenced(parts: Sequence[tuple[str, str]], *, keep_marks: Sequence[str] = ()) -> str:
     """Every text between two lines with the fence; the first says what it is."""
-    cleaned = [(label, _clean(text) if label in keep_marks else _without_marks(_clean(text))) for label, text in parts]
+    cleaned = [(label, _clean(text) if label in keep_marks else disarmed(_clean(text))) for label, text in parts]
     fence = _fence(cleaned)
     return "\n\n".join(f"{fence} {label}\n{text}\n{fence} end" for label, text in cleaned)
 
@@ -108,8 +107,3 @@ def _clean(text: str) -> str:
         sign for sign in text if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co")
     )
     return _TEMPLATE_SIGNS.sub(lambda match: "‹" if match.group() != ">" else "›", visible)
-
-
-def _without_marks(text: str) -> str:
-    """Numbers in brackets that the text has of its own would be taken for citations: [1] becomes ⟨1⟩."""
-    return CITATION_MARK.sub(lambda match: f"⟨{match.group()[1:-1].strip()}⟩", text)

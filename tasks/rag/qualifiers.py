@@ -9,6 +9,8 @@ import re
 import unicodedata
 from typing import NamedTuple
 
+from tasks.rag.tokens import MONTHS
+
 DAYS_TO_REPORT = 31
 """An event is reported so soon after its date."""
 
@@ -62,7 +64,6 @@ _PERIODS = re.compile(
     """,
     re.VERBOSE,
 )
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _MONTH = r"(?P<{0}>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _DATES = re.compile(
     rf"""
@@ -131,7 +132,7 @@ def _dates(text: str) -> tuple[tuple[str, ...], str]:
     found: list[str] = []
     for match in _DATES.finditer(text):
         parts = {key[0]: value for key, value in match.groupdict().items() if value}
-        month = _MONTHS.index(parts["m"][:3]) + 1 if parts["m"][0].isalpha() else int(parts["m"])
+        month = MONTHS.index(parts["m"][:3]) + 1 if parts["m"][0].isalpha() else int(parts["m"])
         if 1 <= month <= 12 and 1 <= int(parts["d"]) <= 31:
             found.append(f"{parts['y']}-{month:02d}-{int(parts['d']):02d}")
     return tuple(dict.fromkeys(found)), _DATES.sub(" ", text)
@@ -172,6 +173,7 @@ def says_which(said: Qualifiers, *, rounds: bool) -> bool:
 
 
 def fit_of(said: Qualifiers, document: Qualifiers, *, rounds: bool) -> float:
+    """How well a document is what the question says, 0 to 1; rounds: whether the documents at hand have rounds."""
     fit = _period_fit(said, document) * _form_fit(said, document)
     if said.dates:
         fit *= _date_fit(said, document)

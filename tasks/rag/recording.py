@@ -22,7 +22,7 @@ class Measurement(NamedTuple):
     measured: Measured
     ranked: tuple[Ranked, ...]
     checks: tuple[AnswerCheck, ...] = ()
-    """None without answers."""
+    """Empty where answers were not checked."""
 
 
 class Made(NamedTuple):

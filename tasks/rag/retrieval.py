@@ -14,12 +14,10 @@ from storage.index import Index
 from storage.records import Record
 from tasks.rag.answers import Filters, RetrievalPlan, Strategy
 from tasks.rag.chunks import Chunk
+from tasks.rag.errors import NoLexicalIndex, WrongTokenizer
 from tasks.rag.fusion import Fused, alternate, balanced, reciprocal_rank_fusion, spread
-from tasks.rag.retrievers import NoLexicalIndex, Ranked, Retrievers, Rows, Scope
-from tasks.rag.tokens import WrongTokenizer
+from tasks.rag.retrievers import Ranked, Retrievers, Rows, Scope
 from tasks.rag.weights import DEFAULTS, SearchSettings
-
-__all__ = ["Found", "Hit", "NoLexicalIndex", "Strategy", "read_chunk", "retrieve", "search"]
 
 ALL = Filters()
 
@@ -63,7 +61,7 @@ def search(
     """The `top_k` best chunks.
 
     embedder: called only by strategies that compare meaning, so that BM25 loads no model.
-    bm25_weight: of BM25 and words in rrf; None is that of `settings`.
+    bm25_weight: how much words count in rrf beside meaning, 1 as measured best, 0 not at all; None: as in `settings`.
     documents: digests to search in; None is all, none is nothing. filters: what the question itself speaks of; the
     sides of a comparison share the hits.
     per_document: the most chunks of one document, as long as others are there.
@@ -222,7 +220,7 @@ class _Search:
         rankings, notes = dict[str, list[int]](), list[str]()
         try:
             rankings["bm25"] = retrievers.bm25(max(settings.bm25_top_k, self.pool), scope).rows
-            if settings.words_weight:
+            if settings.words_weight and settings.bm25_weight:
                 rankings["words"] = retrievers.words(max(settings.words_pool, self.pool), scope).rows
         except (NoLexicalIndex, WrongTokenizer) as error:
             notes.append(f"fused similarity and mmr only: {error}")

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from models.embedders import embed_questions, family, reads
 from models.protocols import Embedder
-from storage.errors import IndexUnusable
 from storage.index import Index
 from storage.lexical import Lexical, best_rows
+from tasks.rag.errors import NoLexicalIndex
 from tasks.rag.expansion import Expansion, expand, is_statement
 from tasks.rag.fusion import maximal_marginal_relevance
 from tasks.rag.tokens import tokenize
@@ -30,10 +30,6 @@ AMOUNTS = 6
 _AMOUNT = re.compile(r"(?<![\d,.])(?!(?:19|20)\d\d(?!\d))(?:\d{1,3}(?:,\d{3})+|\d{3,})")
 Rows = NDArray[np.bool_]
 """A flag per row."""
-
-
-class NoLexicalIndex(IndexUnusable):
-    """The index holds no BM25 files."""
 
 
 class Scope(NamedTuple):
@@ -116,7 +112,8 @@ class Retrievers:
 
         Raises as `bm25`.
         """
-        scores, closeness = self._word_scores, closeness_for(self.embedder_name, self._question, self._settings)
+        scores = self._word_scores
+        closeness = closeness_for(self.embedder_name, self._question, self._settings) / self._settings.bm25_weight
         rows = self._words_pool(scores, max(self._settings.words_pool, k), scope)
         if closeness:
             rows = np.union1d(rows, self.similarity(self._settings.mmr_pool, scope).rows).astype(np.int64)
@@ -158,13 +155,13 @@ class Retrievers:
     @property
     def _lexical(self) -> Lexical:
         if self._index.lexical is None:
-            raise NoLexicalIndex("the index was made without BM25; search with --strategy similarity or mmr")
+            raise NoLexicalIndex
         return self._index.lexical
 
     def _tokens(self, texts: Sequence[str]) -> list[list[str]]:
         tokenizer = self._index.manifest.tokenizer
         if tokenizer is None:
-            raise NoLexicalIndex("the index was made without BM25; search with --strategy similarity or mmr")
+            raise NoLexicalIndex
         return tokenize(texts, tokenizer=tokenizer)
 
     @cached_property

@@ -15,6 +15,7 @@ _NUMBERS = r"\d{1,3}(?:\s*[,;·–-]\s*\d{1,3})*"
 _SOURCE = r"(?:(?:출처|문서|블록|자료|근거|sources?|doc(?:ument)?s?|blocks?|passages?)\s*)?[\^#]?"
 CITATION_MARK = re.compile(rf"\[\s*{_SOURCE}(?:{_NUMBERS})\s*\]|【\s*{_SOURCE}(?:{_NUMBERS})\s*】", re.IGNORECASE)
 """[1], [2, 3], 【4】, [출처 5]: one pair of brackets."""
+_SPACED_MARK = re.compile(rf"\s*(?:{CITATION_MARK.pattern})", re.IGNORECASE)
 _MARKS = rf"(?:\s{{0,2}}(?:{CITATION_MARK.pattern}))*"
 _END = re.compile(
     rf"(?:[.!?…]+[\"'”’」』)\]]*(?P<marks>{_MARKS})(?=\s|$)|[。！？]+[」』”)]*{_MARKS}\s*)", re.IGNORECASE
@@ -41,6 +42,16 @@ def language_of(text: str) -> Language:
     latin = [word.lower() for word in re.findall("[A-Za-z]+", text)]
     grammar = sum(word in FUNCTION_WORDS for word in latin)
     return "en" if grammar >= 2 and len(latin) > 2 * korean else "ko"
+
+
+def without_marks(text: str) -> str:
+    """`text` without its citation marks, nor the space before them."""
+    return _SPACED_MARK.sub("", text)
+
+
+def disarmed(text: str) -> str:
+    """`text` with numbers in brackets that would be taken for citation marks in others: [1] becomes ⟨1⟩."""
+    return CITATION_MARK.sub(lambda mark: f"⟨{mark.group()[1:-1].strip()}⟩", text)
 
 
 def split_sentences(text: str) -> list[Span]:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from tasks.rag.sentences import Language, language_of, without_marks
 from tasks.rag.speech_english import in_english
 from tasks.rag.speech_korean import in_korean
 
-Language = Literal["ko", "en"]
-
-LATIN_PER_SYLLABLE = 3
-"""Letters of a Latin word that weigh as much as a syllable of Hangul: Korean text names things in English."""
-
-_HANGUL = re.compile("[가-힣]")
-_LATIN = re.compile("[A-Za-z]")
-_CITATION = re.compile(r"\s*\[[0-9]+(?:\s*[,–-]\s*[0-9]+)*\]")
 _MARKDOWN = (
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # links and pictures
     (re.compile(r"<?https?://\S+"), ""),
@@ -39,21 +32,14 @@ class Speech(NamedTuple):
 
 def to_speech(text: str) -> Speech:
     """The words of an answer; empty where it holds none."""
-    plain = _without_marks(unicodedata.normalize("NFC", text))
+    plain = _without_markdown(without_marks(unicodedata.normalize("NFC", text)))
     language = language_of(plain)
     said = in_korean(plain) if language == "ko" else in_english(plain)
     lines = (_SPACE_BEFORE_STOP.sub(r"\1", " ".join(line.split())) for line in said.splitlines())
     return Speech("\n".join(filter(None, lines)), language)
 
 
-def language_of(text: str) -> Language:
-    """Korean where Hangul weighs more than Latin letters, else English."""
-    syllables = len(_HANGUL.findall(text))
-    return "ko" if syllables and syllables * LATIN_PER_SYLLABLE >= len(_LATIN.findall(text)) else "en"
-
-
-def _without_marks(text: str) -> str:
-    text = _CITATION.sub("", text)
+def _without_markdown(text: str) -> str:
     for pattern, kept in _MARKDOWN:
         text = pattern.sub(kept, text)
     return text

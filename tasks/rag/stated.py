@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from storage.index import CatalogueEntry, Fact
 from tasks.rag.answers import Citation, RetrievalPlan
-from tasks.rag.comparing import FactCell, FactTable, asked_facts, compare_facts, fact_answer, table_markdown
+from tasks.rag.comparing import FactCell, FactTable, compare_facts, fact_answer, table_markdown
+from tasks.rag.facts_asked import asked_names
 from tasks.rag.sentences import language_of
 
 MOST_DOCUMENTS = 6
@@ -24,7 +25,7 @@ class Stated(NamedTuple):
 
 def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Stated | None:
     """What the catalogue's facts answer; None where the question asks for other things, or of no certain document."""
-    names = asked_facts(question)
+    names = asked_names(question)
     if not names or plan.filters.mode == "all":
         return None
     entries = _entries(plan, catalogue, names)

@@ -209,7 +209,7 @@ def answer(
     from tasks.rag.errors import QuestionsUnusable
 
     progress.expect("answer", len(asked))
-    with open_assistant(index, models=models, reranker=reranker, answers=settings) as assistant:
+    with open_assistant(index, models=models, patient=True, reranker=reranker, answers=settings) as assistant:
         if assistant.index.digest != index_digest:
             raise QuestionsUnusable(f"{index} was published anew while it was asked; run again to ask the new one.")
         inputs = {"index": index_digest, "models": models, "reranker": reranker, "settings": settings}

@@ -13,9 +13,9 @@ from pydantic import Field, JsonValue, ValidationError
 
 from storage.records import Record
 from tasks.keys import content_key
+from tasks.rag.answers import Strategy
 from tasks.rag.metrics import Estimate, Evaluation, Ranked, paired_difference
 
-Strategy = Literal["similarity", "mmr", "bm25", "rrf"]
 Unit = Literal["page", "document"]
 
 SWEEP_VERSION = 1

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tasks.rag.asking import Question
 from tasks.rag.passages import Passage, cells_of
-from tasks.rag.sentences import CITATION_MARK
+from tasks.rag.sentences import disarmed
 
 MOST_CHARS = 400
 """Of one passage in an answer."""
@@ -28,7 +28,7 @@ def told(question: Question, passage: Passage) -> str:
     text = _row_told(question, passage) if passage.is_row else _BULLET.sub("", " ".join(passage.text.split()))
     if passage.unit and _bare_number(text):
         text = f"{text} ({passage.unit})"
-    text = CITATION_MARK.sub(lambda mark: f"⟨{mark.group()[1:-1]}⟩", " ".join(text.split()))
+    text = disarmed(" ".join(text.split()))
     return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1].rstrip()}…"
 
 

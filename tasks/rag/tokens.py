@@ -16,8 +16,8 @@ from itertools import pairwise
 from threading import Lock
 from typing import Any
 
-from storage.errors import IndexUnusable
 from tasks.rag.chunks import Chunk
+from tasks.rag.errors import WrongTokenizer
 
 BIGRAM = "bigram"
 
@@ -63,10 +63,6 @@ SMALL = {"십": 10, "백": 100, "천": 1_000}
 LARGE = {"만": 10**4, "억": 10**8, "조": 10**12}
 
 _alone = Lock()
-
-
-class WrongTokenizer(IndexUnusable):
-    """The index was made with a Korean tokenizer that is not installed here."""
 
 
 def installed_tokenizer() -> str:

@@ -142,7 +142,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "compare",
         "대비",
-        _korean("대비", "", before=_BEFORE_RATIO, after=r"(?= ?[^\s?.!,])(?! ?(?:책|훈련|태세|계획))"),
+        _korean("대비", "", before=_BEFORE_RATIO, after=_OTHER_SIDE),
     ),
     Rule(
         "compare",

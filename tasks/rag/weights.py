@@ -46,7 +46,7 @@ class SearchSettings(Record):
     similarity_weight: float = Field(default=1.0, ge=0)
     mmr_weight: float = Field(default=1.0, ge=0)
     bm25_weight: float = Field(default=1.0, ge=0)
-    """Of BM25 and of `words` in rrf."""
+    """How much words count in rrf beside meaning: of BM25 and of `words`, where it divides `closeness`; 0: not at all."""
     words_weight: float = Field(default=200.0, ge=0)
     """Of the ranking `words` beside BM25's; 0 is the seed's rrf.
 

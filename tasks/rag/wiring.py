@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 from models.protocols import Chat, ChatRequest
@@ -66,15 +67,23 @@ class Told(NamedTuple):
 WITHOUT_MODEL = Wiring("none")
 
 
-def open_wiring(models: Models) -> Wiring:
-    """The wiring of these names, its models opened once in this process. Raises models.errors.ModelUnavailable."""
+def open_wiring(models: Models, *, patient: bool) -> Wiring:
+    """The wiring of these names, its models opened once in this process. Raises models.errors.ModelUnavailable.
+
+    patient: asks a model that is away as often as helps; False where somebody waits for the answer.
+    """
     if models.wiring == "none":
         return WITHOUT_MODEL
-    opened = [
-        Model(resources.language(name, local=models.wiring == "local"), resources.call_limits(name)) if name else None
-        for name in (models.large, models.small)
-    ]
-    return Wiring(models.wiring, large=opened[0], small=opened[1], responses=resources.responses())
+    limits = partial(resources.call_limits, patient=patient)
+
+    def opened(name: str | None) -> Model | None:
+        if name is None:
+            return None
+        return Model(resources.language(name, local=models.wiring == "local"), limits(name))
+
+    return Wiring(
+        models.wiring, large=opened(models.large), small=opened(models.small), responses=resources.responses()
+    )
 
 
 def _call(role: Role, model: str, answer: Answer) -> ModelCall:

@@ -7,7 +7,8 @@ import unicodedata
 import pytest
 
 from storage.index import CatalogueEntry, Fact
-from tasks.rag.comparing import asked_facts, compare_facts, fact_answer, table_markdown
+from tasks.rag.comparing import compare_facts, fact_answer, table_markdown
+from tasks.rag.facts_asked import asked_names
 
 BOX = (1.0, 2.0, 3.0, 4.0)
 
@@ -78,7 +79,7 @@ FARES = _entry(
     ],
 )
 def test_a_question_asks_for_facts(question: str, names: tuple[str, ...]) -> None:
-    assert asked_facts(question) == names
+    assert asked_names(question) == names
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_a_question_asks_for_facts(question: str, names: tuple[str, ...]) -> Non
     ],
 )
 def test_a_question_about_something_else_asks_for_none(question: str) -> None:
-    assert asked_facts(question) == ()
+    assert asked_names(question) == ()
 
 
 @pytest.mark.parametrize(

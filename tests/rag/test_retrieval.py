@@ -14,8 +14,9 @@ from storage.errors import WrongEmbedder
 from storage.index import CatalogueEntry, Index, open_index, publish
 from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode, Strategy
 from tasks.rag.chunks import Chunk
-from tasks.rag.retrieval import NoLexicalIndex, retrieve, search
-from tasks.rag.tokens import BIGRAM, WrongTokenizer, tokenize_chunks
+from tasks.rag.errors import NoLexicalIndex, WrongTokenizer
+from tasks.rag.retrieval import retrieve, search
+from tasks.rag.tokens import BIGRAM, tokenize_chunks
 from tasks.rag.weights import DEFAULTS, SearchSettings
 
 TEXTS = [

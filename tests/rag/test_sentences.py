@@ -49,7 +49,10 @@ def test_nothing_but_space_is_lost_between_sentences(text: str) -> None:
     [
         ("사업 예산은?", "ko"),
         ("RFP 24-017 Account-Based Fare Collection System의 예산은?", "ko"),
+        ("35,750,000원", "ko"),
+        ("35,750,000", "en"),
         ("What is the budget of 가람시 for the system?", "en"),
+        ("The issuer is 가람시 and the project is a traffic control system", "en"),
         ("Wie hoch ist das Budget?", "en"),
         ("予算はいくらですか", "en"),
         ("", "en"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rag.speech import language_of, to_speech
+from tasks.rag.speech import to_speech
 from tasks.rag.spoken_numbers import (
     ENGLISH_GROUPS,
     ENGLISH_LIMIT,
@@ -120,21 +120,6 @@ def test_english_is_read_in_words(written: str, said: str) -> None:
 )
 def test_marks_and_markdown_are_not_read(written: str, said: str) -> None:
     assert to_speech(written).words == said
-
-
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        ("사업비는 얼마인가", "ko"),
-        ("The fee is due", "en"),
-        ("RFP 24-017 Account-Based Fare 사업의 예산은 다음과 같다", "ko"),
-        ("The issuer is 가람시 and the project is a traffic control system", "en"),
-        ("35,750,000원", "ko"),
-        ("35,750,000", "en"),
-    ],
-)
-def test_the_language_is_that_of_most_words(text: str, language: str) -> None:
-    assert language_of(text) == language
 
 
 @pytest.mark.parametrize(

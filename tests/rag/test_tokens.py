@@ -10,7 +10,8 @@ import pytest
 
 from tasks.rag import tokens as module
 from tasks.rag.chunks import Chunk
-from tasks.rag.tokens import BIGRAM, WrongTokenizer, installed_tokenizer, tokenize, tokenize_chunks
+from tasks.rag.errors import WrongTokenizer
+from tasks.rag.tokens import BIGRAM, installed_tokenizer, tokenize, tokenize_chunks
 
 ROOT = Path(__file__).parents[2]
 

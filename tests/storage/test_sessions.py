@@ -15,8 +15,8 @@ from sqlalchemy import text
 
 from storage import database
 from storage.embedded import Cluster
-from storage.errors import DatabaseUnavailable
-from storage.sessions import Sessions, UnknownSession
+from storage.errors import DatabaseUnavailable, UnknownSession
+from storage.sessions import Sessions
 
 
 @pytest.fixture(scope="module")
