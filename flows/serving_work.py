@@ -10,13 +10,15 @@ from threading import Event as Flag
 from threading import Thread
 from typing import NamedTuple
 
-from flows.live_index import LiveIndex, OpenIndex
+from flows.live_index import LiveIndex
 from models.errors import ModelError
 from storage.errors import StorageError, UnknownSession
 from storage.sessions import Session, Sessions
 from tasks.rag.answers import Answered, Turn
 from tasks.rag.assistant import Event
 from tasks.rag.conversation import history_of, recall
+from tasks.rag.errors import UnknownDocument
+from tasks.rag.names import documents_named
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +48,6 @@ class Refusal(NamedTuple):
     status: int
     """Of HTTP."""
     sentence: str
-
-
-class UnknownDocument(Exception):
-    """The index holds no document of that name."""
 
 
 class OtherIndex(Exception):
@@ -103,7 +101,8 @@ class Work:
 
     def _answer(self) -> Answered:
         with self._live.borrow() as current:
-            documents = _digests(current, self._asked.documents)
+            names = self._asked.documents
+            documents = documents_named(names, current.index.catalogue) if names else None
             session = self._session()
             history = self._history(session)
             self._hand_over(Begun(session.id if session else None))
@@ -159,12 +158,3 @@ def refusal(error: BaseException) -> Refusal:
         case _:
             log.error("question failed", exc_info=error)
             return Refusal(500, f"the question failed ({type(error).__name__}); the server's log says more")
-
-
-def _digests(current: OpenIndex, names: Sequence[str] | None) -> set[str] | None:
-    from flows.cli.opening import digests_of
-
-    try:
-        return digests_of(current.index, list(names)) if names else None
-    except ValueError as error:
-        raise UnknownDocument(str(error)) from error

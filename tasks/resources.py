@@ -18,7 +18,9 @@ from tasks.calls import WHILE_SOMEBODY_WAITS, Budget, CallSettings, Limits, Spen
 if TYPE_CHECKING:
     from models.protocols import Chat, Embedder, Reranker
     from storage.embeddings import EmbeddingCache
+    from storage.evaluations import Evaluations
     from storage.responses import Responses
+    from storage.sessions import Sessions
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,11 @@ _opening = Lock()
 
 
 def configure(resources: Resources) -> None:
-    """Set the resources of this process."""
+    """Set the resources of this process; what was opened with the same ones stays open."""
+    if _configured == [resources]:
+        return
     _configured[:] = [resources]
-    for opened in (artifacts, responses, _embedding_cache, vision, language, _embedder, _reranker):
+    for opened in (artifacts, responses, sessions, _embedding_cache, vision, language, _embedder, _reranker):
         opened.cache_clear()
 
 
@@ -75,10 +79,31 @@ def artifacts() -> Artifacts:
 @cache
 def responses() -> Responses:
     """The response store of this process; PostgreSQL starts with the first question."""
-    from storage.database import locate
     from storage.responses import Responses
 
-    return Responses(lambda: locate(resources().database_url, home=resources().home))
+    return Responses(_database)
+
+
+@cache
+def sessions() -> Sessions:
+    """The conversations of this installation; PostgreSQL starts with the first that is looked up or kept."""
+    from storage.sessions import Sessions
+
+    return Sessions(_database)
+
+
+def evaluations() -> Evaluations:
+    """The evaluation tables of this installation."""
+    from storage.evaluations import Evaluations
+
+    return Evaluations(_database)
+
+
+def _database() -> str:
+    """The address of the database, which is started if it is the embedded one."""
+    from storage.database import locate
+
+    return locate(resources().database_url, home=resources().home)
 
 
 def embedding_cache() -> EmbeddingCache:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import show_answer
-from flows.cli.opening import IndexFolder, Json, Strategy, digests_of, model_errors, require_file
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors
+from flows.cli.opening import IndexFolder, Json, Strategy, model_errors, require_file
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors, state
 
 if TYPE_CHECKING:
     from tasks.rag.answers import Answered
@@ -65,11 +66,13 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Answer a question, with document, page and quote for every claim; say so when the documents do not tell."""
+    from tasks.rag.names import documents_named
+
     with opened(index, llm=llm, strategy=strategy, top_k=top_k, rerank=rerank) as assistant:
         with show_answer.live(quiet=as_json) as on_event:
             answered = assistant.ask(
                 question,
-                documents=digests_of(assistant.index, document) if document else None,
+                documents=documents_named(document, assistant.index.catalogue) if document else None,
                 on_event=on_event,
             )
         pictures = write_evidence(answered, evidence) if evidence else None
@@ -128,6 +131,8 @@ def opened(
     from storage.errors import StorageError
     from tasks.rag.graph import AnswerSettings
 
+    if not (patient or state["debug"]):
+        logging.getLogger("tasks.calls").setLevel(logging.ERROR)  # a note of the answer says it in one sentence
     answers = AnswerSettings(strategy=strategy.value if strategy else None, top_k=top_k)
     name = llm.value if llm else None
     with (

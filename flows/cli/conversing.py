@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 def kept_sessions() -> Sessions:
     """The sessions of this installation; no database is started before they are used."""
-    from flows.settings import settings
-    from storage.database import locate
-    from storage.sessions import Sessions
+    from flows.settings import configure_steps
+    from tasks.resources import sessions
 
-    configured = settings().database_url
-    return Sessions(lambda: locate(configured.get_secret_value() if configured else None, settings().home))
+    configure_steps()
+    return sessions()
 
 
 class Conversation:

@@ -1,10 +1,9 @@
-"""What commands that read an index share: their options, opening it with its embedder, and the errors of doing so."""
+"""What commands that read an index share: their options, the search, and the errors of what a user names."""
 
 from __future__ import annotations
 
 import enum
 import os
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from weakref import WeakKeyDictionary
@@ -14,7 +13,6 @@ import typer
 from flows.cli.output import REFUSED, fail
 
 if TYPE_CHECKING:
-    from models.protocols import Embedder, Reranker
     from storage.index import Index
     from tasks.rag.retrieval import Found
     from tasks.rag.routing import Router
@@ -48,19 +46,23 @@ def find(
     rerank: str | None = None,
 ) -> Found:
     """The chunks that answer `question`, in the documents of these names, or in those that it speaks of, or in all."""
+    from flows.settings import configure_steps
+    from tasks import resources
     from tasks.rag.answers import Filters
+    from tasks.rag.names import documents_named
     from tasks.rag.retrieval import search
 
+    configure_steps()
     return search(
         opened,
         question,
         strategy=strategy.value,
         top_k=top_k,
-        embedder=lambda: embedder_of(str(opened.manifest.settings["embedder"])),
+        embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
         bm25_weight=bm25_weight,
-        documents=digests_of(opened, names) if names else None,
+        documents=documents_named(names, opened.catalogue) if names else None,
         filters=_router(opened).route(question) if route and not names else Filters(),
-        reranker=reranker_of(rerank) if rerank else None,
+        reranker=resources.reranker(rerank) if rerank else None,
     )
 
 
@@ -74,32 +76,6 @@ def _router(opened: Index) -> Router:
 
 
 _routers: WeakKeyDictionary[Index, Router] = WeakKeyDictionary()
-
-
-@cache
-def embedder_of(name: str) -> Embedder:
-    """The embedder of that name, loaded once."""
-    from flows.settings import settings
-    from models.embedders import open_embedder
-
-    return open_embedder(name, base_url=settings().openai_base_url, api_key=settings().openai_api_key)
-
-
-@cache
-def reranker_of(name: str) -> Reranker:
-    """The cross-encoder of that name, loaded once. Raises models.errors.ModelUnavailable."""
-    from models.rerankers import open_reranker
-
-    return open_reranker(name)
-
-
-def digests_of(opened: Index, names: list[str]) -> set[str]:
-    """The documents of these names. Raises ValueError for a name that the catalogue lacks."""
-    known = {name: entry.document for entry in opened.catalogue for name in (entry.name, *entry.aliases)}
-    if unknown := [name for name in names if name not in known]:
-        some = ", ".join(sorted(known)[:5])
-        raise ValueError(f"the index has no document {unknown[0]!r}; it has {some} …")
-    return {known[name] for name in names}
 
 
 def model_errors() -> tuple[type[Exception], ...]:

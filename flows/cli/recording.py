@@ -23,14 +23,13 @@ GIT_TIMEOUT_S = 5
 
 def keep(evaluated: Sequence[Evaluated]) -> str | None:
     """Write to the database of the settings; returns a note where that is not possible."""
-    from flows.settings import settings
-    from storage.database import locate
+    from flows.settings import configure_steps
     from storage.errors import StorageError
-    from storage.evaluations import Evaluations
+    from tasks.resources import evaluations
 
-    url = settings().database_url
+    configure_steps()
     try:
-        Evaluations(lambda: locate(url.get_secret_value() if url else None, settings().home)).write(evaluated)
+        evaluations().write(evaluated)
     except StorageError as error:
         return f"the figures are not in the database: {error}"
     return None

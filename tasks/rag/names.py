@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from storage.index import CatalogueEntry
+from tasks.rag.errors import UnknownDocument
 from tasks.rag.qualifiers import (
     FORM_TOKEN,
     PERIOD_TOKEN,
@@ -122,6 +123,15 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
         for part in _segments(name):
             _add(titles, "name", part)
     return DocumentNames(tuple(entities), tuple(titles), folders, _document_qualifiers(entry, stem), stem)
+
+
+def documents_named(names: Collection[str], catalogue: Sequence[CatalogueEntry]) -> set[str]:
+    """Digests of the documents of these paths. Raises UnknownDocument."""
+    known = {name: entry.document for entry in catalogue for name in (entry.name, *entry.aliases)}
+    if unknown := [name for name in names if name not in known]:
+        some = ", ".join(sorted(known)[:5])
+        raise UnknownDocument(f"the index has no document {unknown[0]!r}; it has {some} …")
+    return {known[name] for name in names}
 
 
 def _is_leaf(entry: CatalogueEntry) -> bool:

@@ -33,8 +33,6 @@ from storage.records import Record
 class SearchSettings(Record):
     """The numbers of a search; a sweep varies them."""
 
-    max_top_k: int = Field(default=12, ge=1)
-    """The most chunks that a plan asks for."""
     rrf_k: int = Field(default=60, ge=1)
     """Rank constant of the fusion: how little the first ranks stand out."""
     mmr_trade_off: float = Field(default=0.7, ge=0, le=1)
@@ -46,7 +44,7 @@ class SearchSettings(Record):
     similarity_weight: float = Field(default=1.0, ge=0)
     mmr_weight: float = Field(default=1.0, ge=0)
     bm25_weight: float = Field(default=1.0, ge=0)
-    """How much words count in rrf beside meaning: of BM25 and of `words`, where it divides `closeness`; 0: not at all."""
+    """How much words count in rrf beside meaning: of BM25 and `words`, where it divides `closeness`; 0: not at all."""
     words_weight: float = Field(default=200.0, ge=0)
     """Of the ranking `words` beside BM25's; 0 is the seed's rrf.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Literal, NamedTuple
 
 from models.protocols import Chat, ChatRequest
@@ -74,16 +73,12 @@ def open_wiring(models: Models, *, patient: bool) -> Wiring:
     """
     if models.wiring == "none":
         return WITHOUT_MODEL
-    limits = partial(resources.call_limits, patient=patient)
-
-    def opened(name: str | None) -> Model | None:
-        if name is None:
-            return None
-        return Model(resources.language(name, local=models.wiring == "local"), limits(name))
-
-    return Wiring(
-        models.wiring, large=opened(models.large), small=opened(models.small), responses=resources.responses()
+    local = models.wiring == "local"
+    large, small = (
+        Model(resources.language(name, local=local), resources.call_limits(name, patient=patient)) if name else None
+        for name in (models.large, models.small)
     )
+    return Wiring(models.wiring, large=large, small=small, responses=resources.responses())
 
 
 def _call(role: Role, model: str, answer: Answer) -> ModelCall:

@@ -22,8 +22,8 @@ def test_likeness_votes_where_the_embedder_reads_the_script(embedder: str, quest
 
 
 def test_the_numbers_of_the_seed_stand() -> None:
-    names = ("max_top_k", "rrf_k", "mmr_trade_off", "mmr_pool", "bm25_top_k")
-    assert [getattr(DEFAULTS, name) for name in names] == [12, 60, 0.7, 30, 30]
+    names = ("rrf_k", "mmr_trade_off", "mmr_pool", "bm25_top_k")
+    assert [getattr(DEFAULTS, name) for name in names] == [60, 0.7, 30, 30]
     assert {DEFAULTS.similarity_weight, DEFAULTS.mmr_weight, DEFAULTS.bm25_weight} == {1.0}
 
 
