@@ -56,8 +56,17 @@ def models_of(llm: WiringName | None) -> Models:
                     "--llm local needs a model: set TRIVET_LLM_MODEL to the name that your server knows, and "
                     "TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
                 )
+            if not (settings().llm_base_url or settings().openai_base_url or name.startswith("scripted")):
+                # OpenAI's own address is the default of a client, and no place for what is asked locally
+                raise ModelUnavailable(
+                    "--llm local needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
+                )
             known = name if name.partition(":")[0] in ("openai", "responses", "scripted") else f"openai:{name}"
             return Models(wiring="local", large=known, small=known)
         case "openai":
+            if not (settings().openai_api_key or settings().openai_base_url):
+                raise ModelUnavailable(
+                    "--llm openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
+                )
             large, small = settings().openai_model, settings().openai_small_model
             return Models(wiring="openai", large=f"responses:{large}", small=f"responses:{small}")

@@ -61,9 +61,12 @@ def examine(settings: Settings) -> Report:
         _package("kiwipiepy", "pip install kiwipiepy", without="Korean is searched by character bigrams"),
         _tesseract(),
         _bubblewrap(),
+        _espeak(),
         *_store(settings),
         *_postgres(settings),
         _vision(settings),
+        _language(settings),
+        _reranker(settings),
         _configured(settings),
     )
     return Report(ok=all(check.status != "missing" for check in checks), checks=checks)
@@ -120,6 +123,13 @@ def _bubblewrap() -> Check:
         detail = "not installed: generated code cannot be run in a sandbox of its own"
         return Check(name=name, status="warn", detail=detail, remedy=remedy)
     return Check(name=name, status="ok", detail=_said(program, "--version").strip() or program)
+
+
+def _espeak() -> Check:
+    name, remedy = "espeak-ng", "apt-get install espeak-ng"
+    if not (program := shutil.which("espeak-ng")):
+        return Check(name=name, status="warn", detail="not installed: answers cannot be read aloud", remedy=remedy)
+    return Check(name=name, status="ok", detail=_said(program, "--version").partition(" Data at")[0].strip() or program)
 
 
 def _store(settings: Settings) -> list[Check]:
@@ -216,6 +226,36 @@ def _vision(settings: Settings) -> Check:
         remedy = "set TRIVET_VLM_BASE_URL=http://127.0.0.1:8000/v1"
         return Check(name=name, status="warn", detail="not configured: figures are recorded as skipped", remedy=remedy)
     return Check(name=name, status="ok", detail=_without_secret(settings.vlm_base_url))
+
+
+def _language(settings: Settings) -> Check:
+    """Who answers when a command does not say, and what that one lacks."""
+    name = "language model"
+    match settings.llm:
+        case "none":
+            return Check(name=name, status="ok", detail="none: answers are the documents' own sentences")
+        case "local":
+            if settings.llm_model is None:
+                remedy = "set TRIVET_LLM_MODEL to the name that your server knows"
+                return Check(name=name, status="missing", detail="TRIVET_LLM=local names no model", remedy=remedy)
+            url = settings.llm_base_url or settings.openai_base_url
+            if url is None:
+                remedy = "set TRIVET_LLM_BASE_URL=http://127.0.0.1:8000/v1"
+                detail = f"local: {settings.llm_model}, and no server"
+                return Check(name=name, status="missing", detail=detail, remedy=remedy)
+            return Check(name=name, status="ok", detail=f"local: {settings.llm_model} at {_without_secret(url)}")
+        case "openai":
+            if settings.openai_api_key is None and settings.openai_base_url is None:
+                remedy = "set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
+                return Check(name=name, status="missing", detail="TRIVET_LLM=openai has no key", remedy=remedy)
+            models = f"{settings.openai_model}, {settings.openai_small_model}"
+            where = f" at {_without_secret(settings.openai_base_url)}" if settings.openai_base_url else ""
+            return Check(name=name, status="ok", detail=f"openai: {models}{where}")
+
+
+def _reranker(settings: Settings) -> Check:
+    detail = settings.reranker or "none: --rerank NAME or TRIVET_RERANKER names one"
+    return Check(name="reranker", status="ok", detail=detail)
 
 
 def _configured(settings: Settings) -> Check:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import ModelUnavailable
-from models.weights import digest_folder, hub_folder
+from models.weights import digest_folder, hub_folder, read_json, require_safetensors
 
 BATCH = 32
 CHARS_PER_TOKEN = 32
@@ -96,7 +95,7 @@ def read_layout(folder: Path) -> Layout:
 
     Raises ModelUnavailable for modules, activations and prompts that are not supported.
     """
-    modules: list[dict[str, Any]] = _read_json(folder / "modules.json") or []
+    modules: list[dict[str, Any]] = read_json(folder / "modules.json") or []
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     if kinds not in ([], ["Transformer"]):
         raise ModelUnavailable(
@@ -104,8 +103,8 @@ def read_layout(folder: Path) -> Layout:
             "one Transformer: choose another cross-encoder"
         )
     transformer = folder / (modules[0]["path"] if modules else "")
-    config, settings = _read_json(transformer / "config.json"), _read_json(folder / "config_sentence_transformers.json")
-    limits = _read_json(transformer / "sentence_bert_config.json")
+    config, settings = read_json(transformer / "config.json"), read_json(folder / "config_sentence_transformers.json")
+    limits = read_json(transformer / "sentence_bert_config.json")
     activation = (
         (config.get("sentence_transformers") or {}).get("activation_fn")
         or config.get("sbert_ce_default_activation_function")  # before sentence-transformers 4
@@ -136,11 +135,7 @@ def _folder(name: str) -> Path:
 
 def _load(folder: Path) -> tuple[Any, Any]:
     """Model and tokenizer; typed Any because transformers picks their classes from the folder."""
-    if not any(folder.glob("*.safetensors")):
-        raise ModelUnavailable(
-            f"{folder} holds no safetensors, and other weight formats can run code when they are read; "
-            "take a revision with safetensors (NAME@REVISION), or convert the model once with `save_pretrained`"
-        )
+    require_safetensors(folder)
     from safetensors import SafetensorError
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from transformers.utils import logging as progress
@@ -186,12 +181,3 @@ def _most_tokens(config: Any, tokenizer: Any) -> int:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ModelUnavailable(f"{path} is not valid JSON; fetch the model again") from error

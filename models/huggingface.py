@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -14,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
 from models.errors import ModelUnavailable
-from models.weights import digest_folder, hub_folder
+from models.weights import digest_folder, hub_folder, read_json, require_safetensors
 
 Pooling = Literal["mean", "cls", "lasttoken"]
 
@@ -111,9 +110,9 @@ def read_layout(folder: Path) -> Layout:
     """
     paths = _module_paths(folder)
     transformer = folder / paths.get("Transformer", "")
-    pooling = _read_json(folder / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
-    limits = _read_json(transformer / "sentence_bert_config.json")
-    settings = _read_json(folder / "config_sentence_transformers.json")
+    pooling = read_json(folder / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
+    limits = read_json(transformer / "sentence_bert_config.json")
+    settings = read_json(folder / "config_sentence_transformers.json")
     prompts: dict[str, str] = settings.get("prompts") or {}
     default = prompts.get(settings.get("default_prompt_name") or "", "")
     layout = Layout(
@@ -133,7 +132,7 @@ def _module_paths(folder: Path) -> dict[str, str]:
     """Module → its folder, relative; empty for a plain transformers model."""
     if not (folder / "modules.json").is_file():
         return {}
-    modules = cast(list[dict[str, Any]], _read_json(folder / "modules.json"))
+    modules = cast(list[dict[str, Any]], read_json(folder / "modules.json"))
     paths = {str(module["type"]).rpartition(".")[2]: str(module["path"]) for module in modules}
     if unknown := [name for name in paths if name not in KNOWN_MODULES]:
         raise ModelUnavailable(
@@ -162,11 +161,7 @@ def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
 
 def _load(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     """Model and tokenizer; typed Any because transformers picks their classes from the folder."""
-    if not any(folder.glob("*.safetensors")):
-        raise ModelUnavailable(
-            f"{folder} holds no safetensors, and other weight formats can run code when they are read; "
-            "take a revision with safetensors (NAME@REVISION), or convert the model once with `save_pretrained`"
-        )
+    require_safetensors(folder)
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging as progress
 
@@ -187,12 +182,3 @@ def _load(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
 
 def _label(name: str, folder: Path) -> str:
     return folder.resolve().name if Path(name).is_dir() else name.partition("@")[0]
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ModelUnavailable(f"{path} is not valid JSON; fetch the model again") from error

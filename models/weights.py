@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from models.errors import ModelUnavailable
 
@@ -54,6 +56,25 @@ def hub_folder(name: str) -> Path:
             f"({str(error).splitlines()[0]}); check the name, or fetch it once on a machine that is online "
             f"(`hf download {repository}`) and give the folder"
         ) from error
+
+
+def require_safetensors(folder: Path) -> None:
+    """Raises ModelUnavailable unless the weights are in a format that runs no code when it is read."""
+    if not any(folder.glob("*.safetensors")):
+        raise ModelUnavailable(
+            f"{folder} holds no safetensors, and other weight formats can run code when they are read; "
+            "take a revision with safetensors (NAME@REVISION), or convert the model once with `save_pretrained`"
+        )
+
+
+def read_json(path: Path) -> Any:
+    """What the file of a model says; an empty dict where it is missing. Raises ModelUnavailable."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ModelUnavailable(f"{path} is not valid JSON; fetch the model again") from error
 
 
 def digest_files(paths: Iterable[Path]) -> str:

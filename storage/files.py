@@ -109,6 +109,10 @@ def refusal(place: Path, error: OSError) -> str:
         return f"{place} has no room left ({error.strerror}); free disk space (see `trivet gc`) and run again"
     if error.errno in FORBIDDEN:
         return f"{place} may not be used ({error.strerror}); give this account access, or choose another place"
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return f"{place} is a file, or lies below one; choose a folder"
+    if error.errno == errno.EISDIR:
+        return f"{error.filename2 or place} is a folder; name a file"
     return f"{place} cannot be used ({error}); see that the disk is mounted and healthy, and run again"
 
 

@@ -189,6 +189,16 @@ def test_what_cannot_get_better_is_not_tried_again(clock: Clock, error: ModelErr
     assert (chat.calls, clock.slept) == (1, [])
 
 
+def test_after_a_last_try_its_error_stands_for_a_while_and_nothing_is_asked(clock: Clock):
+    shared, away, well = limits(clock, tries=1, rest_s=10), Flaky(TransientModelError("away")), Flaky()
+    for chat in (away, well):
+        with pytest.raises(TransientModelError, match="away"):
+            ask(chat, request(), responses=Kept(), limits=shared)
+    assert well.calls == 0
+    clock.now = 10
+    assert ask(well, request(), responses=Kept(), limits=shared).response.text == "fine"
+
+
 def test_the_servers_word_on_when_to_come_back_is_kept(clock: Clock):
     chat = Flaky(TransientModelError("429", retry_after_s=30))
     ask(chat, request(), responses=Kept(), limits=limits(clock, first_delay_s=1))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import show_answer
-from flows.cli.opening import IndexFolder, Json, Strategy, model_errors, require_file
+from flows.cli.opening import DocumentOption, IndexFolder, Json, Strategy, model_errors, require_file
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors, state
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ LlmOption = Annotated[
     typer.Option(help="none: the documents' own sentences; local, openai: models. Default: TRIVET_LLM, else none."),
 ]
 RerankOption = Annotated[
-    str | None, typer.Option("--rerank", metavar="NAME", help="Cross-encoder by name or path; off without one.")
+    str | None,
+    typer.Option("--rerank", metavar="NAME", help="Cross-encoder by name or path. Default: TRIVET_RERANKER, else off."),
 ]
-DocumentOption = Annotated[list[str] | None, typer.Option(help="Look only in this; may be given again.")]
 StrategyChoice = Annotated[Strategy | None, typer.Option(help="How chunks are found; else as the question asks for.")]
 TopKChoice = Annotated[int | None, typer.Option(min=1, max=100, help="How many chunks; else as the question asks for.")]
 EvidenceOption = Annotated[
@@ -69,13 +69,14 @@ def ask(
     from tasks.rag.names import documents_named
 
     with opened(index, llm=llm, strategy=strategy, top_k=top_k, rerank=rerank) as assistant:
+        prepare_evidence(evidence)
         with show_answer.live(quiet=as_json) as on_event:
             answered = assistant.ask(
                 question,
                 documents=documents_named(document, assistant.index.catalogue) if document else None,
                 on_event=on_event,
             )
-        pictures = write_evidence(answered, evidence) if evidence else None
+    pictures = write_evidence(answered, evidence) if evidence else None
     told = answered.model_dump(mode="json") | ({"evidence": _plain(pictures)} if pictures else {})
     emit(told, as_json, lambda: _show(answered, pictures, explain=explain))
     if speak:
@@ -128,7 +129,7 @@ def opened(
 ) -> Generator[Assistant]:
     """An assistant over `index`; what is expected to go wrong ends the command with one sentence."""
     from flows.answering import open_assistant
-    from storage.errors import StorageError
+    from storage.errors import IndexUnusable, StorageError, StoreUnreachable
     from tasks.rag.graph import AnswerSettings
 
     if not (patient or state["debug"]):
@@ -136,21 +137,33 @@ def opened(
     answers = AnswerSettings(strategy=strategy.value if strategy else None, top_k=top_k)
     name = llm.value if llm else None
     with (
-        plain_errors(StorageError, ValueError, failed=model_errors()),
+        plain_errors(IndexUnusable, StoreUnreachable, ValueError, failed=(StorageError, *model_errors())),
         open_assistant(index, llm=name, reranker=rerank, answers=answers, patient=patient) as assistant,
     ):
         yield assistant
 
 
+def prepare_evidence(folder: Path | None) -> None:
+    """Make the folder before anybody is asked, who may be slow or cost money. Raises StoreUnreachable."""
+    from storage.files import make_folder
+
+    if folder:
+        make_folder(folder)
+
+
 def write_evidence(answered: Answered, folder: Path) -> Evidence:
-    """Pictures of the cited pages in `folder`."""
+    """Pictures of the cited pages in `folder`; what goes wrong is a note, because the answer is there."""
+    from storage.errors import StorageError
     from tasks.rag import evidence
     from tasks.rag.documents.isolation import ReadLimits
     from tasks.resources import artifacts
 
-    return evidence.write_evidence(
-        answered.citations, folder, locate=lambda digest: artifacts().find("document", digest), limits=ReadLimits()
-    )
+    try:
+        return evidence.write_evidence(
+            answered.citations, folder, locate=lambda digest: artifacts().find("document", digest), limits=ReadLimits()
+        )
+    except StorageError as error:
+        return evidence.Evidence((), (f"no pictures: {error}",))
 
 
 def _plain(pictures: Evidence) -> dict[str, Any]:

@@ -13,10 +13,18 @@ import typer
 from rich.markup import escape
 
 from flows.cli import show_answer
-from flows.cli.asking import EvidenceOption, LlmOption, RerankOption, SpeakOption, opened, write_evidence
+from flows.cli.asking import (
+    EvidenceOption,
+    LlmOption,
+    RerankOption,
+    SpeakOption,
+    opened,
+    prepare_evidence,
+    write_evidence,
+)
 from flows.cli.keyboard import QUIT, ctrl_c, line_editor, no_echo, nothing, piped_lines
 from flows.cli.opening import IndexFolder, Json
-from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, plain_errors, state
+from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
 
 if TYPE_CHECKING:
     from flows.cli.conversing import Conversation
@@ -66,6 +74,7 @@ def chat(
     from storage.errors import StorageError
 
     with opened(index, llm=llm, rerank=rerank) as assistant:
+        prepare_evidence(evidence)
         talk = Conversation(assistant, index=index, sessions=kept_sessions(), say=_note)
         if resume:
             with plain_errors(ValueError, failed=(StorageError,)):
@@ -114,7 +123,7 @@ def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
     except (ValueError, StorageError, ModelError) as error:
         if state["debug"]:
             raise
-        typer.secho(f"error: {error}", fg="red", err=True)
+        typer.secho(f"error: {harmless(str(error))}", fg="red", err=True)
         return False
     emit(answered, manner.as_json, lambda: show_answer.answer(answered))
     sys.stdout.flush()  # a program at the other end of a pipe waits for it
@@ -178,13 +187,7 @@ def _illustrate(answered: Answered, talk: Conversation, manner: Manner) -> None:
     """The cited pages as pictures, a folder per turn: each turn numbers its citations from 1."""
     if manner.evidence is None or not answered.citations:
         return
-    from storage.errors import StorageError
-
-    try:
-        pictures = write_evidence(answered, manner.evidence / f"turn-{talk.turns + 1:03d}")
-    except StorageError as error:
-        _note(f"no pictures: {error}")
-        return
+    pictures = write_evidence(answered, manner.evidence / f"turn-{talk.turns + 1:03d}")
     if not manner.as_json:
         show_answer.evidence(pictures)
 
@@ -200,4 +203,4 @@ def _greet(talk: Conversation, documents: int) -> None:
 
 
 def _note(text: str) -> None:
-    typer.secho(text, dim=True, err=True)
+    typer.secho(harmless(text), dim=True, err=True)

@@ -11,11 +11,11 @@ from uuid import uuid4
 import typer
 
 from flows.cli import show_measures, sweeping
-from flows.cli.asking import Llm, LlmOption, RerankOption, StrategyChoice
+from flows.cli.asking import Llm, LlmOption, RerankOption
 from flows.cli.asking import opened as assistant_over
-from flows.cli.opening import Bm25Weight, IndexFolder, Json, Strategy, model_errors, require_file
+from flows.cli.opening import Bm25Weight, IndexFolder, Json, RouteOption, Strategy, model_errors, require_file
 from flows.cli.output import emit, plain_errors
-from flows.cli.questions import Gold, QuestionsFile, RouteOption, Search, SplitOption, counting, gold_in, places_in
+from flows.cli.questions import Gold, QuestionsFile, Search, SplitOption, counting, gold_in, places_in
 from flows.cli.recording import StoreOption, git_commit, keep, program_version, subject_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Chosen(NamedTuple):
     bm25_weight: float
     route: bool
     rerank: str | None
-    llm: Llm | None
+    llm: Llm
     answers: bool
     split: str | None
 
@@ -51,18 +51,20 @@ class Chosen(NamedTuple):
 def evaluate(
     questions: QuestionsFile,
     index: IndexFolder,
-    strategy: StrategyChoice = None,
+    strategy: Annotated[
+        Strategy | None, typer.Option(help="How chunks are found; else rrf, and for answers as each question asks for.")
+    ] = None,
     bm25_weight: Bm25Weight = 1.0,
     route: RouteOption = True,
     rerank: RerankOption = None,
     llm: LlmOption = None,
     answers: Annotated[
         bool | None,
-        typer.Option("--answers/--no-answers", help="Check answers too; default: where lines have an answer to check."),
+        typer.Option("--answers/--no-answers", help="Check answers too. Default: where lines have an answer to check."),
     ] = None,
     split: SplitOption = None,
     by: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD", help="Group by this field of the lines; default: kind, lang.")
+        list[str] | None, typer.Option(metavar="FIELD", help="Group by this field of the lines. Default: kind, lang.")
     ] = None,
     details: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what became of each question, as JSONL.")
@@ -71,6 +73,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure how often a search finds the page that answers, and how good the answers are, with 95 % intervals."""
+    from flows.settings import settings
     from storage.errors import StorageError
     from storage.index import open_index
     from tasks.rag.measuring import choose, labels_of, measure
@@ -83,6 +86,8 @@ def evaluate(
         asked = choose(read_questions(questions), split)
         labels = labels_of(asked, by)
         checked = any(one.answer or not one.answerable for one in asked) if answers is None else answers
+        # as it will run, not as it was typed: this is what the database keeps
+        rerank, llm = rerank or settings().reranker, llm or Llm(settings().llm)
         chosen = Chosen(strategy, bm25_weight, route, rerank, llm, checked, split)
         gold = gold_in(opened, asked)
         ranked = _rank(opened, asked, gold, chosen, quiet=as_json)

@@ -30,7 +30,10 @@ class Strategy(enum.StrEnum):
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
 IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
 TopK = Annotated[int, typer.Option(min=1, max=1000, help="How many chunks.")]
-StrategyOption = Annotated[Strategy, typer.Option(help="How chunks are found.")]
+DocumentOption = Annotated[list[str] | None, typer.Option(help="Look only in this; may be given again.")]
+RouteOption = Annotated[
+    bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
+]
 Bm25Weight = Annotated[float, typer.Option(min=0.0, help="How much words count in rrf beside meaning; 0: not.")]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
 from pydantic import BaseModel
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 DONE, FAILED, REFUSED, DONE_WITH_FAILURES = 0, 1, 2, 3
 """Exit codes: done · failed · usage or refused input · done, with documents that failed."""
@@ -18,6 +20,27 @@ INTERRUPTED = 130
 
 state = {"debug": False}
 """Set by the top-level `--debug`: show tracebacks."""
+
+_STEERING = dict.fromkeys(
+    sign
+    for signs in (range(0x20), range(0x7F, 0xA0), range(0x202A, 0x202F), range(0x2066, 0x206A))
+    for sign in signs
+    if chr(sign) not in "\t\n"
+)
+"""Control signs, and those that turn the direction of writing."""
+
+
+class Screen(Console):
+    """A console whose text cannot steer the terminal: documents, file names and models may hold escape sequences."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
+
+
+def harmless(text: str) -> str:
+    """`text` without signs that steer a terminal."""
+    return text.translate(_STEERING)
 
 
 def emit(value: BaseModel | dict[str, Any], as_json: bool, human: Callable[[], None]) -> None:
@@ -31,7 +54,7 @@ def emit(value: BaseModel | dict[str, Any], as_json: bool, human: Callable[[], N
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Say what went wrong on stderr and end with `code`."""
-    typer.secho(f"error: {message}", fg="red", err=True)
+    typer.secho(f"error: {harmless(message)}", fg="red", err=True)
     raise typer.Exit(code)
 
 

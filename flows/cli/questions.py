@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeVar
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from flows.cli.opening import Strategy, find
+from flows.cli.output import Screen
 
 if TYPE_CHECKING:
     from storage.index import Index
@@ -29,9 +29,6 @@ QuestionsFile = Annotated[
         help="JSONL, a line each: {id, question, document, pages: [1-based], answer?, turns?, split?, kind?, lang?}; "
         "document null: no document tells."
     ),
-]
-RouteOption = Annotated[
-    bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
 ]
 SplitOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only the lines whose `split` is this.")]
 
@@ -93,7 +90,7 @@ class Counted(Protocol):
 @contextmanager
 def counting(quiet: bool) -> Generator[Counted]:
     """A bar on stderr for each name; none when nobody watches."""
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     if quiet or not console.is_terminal:
         yield _uncounted
         return

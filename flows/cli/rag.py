@@ -1,4 +1,4 @@
-"""`trivet rag`: documents become an index, and the index is searched and measured."""
+"""`trivet rag`: documents become an index, which is searched, asked and measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-app = typer.Typer(no_args_is_help=True, help="Documents become an index; questions find their page.")
+app = typer.Typer(no_args_is_help=True, help="Documents become an index; questions get answers with their page.")
 
 
 class PdfReader(enum.StrEnum):

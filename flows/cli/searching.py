@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli import show
-from flows.cli.opening import Bm25Weight, IndexFolder, Json, Strategy, StrategyOption, TopK, find, model_errors
+from flows.cli.opening import (
+    Bm25Weight,
+    DocumentOption,
+    IndexFolder,
+    Json,
+    RouteOption,
+    Strategy,
+    TopK,
+    find,
+    model_errors,
+)
 from flows.cli.output import emit, plain_errors
 
 if TYPE_CHECKING:
@@ -23,13 +33,11 @@ def register(app: typer.Typer) -> None:
 def search(
     question: Annotated[str, typer.Argument(help="What to look for.")],
     index: IndexFolder,
-    strategy: StrategyOption = Strategy.rrf,
+    strategy: Annotated[Strategy, typer.Option(help="How chunks are found.")] = Strategy.rrf,
     top_k: TopK = 5,
     bm25_weight: Bm25Weight = 1.0,
-    document: Annotated[list[str] | None, typer.Option(help="Search only in this; may be given again.")] = None,
-    route: Annotated[
-        bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
-    ] = True,
+    document: DocumentOption = None,
+    route: RouteOption = True,
     as_json: Json = False,
 ) -> None:
     """Find the chunks that answer a question best."""

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
+
+from flows.cli.output import Screen
 
 if TYPE_CHECKING:
     from tasks.rag.documents.blocks import Document
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tasks.rag.retrieval import Found
     from tasks.rag.status import DocumentStatus, IndexStatus
 
-console = Console(highlight=False)
+console = Screen(highlight=False)
 EXCERPT_CHARS = 240
 PAGES_SHOWN, NOTES_SHOWN = 10, 3
 _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")

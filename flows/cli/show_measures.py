@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from flows.cli.output import Screen
 
 if TYPE_CHECKING:
     from tasks.rag.answer_checks import AnswerFigures
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tasks.rag.metrics import Estimate
     from tasks.rag.sweeping import Compared, Row
 
-console = Console(highlight=False)
+console = Screen(highlight=False)
 
 ANSWER_ROWS = (
     ("correct", "gold answer in the answer"),
@@ -50,7 +51,7 @@ def evaluation(measured: Measured, notes: Sequence[str]) -> None:
 
 def sweep(compared: Compared, folder: Path, notes: Sequence[str]) -> None:
     """Points, the best first, and where the files are."""
-    table = Table(box=None, header_style="bold")
+    table = Table(box=None, header_style="bold", pad_edge=False)  # it fits 80 columns
     for header in ("chunks", "search", "mrr@10", "95 %", "hit@5", "differs", "95 %", "ms"):
         table.add_column(header, no_wrap=header != "search")
     for row in compared.rows:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from flows.cli import show_measures
-from flows.cli.opening import Json, Strategy, model_errors, require_file
+from flows.cli.opening import Json, RouteOption, Strategy, model_errors, require_file
 from flows.cli.output import INTERRUPTED, emit, fail, plain_errors
-from flows.cli.questions import Counted, QuestionsFile, RouteOption, Search, SplitOption, counting, gold_in, places_in
+from flows.cli.questions import Counted, QuestionsFile, Search, SplitOption, counting, gold_in, places_in
 from flows.cli.recording import StoreOption, git_commit, keep, program_version, subject_of
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from models.protocols import Embedder, Reranker
 from storage.index import Index, open_index
 from tasks import resources
 from tasks.rag.answers import Answered, Turn
+from tasks.rag.conversation import MOST_TURNS
 from tasks.rag.graph import AnswerSettings, Desk, Event, State, answer_graph, retrieved
 from tasks.rag.routing import Router
 from tasks.rag.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
@@ -21,8 +22,6 @@ from tasks.rag.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 __all__ = ["Asks", "Assistant", "Event", "open_assistant"]
 
 MOST_QUESTION_CHARS = 8_000
-MOST_TURNS = 8
-"""Of the conversation that are looked at."""
 
 
 class Asks(Protocol):

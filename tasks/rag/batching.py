@@ -75,7 +75,7 @@ def read_batch(path: Path, *, index_digest: str) -> Batch:
     """The questions of a JSONL file, in shards; lines are `{id, question, history?}`. Raises QuestionsUnusable."""
     asked: dict[str, Asked] = {}
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # splitlines would cut inside a string, at U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise QuestionsUnusable(f"{path} cannot be read ({error}); name a JSONL file of questions") from error
     for number, line in enumerate(lines, start=1):
@@ -84,7 +84,7 @@ def read_batch(path: Path, *, index_digest: str) -> Batch:
         try:
             fields = json.loads(line)
             one = Asked.model_validate({name: fields[name] for name in Asked.model_fields if name in fields})
-        except (ValidationError, ValueError, TypeError) as error:
+        except (ValidationError, ValueError, TypeError, RecursionError) as error:
             raise QuestionsUnusable(f"{path}, line {number}: expected {{id, question}}, found {line[:80]!r}") from error
         if one.id in asked:
             raise QuestionsUnusable(f"{path}, line {number}: the id {one.id!r} stands there twice; ids must differ")

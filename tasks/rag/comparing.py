@@ -1,4 +1,4 @@
-"""Questions about facts of the catalogue: which are asked for, the fact of one document, a table of several."""
+"""Facts of the catalogue that answer a question: those of one document, or a table of several."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tasks.rag.documents.blocks import BBox
 from tasks.rag.facts_asked import asked_criteria, asked_ids, asked_names, is_about
 from tasks.rag.facts_values import read_value
 from tasks.rag.facts_words import DISPLAY, FactName, bare
+from tasks.rag.names import stem_of
 from tasks.rag.sentences import Language
 
 MOST_ROWS = 60
@@ -264,8 +265,7 @@ def _shown(value: str | None, source: str, lang: Language) -> str:
 
 
 def _column_name(document: str) -> str:
-    name = document.rpartition("/")[2].replace("|", "\\|")
-    return re.sub(r"\.[A-Za-z]{2,4}$", "", name)
+    return stem_of(document).replace("|", "\\|")
 
 
 def _width(text: str) -> int:

@@ -12,7 +12,7 @@ from tasks.rag.figures import DocumentFigures
 from tasks.rag.metadata import read_facts
 from tasks.rag.tokens import tokenize_chunks
 
-CHUNKER_VERSION = 2
+CHUNKER_VERSION = 3
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 

@@ -38,8 +38,7 @@ def write_evidence(
     """
     written: list[Path] = []
     notes: list[str] = []
-    with files.reachable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     for digest in dict.fromkeys(citation.digest for citation in citations):
         cited = [citation for citation in citations if citation.digest == digest]
         try:

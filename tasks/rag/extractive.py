@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tasks.rag.answers import Citation, QueryType
 from tasks.rag.asking import MOST_QUESTION_CHARS, Question, read_question
 from tasks.rag.citations import MOST_QUOTE_CHARS, citation
+from tasks.rag.names import stem_of
 from tasks.rag.passage_scores import Scored, score_passages
 from tasks.rag.passages import Passage, read_passages
 from tasks.rag.retrieval import Hit
@@ -204,8 +205,7 @@ def _written(question: Question, lines: Sequence[_Line], hits: Sequence[Hit]) ->
 
 def name_of(hit: Hit) -> str:
     """The document as an answer names it: its file without folder and ending."""
-    stem = re.sub(r"\.\w{1,5}$", "", hit.document_name.rsplit("/", 1)[-1])
-    return CITATION_MARK.sub("", stem)
+    return CITATION_MARK.sub("", stem_of(hit.document_name))
 
 
 def _marked(text: str, n: int) -> str:

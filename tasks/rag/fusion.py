@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Item = TypeVar("Item")
 
 
 class Fused(NamedTuple):
@@ -38,13 +40,16 @@ def reciprocal_rank_fusion(
     return sorted(fused, key=lambda one: (-one.score, one.row))
 
 
-def alternate(rankings: Sequence[Sequence[Fused]]) -> list[Fused]:
-    """The first of each ranking, then the second of each …; a row that stands in several comes once."""
-    first: dict[int, Fused] = {}
+def alternate(rankings: Iterable[Sequence[Item]], *, same: Callable[[Item], Hashable]) -> list[Item]:
+    """The first of each ranking, then the second of each …; what stands in several comes once.
+
+    same: what equal items have in common.
+    """
+    first: dict[Hashable, Item] = {}
     for turn in zip_longest(*rankings):
         for one in turn:
             if one is not None:
-                first.setdefault(one.row, one)
+                first.setdefault(same(one), one)
     return list(first.values())
 
 

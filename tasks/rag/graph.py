@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import zip_longest
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.errors import ModelError
@@ -32,6 +30,8 @@ from tasks.rag.answers import (
 from tasks.rag.citations import cite, cited_hits, same_evidence
 from tasks.rag.context import Context, pack_context
 from tasks.rag.extractive import Group, extract_answer
+from tasks.rag.fusion import alternate
+from tasks.rag.names import stem_of
 from tasks.rag.parts import question_parts
 from tasks.rag.plan import is_reset, make_plan, parse_label, similarity_alone, standalone_question
 from tasks.rag.prompting import answer_request, classify_request, rewrite_request
@@ -165,7 +165,7 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
         found = retrieve(desk.index, part.question, part.plan, embedder=desk.embedder, reranker=desk.reranker)
         parts.append(part._replace(hits=found.hits))
         notes += found.notes
-    hits = _by_turns([part.hits for part in parts])
+    hits = tuple(alternate([part.hits for part in parts], same=lambda hit: hit.chunk.id))
     context = pack_context(hits, most_tokens=desk.settings.most_context_tokens, per_document=plan.needs_multi_doc)
     return {"parts": tuple(parts), "found": Found(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
 
@@ -319,19 +319,9 @@ def joined(drafts: Sequence[Draft]) -> Draft:
     )
 
 
-def _by_turns(rankings: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
-    """The best of each ranking, then the second best of each, …, every chunk once."""
-    taken: dict[str, Hit] = {}
-    for turn in zip_longest(*rankings):
-        for hit in turn:
-            if hit is not None:
-                taken.setdefault(hit.chunk.id, hit)
-    return tuple(taken.values())
-
-
 def _sides(plan: RetrievalPlan, index: Index) -> list[Group]:
     """The sides of a comparison, each named by its surest document."""
-    names = {entry.document: PurePath(entry.name).stem for entry in index.catalogue}
+    names = {entry.document: stem_of(entry.name) for entry in index.catalogue}
     return [Group(names[side[0]], side) for side in plan.filters.groups if side] if plan.needs_multi_doc else []
 
 

@@ -20,6 +20,7 @@ from tasks.rag.documents.blocks import Block, Document
 from tasks.rag.documents.errors import DocumentError
 from tasks.rag.documents.text import decode, read_bytes
 from tasks.rag.errors import MetadataUnusable
+from tasks.rag.facts_words import bare
 
 COLUMNS = {
     "공고번호": "notice_id",
@@ -109,7 +110,7 @@ def _records(text: str) -> list[tuple[int, list[str]]]:
 
 def _known_columns(text: str, separator: str) -> int:
     header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
-    return sum(_bare(cell) in COLUMNS for cell in header)
+    return sum(_header(cell) in COLUMNS for cell in header)
 
 
 def _table(header: list[str], lines: list[tuple[int, list[str]]], encoding: str) -> MetadataTable:
@@ -125,10 +126,10 @@ def _table(header: list[str], lines: list[tuple[int, list[str]]], encoding: str)
 
 
 def _field_name(cell: str) -> str:
-    return COLUMNS.get(_bare(cell), unicodedata.normalize("NFC", cell).strip())
+    return COLUMNS.get(_header(cell), unicodedata.normalize("NFC", cell).strip())
 
 
-def _bare(cell: str) -> str:
+def _header(cell: str) -> str:
     """A header without spaces, brackets and what stands in them: `사업 금액(원)` is 사업금액."""
     text = unicodedata.normalize("NFC", cell).lstrip("\ufeff")
     return re.sub(r"\(.*?\)|\[.*?\]|（.*?）|\s", "", text)
@@ -292,20 +293,15 @@ def _labelled(block: Block) -> Iterator[tuple[str, str]]:
     if block.kind == "table":
         starts = {(cell.row, cell.col): cell for cell in block.cells}
         for cell in block.cells:
-            name = _LABELS.get(_label(cell.text))
+            name = _LABELS.get(bare(cell.text))
             value = starts.get((cell.row, cell.col + cell.col_span))
-            if name and value and value.text.strip() and _label(value.text) not in _LABELS:
+            if name and value and value.text.strip() and bare(value.text) not in _LABELS:
                 yield name, value.text
         return
     for line in block.text.splitlines():
         match = _LINE.match(line)
-        if match and (name := _LABELS.get(_label(match[1]))):
+        if match and (name := _LABELS.get(bare(match[1]))):
             yield name, match[2]
-
-
-def _label(text: str) -> str:
-    """`사 업 명` and `사업명(공고명)` are 사업명."""
-    return re.sub(r"\(.*?\)|[\W\d_]", "", text).casefold()
 
 
 def _note_issuer(facts: dict[str, str], blocks: Sequence[Block]) -> None:

@@ -110,7 +110,7 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
     entities: list[tuple[str, str]] = []
     titles: list[tuple[str, str]] = [("name", stem)]
     for alias in entry.aliases:
-        titles.append(("alias", _stem_and_folders(alias)[0]))
+        titles.append(("alias", stem_of(alias)))
     if not _is_leaf(entry):
         _add(entities, "issuer", entry.metadata.get("issuer"))
     _add(titles, "project_name", entry.metadata.get("project_name"))
@@ -146,6 +146,11 @@ def _is_leaf(entry: CatalogueEntry) -> bool:
 def _add(names: list[tuple[str, str]], field: str, name: str | None) -> None:
     if name and name.strip() and (field, name) not in names:
         names.append((field, name.strip()))
+
+
+def stem_of(path: str) -> str:
+    """The name of a file without folders and ending, as people call the document."""
+    return _stem_and_folders(path)[0]
 
 
 def _stem_and_folders(path: str) -> tuple[str, tuple[str, ...]]:

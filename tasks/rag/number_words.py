@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-SMALL = {"십": Decimal(10), "백": Decimal(100), "천": Decimal(1_000)}
-LARGE = {"만": Decimal(10**4), "억": Decimal(10**8), "조": Decimal(10**12)}
+from tasks.rag import tokens
+
+SMALL = {sign: Decimal(factor) for sign, factor in tokens.SMALL.items()}
+LARGE = {sign: Decimal(factor) for sign, factor in tokens.LARGE.items()}
 DIGIT_SYLLABLES = dict(zip("일이삼사오육칠팔구", range(1, 10), strict=True)) | {"륙": 6}
 
 _ENGLISH_SCALES = {
@@ -79,12 +81,12 @@ HANGUL_MONEY = re.compile(
     r"(?=[정整이을은의에으과도까부]|[^가-힣]|$)"
 )
 
-_MONTHS = (
+MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-_SHORT_MONTHS = [*(name[:3] for name in _MONTHS), "Sept"]
-_NAMES = "|".join(name for month in (*_MONTHS, *_SHORT_MONTHS) for name in (month, month.upper()))
+_SHORT_MONTHS = [*(name[:3] for name in MONTHS), "Sept"]
+_NAMES = "|".join(name for month in (*MONTHS, *_SHORT_MONTHS) for name in (month, month.upper()))
 _MONTH = rf"(?<![A-Za-z])(?P<month>{_NAMES})\.?(?![a-z])"
 _DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?(?![0-9A-Za-z])"
 DATES = tuple(
@@ -217,4 +219,4 @@ def month_number(said: str) -> int:
     """`5`, `May`, `MAY` and `Sept` as 1 to 12."""
     if said.isdigit():
         return int(said)
-    return [name[:3].upper() for name in _MONTHS].index(said[:3].upper()) + 1
+    return [name[:3].upper() for name in MONTHS].index(said[:3].upper()) + 1

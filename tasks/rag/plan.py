@@ -224,7 +224,7 @@ def standalone_question(question: str, history: Sequence[Turn], *, filters: Filt
     earlier = history[-MOST_TURNS:-1]
     if earlier and classify_by_words(last, history=earlier).query_type == "followup":
         last = standalone_question(last, earlier)
-    if (moved := _a_period_before(question, last)) is not None:
+    if (moved := _at_another_period(question, last)) is not None:
         return moved
     topic, point = _topic_and_point(last)
     said = {form for word in normal(question).split() for form in without_particles(word)}
@@ -242,18 +242,27 @@ _PERIOD_BEFORE = re.compile(
 _PERIOD_SAID = re.compile(r"(?P<year>(?<!\d)(?:19|20)\d\d(?!\d))|(?P<term>제\s?\d+\s?기)")
 
 
-def _a_period_before(question: str, last: str) -> str | None:
-    """The last question for the year or term before, where the follow-up asks for no more than that."""
+_BESIDE_A_PERIOD = re.compile(r"(?:년도?)?(?:에는|에|엔|는|은|것은)?|fy|fiscal|years?|please")
+
+
+def _at_another_period(question: str, last: str) -> str | None:
+    """The last question for the year or term before, or a named one, where the follow-up asks for no more than that."""
     text = normal(question)
-    match, said = _PERIOD_BEFORE.search(text), list(_PERIOD_SAID.finditer(last))
+    before, said = _PERIOD_BEFORE.search(text), list(_PERIOD_SAID.finditer(last))
+    match = before or _PERIOD_SAID.search(text)
     if not match or not said:
         return None
     left = re.findall(r"[\w가-힣]+", f"{text[: match.start()]} {text[match.end() :]}")
-    if [word for word in left if word not in _EMPTY | {"에는", "에", "는", "은", "것은"}]:
+    if [word for word in left if word not in _EMPTY and not _BESIDE_A_PERIOD.fullmatch(word)]:
         return None
     latest = max(said, key=lambda one: int(re.sub(r"\D", "", one.group())))
-    earlier = re.sub(r"\d+", lambda number: str(int(number.group()) - 1), latest.group())
-    return last[: latest.start()] + earlier + last[latest.end() :]
+    if before:
+        other = re.sub(r"\d+", lambda number: str(int(number.group()) - 1), latest.group())
+    elif len(said) == 1 and match.lastgroup == latest.lastgroup:
+        other = match.group()
+    else:
+        return None  # which of several is meant, nobody knows
+    return last[: latest.start()] + other + last[latest.end() :]
 
 
 QUALIFIER_FIELDS = frozenset(["year", "form", "round", "date"])

@@ -195,9 +195,9 @@ class _Search:
         for (found, _), group in zip(ranked, filters.groups, strict=True):
             if not found:
                 notes.append(f"nothing was found in {', '.join(self._names(group))}")
-        pool = alternate([found for found, _ in ranked])
+        pool = alternate([found for found, _ in ranked], same=_row)
         if filters.mode == "prefer":
-            pool = alternate([self._ranked(Scope(allowed, bonus))[0] + pool])
+            pool = alternate([self._ranked(Scope(allowed, bonus))[0] + pool], same=_row)
         return _Pool(pool, notes, filters, _Sides(rows, of=len(rows) + (filters.mode == "prefer")))
 
     def _names(self, documents: Collection[str]) -> list[str]:
@@ -219,8 +219,9 @@ class _Search:
         settings, retrievers = self.settings, self.retrievers
         rankings, notes = dict[str, list[int]](), list[str]()
         try:
-            rankings["bm25"] = retrievers.bm25(max(settings.bm25_top_k, self.pool), scope).rows
-            if settings.words_weight and settings.bm25_weight:
+            if settings.bm25_weight:
+                rankings["bm25"] = retrievers.bm25(max(settings.bm25_top_k, self.pool), scope).rows
+            if settings.bm25_weight and settings.words_weight:
                 rankings["words"] = retrievers.words(max(settings.words_pool, self.pool), scope).rows
         except (NoLexicalIndex, WrongTokenizer) as error:
             notes.append(f"fused similarity and mmr only: {error}")
@@ -244,6 +245,10 @@ def _pool_size(top_k: int, per_document: int | None, reranker: Reranker | None, 
     if reranker:
         top_k = max(top_k, settings.rerank_pool)
     return top_k if per_document is None else max(settings.mmr_pool, 4 * top_k)
+
+
+def _row(one: Fused) -> int:
+    return one.row
 
 
 def _both(allowed: Rows | None, rows: Rows) -> Rows:

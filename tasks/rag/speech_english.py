@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from tasks.rag.spoken_numbers import by_symbol, english, english_decimal, english_digits, english_ordinal, english_year
-
-NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
-FIRST = r"(?<![0-9.,])"
-"""Where a number begins."""
-SIGN = r"[$₩￦€£¥]"
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November"),
-    "December",
+from tasks.rag.number_words import MONTHS
+from tasks.rag.speech_patterns import (
+    ANY_NUMBER,
+    DATE,
+    DIGIT_GROUPS,
+    FIRST,
+    LEADING_ZERO,
+    NUMBER,
+    SECTION,
+    SIGN,
+    Rule,
+    by_symbol,
+    either,
+    is_day,
+    spoken,
 )
+from tasks.rag.spoken_numbers import english, english_decimal, english_digits, english_ordinal, english_year
+
 MONTH = "|".join(MONTHS)
 CURRENCIES = by_symbol(
     {
@@ -54,13 +61,7 @@ UNITS = by_symbol(
 
 def in_english(text: str) -> str:
     """`text` without a digit."""
-    for pattern, say in RULES:
-        text = pattern.sub(say, text)
-    return text
-
-
-def _either(words: dict[str, str]) -> str:
-    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return spoken(text, RULES)
 
 
 def _number(written: str) -> str:
@@ -70,7 +71,7 @@ def _number(written: str) -> str:
 
 def _date(found: re.Match[str]) -> str:
     month, day = int(found["month"]), int(found["day"])
-    if not (1 <= month <= 12 and 1 <= day <= 31):
+    if not is_day(month, day):
         return found[0]
     return f"{MONTHS[month - 1]} {english_ordinal(day)}, {english_year(int(found['year']))}"
 
@@ -114,10 +115,7 @@ def _apart(found: re.Match[str], words: str) -> str:
     return before + words + (" " if following.isascii() and following.isalpha() else "")
 
 
-_DATE = re.compile(
-    r"(?<![0-9.])(?P<year>[12][0-9]{3})(?:\s?(?P<dot>[.])\s?|[-/])(?P<month>[0-9]{1,2})(?:\s?\.\s?|[-/])"
-    r"(?P<day>[0-9]{1,2})(?![0-9])(?(dot)\.?)"
-)
+_DATE = re.compile(DATE)
 _AND_YEAR = r"(?:,?\s(?P<year>[12][0-9]{3})\b)?"
 _MONTH_FIRST = re.compile(rf"\b(?P<month>{MONTH})\s(?P<day>[0-3]?[0-9])(?![0-9.,]*[0-9]){_AND_YEAR}")
 _DAY_FIRST = re.compile(rf"\b(?P<day>[0-3]?[0-9])\s(?P<month>{MONTH}){_AND_YEAR}")
@@ -126,32 +124,27 @@ _TIME = re.compile(
     r"(?:\s?(?P<half>[aApP])\.?[mM]\b\.?)?"
 )
 _MINUS = re.compile(rf"(?<![\w.,)\]-])[-−]\s?(?={SIGN}?[0-9])")
-_DIGIT_GROUPS = re.compile(rf"{FIRST}[0-9]+(?:-[0-9]+){{2,}}")
-_SECTION = re.compile(rf"{FIRST}[0-9]+(?:\.[0-9]+){{2,}}")
 _RANGE = re.compile(rf"(?<=[0-9%])\s?[~∼〜–]\s?(?={SIGN}?[0-9])")
 _MONEY = re.compile(
-    rf"(?P<currency>{_either(CURRENCIES)})\s?(?P<number>{NUMBER})(?:\s?(?P<scale>(?i:{_either(SCALES)}))\b)?"
+    rf"(?P<currency>{either(CURRENCIES)})\s?(?P<number>{NUMBER})(?:\s?(?P<scale>(?i:{either(SCALES)}))\b)?"
 )
-_UNIT = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<unit>{_either(UNITS)})(?![A-Za-z])")
+_UNIT = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<unit>{either(UNITS)})(?![A-Za-z])")
 _ORDINAL = re.compile(rf"{FIRST}(?P<number>[1-9][0-9]*)(?:st|nd|rd|th)\b")
-_LEADING_ZERO = re.compile(rf"{FIRST}0[0-9]+(?![0-9.,]*[.,][0-9])")
 _YEAR = re.compile(rf"(?P<before>[A-Za-z]?){FIRST}(?P<number>1[1-9][0-9]{{2}}|20[0-9]{{2}})(?![0-9]|[.,][0-9])")
-_NUMBER = re.compile(rf"(?P<before>[A-Za-z]?)(?P<number>{NUMBER})")
 
-RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+RULES: tuple[Rule, ...] = (
     (_DATE, _date),
     (_MONTH_FIRST, _day_of_month),
     (_DAY_FIRST, _day_of_month),
     (_TIME, _time),
     (_MINUS, "minus "),
-    (_DIGIT_GROUPS, _groups),
-    (_SECTION, _sections),
+    (DIGIT_GROUPS, _groups),
+    (SECTION, _sections),
     (_RANGE, " to "),
     (_MONEY, _money),
     (_UNIT, lambda found: f"{_number(found['number'])} {UNITS[found['unit']]}"),
     (_ORDINAL, lambda found: english_ordinal(int(found["number"]))),
-    (_LEADING_ZERO, lambda found: english_digits(found[0])),
+    (LEADING_ZERO, lambda found: english_digits(found[0])),
     (_YEAR, lambda found: _apart(found, english_year(int(found["number"])))),
-    (_NUMBER, lambda found: _apart(found, _number(found["number"]))),
+    (ANY_NUMBER, lambda found: _apart(found, _number(found["number"]))),
 )
-"""Applied in this order: what a rule has put into words, no later one finds."""

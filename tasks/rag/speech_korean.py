@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
 
-from tasks.rag.spoken_numbers import by_symbol, korean, korean_decimal, korean_digits, native_korean
+from tasks.rag.speech_patterns import (
+    ANY_NUMBER,
+    DATE,
+    DIGIT_GROUPS,
+    FIRST,
+    LEADING_ZERO,
+    NUMBER,
+    SECTION,
+    SIGN,
+    Rule,
+    by_symbol,
+    either,
+    is_day,
+    spoken,
+)
+from tasks.rag.spoken_numbers import korean, korean_decimal, korean_digits, native_korean
 
-NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
-FIRST = r"(?<![0-9.,])"
-"""Where a number begins."""
-SIGN = r"[$₩￦€£¥]"
 MONTHS = {6: "유월", 10: "시월"}
 """Months that are not said as their number."""
 COUNTED_NATIVELY = 40
@@ -45,13 +55,7 @@ UNITS = by_symbol(
 
 def in_korean(text: str) -> str:
     """`text` without a digit."""
-    for pattern, say in RULES:
-        text = pattern.sub(say, text)
-    return text
-
-
-def _either(words: dict[str, str] | dict[str, int]) -> str:
-    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return spoken(text, RULES)
 
 
 def _number(written: str) -> str:
@@ -61,7 +65,7 @@ def _number(written: str) -> str:
 
 def _date(found: re.Match[str]) -> str:
     month, day = int(found["month"]), int(found["day"])
-    if not (1 <= month <= 12 and 1 <= day <= 31):
+    if not is_day(month, day):
         return found[0]
     weekday = f" {found['weekday']}요일" if found["weekday"] else ""
     return f"{korean(int(found['year']))}년 {_month(month)} {korean(day)}일{weekday}"
@@ -122,10 +126,7 @@ def _won(found: re.Match[str]) -> str:
     return f"{number}{found['scale']} 원"
 
 
-_DATE = re.compile(
-    r"(?<![0-9.])(?P<year>[12][0-9]{3})(?:\s?(?P<dot>[.])\s?|[-/])(?P<month>[0-9]{1,2})(?:\s?\.\s?|[-/])"
-    r"(?P<day>[0-9]{1,2})(?![0-9])(?(dot)\.?)(?:\s?\((?P<weekday>[월화수목금토일])\))?"
-)
+_DATE = re.compile(rf"{DATE}(?:\s?\((?P<weekday>[월화수목금토일])\))?")
 _YEAR_AND_MONTH = re.compile(r"(?<![0-9.])(?P<year>[12][0-9]{3})\.\s(?P<month>[1-9]|1[0-2])\.(?!\s?[0-9])")
 _MONTH_OF_ITS_OWN = re.compile(r"(?<![0-9.])0?(?P<month>6|10)월")
 _TIME = re.compile(
@@ -133,30 +134,26 @@ _TIME = re.compile(
 )
 _HOUR = re.compile(rf"{FIRST}(?P<hour>[01]?[0-9]|2[0-4])시(?![간가-힣])")
 _MINUS = re.compile(rf"(?<![\w.,)\]-])[-−△▲]\s?(?={SIGN}?[0-9])")
-_DIGIT_GROUPS = re.compile(rf"{FIRST}[0-9]+(?:-[0-9]+){{2,}}")
-_SECTION = re.compile(rf"{FIRST}[0-9]+(?:\.[0-9]+){{2,}}")
 _RANGE = re.compile(rf"(?<=[0-9])\s?[~∼〜–]\s?(?={SIGN}?[0-9])|(?<=[원%년월일시분개명])\s?[~∼〜]\s?(?=[0-9])")
-_SCALE = rf"(?P<scale>(?i:{_either(SCALES)}))\b"
-_FOREIGN_MONEY = re.compile(rf"(?P<currency>{_either(CURRENCIES)})\s?(?P<number>{NUMBER})(?:\s?{_SCALE})?")
+_SCALE = rf"(?P<scale>(?i:{either(SCALES)}))\b"
+_FOREIGN_MONEY = re.compile(rf"(?P<currency>{either(CURRENCIES)})\s?(?P<number>{NUMBER})(?:\s?{_SCALE})?")
 _FOREIGN_SCALE = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?{_SCALE}")
 _WON_IN_SCALE = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<scale>[만억조]|[십백천]만)\s?원")
 _WON = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<won>[백천]?원)")
-_UNIT = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<unit>{_either(UNITS)})(?![A-Za-z])")
+_UNIT = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<unit>{either(UNITS)})(?![A-Za-z])")
 _COUNTED = re.compile(
     rf"{FIRST}(?P<number>[0-9]{{1,2}})\s?(?P<counter>개(?![월년소])|명|가지|번째|살|시간|곳|건|권|마리|사람)"
 )
-_LEADING_ZERO = re.compile(rf"{FIRST}0[0-9]+(?![0-9.,]*[.,][0-9])")
-_NUMBER = re.compile(rf"(?P<before>[A-Za-z]?)(?P<number>{NUMBER})")
 
-RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+RULES: tuple[Rule, ...] = (
     (_DATE, _date),
     (_YEAR_AND_MONTH, lambda found: f"{korean(int(found['year']))}년 {_month(int(found['month']))}"),
     (_MONTH_OF_ITS_OWN, lambda found: MONTHS[int(found["month"])]),
     (_TIME, _time),
     (_HOUR, lambda found: _hour(int(found["hour"]))),
     (_MINUS, "마이너스 "),
-    (_DIGIT_GROUPS, _groups),
-    (_SECTION, _sections),
+    (DIGIT_GROUPS, _groups),
+    (SECTION, _sections),
     (_RANGE, "에서 "),
     (_FOREIGN_MONEY, _foreign_money),
     (_FOREIGN_SCALE, lambda found: _scaled(found["number"], found["scale"])),
@@ -164,7 +161,6 @@ RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     (_WON, lambda found: f"{_number(found['number'])} {found['won']}"),
     (_UNIT, lambda found: f"{_number(found['number'])} {UNITS[found['unit']]}"),
     (_COUNTED, _counted),
-    (_LEADING_ZERO, lambda found: korean_digits(found[0])),
-    (_NUMBER, _apart),
+    (LEADING_ZERO, lambda found: korean_digits(found[0])),
+    (ANY_NUMBER, _apart),
 )
-"""Applied in this order: what a rule has put into words, no later one finds."""

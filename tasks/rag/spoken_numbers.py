@@ -27,11 +27,6 @@ ENGLISH_ORDINALS = {
 }
 
 
-def by_symbol(said: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """Symbol → what is said, from what is said → its symbols."""
-    return {symbol: words for words, symbols in said.items() for symbol in symbols}
-
-
 def korean(number: int) -> str:
     """`number` (not negative) in Sino-Korean, a space after each group of four digits: 십이억 오천만."""
     if number >= KOREAN_LIMIT:

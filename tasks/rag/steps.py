@@ -121,7 +121,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=2)
+@step(version=3)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

@@ -66,10 +66,12 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     with serving() as server:
         server.answer = lambda body: "single" if system_of(body).startswith("You sort") else "It is $41,000 [1]."
         monkeypatch.setenv("TRIVET_LLM_MODEL", "small-vision")
+        monkeypatch.setenv("TRIVET_LLM_BASE_URL", server.base_url)
         settings.cache_clear()
         resources.configure(replace(before, llm_base_url=server.base_url))
         yield server
     monkeypatch.delenv("TRIVET_LLM_MODEL")
+    monkeypatch.delenv("TRIVET_LLM_BASE_URL")
     settings.cache_clear()
     resources.configure(before)
 

@@ -55,7 +55,8 @@ def test_an_absent_package_is_missing_and_an_absent_option_is_warned_of(
 def test_absent_programs_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     checks = found(Settings(home=tmp_path))
-    assert (checks["tesseract"].status, checks["bubblewrap"].status) == ("warn", "warn")
+    programs = ("tesseract", "bubblewrap", "espeak-ng")
+    assert [checks[name].status for name in programs] == ["warn", "warn", "warn"]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,34 @@ def test_a_database_that_is_away_is_missing_and_no_secret_shows(tmp_path: Path, 
     report = examine(settings)
     assert "hunter2" not in report.model_dump_json()
     assert found(settings)["DATABASE_URL"].status == "missing"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "status", "detail"),
+    [
+        ({}, "ok", "none: answers are the documents' own sentences"),
+        ({"llm": "local"}, "missing", "TRIVET_LLM=local names no model"),
+        ({"llm": "local", "llm_model": "qwen"}, "missing", "local: qwen, and no server"),
+        (
+            {"llm": "local", "llm_model": "qwen", "llm_base_url": "http://me:hunter2@127.0.0.1:8000/v1"},
+            "ok",
+            "local: qwen at http://…@127.0.0.1:8000/v1",
+        ),
+        ({"llm": "openai"}, "missing", "TRIVET_LLM=openai has no key"),
+        ({"llm": "openai", "openai_api_key": SecretStr("hunter2")}, "ok", "openai: gpt-5-mini, gpt-4o-mini"),
+    ],
+    ids=["none", "no model", "no server", "local", "no key", "openai"],
+)
+def test_who_answers_is_named_with_what_is_lacking(
+    tmp_path: Path, chosen: dict[str, object], status: str, detail: str
+) -> None:
+    nothing = dict.fromkeys(("llm_model", "llm_base_url", "openai_api_key", "openai_base_url"))
+    check = found(Settings.model_validate({"home": tmp_path, **nothing, **chosen}))["language model"]
+    assert (check.status, check.detail) == (status, detail)
+
+
+def test_the_reranker_is_named(tmp_path: Path) -> None:
+    assert found(Settings(home=tmp_path, reranker="my/reranker"))["reranker"].detail == "my/reranker"
 
 
 def test_configured_variables_are_named(tmp_path: Path) -> None:

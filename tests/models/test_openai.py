@@ -288,6 +288,14 @@ def test_an_error_inside_a_stream_has_its_class(server: Server, code: str, expec
     assert type(caught.value) is expected
 
 
+def test_half_a_stream_was_heard_before_it_broke(server: Server):
+    server.misbehave = lambda path, body: half_a_stream(body, "Half of")
+    heard: list[str] = []
+    with pytest.raises(TransientModelError, match="broke off: the stream ended before"):
+        chat(server).complete(REQUEST, on_text=heard.append)
+    assert heard == ["Half ", "Half of"]
+
+
 def test_a_stream_that_stalls_is_given_up(server: Server):
     server.misbehave = lambda path, body: half_a_stream(body, "Half of", stalls=True)
     heard: list[str] = []

@@ -257,7 +257,7 @@ def test_a_broken_stream_is_worth_a_retry(server: Server, reply: Reply, says: st
 def test_half_a_stream_was_heard_before_it_broke(server: Server):
     server.misbehave = lambda path, body: half_a_stream(body, "Half of")
     heard: list[str] = []
-    with pytest.raises(TransientModelError, match="ended before"):
+    with pytest.raises(TransientModelError, match="broke off: the stream ended before"):
         chat(server).complete(REQUEST, on_text=heard.append)
     assert heard == ["Half ", "Half of"]
 

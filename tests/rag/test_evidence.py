@@ -7,6 +7,7 @@ import pymupdf
 import pytest
 from PIL import Image
 
+from storage.errors import StoreUnreachable
 from tasks.rag.answers import Citation
 from tasks.rag.documents.isolation import ReadLimits
 from tasks.rag.evidence import write_evidence
@@ -86,3 +87,10 @@ def test_a_document_name_cannot_lead_out_of_the_folder(pdf: Path, tmp_path: Path
     cited = [citation(1, name="../../../etc/passwd.pdf")]
     [picture] = write_evidence(cited, out, locate=lambda _: pdf, limits=ReadLimits()).files
     assert picture.parent == out
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below"])
+def test_a_folder_that_cannot_be_made_is_said(pdf: Path, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreUnreachable, match="is a file, or lies below one; choose a folder"):
+        write_evidence([citation(1)], tmp_path / folder, locate=lambda _: pdf, limits=ReadLimits())

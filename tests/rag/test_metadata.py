@@ -122,7 +122,7 @@ def _block(text: str, kind: str = "paragraph", level: int | None = None) -> Bloc
 
 
 def test_labels_in_a_table_are_facts() -> None:
-    texts = [("사 업 명", "차세대 시스템"), ("수요기관(발주)", "한국생산기술연구원")]
+    texts = [("가. 사 업 명", "차세대 시스템"), ("수요기관(발주)", "한국생산기술연구원")]
     cells = [Cell(row=row, col=col, text=text) for row, pair in enumerate(texts) for col, text in enumerate(pair)]
 
     assert read_facts(_document(Block(kind="table", text="…", page=1, cells=tuple(cells)))) == {

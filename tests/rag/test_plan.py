@@ -1,3 +1,5 @@
+"""What a question becomes: its type, its strategy, its documents, and what a follow-up leaves to the conversation."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -265,10 +267,14 @@ def test_any_text_gives_a_plan(question: str, asked: list[str], reads: bool) -> 
         ("What were sales in 2022 and 2021?", "What about the previous year?", "What were sales in 2021 and 2021?"),
         ("한누리소재의 제23기 배당금은?", "그 전 기에는?", "한누리소재의 제22기 배당금은?"),
         ("2023년 매출은 얼마인가?", "그럼 전년도는?", "2022년 매출은 얼마인가?"),
+        ("What was net income in 2023?", "And in 2021?", "What was net income in 2021?"),
+        ("What was net income in FY2023?", "What about fiscal year 2021, please?", "What was net income in FY2021?"),
+        ("2023년 매출은 얼마인가?", "그럼 2021년에는?", "2021년 매출은 얼마인가?"),
+        ("한누리소재의 제23기 배당금은?", "제21기는?", "한누리소재의 제21기 배당금은?"),
     ],
-    ids=["year", "latest year", "term", "Korean year"],
+    ids=["year", "latest year", "term", "Korean year", "named", "named fiscal", "named Korean", "named term"],
 )
-def test_a_follow_up_for_the_period_before_asks_the_last_question_of_that_period(
+def test_a_follow_up_for_another_period_asks_the_last_question_of_that_period(
     last: str, question: str, moved: str
 ) -> None:
     assert standalone_question(question, [Turn(question=last, answer="")]) == moved
@@ -277,3 +283,4 @@ def test_a_follow_up_for_the_period_before_asks_the_last_question_of_that_period
 def test_a_follow_up_that_asks_for_more_than_another_period_keeps_its_words() -> None:
     history = [Turn(question="What were the net sales in fiscal 2023?", answer="")]
     assert "dividend" in standalone_question("And the dividend of the year before?", history)
+    assert "dividend" in standalone_question("And the dividend in 2022?", history)

@@ -114,6 +114,7 @@ def test_without_weight_words_have_no_say(index: Index) -> None:
     ranks = [
         hit.ranks for hit in search(index, question, strategy="rrf", top_k=5, embedder=WordEmbedder, bm25_weight=0).hits
     ]
+    assert all(one.keys() == {"similarity", "mmr"} for one in ranks)
     fused = [1 / (60 + one["similarity"]) + 1 / (60 + one["mmr"]) for one in ranks]
     assert fused == sorted(fused, reverse=True)
 

@@ -1,3 +1,5 @@
+"""Which documents a question speaks of, by the names of a catalogue."""
+
 from __future__ import annotations
 
 import unicodedata

@@ -88,7 +88,7 @@ def test_writers_of_the_same_objects_do_not_disturb_each_other(tmp_path: Path) -
 
 def test_a_store_that_cannot_be_a_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file")
-    with pytest.raises(StoreUnreachable, match="cannot be used"):
+    with pytest.raises(StoreUnreachable, match="store is a file"):
         Artifacts(tmp_path / "store").put("document", b"abc")
 
 

@@ -50,3 +50,9 @@ def test_refusals_are_sentences_with_a_remedy(number: int, words: str) -> None:
 def test_a_missing_file_is_left_to_the_caller() -> None:
     with pytest.raises(FileNotFoundError), files.reachable(Path("/store")):
         raise FileNotFoundError
+
+
+def test_a_folder_in_place_of_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(StoreUnreachable, match="out is a folder; name a file"):
+        files.write(tmp_path / "out", b"answers")

@@ -1,0 +1,45 @@
+"""What text that is to be spoken has in common in Korean and in English: how numbers are written, and rules over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+"""What is written, and what is said for it."""
+
+NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
+FIRST = r"(?<![0-9.,])"
+"""Where a number begins."""
+SIGN = r"[$₩￦€£¥]"
+DATE = (
+    r"(?<![0-9.])(?P<year>[12][0-9]{3})(?:\s?(?P<dot>[.])\s?|[-/])(?P<month>[0-9]{1,2})(?:\s?\.\s?|[-/])"
+    r"(?P<day>[0-9]{1,2})(?![0-9])(?(dot)\.?)"
+)
+DIGIT_GROUPS = re.compile(rf"{FIRST}[0-9]+(?:-[0-9]+){{2,}}")
+"""Telephone and account numbers."""
+SECTION = re.compile(rf"{FIRST}[0-9]+(?:\.[0-9]+){{2,}}")
+LEADING_ZERO = re.compile(rf"{FIRST}0[0-9]+(?![0-9.,]*[.,][0-9])")
+ANY_NUMBER = re.compile(rf"(?P<before>[A-Za-z]?)(?P<number>{NUMBER})")
+
+
+def spoken(text: str, rules: Iterable[Rule]) -> str:
+    """`text` after all rules in their order: what one has put into words, no later one finds."""
+    for pattern, say in rules:
+        text = pattern.sub(say, text)
+    return text
+
+
+def by_symbol(said: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """Symbol → what is said, from what is said → its symbols."""
+    return {symbol: words for words, symbols in said.items() for symbol in symbols}
+
+
+def either(words: Iterable[str]) -> str:
+    """A pattern for any of the words, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+
+def is_day(month: int, day: int) -> bool:
+    """Whether there may be such a day; 2024.13.40 is something else."""
+    return 1 <= month <= 12 and 1 <= day <= 31

@@ -1,0 +1,32 @@
+"""What reaches the terminal: words, and nothing that steers it."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.text import Text
+
+from flows.cli.output import Screen, harmless
+
+HOSTILE = "a \x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J \u202eword"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (HOSTILE, "a [31mred[0m ]0;title 2J word"),
+        ("줄\n바꿈\t㎡ & ₩ 👩‍👧", "줄\n바꿈\t㎡ & ₩ 👩‍👧"),
+    ],
+    ids=["escape sequences", "text"],
+)
+def test_text_loses_the_signs_that_steer_a_terminal_and_no_other(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+@pytest.mark.parametrize("shown", [Text(HOSTILE), HOSTILE.replace("[", "\\[")], ids=["text", "markup"])
+def test_a_screen_draws_its_own_colours_alone(shown: object) -> None:
+    file = StringIO()
+    screen = Screen(file=file, force_terminal=True, color_system="standard", width=80, highlight=False)
+    screen.print("[green]ok[/green]", shown)
+    assert file.getvalue() == "\x1b[32mok\x1b[0m a [31mred[0m ]0;title 2J word\n"
