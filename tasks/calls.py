@@ -9,13 +9,13 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from pydantic import Field, model_validator
 
-from models.errors import TransientModelError
+from models.errors import ModelUnavailable, TransientModelError
 from models.protocols import Chat, ChatRequest, ChatResponse, Image, Text
 from storage.records import Record
 
@@ -228,13 +228,13 @@ class Limits:
         settings: CallSettings,
         *,
         rng: random.Random,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.clock = clock
         self._rng = rng
-        self._sleep = sleep
+        self._sleep = sleep or _pause
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._requests = _Rate(settings.requests_per_minute, clock)
         self._tokens = _Rate(settings.tokens_per_minute, clock)
@@ -257,6 +257,7 @@ class Limits:
             raise self._rests[1]
         for attempt in range(1, self.settings.tries + 1):
             self._await_turn(expected)
+            _refuse_when_stopped()
             try:
                 with self._slots:
                     return _within(self.settings.timeout_s, call)
@@ -368,6 +369,25 @@ class _Rate:
             return max(0.0, -self._level / per_second)
 
 
+_stopped: Future[None] = Future()
+
+
+def stop_asking() -> None:
+    """End every call under way and refuse every later one, for good: this process is about to end."""
+    if not _stopped.done():
+        _stopped.set_result(None)
+
+
+def _pause(seconds: float) -> None:
+    """Sleep, at most until `stop_asking`."""
+    wait([_stopped], timeout=seconds)
+
+
+def _refuse_when_stopped() -> None:
+    if _stopped.done():
+        raise ModelUnavailable("The program is ending; the model is not asked any more. Run it again to go on.")
+
+
 def _within(seconds: float, call: Callable[[threading.Event], Result]) -> Result:
     """What `call` returns in time; a call that takes longer is left behind in its thread, and told so by its event."""
     outcome: Future[Result] = Future()
@@ -380,9 +400,12 @@ def _within(seconds: float, call: Callable[[threading.Event], Result]) -> Result
             outcome.set_exception(error)
 
     threading.Thread(target=work, daemon=True, name="model-call").start()
+    ends: list[Future[Any]] = [outcome, _stopped]
     try:
-        return outcome.result(timeout=seconds)
-    except TimeoutError as error:
-        raise TransientModelError(f"The model did not answer within {seconds:g} s.") from error
+        wait(ends, timeout=seconds, return_when=FIRST_COMPLETED)
+        if outcome.done():
+            return outcome.result()
+        _refuse_when_stopped()
+        raise TransientModelError(f"The model did not answer within {seconds:g} s.")
     finally:
         left.set()

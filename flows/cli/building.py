@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Lock
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from rich.console import Console
@@ -69,11 +71,28 @@ def _run(flow: Callable[[Any], Any], config: object) -> Outcome[Any]:
 
     wait_until_healthy(settings().home)
     try:
-        return Outcome(flow(config), None)  # a returned state is resolved by Prefect
+        with _calls_stop_too():
+            return Outcome(flow(config), None)  # a returned state is resolved by Prefect
     except Unfinished as error:
         return Outcome(error.report, str(error))
     except KeyboardInterrupt:
         fail("interrupted; what is finished is kept, run the same command again to go on", INTERRUPTED)
+
+
+@contextmanager
+def _calls_stop_too() -> Generator[None]:
+    """Ctrl-C also ends the calls that shards wait for: the program would else stay until a model's time-out."""
+    from tasks.calls import stop_asking
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stop_asking()
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from flows.cli.output import Screen
 
 if TYPE_CHECKING:
     from tasks.rag.answers import Answered, Citation
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tasks.rag.evidence import Evidence
     from tasks.rag.graph import Event
 
-console = Console(highlight=False)
+console = Screen(highlight=False)
 QUOTE_CHARS = 160
 STAGES = {
     "analyze_query": "reading the question",

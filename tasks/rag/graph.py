@@ -115,6 +115,8 @@ class State(TypedDict):
     found: Found
     context: Context
     draft: Draft
+    unlabelled: str
+    """Why no model could name the kind of question."""
     model_away: bool
     notes: Annotated[tuple[str, ...], operator.add]
     calls: Annotated[tuple[ModelCall, ...], operator.add]
@@ -174,9 +176,11 @@ def generate(state: State, desk: Desk) -> Added:
     """The draft: a model's answer over the context, else one from facts of the catalogue or from sentences."""
     if not desk.wiring.large or not state["found"].hits:
         return {"draft": _extracted(state, desk)}
+    unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
     try:
-        return _written(state, desk)
-    except ModelError as error:
+        written = _written(state, desk)
+        return {**written, "notes": (*unlabelled, *written["notes"])}
+    except ModelError as error:  # which says it all: the small model is away for the same reason
         note = f"the answer is made of the documents' own sentences, because the model is away: {error}"
         return {"draft": _extracted(state, desk), "notes": (note,), "model_away": True}
 
@@ -256,7 +260,7 @@ def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryTyp
     try:
         told = desk.wiring.ask("classify", classify_request(question, history))
     except ModelError as error:
-        return None, {"notes": (f"the question was classified by its words: {error}",)}
+        return None, {"unlabelled": f"the question was classified by its words: {error}"}
     label = parse_label(told.text)
     notes = () if label else ("the question was classified by its words: the model named no kind that there is",)
     return label, {"calls": (told.call,), "notes": notes}

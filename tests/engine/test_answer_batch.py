@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +16,8 @@ import pytest
 
 from flows.settings import settings
 from tasks import resources
-from tests.command import Done, run_here
-from tests.models.server import Reply, Server, serving, system_of
+from tests.command import TRIVET, Done, run_here
+from tests.models.server import Reply, Server, hangs, serving, system_of
 
 pytestmark = pytest.mark.engine
 
@@ -140,3 +144,21 @@ def test_a_file_that_holds_no_questions_is_refused(place: Place, text: str, said
     assert done.code == 2
     assert said in done.stderr
     assert not place.out.exists()
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+def test_ctrl_c_does_not_wait_for_a_model_that_hangs(place: Place, model: Server) -> None:
+    place.questions.write_text(json.dumps({"id": "slow", "question": "Is the furnace of Raon made of zirconium?"}))
+    model.misbehave = lambda path, body: hangs()
+    asked = len(model.requests)
+    command = [*TRIVET, "rag", "batch", place.questions, "--index", place.folder, "--out", place.out, "--llm", "local"]
+    environment = os.environ | {"TRIVET_LLM_BASE_URL": model.base_url}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True) as batch:
+        while len(model.requests) == asked:
+            assert batch.poll() is None
+            time.sleep(0.05)
+        os.killpg(batch.pid, signal.SIGINT)
+        _, said = batch.communicate(timeout=30)
+    assert batch.returncode == 130
+    assert "interrupted; what is finished is kept" in said
