@@ -10,9 +10,9 @@ from flows.settings import configure_steps, settings
 from models.errors import ModelUnavailable
 
 if TYPE_CHECKING:
-    from tasks.rag.assistant import Assistant
-    from tasks.rag.graph import AnswerSettings
-    from tasks.rag.wiring import Models, WiringName
+    from tasks.rag.answering.assistant import Assistant
+    from tasks.rag.answering.graph import AnswerSettings
+    from tasks.rag.answering.wiring import Models, WiringName
 
 
 def open_assistant(
@@ -29,7 +29,7 @@ def open_assistant(
     Raises StorageError, ModelUnavailable.
     """
     configure_steps()
-    from tasks.rag.assistant import open_assistant as opened
+    from tasks.rag.answering.assistant import open_assistant as opened
 
     return opened(
         index,
@@ -45,7 +45,7 @@ def models_of(llm: WiringName | None) -> Models:
 
     Raises ModelUnavailable if there is none of that kind.
     """
-    from tasks.rag.wiring import Models
+    from tasks.rag.answering.wiring import Models
 
     match llm or settings().llm:
         case "none":

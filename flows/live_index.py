@@ -11,7 +11,7 @@ from typing import Protocol
 
 from storage.errors import StorageError
 from storage.generations import Index, read_pointer
-from tasks.rag.assistant import Asks
+from tasks.rag.answering.assistant import Asks
 
 log = logging.getLogger(__name__)
 

@@ -26,16 +26,18 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue  # noqa: E402
 
 from models.weights import fingerprint  # noqa: E402
 from tasks.calls import Spending  # noqa: E402
+from tasks.rag.answering.graph import AnswerSettings  # noqa: E402
+from tasks.rag.answering.wiring import WiringName  # noqa: E402
 from tasks.rag.batching import BatchReport  # noqa: E402
-from tasks.rag.building import build  # noqa: E402
 from tasks.rag.corpus import flat, refuse_too_many_failures, shard_sources  # noqa: E402
 from tasks.rag.documents.isolation import ReadLimits  # noqa: E402
 from tasks.rag.documents.reading import ReadOptions  # noqa: E402
 from tasks.rag.errors import Unfinished  # noqa: E402
-from tasks.rag.figures import FigureSettings  # noqa: E402
-from tasks.rag.graph import AnswerSettings  # noqa: E402
-from tasks.rag.report import IndexReport  # noqa: E402
-from tasks.rag.scan import require_folder  # noqa: E402
+from tasks.rag.indexing.building import build  # noqa: E402
+from tasks.rag.indexing.figures import FigureSettings  # noqa: E402
+from tasks.rag.indexing.report import IndexReport  # noqa: E402
+from tasks.rag.indexing.scan import require_folder  # noqa: E402
+from tasks.rag.language.tokens import installed_tokenizer  # noqa: E402
 from tasks.rag.steps import (  # noqa: E402
     answer,
     catalogue,
@@ -50,8 +52,6 @@ from tasks.rag.steps import (  # noqa: E402
     scan,
     write_answers,
 )
-from tasks.rag.tokens import installed_tokenizer  # noqa: E402
-from tasks.rag.wiring import WiringName  # noqa: E402
 from tasks.step import as_is, on_each  # noqa: E402
 
 

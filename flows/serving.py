@@ -25,8 +25,8 @@ from flows.live_index import LiveIndex
 from flows.serving_work import Asked, Begun, Item, Refusal, Work, refusal
 from storage.errors import StorageError
 from storage.sessions import Sessions
+from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.assistant import Event
 
 MOST_BODY_BYTES = 1_000_000
 DRAINED_BYTES = 8 * MOST_BODY_BYTES

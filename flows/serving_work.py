@@ -14,11 +14,11 @@ from flows.live_index import LiveIndex
 from models.errors import ModelError
 from storage.errors import StorageError, UnknownSession
 from storage.sessions import Session, Sessions
+from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.assistant import Event
-from tasks.rag.conversation import history_of, recall
 from tasks.rag.errors import UnknownDocument
-from tasks.rag.names import documents_named
+from tasks.rag.planning.conversation import history_of, recall
+from tasks.rag.planning.names import documents_named
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from flows.cli.opening import DocumentOption, IndexFolder, Json, Strategy, model
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors, state
 
 if TYPE_CHECKING:
+    from tasks.rag.answering.assistant import Assistant
+    from tasks.rag.answering.evidence import Evidence
     from tasks.rag.answers import Answered
-    from tasks.rag.assistant import Assistant
-    from tasks.rag.evidence import Evidence
 
 
 class Llm(enum.StrEnum):
@@ -66,7 +66,7 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Answer a question, with document, page and quote for every claim; say so when the documents do not tell."""
-    from tasks.rag.names import documents_named
+    from tasks.rag.planning.names import documents_named
 
     with opened(index, llm=llm, strategy=strategy, top_k=top_k, rerank=rerank) as assistant:
         prepare_evidence(evidence)
@@ -130,7 +130,7 @@ def opened(
     """An assistant over `index`; what is expected to go wrong ends the command with one sentence."""
     from flows.answering import open_assistant
     from storage.errors import IndexUnusable, StorageError, StoreUnreachable
-    from tasks.rag.graph import AnswerSettings
+    from tasks.rag.answering.graph import AnswerSettings
 
     if not (patient or state["debug"]):
         logging.getLogger("tasks.calls").setLevel(logging.ERROR)  # a note of the answer says it in one sentence
@@ -154,7 +154,7 @@ def prepare_evidence(folder: Path | None) -> None:
 def write_evidence(answered: Answered, folder: Path) -> Evidence:
     """Pictures of the cited pages in `folder`; what goes wrong is a note, because the answer is there."""
     from storage.errors import StorageError
-    from tasks.rag import evidence
+    from tasks.rag.answering import evidence
     from tasks.rag.documents.isolation import ReadLimits
     from tasks.resources import artifacts
 

@@ -20,8 +20,8 @@ from flows.settings import prepare_environment, settings
 
 if TYPE_CHECKING:
     from tasks.rag.batching import BatchReport
-    from tasks.rag.figures import FigurePlan
-    from tasks.rag.report import IndexReport
+    from tasks.rag.indexing.figures import FigurePlan
+    from tasks.rag.indexing.report import IndexReport
 
 
 R = TypeVar("R")
@@ -102,7 +102,7 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
     configure_steps()
     with _expected_errors(), _progress(quiet):
         from flows.rag import IndexConfig
-        from tasks.rag.planning import plan_folder
+        from tasks.rag.indexing.figure_planning import plan_folder
         from tasks.resources import artifacts, resources, responses, vision
 
         config = IndexConfig.model_validate(chosen)

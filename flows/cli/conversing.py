@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.rag.conversation import history_of, recall
+from tasks.rag.planning.conversation import history_of, recall
 
 if TYPE_CHECKING:
     from storage.sessions import Session, Sessions
+    from tasks.rag.answering.assistant import Asks, Event
     from tasks.rag.answers import Answered
-    from tasks.rag.assistant import Asks, Event
 
 
 def kept_sessions() -> Sessions:

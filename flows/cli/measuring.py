@@ -21,9 +21,9 @@ from flows.cli.recording import StoreOption, git_commit, keep, program_version, 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
     from storage.index import Index
-    from tasks.rag.answer_checks import AnswerCheck
-    from tasks.rag.metrics import Question, Ranked
-    from tasks.rag.recording import Measurement
+    from tasks.rag.measuring.answer_checks import AnswerCheck
+    from tasks.rag.measuring.metrics import Question, Ranked
+    from tasks.rag.measuring.recording import Measurement
 
 
 def register(app: typer.Typer) -> None:
@@ -76,9 +76,9 @@ def evaluate(
     from flows.settings import settings
     from storage.errors import StorageError
     from storage.index import open_index
-    from tasks.rag.measuring import choose, labels_of, measure
-    from tasks.rag.metrics import read_questions
-    from tasks.rag.recording import Measurement
+    from tasks.rag.measuring.figures import choose, labels_of, measure
+    from tasks.rag.measuring.metrics import read_questions
+    from tasks.rag.measuring.recording import Measurement
 
     require_file(questions, "a JSONL file of questions")
     started = datetime.now(UTC)
@@ -106,7 +106,7 @@ def evaluate(
 
 
 def _rank(opened: Index, asked: Sequence[Question], gold: Gold, chosen: Chosen, *, quiet: bool) -> tuple[Ranked, ...]:
-    from tasks.rag.metrics import rank_questions
+    from tasks.rag.measuring.metrics import rank_questions
 
     with counting(quiet) as counted:
         return rank_questions(
@@ -119,7 +119,7 @@ def _rank(opened: Index, asked: Sequence[Question], gold: Gold, chosen: Chosen, 
 def _check(
     index: Path, asked: Sequence[Question], gold: Gold, chosen: Chosen, *, quiet: bool
 ) -> tuple[AnswerCheck, ...]:
-    from tasks.rag.answer_checks import check_answers
+    from tasks.rag.measuring.answer_checks import check_answers
 
     with (
         assistant_over(
@@ -146,7 +146,7 @@ def _rows(
     file: Path,
     started: datetime,
 ) -> Evaluated:
-    from tasks.rag.recording import Made, record
+    from tasks.rag.measuring.recording import Made, record
 
     settings = {name: value for name, value in chosen._asdict().items() if name != "split"}
     return record(
@@ -163,7 +163,7 @@ def _rows(
 
 def _write_details(path: Path, asked: Sequence[Question], measurement: Measurement) -> None:
     from storage.files import write
-    from tasks.rag.recording import samples_of
+    from tasks.rag.measuring.recording import samples_of
 
     lines = (sample.model_dump_json(exclude={"repeat"}) for sample in samples_of(asked, measurement))
     write(path, "".join(f"{line}\n" for line in lines).encode())

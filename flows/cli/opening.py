@@ -14,8 +14,8 @@ from flows.cli.output import REFUSED, fail
 
 if TYPE_CHECKING:
     from storage.index import Index
-    from tasks.rag.retrieval import Found
-    from tasks.rag.routing import Router
+    from tasks.rag.planning.routing import Router
+    from tasks.rag.retrieval.search import Found
 
 
 class Strategy(enum.StrEnum):
@@ -52,8 +52,8 @@ def find(
     from flows.settings import configure_steps
     from tasks import resources
     from tasks.rag.answers import Filters
-    from tasks.rag.names import documents_named
-    from tasks.rag.retrieval import search
+    from tasks.rag.planning.names import documents_named
+    from tasks.rag.retrieval.search import search
 
     configure_steps()
     return search(
@@ -71,7 +71,7 @@ def find(
 
 def _router(opened: Index) -> Router:
     """The router of this index, made once: it reads every name of the catalogue."""
-    from tasks.rag.routing import Router
+    from tasks.rag.planning.routing import Router
 
     if opened not in _routers:
         _routers[opened] = Router(opened.catalogue)

@@ -16,7 +16,7 @@ from flows.cli.output import Screen
 
 if TYPE_CHECKING:
     from storage.index import Index
-    from tasks.rag.metrics import Place, Question
+    from tasks.rag.measuring.metrics import Place, Question
 
 Item = TypeVar("Item")
 
@@ -53,7 +53,7 @@ class Search(NamedTuple):
 
 def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
     """The gold documents as the catalogue has them."""
-    from tasks.rag.measuring import unknown_documents
+    from tasks.rag.measuring.figures import unknown_documents
 
     first = {
         unicodedata.normalize("NFC", name): entry.name
@@ -66,7 +66,7 @@ def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
 
 def places_in(opened: Index, search: Search, question: Question) -> list[Place]:
     """Where the hits of a search stand, best first."""
-    from tasks.rag.metrics import Place
+    from tasks.rag.measuring.metrics import Place
 
     found = find(
         opened,

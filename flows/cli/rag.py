@@ -161,7 +161,7 @@ def chunks(
     """Print chunks as they are indexed."""
     from storage.errors import StorageError
     from storage.index import open_index
-    from tasks.rag.retrieval import read_chunk
+    from tasks.rag.retrieval.search import read_chunk
 
     with plain_errors(StorageError), open_index(index) as opened:
         rows = range(len(opened))
@@ -183,7 +183,7 @@ def status(
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
     from storage.errors import StorageError
-    from tasks.rag.status import read_status
+    from tasks.rag.indexing.status import read_status
 
     with plain_errors(StorageError):
         found = read_status(index)

@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
     from storage.index import Index
-    from tasks.rag.recording import Subject
+    from tasks.rag.measuring.recording import Subject
 
 StoreOption = Annotated[bool, typer.Option(help="Keep the figures in the evaluation tables of the database.")]
 
@@ -37,7 +37,7 @@ def keep(evaluated: Sequence[Evaluated]) -> str | None:
 
 def subject_of(opened: Index, folder: Path) -> Subject:
     """The index as a run names it."""
-    from tasks.rag.recording import Subject
+    from tasks.rag.measuring.recording import Subject
 
     manifest = opened.manifest
     return Subject(

@@ -16,10 +16,10 @@ from flows.cli.output import Screen
 
 if TYPE_CHECKING:
     from tasks.rag.documents.blocks import Document
-    from tasks.rag.figures import FigurePlan
-    from tasks.rag.report import IndexReport
-    from tasks.rag.retrieval import Found
-    from tasks.rag.status import DocumentStatus, IndexStatus
+    from tasks.rag.indexing.figures import FigurePlan
+    from tasks.rag.indexing.report import IndexReport
+    from tasks.rag.indexing.status import DocumentStatus, IndexStatus
+    from tasks.rag.retrieval.search import Found
 
 console = Screen(highlight=False)
 EXCERPT_CHARS = 240

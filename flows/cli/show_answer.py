@@ -16,10 +16,10 @@ from rich.text import Text
 from flows.cli.output import Screen
 
 if TYPE_CHECKING:
+    from tasks.rag.answering.evidence import Evidence
+    from tasks.rag.answering.graph import Event
     from tasks.rag.answers import Answered, Citation
     from tasks.rag.batching import BatchReport
-    from tasks.rag.evidence import Evidence
-    from tasks.rag.graph import Event
 
 console = Screen(highlight=False)
 QUOTE_CHARS = 160

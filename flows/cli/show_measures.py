@@ -12,10 +12,10 @@ from rich.table import Table
 from flows.cli.output import Screen
 
 if TYPE_CHECKING:
-    from tasks.rag.answer_checks import AnswerFigures
-    from tasks.rag.measuring import Measured
-    from tasks.rag.metrics import Estimate
-    from tasks.rag.sweeping import Compared, Row
+    from tasks.rag.measuring.answer_checks import AnswerFigures
+    from tasks.rag.measuring.figures import Measured
+    from tasks.rag.measuring.metrics import Estimate
+    from tasks.rag.measuring.sweeping import Compared, Row
 
 console = Screen(highlight=False)
 

@@ -22,8 +22,8 @@ from flows.cli.recording import StoreOption, git_commit, keep, program_version, 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
     from storage.index import Index
-    from tasks.rag.metrics import Place, Question
-    from tasks.rag.sweeping import Chunking, Compared, Point, Swept
+    from tasks.rag.measuring.metrics import Place, Question
+    from tasks.rag.measuring.sweeping import Chunking, Compared, Point, Swept
 
 POINTS = "points.jsonl"
 
@@ -74,9 +74,9 @@ def sweep(
 ) -> None:
     """Measure ways to cut and to search with the same questions; a killed sweep goes on where it was."""
     from storage.errors import StorageError
-    from tasks.rag import sweeping
-    from tasks.rag.measuring import choose
-    from tasks.rag.metrics import read_questions
+    from tasks.rag.measuring import sweeping
+    from tasks.rag.measuring.figures import choose
+    from tasks.rag.measuring.metrics import read_questions
 
     require_file(questions, "a JSONL file of questions")
     with plain_errors(StorageError, ValueError, failed=model_errors()):
@@ -163,8 +163,8 @@ def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking,
 
 
 def _sweep(common: Sweep, point: Point, opened: Index, counted: Counted) -> Swept:
-    from tasks.rag.metrics import rank_questions, summarise
-    from tasks.rag.sweeping import Swept
+    from tasks.rag.measuring.metrics import rank_questions, summarise
+    from tasks.rag.measuring.sweeping import Swept
 
     started, times = datetime.now(UTC), list[float]()
 
@@ -196,9 +196,9 @@ def _search(point: Point, *, route: bool) -> Search:
 
 
 def _key(common: Sweep, point: Point, opened: Index) -> str:
-    from tasks.rag.recording import questions_digest
-    from tasks.rag.sweeping import point_key
-    from tasks.rag.weights import DEFAULTS
+    from tasks.rag.measuring.recording import questions_digest
+    from tasks.rag.measuring.sweeping import point_key
+    from tasks.rag.retrieval.weights import DEFAULTS
 
     settings = {"route": common.route, "search": DEFAULTS.model_dump(mode="json"), "version": program_version()}
     return point_key(point, index_digest=opened.digest, questions=questions_digest(common.asked), settings=settings)
@@ -206,14 +206,14 @@ def _key(common: Sweep, point: Point, opened: Index) -> str:
 
 def _usual() -> Point:
     """How `trivet rag index` cuts and `trivet rag search` searches when nobody says otherwise."""
-    from tasks.rag.sweeping import Chunking, Point
+    from tasks.rag.measuring.sweeping import Chunking, Point
 
     return Point(chunking=Chunking(chunk_chars=800, overlap_chars=120), strategy="rrf", bm25_weight=1.0)
 
 
 def _row(common: Sweep, swept: Swept, opened: Index, folder: Path) -> Evaluated:
-    from tasks.rag.measuring import measure
-    from tasks.rag.recording import Made, Measurement, record
+    from tasks.rag.measuring.figures import measure
+    from tasks.rag.measuring.recording import Made, Measurement, record
 
     return record(
         Measurement(measure(common.asked, swept.ranked), swept.ranked),
@@ -232,7 +232,7 @@ class _Kept:
 
     def __init__(self, path: Path) -> None:
         from storage.files import make_folder
-        from tasks.rag.sweeping import read_kept
+        from tasks.rag.measuring.sweeping import read_kept
 
         make_folder(path.parent)
         self.path = path
@@ -258,8 +258,8 @@ class _Kept:
 
 def _write_files(out: Path, compared: Compared) -> None:
     from storage.files import write
-    from tasks.rag.plotting import draw_sweep
-    from tasks.rag.sweeping import as_csv, as_json
+    from tasks.rag.measuring.plotting import draw_sweep
+    from tasks.rag.measuring.sweeping import as_csv, as_json
 
     write(out / "sweep.json", json.dumps(as_json(compared), ensure_ascii=False, indent=1).encode())
     write(out / "sweep.csv", as_csv(compared).encode())

@@ -13,8 +13,8 @@ from storage import files
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.keys import content_key
+from tasks.rag.answering.assistant import Assistant
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.assistant import Assistant
 from tasks.rag.errors import QuestionsUnusable
 
 ANSWER_VERSION = 1

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from storage.index import CatalogueEntry, Fact
 from storage.records import Record, Ref
-from tasks.rag.chunks import Chunk
 from tasks.rag.documents.isolation import Failure
 from tasks.rag.errors import TooManyFailed
+from tasks.rag.indexing.chunks import Chunk
 
 Item = TypeVar("Item")
 
@@ -75,7 +75,7 @@ class Pictured(Record):
 
     parsed: Parsed
     figures: Ref | None = None
-    """tasks.rag.figures.DocumentFigures as JSON; None when the document could not be read."""
+    """tasks.rag.indexing.figures.DocumentFigures as JSON; None when the document could not be read."""
     counts: dict[str, int] = Field(default_factory=dict)
     """Figures by status."""
     out_of_budget: int = 0

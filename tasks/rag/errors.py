@@ -74,7 +74,7 @@ class Unfinished(RagError):
         more = f"; and {len(unfinished) - 5} more" if len(unfinished) > 5 else ""
         super().__init__(f"{len(unfinished)} {items} are unfinished ({named}{more}); run again to redo just these.")
         self.report = report
-        """What is published: tasks.rag.report.IndexReport, or tasks.rag.batching.BatchReport."""
+        """What is published: tasks.rag.indexing.report.IndexReport, or tasks.rag.batching.BatchReport."""
 
 
 class NoLexicalIndex(IndexUnusable):

@@ -12,16 +12,16 @@ from pydantic import JsonValue
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.calls import Spending
+from tasks.rag.answering.graph import AnswerSettings
+from tasks.rag.answering.wiring import Models
 from tasks.rag.batching import Asked, Batch, BatchReport, Kept, is_written
-from tasks.rag.building import Published
-from tasks.rag.cataloguing import Catalogued
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Source
 from tasks.rag.documents.isolation import ReadLimits
 from tasks.rag.documents.reading import ReadOptions
-from tasks.rag.figures import FigureSettings
-from tasks.rag.graph import AnswerSettings
-from tasks.rag.scan import ScanResult
-from tasks.rag.wiring import Models
+from tasks.rag.indexing.building import Published
+from tasks.rag.indexing.cataloguing import Catalogued
+from tasks.rag.indexing.figures import FigureSettings
+from tasks.rag.indexing.scan import ScanResult
 from tasks.resources import artifacts, embedding_cache, resources, responses
 from tasks.step import Incomplete, step
 
@@ -29,7 +29,7 @@ from tasks.step import Incomplete, step
 @step(version=1, reads_world=True)
 def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) -> ScanResult:
     """Hash every document of the folder and keep its bytes."""
-    from tasks.rag.scan import scan_folder
+    from tasks.rag.indexing.scan import scan_folder
 
     return scan_folder(folder, artifacts=artifacts(), include=include, exclude=exclude)
 
@@ -45,7 +45,7 @@ def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:
     """Read each document in a child process and keep it as soon as it is read."""
-    from tasks.rag.parsing import parse_source
+    from tasks.rag.indexing.parsing import parse_source
 
     password = resources().secret(password_env) if password_env else None
     progress.expect("parse", len(sources))
@@ -68,7 +68,7 @@ def find_figures(
     parsed: tuple[Parsed, ...], *, settings: FigureSettings, limits: ReadLimits, password_env: str | None
 ) -> tuple[Pictured, ...]:
     """The pictures of each document, and which of them are worth a question."""
-    from tasks.rag.picturing import figures_of
+    from tasks.rag.indexing.picturing import figures_of
 
     password = resources().secret(password_env) if password_env else None
     progress.expect("extract_figures", len(parsed))
@@ -88,7 +88,7 @@ class Shards(Record):
 @step(version=1)
 def mark_duplicates(shards: tuple[tuple[Pictured, ...], ...], *, settings: FigureSettings) -> Shards:
     """Pictures that stand in several places, in any document, are asked about once."""
-    from tasks.rag.picturing import with_duplicates_marked
+    from tasks.rag.indexing.picturing import with_duplicates_marked
 
     return Shards(shards=with_duplicates_marked(shards, artifacts(), settings=settings))
 
@@ -104,7 +104,7 @@ def extract_figures(
     pictured: tuple[Pictured, ...], *, settings: FigureSettings, vlm: str | None, spending: Spending
 ) -> tuple[Pictured, ...]:
     """Ask the vision model about each figure; answers stay in the response store, so none is asked twice."""
-    from tasks.rag.picturing import describe_figures
+    from tasks.rag.indexing.picturing import describe_figures
     from tasks.resources import budget, call_limits, vision
 
     described = describe_figures(
@@ -126,7 +126,7 @@ def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:
     """Cut each document into chunks and find the words of each."""
-    from tasks.rag.cutting import cut
+    from tasks.rag.indexing.cutting import cut
 
     readable = [item for item in pictured if item.parsed.document]
     progress.expect("chunk", len(readable))
@@ -145,7 +145,7 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
 
     fingerprint: of the embedder's weights; other weights under the same name are other work.
     """
-    from tasks.rag.embedding import embed_document
+    from tasks.rag.indexing.embedding import embed_document
     from tasks.resources import embedder as opened
 
     del fingerprint  # part of the key alone
@@ -161,7 +161,7 @@ def catalogue(
     found: ScanResult, *, parsed: tuple[Parsed, ...], embedded: tuple[Embedded, ...], metadata: Path | None
 ) -> Catalogued:
     """Names, titles and metadata of the documents, beside their chunks."""
-    from tasks.rag.cataloguing import build_corpus
+    from tasks.rag.indexing.cataloguing import build_corpus
 
     corpus, warnings = build_corpus(found, parsed, embedded, metadata=metadata)
     return Catalogued(corpus=artifacts().save("corpus", corpus), entries=corpus.entries, warnings=warnings)
@@ -177,7 +177,7 @@ def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_current)
 def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -> Published:
     """Write a generation beside the current one, verify it, and switch readers over."""
-    from tasks.rag.publishing import publish_corpus
+    from tasks.rag.indexing.publishing import publish_corpus
 
     generation = publish_corpus(artifacts().load(Corpus, corpus), artifacts(), index=index, settings=settings)
     return Published(generation=generation.id, digest=generation.digest)
@@ -204,7 +204,7 @@ def answer(
     settings: AnswerSettings,
 ) -> tuple[Kept, ...]:
     """Answer a shard of questions; each answer is kept at once."""
-    from tasks.rag.assistant import open_assistant
+    from tasks.rag.answering.assistant import open_assistant
     from tasks.rag.batching import answer_each
     from tasks.rag.errors import QuestionsUnusable
 

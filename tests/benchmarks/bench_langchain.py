@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from models.protocols import Embedder
 from storage.index import CatalogueEntry, Index, open_index, publish
-from tasks.rag.assistant import Assistant
-from tasks.rag.plan import make_plan
-from tasks.rag.retrieval import retrieve
-from tasks.rag.routing import Router
-from tasks.rag.tokens import tokenize, tokenize_chunks
+from tasks.rag.answering.assistant import Assistant
+from tasks.rag.language.tokens import tokenize, tokenize_chunks
+from tasks.rag.planning.plan import make_plan
+from tasks.rag.planning.routing import Router
+from tasks.rag.retrieval.search import retrieve
 from tests.benchmarks.bench_retrieval import _chunk, hard_vectors, pdf_sentences, recombined, zipfian_sentences
 
 PEER = Path(__file__).parent / "peers" / "langchain_retrieve.py"

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.rag.chunks import Chunk
+from tasks.rag.indexing.chunks import Chunk
 
 PEER = Path(__file__).parent / "peers" / "llamaindex_ingest.py"
 FILES = ("BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from models.protocols import Embedder
 from storage.index import open_index
-from tasks.rag.retrieval import search
+from tasks.rag.retrieval.search import search
 
 QUESTION = "account-based fare collection"
 PAUSE_S = 0.05

@@ -25,7 +25,7 @@ from tasks.keys import content_key
 from tasks.rag.corpus import Source
 from tasks.rag.documents.isolation import ReadLimits
 from tasks.rag.documents.reading import ReadOptions
-from tasks.rag.parsing import PARSER_VERSION
+from tasks.rag.indexing.parsing import PARSER_VERSION
 from tests.drills.indexing import Killed, Moment, Place, in_step, kill_index, run_index, shown_state, survivors, there
 from tests.storage.conftest import open_home
 

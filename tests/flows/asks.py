@@ -13,11 +13,11 @@ import numpy as np
 from models.embedders import family
 from models.protocols import Embedder
 from storage.index import CatalogueEntry, Index, open_index, publish
+from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan, Retrieved, Turn
-from tasks.rag.assistant import Event
-from tasks.rag.chunks import Chunk
-from tasks.rag.retrieval import Hit, search
-from tasks.rag.tokens import BIGRAM, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
+from tasks.rag.retrieval.search import Hit, search
 
 TEXTS = {
     "harbor.pdf": "The bid price of the harbor is 35,750,000 won. It is paid once.",

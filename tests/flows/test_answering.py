@@ -9,7 +9,7 @@ import pytest
 from flows.answering import models_of
 from flows.settings import settings
 from models.errors import ModelUnavailable
-from tasks.rag.wiring import Models, WiringName
+from tasks.rag.answering.wiring import Models, WiringName
 
 SERVER = "http://127.0.0.1:8000/v1"
 VARIABLES = ("TRIVET_LLM", "TRIVET_LLM_MODEL", "TRIVET_LLM_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL")

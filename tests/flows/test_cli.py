@@ -15,9 +15,9 @@ from typer.main import get_command
 
 from flows.cli import app
 from storage.index import CatalogueEntry, publish
-from tasks.rag.chunks import Chunk
-from tasks.rag.status import StatusFile
-from tasks.rag.tokens import BIGRAM, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.indexing.status import StatusFile
+from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
 from tests.command import run_apart, run_here
 
 HEAVY = ("prefect", "torch", "sqlalchemy", "pymupdf", "faiss", "transformers", "numpy")

@@ -14,8 +14,8 @@ from flows.settings import settings
 from storage import database
 from storage.evaluations import Evaluations
 from storage.index import CatalogueEntry, publish
-from tasks.rag.chunks import Chunk
-from tasks.rag.tokens import BIGRAM, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
 from tests.command import Done, run_apart, run_here
 
 TEXTS = ("The bid price is 35,750,000 won.", "Delivery takes twelve months.", "The warranty lasts three years.")

@@ -1,0 +1,136 @@
+"""Answers questions from one open index, one after the other or several at once."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from models.protocols import Embedder, Reranker
+from storage.index import Index, open_index
+from tasks import resources
+from tasks.rag.answering.graph import AnswerSettings, Desk, Event, State, answer_graph, retrieved
+from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
+from tasks.rag.answers import Answered, Turn
+from tasks.rag.planning.conversation import MOST_TURNS
+from tasks.rag.planning.routing import Router
+
+__all__ = ["Asks", "Assistant", "Event", "open_assistant"]
+
+MOST_QUESTION_CHARS = 8_000
+
+
+class Asks(Protocol):
+    """What the terminal, the server and the flow ask."""
+
+    def ask(
+        self,
+        question: str,
+        *,
+        history: Sequence[Turn] = (),
+        documents: Collection[str] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> Answered:
+        """The answer with its evidence.
+
+        documents: digests to look in; None is all that the plan's filters leave.
+        on_event: called as it goes; drafts come from the thread that a model answers in.
+        Raises ValueError for a question that is empty or too long, IndexUnusable; a model that is away is a note, and
+        the answer then is made of the documents' own sentences.
+        """
+        ...
+
+
+class Assistant:
+    """The graph over one index with one wiring."""
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        embedder: Callable[[], Embedder],
+        wiring: Wiring = WITHOUT_MODEL,
+        reranker: Reranker | None = None,
+        settings: AnswerSettings | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.index = index
+        self._desk = Desk(
+            index=index,
+            router=Router(index.catalogue),
+            wiring=wiring,
+            settings=settings or AnswerSettings(),
+            embedder=embedder,
+            reranker=reranker,
+            clock=clock,
+            on_event=lambda _: None,
+        )
+
+    def ask(
+        self,
+        question: str,
+        *,
+        history: Sequence[Turn] = (),
+        documents: Collection[str] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> Answered:
+        """As `Asks.ask`."""
+        asked = _checked(question)
+        desk = replace(self._desk, on_event=on_event) if on_event else self._desk
+        started = desk.clock()
+        given = {"question": asked, "history": tuple(history)[-MOST_TURNS:], "documents": documents}
+        done: State = answer_graph().invoke(given, context=desk)
+        draft = done["draft"]
+        return Answered(
+            question=asked,
+            answer=draft.text,
+            citations=draft.citations,
+            unverified=draft.unverified,
+            abstained=draft.abstained,
+            plan=done["plan"],
+            retrieved=retrieved(done),
+            reason=draft.reason,
+            notes=tuple(dict.fromkeys((*done.get("notes", ()), *draft.notes))),
+            calls=done.get("calls", ()),
+            model_away=done.get("model_away", False),
+            timings={**done["timings"], "total": round(desk.clock() - started, 6)},
+        )
+
+
+@contextmanager
+def open_assistant(
+    index: Path,
+    *,
+    models: Models,
+    patient: bool,
+    reranker: str | None = None,
+    answers: AnswerSettings | None = None,
+) -> Generator[Assistant]:
+    """An assistant over the current generation of `index`, with the models of this process.
+
+    patient: as in `open_wiring`. Raises StorageError, models.errors.ModelUnavailable.
+    """
+    with open_index(index) as opened:
+        embedder = str(opened.manifest.settings["embedder"])
+        yield Assistant(
+            opened,
+            embedder=lambda: resources.embedder(embedder),
+            wiring=open_wiring(models, patient=patient),
+            reranker=resources.reranker(reranker) if reranker else None,
+            settings=answers,
+        )
+
+
+def _checked(question: str) -> str:
+    """The question in NFC, on one line. Raises ValueError."""
+    # a shell hands over bytes that are no UTF-8 as lone surrogates
+    text = " ".join(unicodedata.normalize("NFC", question).encode(errors="replace").decode().split())
+    if not any(sign.isalnum() for sign in text):
+        raise ValueError("the question is empty; ask with at least one word")
+    if len(text) > MOST_QUESTION_CHARS:
+        raise ValueError(f"the question has {len(text):,} characters; ask in at most {MOST_QUESTION_CHARS:,}")
+    return text

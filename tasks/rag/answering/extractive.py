@@ -1,0 +1,218 @@
+"""An answer without a model: the sentences and table rows that answer best, or the plain word that none does."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tasks.rag.answering.citations import MOST_QUOTE_CHARS, citation
+from tasks.rag.answering.passage_scores import Scored, score_passages
+from tasks.rag.answering.passages import Passage, read_passages
+from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, Question, read_question
+from tasks.rag.answering.telling import told
+from tasks.rag.answers import Citation, QueryType
+from tasks.rag.language.sentences import CITATION_MARK
+from tasks.rag.language.tokens import BIGRAM
+from tasks.rag.planning.names import stem_of
+from tasks.rag.retrieval.search import Hit
+
+MOST_DOCUMENTS = 6
+"""That an answer for several documents speaks of."""
+NEAR_BEST = 0.12
+"""A further sentence is told if it scores at most this much less than the best one and holds another word of the
+question, …"""
+AS_GOOD = 0.03
+"""… or at most this much less."""
+FEWEST_OF_BEST = 0.7
+"""A document is told of if its best passage scores at least this share of the very best one."""
+ALIKE = 0.8
+"""Share of common words from which on two passages say the same."""
+FEWEST_CONFIDENCE = 0.5
+"""Below it the documents do not tell."""
+NO_ANSWER = {"ko": "문서에서 답을 찾지 못했습니다.", "en": "The documents do not tell."}
+_NOT_TOLD = {"ko": "문서에서 찾지 못했습니다.", "en": "not told."}
+
+
+class Extracted(NamedTuple):
+    """An answer in the documents' own words."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    abstained: bool
+    """True: the text says that the documents do not tell, and points to the closest place."""
+    confidence: float
+    """That the documents tell: 0 … 1."""
+    why: str
+    """What decided, for `--explain`."""
+    notes: tuple[str, ...] = ()
+
+
+class Group(NamedTuple):
+    """A side of a comparison, or one of several things that are asked about."""
+
+    name: str
+    documents: Sequence[str]
+    """Digests."""
+
+
+def extract_answer(
+    question: str,
+    hits: Sequence[Hit],
+    *,
+    query_type: QueryType,
+    tokenizer: str | None,
+    most_sentences: int = 3,
+    groups: Sequence[Group] = (),
+) -> Extracted:
+    """The best sentences of the hits with their marks; for multi and compare, of each document.
+
+    tokenizer: of the index; None for an index without BM25. groups: the sides of a comparison; each gets a line.
+    Raises WrongTokenizer.
+    """
+    asked = read_question(question, tokenizer=tokenizer or BIGRAM)
+    notes = () if len(question) <= MOST_QUESTION_CHARS else (_cut_note(question),)
+    scored = score_passages(asked, hits, read_passages(hits))
+    ranked = sorted(scored, key=lambda one: (-one.score, one.passage.hit, one.passage.place))
+    if not ranked:
+        return Extracted(NO_ANSWER[asked.language], (), True, 0.0, "nothing was found", notes)
+    several = query_type in ("multi", "compare")
+    confidence, why = confidence_of(ranked[0], several=several), _why(ranked[0])
+    if confidence < FEWEST_CONFIDENCE:
+        return _abstained(asked, ranked[0], hits, confidence, why, notes)
+    lines = _sides(ranked, hits, groups) if several else []
+    if len(lines) < 2:
+        lines = _one_document(_chosen(ranked, most_sentences), hits)
+    text, citations = _written(asked, lines, hits)
+    return Extracted(text, citations, False, confidence, why, notes)
+
+
+def confidence_of(best: Scored, *, several: bool = False) -> float:
+    """How sure it is that the documents tell, by what the best passage holds of the question: 0 … 1.
+
+    several: of several things that are asked about, one passage holds only a share, and not the names of the others.
+    Fitted (logistic regression) on 139 questions with an answer and 32 without one, of the samples and of the dev half
+    of tests/rag/questions. A year, number or name that stands nowhere near the passage tells more than all else.
+    """
+    coverage = min(1.0, 1.5 * best.coverage) if several else best.coverage
+    missing = [word for word in best.missing if not several or any(sign.isdigit() for sign in word)]
+    sign = 1.8 * coverage + 1.7 * best.focus + 1.5 * best.answers_kind - 2.9 * bool(missing) - 2.7
+    return 1 / (1 + math.exp(-sign))
+
+
+def _why(best: Scored) -> str:
+    lacks = f", without {', '.join(best.missing)}" if best.missing else ""
+    kind = "holds" if best.answers_kind else "lacks"
+    return (
+        f"the best passage covers {best.coverage:.0%} of the question and {best.focus:.0%} of what it asks for{lacks}; "
+        f"it {kind} the kind of answer that is asked for"
+    )
+
+
+def _cut_note(question: str) -> str:
+    return (
+        f"the question has {len(question):,} characters; "
+        f"sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them"
+    )
+
+
+def _abstained(
+    question: Question, best: Scored, hits: Sequence[Hit], confidence: float, why: str, notes: tuple[str, ...]
+) -> Extracted:
+    hit = hits[best.passage.hit]
+    chunk = hit.chunk
+    korean = question.language == "ko"
+    page = "" if chunk.page is None else f" {chunk.page}쪽" if korean else f", page {chunk.page}"
+    heading = f" ({chunk.heading_path[-1]})" if chunk.heading_path else ""
+    closest = "가장 가까운 곳" if korean else "The closest place"
+    place = CITATION_MARK.sub("", f"{hit.document_name}{page}{heading}")
+    text = f"{NO_ANSWER[question.language]} {closest}: {place} [1]."
+    return Extracted(text, (citation(1, hit, _quote(best.passage)),), True, confidence, why, notes)
+
+
+def _chosen(ranked: Sequence[Scored], most: int) -> list[Scored]:
+    """The best, and what is nearly as good and says something else."""
+    chosen = [ranked[0]]
+    for one in ranked[1:]:
+        if len(chosen) >= most or one.score < ranked[0].score - NEAR_BEST:
+            break
+        if one.passage.is_label or not one.answers_kind or any(_alike(one, other) for other in chosen):
+            continue
+        adds = not one.held <= frozenset[int]().union(*(other.held for other in chosen))
+        if adds or one.score >= ranked[0].score - AS_GOOD:
+            chosen.append(one)
+    return chosen
+
+
+def _alike(one: Scored, other: Scored) -> bool:
+    """Whether two passages say the same: hardly another word, and no other number."""
+    own, theirs = (set(re.findall(r"\w+", scored.passage.text)) for scored in (one, other))
+    numbers = {word for word in own ^ theirs if word[0].isdigit()}
+    return not numbers and len(own & theirs) >= ALIKE * min(len(own), len(theirs))
+
+
+class _Line(NamedTuple):
+    """A passage and the document or side that it speaks for; empty if that is plain."""
+
+    name: str
+    best: Scored | None
+
+
+def _one_document(chosen: Sequence[Scored], hits: Sequence[Hit]) -> list[_Line]:
+    """The passages as they come, with the names of their documents if there are several."""
+    several = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
+    return [_Line(name_of(hits[one.passage.hit]) if several else "", one) for one in chosen]
+
+
+def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[_Line]:
+    return _each_group(ranked, hits, groups) if len(groups) > 1 else _each_document(ranked, hits)
+
+
+def _each_document(ranked: Sequence[Scored], hits: Sequence[Hit]) -> list[_Line]:
+    """The best passage of each document that answers nearly as well as the best one: the others were not meant."""
+    best: dict[str, Scored] = {}
+    for one in ranked:
+        best.setdefault(hits[one.passage.hit].chunk.document, one)
+    good = [one for one in best.values() if one.score >= FEWEST_OF_BEST * ranked[0].score]
+    return [_Line(name_of(hits[one.passage.hit]), one) for one in good[:MOST_DOCUMENTS]]
+
+
+def _each_group(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[_Line]:
+    """The best passage of each side; None where it says too little."""
+    lines: list[_Line] = []
+    for group in groups:
+        best = next((one for one in ranked if hits[one.passage.hit].chunk.document in group.documents), None)
+        sure = best is not None and confidence_of(best, several=True) >= FEWEST_CONFIDENCE
+        lines.append(_Line(group.name, best if sure else None))
+    return lines
+
+
+def _written(question: Question, lines: Sequence[_Line], hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
+    """The lines with their marks; a side of which nothing is told is said to have nothing."""
+    written: list[str] = []
+    citations: list[Citation] = []
+    for name, best in lines:
+        label = f"{name}: " if name else ""
+        if best is None:
+            written.append(label + _NOT_TOLD[question.language])
+            continue
+        n = len(citations) + 1
+        written.append(label + _marked(told(question, best.passage), n))
+        citations.append(citation(n, hits[best.passage.hit], _quote(best.passage)))
+    return "\n".join(written), tuple(citations)
+
+
+def name_of(hit: Hit) -> str:
+    """The document as an answer names it: its file without folder and ending."""
+    return CITATION_MARK.sub("", stem_of(hit.document_name))
+
+
+def _marked(text: str, n: int) -> str:
+    """The mark stands before the full stop, unless that ends a short form."""
+    ending = re.search(r"(?<!\b[A-Za-z])(?<!Inc)(?<!Ltd)(?<!Co)[.!?。]$", text)
+    return f"{text[:-1].rstrip()} [{n}]{text[-1]}" if ending else f"{text} [{n}]"
+
+
+def _quote(passage: Passage) -> str:
+    return passage.text[:MOST_QUOTE_CHARS].rstrip()

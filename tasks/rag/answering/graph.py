@@ -1,0 +1,343 @@
+"""The graph that answers every question, whoever answers.
+
+    analyze_query ─► retrieve ─► generate ─► rewrite
+
+A node takes the state and what lies on the desk, and gives what it adds to the state. Without a model the question is
+classified by its words, the answer is made of the documents' own sentences, and there is nothing to rewrite.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
+
+from models.errors import ModelError
+from storage.records import Record
+from tasks.rag.answering.citations import cite, cited_hits, same_evidence
+from tasks.rag.answering.context import Context, pack_context
+from tasks.rag.answering.extractive import Group, extract_answer
+from tasks.rag.answering.prompting import answer_request, classify_request, rewrite_request
+from tasks.rag.answering.wiring import Wiring
+from tasks.rag.answers import (
+    Citation,
+    Filters,
+    ModelCall,
+    QueryType,
+    RetrievalPlan,
+    Retrieved,
+    Strategy,
+    Turn,
+)
+from tasks.rag.facts.answers import answer_from_facts
+from tasks.rag.planning.names import stem_of
+from tasks.rag.planning.parts import question_parts
+from tasks.rag.planning.plan import is_reset, make_plan, parse_label, similarity_alone, standalone_question
+from tasks.rag.retrieval.fusion import alternate
+from tasks.rag.retrieval.search import Found, Hit, retrieve
+
+if TYPE_CHECKING:
+    from models.protocols import Embedder, Reranker
+    from storage.index import Index
+    from tasks.rag.planning.routing import Router
+
+
+_MARK = re.compile(r"\[(\d+)\]")
+
+
+class AnswerSettings(Record):
+    """What may be chosen about answers beside who gives them."""
+
+    strategy: Strategy | None = None
+    """None: as the kind of question asks for."""
+    top_k: int | None = None
+    """None: as the kind of question asks for."""
+    most_sentences: int = 3
+    """Of an answer that is made of the documents' own sentences."""
+    most_context_tokens: int = 6_000
+    """Of the passages that a model is shown."""
+
+
+class Event(NamedTuple):
+    """What happens while an answer is made."""
+
+    kind: Literal["stage", "draft"]
+    text: str
+    """The name of the node that begins, or all of the draft so far: a later event may hold another, shorter draft."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What lies ready while one question is answered."""
+
+    index: Index
+    router: Router
+    wiring: Wiring
+    settings: AnswerSettings
+    embedder: Callable[[], Embedder]
+    reranker: Reranker | None
+    clock: Callable[[], float]
+    on_event: Callable[[Event], None]
+
+
+class Draft(NamedTuple):
+    """An answer on its way through the graph."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    unverified: tuple[str, ...] = ()
+    abstained: bool = False
+    by_model: bool = False
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Part(NamedTuple):
+    """One of the things that a question asks for, looked up and answered by itself."""
+
+    question: str
+    plan: RetrievalPlan
+    hits: tuple[Hit, ...] = ()
+
+
+class State(TypedDict):
+    """What the nodes hand on; each key is there from the node on that adds it."""
+
+    question: str
+    history: Sequence[Turn]
+    documents: Collection[str] | None
+    """Digests that the caller limits the search to."""
+    plan: RetrievalPlan
+    parts: tuple[Part, ...]
+    found: Found
+    context: Context
+    draft: Draft
+    unlabelled: str
+    """Why no model could name the kind of question."""
+    model_away: bool
+    notes: Annotated[tuple[str, ...], operator.add]
+    calls: Annotated[tuple[ModelCall, ...], operator.add]
+    timings: Annotated[dict[str, float], operator.or_]
+
+
+STATED = "the catalogue holds such facts of the documents that are meant"
+
+Added = dict[str, Any]
+"""What a node adds to the state."""
+
+
+def analyze_query(state: State, desk: Desk) -> Added:
+    """The plan: what kind of question it is, how it is looked up, and in which documents."""
+    question = state["question"]
+    history = () if is_reset(question) else tuple(state["history"])
+    label, told = _label(question, history, desk)
+
+    def planned(asked: str) -> RetrievalPlan:
+        query_type = make_plan(asked, history=history, label=label).query_type
+        filters = desk.router.route(asked, query_type=query_type, history=history)
+        if state["documents"] is not None:
+            filters = Filters(mode="only", documents=tuple(sorted(state["documents"])))
+        return make_plan(
+            asked,
+            history=history,
+            label=label,
+            filters=filters,
+            strategy=desk.settings.strategy,
+            top_k=desk.settings.top_k,
+            similarity_alone=similarity_alone(desk.index.manifest.embedder, question),
+        )
+
+    plan = planned(question)
+    if plan.query_type == "followup":
+        parts = [Part(standalone_question(question, history, filters=plan.filters), plan)]
+    elif len(asked := question_parts(question)) > 1:
+        parts = [Part(one, planned(one)) for one in asked]
+    else:
+        parts = [Part(question, plan)]
+    return {"plan": plan, "parts": tuple(parts), "history": history, **told}
+
+
+def retrieve_chunks(state: State, desk: Desk) -> Added:
+    """The chunks that the plan finds, best first; of several parts by turns."""
+    plan, parts, notes = state["plan"], list[Part](), list[str]()
+    for part in state["parts"]:
+        found = retrieve(desk.index, part.question, part.plan, embedder=desk.embedder, reranker=desk.reranker)
+        parts.append(part._replace(hits=found.hits))
+        notes += found.notes
+    hits = tuple(alternate([part.hits for part in parts], same=lambda hit: hit.chunk.id))
+    context = pack_context(hits, most_tokens=desk.settings.most_context_tokens, per_document=plan.needs_multi_doc)
+    return {"parts": tuple(parts), "found": Found(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
+
+
+def generate(state: State, desk: Desk) -> Added:
+    """The draft: a model's answer over the context, else one from facts of the catalogue or from sentences."""
+    if not desk.wiring.large or not state["found"].hits:
+        return {"draft": _extracted(state, desk)}
+    unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
+    try:
+        written = _written(state, desk)
+        return {**written, "notes": (*unlabelled, *written["notes"])}
+    except ModelError as error:  # which says it all: the small model is away for the same reason
+        note = f"the answer is made of the documents' own sentences, because the model is away: {error}"
+        return {"draft": _extracted(state, desk), "notes": (note,), "model_away": True}
+
+
+def rewrite(state: State, desk: Desk) -> Added:
+    """The draft in the style that the rules ask for; a rewrite that changes a number or a citation is dropped."""
+    draft = state["draft"]
+    if not desk.wiring.small or not draft.by_model or draft.abstained:
+        return {}
+    try:
+        told = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_drafting(desk))
+    except ModelError as error:
+        return {"notes": (f"the draft was not rewritten: {error}",)}
+    if told.finish_reason == "length" or not same_evidence(draft.text, told.text):
+        return {"calls": (told.call,), "notes": ("a rewrite was dropped: it changed a number or a citation",)}
+    hits = cited_hits(draft.citations, _used(state))  # the draft's marks were numbered anew
+    return {"draft": _cited(told.text, hits, state["question"]), "calls": (told.call,)}
+
+
+NODES: dict[str, Callable[[State, Desk], Added]] = {
+    "analyze_query": analyze_query,
+    "retrieve": retrieve_chunks,
+    "generate": generate,
+    "rewrite": rewrite,
+}
+
+
+@cache
+def answer_graph() -> Any:
+    """The compiled graph; the desk is its runtime context."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph: Any = StateGraph(State, context_schema=Desk)
+    before = START
+    for name, node in NODES.items():
+        graph.add_node(name, _timed(name, node))
+        graph.add_edge(before, name)
+        before = name
+    graph.add_edge(before, END)
+    return graph.compile()
+
+
+def retrieved(state: State) -> tuple[Retrieved, ...]:
+    """What was found, as an answer shows it."""
+    dropped = {hit.chunk.id for hit in state["context"].dropped}
+    return tuple(
+        Retrieved(
+            document=hit.document_name,
+            digest=hit.chunk.document,
+            page=hit.chunk.page,
+            bbox=hit.chunk.bbox,
+            chunk_id=hit.chunk.id,
+            score=round(hit.score, 6),
+            ranks=hit.ranks,
+            used=hit.chunk.id not in dropped,
+            text=hit.chunk.text,
+        )
+        for hit in state["found"].hits
+    )
+
+
+def _timed(name: str, node: Callable[[State, Desk], Added]) -> Callable[[State, Any], Added]:
+    def run(state: State, runtime: Any) -> Added:
+        desk: Desk = runtime.context
+        desk.on_event(Event("stage", name))
+        started = desk.clock()
+        added = node(state, desk)
+        return {**added, "timings": {name: round(desk.clock() - started, 6)}}
+
+    return run
+
+
+def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryType | None, Added]:
+    """What the small model calls the question; None where there is no model, or it says nothing of use."""
+    if not desk.wiring.small:
+        return None, {}
+    try:
+        told = desk.wiring.ask("classify", classify_request(question, history))
+    except ModelError as error:
+        return None, {"unlabelled": f"the question was classified by its words: {error}"}
+    label = parse_label(told.text)
+    notes = () if label else ("the question was classified by its words: the model named no kind that there is",)
+    return label, {"calls": (told.call,), "notes": notes}
+
+
+def _written(state: State, desk: Desk) -> Added:
+    """A model's answer over the context. Raises ModelError."""
+    request = answer_request(state["question"], state["context"], state["history"], state["plan"])
+    told = desk.wiring.ask("answer", request, on_text=_drafting(desk))
+    notes = ("the model's answer was cut at its limit",) if told.finish_reason == "length" else ()
+    draft = _cited(told.text, _used(state), state["question"])
+    if not draft.text:
+        return {"draft": _extracted(state, desk), "calls": (told.call,), "notes": ("the model gave an empty answer",)}
+    return {"draft": draft, "calls": (told.call,), "notes": notes}
+
+
+def _extracted(state: State, desk: Desk) -> Draft:
+    """An answer without a model: from facts of the catalogue, else from sentences, part by part."""
+    if len(state["parts"]) > 1 and (
+        stated := answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
+    ):
+        return Draft(stated.text, stated.citations, reason=STATED)
+    return joined([_extracted_part(part, desk) for part in state["parts"]])
+
+
+def _extracted_part(part: Part, desk: Desk) -> Draft:
+    if stated := answer_from_facts(part.question, part.plan, desk.index.catalogue):
+        return Draft(stated.text, stated.citations, reason=STATED)
+    extracted = extract_answer(
+        part.question,
+        part.hits,
+        query_type=part.plan.query_type,
+        most_sentences=desk.settings.most_sentences,
+        tokenizer=desk.index.manifest.tokenizer,
+        groups=_sides(part.plan, desk.index),
+    )
+    return Draft(
+        extracted.text,
+        extracted.citations,
+        abstained=extracted.abstained,
+        reason=extracted.why,
+        notes=extracted.notes,
+    )
+
+
+def joined(drafts: Sequence[Draft]) -> Draft:
+    """The drafts below each other, their citations numbered on; it abstains only if all do."""
+    lines: list[str] = []
+    citations: list[Citation] = []
+    for draft in drafts:
+        before = len(citations)
+        lines.append(_MARK.sub(lambda mark, before=before: f"[{int(mark[1]) + before}]", draft.text))
+        citations += [one.model_copy(update={"n": one.n + before}) for one in draft.citations]
+    return Draft(
+        "\n".join(lines),
+        tuple(citations),
+        abstained=all(draft.abstained for draft in drafts),
+        reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
+        notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
+    )
+
+
+def _sides(plan: RetrievalPlan, index: Index) -> list[Group]:
+    """The sides of a comparison, each named by its surest document."""
+    names = {entry.document: stem_of(entry.name) for entry in index.catalogue}
+    return [Group(names[side[0]], side) for side in plan.filters.groups if side] if plan.needs_multi_doc else []
+
+
+def _cited(text: str, hits: Sequence[Hit], question: str) -> Draft:
+    cited = cite(text, hits, question=question)
+    return Draft(cited.text, cited.citations, cited.unverified, cited.abstained, by_model=True)
+
+
+def _used(state: State) -> tuple[Hit, ...]:
+    """The hits of the context, in the order of their numbers there."""
+    return state["context"].hits
+
+
+def _drafting(desk: Desk) -> Callable[[str], None]:
+    return lambda text: desk.on_event(Event("draft", text))

@@ -1,0 +1,245 @@
+"""How well passages answer a question: which of its words they hold, and whether they hold what it asks for."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tasks.rag.answering.passages import Passage
+from tasks.rag.answering.question_reading import Question, Term
+from tasks.rag.answering.question_words import DATE, NUMBER, NUMBER_WORDS, REASON, SIGNS
+from tasks.rag.language.tokens import BIGRAM, HANGUL, tokenize
+from tasks.rag.retrieval.search import Hit
+
+# how much of a word's weight counts by where it stands
+IN_TEXT, ABOVE, BEFORE, IN_NAME, IN_CHUNK, IN_DOCUMENT = 1.0, 0.8, 0.7, 0.8, 0.5, 0.3
+
+FOCUS_WEIGHT = 0.5
+KIND_WEIGHT = 0.35
+COUNTER_WEIGHT = 0.15
+RANK_WEIGHT = 0.3
+LABEL_WEIGHT = 0.5
+LEAST_RARITY = 0.2
+STRANGE_PENALTY = 0.3
+"""For a passage without any word of the question: it answers only together with what stands around it."""
+MISSING_PENALTY = 0.3
+"""For a passage with a name, year or number of the question nowhere near it."""
+LABEL_PENALTY = 1.0
+LENGTH_PENALTY = 0.1
+"""For each doubling of a passage beyond LONG_CHARS."""
+LONG_CHARS = 200
+MOST_LINE_CHARS = 80
+"""Of a line of text that may be a row of a table that has lost its lines."""
+
+
+class Scored(NamedTuple):
+    """A passage and what speaks for it."""
+
+    passage: Passage
+    score: float
+    """Higher answers better; comparable within one question."""
+    coverage: float
+    """Share of the question's words, by weight, that stand in the passage or lead to it: 0 … 1."""
+    focus: float
+    """The same for the words that name what is asked for, or, where that is unknown, for all but names."""
+    answers_kind: bool
+    """Whether it holds what is asked for: a number, a date …, that the question does not say itself."""
+    held: frozenset[int]
+    """Which words of the question stand in the passage itself, by their position."""
+    missing: tuple[str, ...]
+    """Names, years and numbers of the question that stand nowhere around the passage."""
+
+
+def score_passages(question: Question, hits: Sequence[Hit], passages: Sequence[Passage]) -> list[Scored]:
+    """Every passage with its scores, in the order given."""
+    reader = _Reader(question.terms)
+    around = _Around(reader, hits, passages)
+    weights = _weights(question.terms, [reader.held(passage.text) for passage in passages], around.contexts)
+    return [_score(question, passage, weights, around) for passage in passages]
+
+
+def _score(question: Question, passage: Passage, weights: Sequence[float], around: _Around) -> Scored:
+    shares = around.shares(passage)
+    everywhere = range(len(weights))
+    focus = [at for at in everywhere if question.terms[at].focus]
+    focus = focus or [at for at in everywhere if not question.terms[at].literal]
+    coverage = _share(weights, shares, everywhere)
+    asked = _share(weights, shares, focus)
+    kind = not passage.is_label and _answers_kind(question, passage)
+    score = coverage + FOCUS_WEIGHT * asked + KIND_WEIGHT * kind + COUNTER_WEIGHT * _counts(question, passage)
+    score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not around.held(passage))
+    score += RANK_WEIGHT / (1 + 0.3 * passage.hit)
+    score -= LABEL_PENALTY * passage.is_label + LENGTH_PENALTY * math.log2(
+        max(len(passage.text), LONG_CHARS) / LONG_CHARS
+    )
+    missing = tuple(
+        term.word for term, share in zip(question.terms, shares, strict=True) if term.literal and share < _needed(term)
+    )
+    score -= MISSING_PENALTY * bool(missing)
+    return Scored(passage, score, coverage, asked, kind, around.held(passage), missing)
+
+
+def _needed(term: Term) -> float:
+    """Where a name or number must stand: a number in the chunk or its head, a name anywhere in the document."""
+    return IN_CHUNK if any(sign.isdigit() for sign in term.word) else IN_DOCUMENT
+
+
+def _share(weights: Sequence[float], shares: Sequence[float], chosen: Sequence[int]) -> float:
+    total = sum(weights[at] for at in chosen)
+    return sum(weights[at] * shares[at] for at in chosen) / total if total else 0.0
+
+
+def _weights(terms: Sequence[Term], held: Sequence[frozenset[int]], contexts: Sequence[frozenset[int]]) -> list[float]:
+    """Of each word: its own, more the fewer passages hold it, and the fewer stand where all is about it."""
+    return [
+        term.weight * (LEAST_RARITY + (1 - LEAST_RARITY) * math.sqrt(_rarity(at, held) * _rarity(at, contexts)))
+        for at, term in enumerate(terms)
+    ]
+
+
+def _rarity(at: int, held: Sequence[frozenset[int]]) -> float:
+    """0 for a word that all hold, 1 for a word that none does."""
+    count, holding = len(held), sum(at in words for words in held)
+    return math.log(1 + (count - holding + 0.5) / (holding + 0.5)) / math.log(1 + (count + 0.5) / 0.5)
+
+
+class _Around:
+    """Where the words of a question stand, seen from a passage."""
+
+    def __init__(self, reader: _Reader, hits: Sequence[Hit], passages: Sequence[Passage]) -> None:
+        self._reader, self._hits = reader, hits
+        self._in_chunk: dict[int, frozenset[int]] = {}
+        for passage in passages:
+            held = reader.held(passage.text) | reader.held(passage.before) | reader.held(passage.above)
+            self._in_chunk[passage.hit] = self._in_chunk.get(passage.hit, frozenset()) | held
+        self._in_document: dict[str, frozenset[int]] = {}
+        for number, held in self._in_chunk.items():
+            document = hits[number].chunk.document
+            self._in_document[document] = self._in_document.get(document, frozenset()) | held
+
+    @property
+    def contexts(self) -> list[frozenset[int]]:
+        """Of each chunk: the words that it, its headings or its document's name hold."""
+        return [held | self._reader.held_by_name(self._hits[hit].document_name) for hit, held in self._in_chunk.items()]
+
+    def shares(self, passage: Passage) -> list[float]:
+        """Of each word: how much of its weight counts here."""
+        hit = self._hits[passage.hit]
+        levels = (
+            (IN_TEXT, self._reader.held(passage.text)),
+            (ABOVE, self._reader.held(passage.above)),
+            (BEFORE, self._reader.held(passage.before)),
+            (IN_NAME, self._reader.held_by_name(hit.document_name)),
+            (IN_CHUNK, self._in_chunk[passage.hit]),
+            (IN_DOCUMENT, self._in_document[hit.chunk.document]),
+        )
+        return [next((share for share, held in levels if at in held), 0.0) for at in range(self._reader.count)]
+
+    def held(self, passage: Passage) -> frozenset[int]:
+        """The words that the passage itself holds."""
+        return self._reader.held(passage.text)
+
+    def label_share(self, passage: Passage, weights: Sequence[float]) -> float:
+        """How much a row's label says of the question, and nothing else: `Total assets`, not `Total current assets`."""
+        words = re.findall(r"[^\W_]+", _label(passage))
+        if not words:
+            return 0.0
+        known = [held for word in words if (held := self._reader.held(word))]
+        said = sum(weights[at] for at in frozenset[int]().union(*known))
+        return len(known) / len(words) * said / (sum(weights) or 1.0)
+
+
+def _label(passage: Passage) -> str:
+    """What a row begins with, before its values; empty for a sentence."""
+    label, dash, _ = passage.text.partition(" — ")
+    if passage.is_row:
+        return label if dash else passage.text.partition(": ")[0]
+    value = re.search(r"\s[$₩€£(△-]*\d", passage.text)
+    return passage.text[: value.start()] if value and len(passage.text) <= MOST_LINE_CHARS else ""
+
+
+class _Reader:
+    """Finds the words of a question in texts, as the index splits words but without its Korean tokenizer.
+
+    Splitting twelve chunks with kiwi takes longer than all else; a Korean noun is found by its syllables, a verb by
+    the letters of its stem at the start of a word.
+    """
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        self.count = len(terms)
+        self._split = {term.word: at for at, term in enumerate(terms) if not HANGUL.search(term.word)}
+        self._korean = [(at, term.word) for at, term in enumerate(terms) if HANGUL.search(term.word)]
+        self._stems = [(at, re.compile(rf"(?<!\w){re.escape(_letters(word))}")) for at, word in self._korean]
+        signs = [(at, sign) for at, term in enumerate(terms) for names, sign in SIGNS if term.word in names]
+        self._signs = signs
+        self._known: dict[str, frozenset[int]] = {}
+
+    def held(self, text: str) -> frozenset[int]:
+        """Which words of the question `text` holds, by their position."""
+        if text not in self._known:
+            self._known[text] = frozenset(self._find(text)) if text else frozenset()
+        return self._known[text]
+
+    def held_by_name(self, name: str) -> frozenset[int]:
+        """The same for the name of a document, which may run words together: `BESTBUY_2023_10K.pdf`."""
+        lowered = name.lower()
+        within = (at for word, at in self._split.items() if len(word) >= 3 and word.isalpha() and word in lowered)
+        return self.held(name) | frozenset(within)
+
+    def _find(self, text: str) -> Iterator[int]:
+        if self._split:
+            (words,) = tokenize([text], tokenizer=BIGRAM)
+            yield from (self._split[word] for word in words if word in self._split)
+        yield from (at for at, sign in self._signs if sign.search(text))
+        if self._korean and HANGUL.search(text):
+            plain = re.sub(r"(?<=\d),(?=\d)", "", unicodedata.normalize("NFC", text))
+            spaceless = plain.replace(" ", "")
+            letters = _letters(plain)
+            for (at, word), (_, stem) in zip(self._korean, self._stems, strict=True):
+                within = (
+                    (word in plain or word in spaceless)
+                    if len(word) > 1
+                    else bool(re.search(rf"(?<![가-힣]){word}", plain))
+                )
+                if within or (len(word) > 1 and stem.search(letters)):
+                    yield at
+
+
+def _letters(text: str) -> str:
+    """Syllables taken apart, so that the stem 걸리 is found in 걸린다."""
+    return unicodedata.normalize("NFD", text)
+
+
+def _answers_kind(question: Question, passage: Passage) -> bool:
+    text = passage.text
+    match question.wants:
+        case "number":
+            return bool(_new_numbers(question, text)) or bool(NUMBER_WORDS.search(text))
+        case "date":
+            return bool(DATE.search(text)) and bool(_new_numbers(question, text) or NUMBER_WORDS.search(text))
+        case "why":
+            return bool(REASON.search(text))
+        case _:
+            return True
+
+
+def _new_numbers(question: Question, text: str) -> list[str]:
+    """Numbers of the text that the question does not say; one that opens a list item or numbers a section is none."""
+    body = re.sub(r"^\s*(?:[-○●□■▪▶◦·•*※]\s*)?[(（]?\d{1,3}(?:[.-]\d{1,3})*[.)）]+\s", "", text)
+    numbers = (match.group().replace(",", "") for match in NUMBER.finditer(body))
+    return [number for number in numbers if number not in question.numbers]
+
+
+def _counts(question: Question, passage: Passage) -> bool:
+    """Whether a number of what is counted stands in the passage: `158개소` for 몇 개소."""
+    if not question.counter:
+        return False
+    if not HANGUL.search(question.counter) and question.counter.isascii():
+        return False
+    counted = rf"(?:\d|[십백천만억])\s?(?:여\s?)?{re.escape(question.counter)}"
+    return (
+        bool(re.search(counted, passage.text)) or question.counter in passage.unit or question.counter in passage.before
+    )

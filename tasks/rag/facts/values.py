@@ -1,0 +1,151 @@
+"""The value under a label: is it of the kind that the label promises, and what is it in one form for all spellings?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import NamedTuple
+
+from tasks.rag.facts.words import VAT, FactName
+from tasks.rag.language.numbers import Number, read_numbers, scales
+
+MOST_VALUE_CHARS = 200
+MOST_NAME_CHARS = 80
+LEAST_BARE_AMOUNT = 100_000
+"""A smaller number without a currency may count anything."""
+CURRENCIES = frozenset(["KRW", "USD", "EUR", "GBP", "JPY", "CNY"])
+DURATIONS = {"months": ("months", 1), "years": ("months", 12), "weeks": ("days", 7), "days": ("days", 1)}
+_POINTS = re.compile(r"\(?\s?([0-9]{1,4}(?:\.[0-9]{1,3})?)\s?(?:점|%|points?|pts?\.?)?\s?\)?", re.IGNORECASE)
+PHONE_OR_MAIL = re.compile(r"[0-9]{2,4}[-).\s]\s?[0-9]{3,4}[-.\s][0-9]{4}|[\w.+-]+@[\w-]+\.[\w.]+")
+
+
+class Stated(NamedTuple):
+    """A fact as its block states it."""
+
+    name: FactName
+    label: str
+    value: str
+    canonical: str | None
+
+
+def read_value(name: FactName, label: str, text: str) -> list[Stated]:
+    """The fact, and that of the tax that an amount is said with; nothing if `text` is no such value."""
+    value = " ".join(text.split()).strip(" -–·,;")
+    if not value or len(value) > MOST_VALUE_CHARS or name not in _READERS:
+        return []
+    read = _READERS[name](f"{label} | ", value)
+    if read is None:
+        return []
+    label = " ".join(label.split()).strip(" -–·:：")
+    found = [Stated(name, label, value, read or None)]
+    if name == "amount" and (tax := VAT.search(f"{value} {label}")):
+        found.append(tax_of(label, tax))
+    return found
+
+
+def tax_of(label: str, tax: re.Match[str]) -> Stated:
+    """Whether the amount under that label holds the tax, by a match of `VAT`."""
+    said = (tax["ko"] or tax["before"] or tax["after"] or "").lower()
+    is_included = said == "포함" or said.startswith("incl")
+    return Stated("vat", " ".join(label.split()), tax.group(), "included" if is_included else "excluded")
+
+
+def points(label: str, text: str) -> Stated | None:
+    """Points of a criterion: `20`, `20점`, `20 points`, `20%`."""
+    match = _POINTS.fullmatch(text.strip())
+    name = " ".join(label.split()).strip(" -–·:：,")
+    if not match or not name or len(name) > MOST_NAME_CHARS:
+        return None
+    return Stated("points", name, text.strip(" ()"), plain(Decimal(match[1])))
+
+
+def plain(value: Decimal) -> str:
+    """Digits without an exponent or idle zeros."""
+    return f"{value.normalize():f}"
+
+
+def _amount(label: str, value: str) -> str | None:
+    stated = scales(label.replace(" | ", ""))
+    for number in read_numbers(value):
+        if number.value <= 0:
+            continue
+        if number.unit in CURRENCIES:
+            return plain(number.value) + ("" if number.unit == "KRW" else f" {number.unit}")
+        if number.unit == "" and (stated or number.value >= LEAST_BARE_AMOUNT):
+            return plain(number.value * (stated[0].factor if stated else 1))
+    return None
+
+
+def _period(_: str, value: str) -> str | None:
+    numbers = read_numbers(value)
+    for number in numbers:
+        if number.unit in DURATIONS:
+            unit, factor = DURATIONS[number.unit]
+            return f"{plain(number.value * factor)} {unit}"
+    days = [iso(number) for number in numbers if number.unit == "date"]
+    return None if not days else f"{days[0]}/{days[-1]}" if len(days) > 1 else f"/{days[0]}"
+
+
+def _last_day(_: str, value: str) -> str | None:
+    return _day(read_numbers(value), first=False)
+
+
+def _first_day(_: str, value: str) -> str | None:
+    return _day(read_numbers(value), first=True)
+
+
+def _day(numbers: list[Number], *, first: bool) -> str | None:
+    """A day with its hour; empty for a day without a year."""
+    days = [number for number in numbers if number.unit == "date"]
+    if not days:
+        return "" if any(number.unit == "day of month" for number in numbers) else None
+    day = days[0 if first else -1]
+    if len(days) == 1:  # 3:00 PM on Friday, May 24, 2024
+        hours = [number for number in numbers if number.unit == "time"]
+        return iso(day) + (_clock(hours[0]) if hours else "")
+    after = [number for number in numbers if number.start >= day.end and number.unit in ("date", "time")]
+    return iso(day) + (_clock(after[0]) if after and after[0].unit == "time" else "")
+
+
+def _clock(hour: Number) -> str:
+    return f" {int(hour.value) // 100:02d}:{int(hour.value) % 100:02d}"
+
+
+def iso(day: Number) -> str:
+    """A day as 2024-05-07."""
+    digits = f"{int(day.value):08d}"
+    return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
+
+
+def _notice(_: str, value: str) -> str | None:
+    return value if any(sign.isdigit() for sign in value) and len(value) <= MOST_NAME_CHARS else None
+
+
+def _words(_: str, value: str) -> str | None:
+    letters = sum(sign.isalpha() for sign in value)
+    return "" if letters >= 2 and not _HEADER_WORD.fullmatch(re.sub(r"\s", "", value)) else None
+
+
+def _contact(_: str, value: str) -> str | None:
+    return "" if PHONE_OR_MAIL.search(value) else None
+
+
+_HEADER_WORD = re.compile(
+    r"[가-힣()]{0,6}(?:금액|기간|명칭|성명|기관|일자|비고|내용|구분|번호|비율|여부|주소|직위|전화|연락처|규모|발주처)(?:\(.{1,6}\))?"
+)
+"""Where a value should stand: the header of another column."""
+_READERS: dict[FactName, Callable[[str, str], str | None]] = {
+    "amount": _amount,
+    "period": _period,
+    "published": _first_day,
+    "opening": _first_day,
+    "questions_due": _last_day,
+    "deadline": _last_day,
+    "notice": _notice,
+    "project": _words,
+    "issuer": _words,
+    "place": _words,
+    "contact": _contact,
+}
+"""Label and value to the canonical form: empty where there is none, None where the value is of another kind."""

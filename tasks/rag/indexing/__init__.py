@@ -1,0 +1,1 @@
+"""Documents become an index: one module per step and what it keeps."""

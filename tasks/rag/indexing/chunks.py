@@ -1,0 +1,313 @@
+"""Documents become chunks: pieces of a size that a retriever can rank and a reader can check.
+
+Text is joined within a page and below a heading and cut at sentences; a table is a chunk of its own, with the
+headings, caption and unit that stand right above it. Headers and footers repeat on every page: those of the first
+page that has any make one chunk, the others none.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+from storage.records import Record
+from tasks.rag.documents.blocks import BBox, Block, Document, Page
+from tasks.rag.indexing.chunk_tables import Table, cut_table, is_unit_line, read_table
+from tasks.rag.indexing.chunk_text import split_text
+
+SMALL_SHARE = 4
+"""A section shorter than this part of a chunk joins its neighbour below the same heading."""
+MOST_CAPTION_CHARS = 120
+_CAPTION = re.compile(
+    r"[<\[(〈【]?\s*(?:표|별표|서식|Table|TABLE|Exhibit)\s*[\dⅠ-Ⅹ]+(?:[-.]\d+)*\s*[>\])〉】.:]", re.ASCII
+)
+
+
+class Chunk(Record):
+    """A piece of one document on one page, with what leads to it."""
+
+    id: str
+    """`{document[:16]}-{ordinal:05d}`; the same document and settings always give the same ids."""
+    document: str
+    """SHA-256 of the document's bytes, hex: a renamed file keeps its chunks."""
+    page: int | None
+    """1-based; None where the format stores no pages."""
+    bbox: BBox | None
+    """Union of the boxes of the blocks (or lines) that the text comes from."""
+    kind: Literal["text", "table", "figure"]
+    text: str
+    """What a reader sees; a part of a split table repeats header, caption and unit."""
+    heading_path: tuple[str, ...] = ()
+    section: int | None = None
+    block: int = 0
+    """0-based position of the first block in its document."""
+    sentences: tuple[str, ...] = ()
+    """Table rows as sentences (`row label — header: value; …`): searched, not shown."""
+
+    @property
+    def search_text(self) -> str:
+        """What the embedder reads: headings above that the text does not begin with, then text."""
+        opening = {" ".join(line.split()) for line in self.text.splitlines()[: len(self.heading_path)]}
+        above = [heading for heading in self.heading_path if heading not in opening]
+        return "\n".join((" › ".join(above), self.text)) if above else self.text
+
+
+class FigureText(Record):
+    """What a vision model read from a picture."""
+
+    page: int | None
+    """1-based."""
+    n: int
+    """1-based number of the picture on its page."""
+    bbox: BBox | None
+    text: str
+
+
+def chunk_document(
+    document: Document,
+    *,
+    digest: str,
+    figures: Sequence[FigureText] = (),
+    chunk_chars: int = 800,
+    overlap_chars: int = 120,
+) -> list[Chunk]:
+    """The chunks of a document in reading order, those of a page's figures behind its text.
+
+    No text chunk is longer than `chunk_chars`. Raises ValueError if `overlap_chars` is
+    not below `chunk_chars`.
+    """
+    cutter = _Cutter(chunk_chars, overlap_chars)
+    drafts: list[_Draft] = []
+    above: Table | None = None
+    captions_follow = _captions_follow(document)
+    for page in document.pages:
+        parts = list(_parts(page, captions_follow=captions_follow, most_chars=chunk_chars))
+        for number, part in enumerate(parts):
+            if part.table is None:
+                drafts += cutter.text(part)
+                continue
+            table = read_table(part.table.cells, above=above if number == 0 else None)
+            drafts += cutter.table(part, table)
+            above = table
+        if parts and parts[-1].table is None:
+            above = None  # a table goes on only from the foot of one page to the head of the next
+        drafts += cutter.figures([figure for figure in figures if figure.page == page.number])
+    drafts += cutter.margins(document)
+    return [_chunk(draft, digest, ordinal) for ordinal, draft in enumerate(drafts)]
+
+
+def preview(chunks: Sequence[Chunk], n: int) -> list[dict[str, Any]]:
+    """`n` chunks, evenly spread, as `chunk_preview.json` shows them."""
+    chosen = [chunks[position * len(chunks) // n] for position in range(n)] if len(chunks) > n else chunks
+    return [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chosen]
+
+
+class _Draft(NamedTuple):
+    """A chunk before it has its number."""
+
+    kind: Literal["text", "table", "figure"]
+    text: str
+    page: int | None
+    bbox: BBox | None
+    heading_path: tuple[str, ...] = ()
+    section: int | None = None
+    block: int = 0
+    sentences: tuple[str, ...] = ()
+
+
+class _Part(NamedTuple):
+    """Blocks of a page that are chunked together: text, or a table and the lines that lead to it."""
+
+    blocks: tuple[Block, ...]
+    """Text; of a table, only what leads to it."""
+    table: Block | None = None
+
+    @property
+    def heading_path(self) -> tuple[str, ...]:
+        """The headings that all of it stands below."""
+        if self.table:
+            return self.table.place.heading_path
+        bodies = [block for block in self.blocks if block.kind != "heading"]
+        return _common([_path_below(block) for block in bodies or self.blocks[-1:]])
+
+    @property
+    def chars(self) -> int:
+        """Of its text, joined by line breaks."""
+        return sum(len(block.text) + 1 for block in self.blocks) - 1
+
+    @property
+    def only_headings(self) -> bool:
+        return all(block.kind == "heading" for block in self.blocks)
+
+
+def _chunk(draft: _Draft, digest: str, ordinal: int) -> Chunk:
+    return Chunk(id=f"{digest[:16]}-{ordinal:05d}", document=digest, **draft._asdict())
+
+
+def _parts(page: Page, *, captions_follow: bool, most_chars: int) -> Iterator[_Part]:
+    """The page's blocks, grouped; headers, footers and pictures without words are left out."""
+    blocks = [block for block in page.blocks if block.kind not in ("header", "footer") and block.text.strip()]
+    pending: list[Block] = []
+    taken: Block | None = None
+    for block, following in zip(blocks, [*blocks, None][1:], strict=True):
+        if block.kind != "table":
+            pending += [block] if block is not taken else []
+            continue
+        lead = _take_lead(pending, captions_follow=captions_follow)
+        yield from _text_parts(pending, most_chars)
+        pending = []
+        taken = following if captions_follow and following and following.kind == "caption" else None
+        yield _Part((*lead, taken) if taken else tuple(lead), block)
+    yield from _text_parts(pending, most_chars)
+
+
+def _take_lead(pending: list[Block], *, captions_follow: bool) -> list[Block]:
+    """Take what leads to a table off the end of the text before it: headings, caption, unit, `as follows:`."""
+    start = len(pending)
+    while start and _leads(pending[start - 1], captions_follow=captions_follow):
+        start -= 1
+    if sum(len(block.text) for block in pending[:start]) <= MOST_CAPTION_CHARS:
+        start = 0  # a line that would make a chunk of its own
+    lead = pending[start:]
+    del pending[start:]
+    return lead
+
+
+def _leads(block: Block, *, captions_follow: bool) -> bool:
+    if block.kind == "caption" or _CAPTION.match(block.text):
+        return not captions_follow and len(block.text) <= MOST_CAPTION_CHARS
+    introduces = block.text.endswith((":", "：")) and len(block.text) <= 2 * MOST_CAPTION_CHARS
+    return block.kind == "heading" or introduces or is_unit_line(block.text)
+
+
+def _captions_follow(document: Document) -> bool:
+    """Whether this document sets captions below its tables: the more frequent of the two neighbourhoods."""
+    kinds = [[block.kind for block in page.blocks] for page in document.pages]
+    pairs = Counter(pair for page in kinds for pair in pairwise(page))
+    return pairs["table", "caption"] > pairs["caption", "table"]
+
+
+def _text_parts(blocks: Sequence[Block], most_chars: int) -> Iterator[_Part]:
+    """Sections of running text, small ones joined with their neighbour below the same heading."""
+    current: _Part | None = None
+    for section in _sections(blocks):
+        if current and _belong_together(current, section, most_chars):
+            current = _Part(current.blocks + section.blocks)
+            continue
+        if current:
+            yield current
+        current = section
+    if current:
+        yield current
+
+
+def _sections(blocks: Sequence[Block]) -> Iterator[_Part]:
+    """Runs of blocks below the same heading; headings without text between them open one section together."""
+    run: list[Block] = []
+    for block in blocks:
+        if run and _begins_section(run[-1], block):
+            yield _Part(tuple(run))
+            run = []
+        run.append(block)
+    if run:
+        yield _Part(tuple(run))
+
+
+def _begins_section(before: Block, block: Block) -> bool:
+    if block.kind == "heading":
+        return before.kind != "heading"
+    apart = block.place.section != before.place.section or block.page != before.page
+    return apart or _path_below(before) != block.place.heading_path
+
+
+def _belong_together(one: _Part, other: _Part, most_chars: int) -> bool:
+    if one.chars + 1 + other.chars > most_chars or one.blocks[0].page != other.blocks[0].page:
+        return False
+    if one.only_headings or other.only_headings:
+        return True
+    paths = [one.heading_path, other.heading_path]
+    shared = _common(paths)
+    related = bool(shared) or shared in paths  # below one heading, or one part above the heading of the other
+    return related and min(one.chars, other.chars) < most_chars // SMALL_SHARE
+
+
+def _path_below(block: Block) -> tuple[str, ...]:
+    """Headings that text right below the block stands below."""
+    path = block.place.heading_path
+    return (*path, " ".join(block.text.split())) if block.kind == "heading" else path
+
+
+def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """What all paths begin with."""
+    shared = 0
+    for parts in zip(*paths, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared += 1
+    return paths[0][:shared] if paths else ()
+
+
+class _Cutter(NamedTuple):
+    """Cuts parts into drafts."""
+
+    chunk_chars: int
+    overlap_chars: int
+
+    def text(self, part: _Part) -> Iterator[_Draft]:
+        """Chunks of running text, small sections joined before."""
+        text = "\n".join(block.text for block in part.blocks)
+        ends = _ends(part.blocks)
+        for start, end in split_text(text, most_chars=self.chunk_chars, overlap_chars=self.overlap_chars):
+            used = part.blocks[bisect_right(ends, start) : bisect_left(ends, end) + 1]
+            yield _draft("text", text[start:end], used, part.heading_path)
+
+    def table(self, part: _Part, table: Table) -> Iterator[_Draft]:
+        """Chunks of a table, each with what leads to it."""
+        assert part.table is not None
+        lead = [line for block in part.blocks for line in block.text.splitlines()]
+        if not part.table.cells:
+            lead += part.table.text.splitlines()
+        for piece in cut_table(table, lead=lead, most_chars=self.chunk_chars):
+            draft = _draft("table", piece.text, (*part.blocks, part.table), part.heading_path)
+            yield draft._replace(sentences=piece.sentences)
+
+    def figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
+        """Chunks of what was read from pictures; each begins with the label of its picture."""
+        for figure in sorted(figures, key=lambda figure: figure.n):
+            label = f"[PAGE {figure.page} IMAGE {figure.n}]" if figure.page is not None else f"[IMAGE {figure.n}]"
+            room = max(self.chunk_chars - len(label) - 1, self.overlap_chars + 1)
+            for start, end in split_text(figure.text, most_chars=room, overlap_chars=0):
+                yield _Draft("figure", f"{label}\n{figure.text[start:end]}", figure.page, figure.bbox)
+
+    def margins(self, document: Document) -> Iterator[_Draft]:
+        """The headers and footers of the first page that has any, if they say more than a page number."""
+        blocks = [block for page in document.pages for block in page.blocks if block.kind in ("header", "footer")]
+        first = [block for block in blocks if block.page == blocks[0].page]
+        told = {block.text: block for block in first if sum(sign.isalpha() for sign in block.text) > 3}
+        if told:
+            yield from self.text(_Part(tuple(told.values())))
+
+
+def _draft(kind: Literal["text", "table"], text: str, blocks: Sequence[Block], heading_path: tuple[str, ...]) -> _Draft:
+    first = blocks[0]
+    return _Draft(kind, text, first.page, _union(blocks), heading_path, first.place.section, first.place.block)
+
+
+def _union(blocks: Sequence[Block]) -> BBox | None:
+    boxes = [block.bbox for block in blocks if block.bbox]
+    if not boxes:
+        return None
+    left, top, right, bottom = zip(*boxes, strict=True)
+    return (min(left), min(top), max(right), max(bottom))
+
+
+def _ends(blocks: Sequence[Block]) -> list[int]:
+    """Where each block ends in the text that joins them by line breaks."""
+    ends: list[int] = []
+    for block in blocks:
+        ends.append((ends[-1] + 1 if ends else 0) + len(block.text))
+    return ends

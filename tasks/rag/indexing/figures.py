@@ -1,0 +1,363 @@
+"""Figures become text: which pictures a vision model is asked about, how, and what its answers are worth.
+
+A record goes through `found` (filters), `without_duplicates` (across documents) and `describe`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from models.errors import RequestRefused, TransientModelError
+from models.protocols import Chat, ChatRequest, Image, Message, Text
+from storage.records import Record, Ref
+from tasks.calls import Budget, BudgetSpent, Limits, ResponseStore, ask
+from tasks.rag.documents.blocks import BBox
+from tasks.rag.documents.images_candidate import ImageCandidate
+from tasks.rag.indexing.figure_answers import is_informative
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+WHITE_FROM = 250
+"""A pixel counts as white from this grey level (0 to 255) on."""
+MEASURED_SIDE_PX = 128
+"""Edges are measured at this size: their share falls with the resolution, whatever the picture shows."""
+HASH_SIDE = 8
+LIKELY_BITS = 8
+"""Of 64: perceptual hashes that differ by no more are worth a look at the pixels."""
+ALIKE_LEVELS = 16
+"""Of 255: how much near-duplicates may differ anywhere. Measured: another scale or JPEG quality (50 to 90) at most 16,
+another digit in letters of 10 pixels and light grey at least 35."""
+
+Status = Literal["kept", "dropped", "duplicate", "described", "skipped", "uninformative", "failed"]
+
+
+class FigureSettings(Record):
+    """Which figures are described, and by how long an answer; the names are those of the seed's `config.py`."""
+
+    qwen3_vl_enabled: bool = True
+    """False: figures are found and filtered, and none is described."""
+    qwen3_vl_model_path: str | None = None
+    """Folder or name of the weights, for a backend that runs in process."""
+    qwen3_vl_max_tokens: int = Field(default=512, ge=1)
+    """Most tokens of a description."""
+    qwen3_vl_gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
+    """Share of the device's memory that a backend in process may take."""
+    qwen3_vl_max_model_len: int = Field(default=8192, ge=1)
+    """Tokens of prompt, picture and answer together, for a backend in process."""
+    qwen3_vl_min_image_pixels: int = Field(default=128 * 128, ge=0)
+    """Fewer pixels than this make an icon."""
+    qwen3_vl_min_variance: float = Field(default=15.0, ge=0)
+    """Least variance of the grey levels (0 to 255): drops plain colours."""
+    qwen3_vl_min_nonwhite_ratio: float = Field(default=0.02, ge=0, le=1)
+    """Least share of pixels darker than 250: drops empty pages."""
+    qwen3_vl_min_edge_energy: float = Field(default=0.01, ge=0, le=1)
+    """Least mean step between neighbouring pixels, 0 to 1: drops gradients and blurs."""
+    qwen3_vl_dedupe_images: bool = True
+    """Ask once for pictures that look the same, wherever they stand."""
+
+
+class Measures(Record):
+    """What the filters look at."""
+
+    pixels: int
+    """Of the original, before it was scaled down."""
+    variance: float
+    """Of the grey levels, 0 to 255."""
+    nonwhite_ratio: float
+    edge_energy: float
+    pixel_hash: str
+    """SHA-256 (hex) of size and RGB values: equal for equal pictures, however they are packed."""
+    shape_hash: str
+    """64 bits (hex) of the low frequencies: close for pictures that look alike."""
+
+
+class FigureRecord(Record):
+    """A figure, where it stands, and what became of it."""
+
+    document: str
+    """SHA-256 of the document's bytes, hex."""
+    page: int | None
+    bbox: BBox | None
+    n: int
+    """1-based order on its page, or in a document without pages."""
+    source: Literal["raster", "vector"]
+    image: Ref | None
+    """Its PNG; None when there is no picture."""
+    status: Status
+    reason: str | None = None
+    """Why it is not described; begins with the name of the setting that dropped it, if one did."""
+    measures: Measures | None = None
+    text: str | None = None
+    """What a chunk shows: `[PAGE n IMAGE m]` and the description."""
+    response_key: str | None = None
+    """Of the response store."""
+    retryable: bool = False
+    """True when the model may answer another time."""
+    out_of_budget: bool = False
+    """True when it was not asked about because the run's budget was spent."""
+    original: Ref | None = None
+    """Of a duplicate: PNG of the figure in another document that it repeats; one description serves both."""
+
+
+class DocumentFigures(Record):
+    """The figures of one document, in reading order."""
+
+    document: str
+    figures: tuple[FigureRecord, ...]
+
+
+class FigurePlan(Record):
+    """What a run would do, for `--dry-run`."""
+
+    found: int
+    kept: int
+    dropped: dict[str, int]
+    """Figures by the setting, or the problem, that dropped them."""
+    duplicates: int
+    answered: int
+    """Kept figures whose description is in the response store."""
+    expected_calls: int
+
+
+def found(candidate: ImageCandidate, *, document: str, image: Ref | None, settings: FigureSettings) -> FigureRecord:
+    """A record of a picture: `kept`, or `dropped` with the rule and the measured value."""
+    measures = measure(candidate) if candidate.png else None
+    reason = candidate.problem or (drop_reason(measures, settings) if measures else "the picture is empty")
+    return FigureRecord(
+        document=document,
+        page=candidate.page,
+        bbox=candidate.bbox,
+        n=candidate.n,
+        source=candidate.source,
+        image=image,
+        status="dropped" if reason else "kept",
+        reason=reason,
+        measures=measures,
+    )
+
+
+def measure(candidate: ImageCandidate) -> Measures:
+    """The numbers of a picture."""
+    picture = _opened(candidate.png)
+    grey = np.asarray(picture.convert("L"), dtype=np.float32)  # (height, width)
+    small = picture.convert("L")
+    small.thumbnail((MEASURED_SIDE_PX, MEASURED_SIDE_PX))
+    return Measures(
+        pixels=candidate.width * candidate.height,
+        variance=round(float(grey.var()), 4),
+        nonwhite_ratio=round(float((grey < WHITE_FROM).mean()), 6),
+        edge_energy=round(_edge_energy(np.asarray(small, dtype=np.float32)), 6),
+        pixel_hash=hashlib.sha256(f"{picture.width}x{picture.height}".encode() + picture.tobytes()).hexdigest(),
+        shape_hash=f"{_shape_hash(picture):016x}",
+    )
+
+
+def drop_reason(measures: Measures, settings: FigureSettings) -> str | None:
+    """The first filter that the picture does not pass, with its value; None if it passes all."""
+    values = {
+        "qwen3_vl_min_image_pixels": measures.pixels,
+        "qwen3_vl_min_nonwhite_ratio": measures.nonwhite_ratio,
+        "qwen3_vl_min_variance": measures.variance,
+        "qwen3_vl_min_edge_energy": measures.edge_energy,
+    }
+    for name, value in values.items():
+        least = getattr(settings, name)
+        if value < least:
+            return f"{name}: {value:.6g} is below {least:g}"
+    return None
+
+
+def without_duplicates(
+    records: Sequence[FigureRecord], *, load: Callable[[Ref], bytes], settings: FigureSettings
+) -> list[FigureRecord]:
+    """The records, kept ones that look like another kept one marked `duplicate`; the order is as given.
+
+    The one that stays is the first by document digest, page and number: the order of the documents does not matter,
+    and a new document changes what stays only where its digest is lower.
+    """
+    if not settings.qwen3_vl_dedupe_images:
+        return list(records)
+    seen = _Seen(load)
+    marked: dict[int, FigureRecord] = {}
+    order = sorted(range(len(records)), key=lambda place: _identity(records[place]))
+    for place in order:
+        if records[place].status == "kept" and (original := seen.original_of(records[place])):
+            reason = f"looks like {_named(original)}"
+            elsewhere = original.image if original.document != records[place].document else None
+            changes = {"status": "duplicate", "reason": reason, "original": elsewhere}
+            marked[place] = records[place].model_copy(update=changes)
+    return [marked.get(place, record) for place, record in enumerate(records)]
+
+
+def look_alike(png: bytes, other: bytes) -> bool:
+    """True when two pictures differ by scale and compression only, not by a digit."""
+    from PIL import ImageFilter
+
+    pictures = [_opened(data).convert("L") for data in (png, other)]
+    small, large = sorted(pictures, key=lambda picture: picture.width * picture.height)
+    if abs(small.width * large.height - large.width * small.height) > 0.02 * small.width * large.height:
+        return False
+    levels = [
+        np.asarray(picture.resize(small.size).filter(ImageFilter.BoxBlur(1)), dtype=np.int16)
+        for picture in (small, large)
+    ]
+    return int(np.abs(levels[0] - levels[1]).max()) <= ALIKE_LEVELS
+
+
+def figure_request(png: bytes, settings: FigureSettings) -> ChatRequest:
+    """What a vision model is asked about a picture."""
+    content = (Text(text=_prompt()), Image(png=png))
+    return ChatRequest(
+        messages=(Message(role="user", content=content),), temperature=0.0, max_tokens=settings.qwen3_vl_max_tokens
+    )
+
+
+def describe(
+    record: FigureRecord,
+    png: bytes,
+    *,
+    chat: Chat | None,
+    responses: ResponseStore,
+    limits: Limits,
+    settings: FigureSettings,
+    budget: Budget | None = None,
+) -> FigureRecord:
+    """A kept record with its description, or with the reason why there is none.
+
+    png: the record's image; for a duplicate of a figure in another document, that figure's.
+    A duplicate takes over the description, so that a search within its document finds it.
+    Raises models.errors.ModelUnavailable: without its model the whole run stops.
+    """
+    repeats = record.status == "duplicate" and record.original is not None
+    if record.status != "kept" and not repeats:
+        return record
+    if not settings.qwen3_vl_enabled:
+        return record if repeats else _changed(record, "skipped", "qwen3_vl_enabled is off")
+    if chat is None:
+        return record if repeats else _changed(record, "skipped", NO_MODEL)
+    try:
+        answer = ask(chat, figure_request(png, settings), responses=responses, limits=limits, budget=budget)
+    except BudgetSpent as error:
+        return _changed(record, "skipped", str(error), out_of_budget=True)
+    except RequestRefused as error:
+        return _changed(record, "failed", str(error))
+    except TransientModelError as error:
+        return _changed(record, "failed", str(error), retryable=True)
+    text = unicodedata.normalize("NFC", answer.response.text).strip()
+    if not is_informative(text):
+        return _changed(record, "uninformative", f"the model answered {text[:80]!r}", response_key=answer.key)
+    status, reason = ("duplicate", record.reason) if repeats else ("described", None)
+    return _changed(record, status, reason, text=f"{label(record)}\n{text}", response_key=answer.key)
+
+
+NO_MODEL = "no vision model is configured; name one with `--vlm`"
+
+
+def label(record: FigureRecord) -> str:
+    """`[PAGE n IMAGE m]`; without the page where the format has none."""
+    return f"[IMAGE {record.n}]" if record.page is None else f"[PAGE {record.page} IMAGE {record.n}]"
+
+
+def plan(records: Sequence[FigureRecord], *, answered: Collection[str] = ()) -> FigurePlan:
+    """What describing the records would take.
+
+    answered: digests of the PNGs whose description is in the response store.
+    """
+    kept = [record for record in records if record.status == "kept"]
+    asked = {record.image.digest for record in kept if record.image}
+    dropped = [record.reason or "" for record in records if record.status == "dropped"]
+    return FigurePlan(
+        found=len(records),
+        kept=len(kept),
+        dropped=dict(sorted(Counter(reason.partition(":")[0] for reason in dropped).items())),
+        duplicates=sum(record.status == "duplicate" for record in records),
+        answered=sum(record.image is not None and record.image.digest in answered for record in kept),
+        expected_calls=len(asked - set(answered)),
+    )
+
+
+class _Seen:
+    """Kept figures so far, to find the one that another looks like."""
+
+    def __init__(self, load: Callable[[Ref], bytes]) -> None:
+        self._load = load
+        self._by_pixels: dict[str, FigureRecord] = {}
+        self._originals: list[FigureRecord] = []
+        self._hashes: list[int] = []
+
+    def original_of(self, record: FigureRecord) -> FigureRecord | None:
+        """The figure that `record` repeats; None makes it an original."""
+        assert record.image is not None
+        assert record.measures is not None
+        if original := self._by_pixels.get(record.measures.pixel_hash):
+            return original
+        shape = int(record.measures.shape_hash, 16)
+        distances = np.bitwise_count(np.array(self._hashes, dtype=np.uint64) ^ np.uint64(shape))
+        for place in np.flatnonzero(distances <= LIKELY_BITS):
+            original = self._originals[place]
+            assert original.image is not None
+            if look_alike(self._load(original.image), self._load(record.image)):
+                self._by_pixels[record.measures.pixel_hash] = original
+                return original
+        self._by_pixels[record.measures.pixel_hash] = record
+        self._originals.append(record)
+        self._hashes.append(shape)
+        return None
+
+
+def _identity(record: FigureRecord) -> tuple[str, int, int]:
+    return record.document, record.page or 0, record.n
+
+
+def _named(record: FigureRecord) -> str:
+    return f"document {record.document[:12]} {label(record)}"
+
+
+def _changed(record: FigureRecord, status: Status, reason: str | None, **more: Any) -> FigureRecord:
+    return record.model_copy(update={"status": status, "reason": reason, **more})
+
+
+def _opened(png: bytes) -> Picture:
+    import PIL.Image
+
+    return PIL.Image.open(io.BytesIO(png)).convert("RGB")
+
+
+def _edge_energy(grey: NDArray[np.float32]) -> float:
+    """Mean step to the right and down, 0 to 1."""
+    steps = [np.abs(np.diff(grey, axis=axis)).mean() for axis in (0, 1) if grey.shape[axis] > 1]
+    return float(sum(steps)) / 255
+
+
+def _shape_hash(picture: Picture) -> int:
+    """Signs of the 8 × 8 lowest frequencies of the picture at 32 × 32, against their median."""
+    side = 4 * HASH_SIDE
+    grey = np.asarray(picture.convert("L").resize((side, side)), dtype=np.float64)
+    waves = _cosines(side)
+    low = (waves @ grey @ waves.T).ravel()  # (64,)
+    bits = low > np.median(low)
+    return int.from_bytes(np.packbits(bits).tobytes())
+
+
+@cache
+def _cosines(side: int) -> NDArray[np.float64]:
+    """Rows of the discrete cosine transform (type II) for the lowest frequencies, (8, side)."""
+    places = np.arange(side) + 0.5
+    return np.cos(np.pi / side * np.outer(np.arange(HASH_SIDE), places))
+
+
+@cache
+def _prompt() -> str:
+    return (resources.files("tasks.rag") / "prompts" / "figure.txt").read_text(encoding="utf-8")

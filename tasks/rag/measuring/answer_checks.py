@@ -1,0 +1,198 @@
+"""How good answers are: they hold the gold number or words, cite a gold page, and make nothing up."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from storage.records import Record
+from tasks.rag.answers import Answered, Citation
+from tasks.rag.language.numbers import Number, missing_numbers, read_numbers
+from tasks.rag.language.sentences import without_marks
+from tasks.rag.measuring.metrics import Estimate, Place, Question, bootstrap
+from tasks.rag.planning.conversation import history_of
+
+if TYPE_CHECKING:
+    from tasks.rag.answering.assistant import Asks
+
+CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+SPACE_AT_CJK = re.compile(rf"(?<=[{CJK}]) | (?=[{CJK}])")
+"""Korean spacing is a matter of taste, and Chinese has none."""
+OF_A_WORD = rf"[^\W{CJK}]"
+
+
+class AnswerCheck(Record):
+    """What became of one question; None where the question has no gold for a check."""
+
+    id: str
+    answerable: bool
+    abstained: bool = False
+    number: bool | None = None
+    """The numbers of the gold answer stand in the answer, in whatever spelling."""
+    contains: bool | None = None
+    """The words of a gold answer without numbers stand in the answer."""
+    citation: bool | None = None
+    """A citation is on a gold page; in the gold document, where that has no pages."""
+    document: bool | None = None
+    """A citation is in the gold document."""
+    verified: bool | None = None
+    """No sentence of the answer is marked as unverified; None for an abstention."""
+    answer: str = ""
+    cited: tuple[Place, ...] = ()
+    """Where its citations lead, for people who look."""
+    model_away: bool = False
+    """A model was to answer and did not; the answer is made of the documents' own sentences."""
+    unscored: str | None = None
+    """Why there was no answer to check; such a question counts in no figure."""
+
+    @property
+    def correct(self) -> bool | None:
+        """The gold answer stands in the answer."""
+        return self.contains if self.number is None else self.number
+
+
+class Share(Estimate):
+    """A share of questions with its 95 % bootstrap interval."""
+
+    n: int
+    """Questions that it is a share of."""
+
+
+class Abstention(Record):
+    """Whether it says that the documents do not tell when they do not, and only then; None without such questions."""
+
+    answerable_answered: Share | None
+    unanswerable_abstained: Share | None
+    false_answer_rate: Share | None
+    """Unanswerable questions that were answered all the same."""
+
+
+class AnswerFigures(Record):
+    """Shares over the questions that have the gold for them; an abstention is a miss. None without such questions."""
+
+    n: int
+    """Questions that were answered or abstained from."""
+    correct: Share | None
+    """`number` where the gold answer has numbers, else `contains`."""
+    number: Share | None
+    contains: Share | None
+    citation: Share | None
+    document: Share | None
+    """A citation in the gold document, on whatever page."""
+    verified: Share | None
+    """Over the answers that were given, of whatever question: none of their sentences is marked as unverified."""
+    abstention: Abstention
+    unscored: int = 0
+
+
+def check_answers(
+    questions: Iterable[Question], asks: Asks, *, name_of: Callable[[str], str] = str
+) -> tuple[AnswerCheck, ...]:
+    """Ask every question, after its earlier turns, and check what comes back.
+
+    name_of: the catalogue's name of a gold document. A question that is refused is unscored; a broken index raises.
+    """
+    return tuple(_ask(question, asks, name_of) for question in questions)
+
+
+def check_answer(question: Question, answered: Answered, *, document: str | None) -> AnswerCheck:
+    """What holds of one answer; document: the gold document, under the name that citations carry."""
+    given = not answered.abstained
+    check = AnswerCheck(
+        id=question.id,
+        answerable=question.answerable,
+        abstained=answered.abstained,
+        verified=not answered.unverified if given else None,
+        model_away=answered.model_away,
+        answer=answered.answer,
+        cited=tuple(dict.fromkeys(Place(citation.document, citation.page) for citation in answered.citations)),
+    )
+    if not question.answerable or document is None:
+        return check
+    cited_documents = [citation for citation in answered.citations if citation.document == document]
+    text, gold = without_marks(answered.answer), question.answer
+    numeric = gold is not None and bool(read_numbers(gold))
+    return check.model_copy(
+        update={
+            "number": given and has_numbers(text, gold) if gold and numeric else None,
+            "contains": given and has_words(text, gold) if gold and not numeric else None,
+            "citation": given and any(_on_gold(citation, question.pages) for citation in cited_documents),
+            "document": given and bool(cited_documents),
+        }
+    )
+
+
+def has_numbers(answer: str, gold: str) -> bool:
+    """Are all numbers of `gold` in `answer`, in whatever spelling?
+
+    A gold number without a unit may stand in a cell whose header has it: there its digits are enough.
+    """
+    missing = set(missing_numbers(gold, [answer]))
+    return all(number.text not in missing or _bare(number, answer) for number in read_numbers(gold))
+
+
+def has_words(answer: str, gold: str) -> bool:
+    """Does `gold` stand in `answer`, whatever the case, the punctuation and the spaces between Korean words?"""
+    wanted, said = plain_words(gold), plain_words(answer)
+    if not wanted:
+        return gold.strip() in answer
+    # a word of letters with spaces around must not be part of another: `dan` is not in `abundance`
+    before = rf"(?<!{OF_A_WORD})" if re.match(OF_A_WORD, wanted) else ""
+    after = rf"(?!{OF_A_WORD})" if re.match(OF_A_WORD, wanted[-1]) else ""
+    return re.search(before + re.escape(wanted) + after, said) is not None
+
+
+def plain_words(text: str) -> str:
+    """`text` as words are compared: NFC, lower case, without punctuation, without spaces beside Hangul and Hanja."""
+    lowered = unicodedata.normalize("NFC", text).casefold()
+    spaced = "".join(" " if unicodedata.category(sign)[0] in "PZC" else sign for sign in lowered)
+    return SPACE_AT_CJK.sub("", " ".join(spaced.split()))
+
+
+def summarise_answers(checks: Sequence[AnswerCheck], *, seed: int = 0) -> AnswerFigures:
+    """Shares with their intervals over the questions that could be asked."""
+    scored = [check for check in checks if check.unscored is None]
+    asked = [check for check in scored if check.answerable]
+    unanswerable = [check.abstained for check in scored if not check.answerable]
+    return AnswerFigures(
+        n=len(scored),
+        correct=_share([check.correct for check in asked], seed=seed),
+        number=_share([check.number for check in asked], seed=seed),
+        contains=_share([check.contains for check in asked], seed=seed),
+        citation=_share([check.citation for check in asked], seed=seed),
+        document=_share([check.document for check in asked], seed=seed),
+        verified=_share([check.verified for check in scored], seed=seed),
+        abstention=Abstention(
+            answerable_answered=_share([not check.abstained for check in asked], seed=seed),
+            unanswerable_abstained=_share(unanswerable, seed=seed),
+            false_answer_rate=_share([not abstained for abstained in unanswerable], seed=seed),
+        ),
+        unscored=len(checks) - len(scored),
+    )
+
+
+def _ask(question: Question, asks: Asks, name_of: Callable[[str], str]) -> AnswerCheck:
+    earlier: list[Answered] = []
+    try:
+        for turn in question.turns:
+            earlier.append(asks.ask(turn, history=history_of(earlier)))
+        answered = asks.ask(question.question, history=history_of(earlier))
+    except ValueError as error:
+        return AnswerCheck(id=question.id, answerable=question.answerable, unscored=str(error))
+    return check_answer(question, answered, document=name_of(question.document) if question.document else None)
+
+
+def _on_gold(citation: Citation, pages: Sequence[int]) -> bool:
+    return not pages or citation.page in pages
+
+
+def _bare(number: Number, answer: str) -> bool:
+    digits = re.escape(number.text.strip())
+    return not number.unit and re.search(rf"(?<![\d.,]){digits}(?!\d|[.,]\d)", answer) is not None
+
+
+def _share(values: Sequence[bool | None], *, seed: int) -> Share | None:
+    known = [float(value) for value in values if value is not None]
+    return Share(**bootstrap(known, seed=seed).model_dump(), n=len(known)) if known else None

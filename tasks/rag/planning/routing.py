@@ -1,0 +1,391 @@
+"""Which documents a question speaks of, told by the names of the catalogue at hand; no model, no list of names.
+
+Names (`name_lookup`) choose the documents; what is said of year, form and round (`qualifiers`) chooses among them. A
+report of the year that is asked for is favoured, but one of the year after repeats the figures, so it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from storage.index import CatalogueEntry
+from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
+from tasks.rag.language.tokens import BIGRAM, tokenize
+from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
+from tasks.rag.planning.names import compact, document_names, name_words, words_of
+from tasks.rag.planning.qualifiers import Period, Qualifiers, fit_of, qualifiers, says_which
+
+MOST_CHARS = 2_000
+"""A longer question is routed by its beginning."""
+MOST_SIDES = 6
+MOST_NAMED = 8
+"""Documents that an ambiguity names."""
+VAGUE = 0.6
+"""Confidence of a name that may mean something else, such as a place."""
+FEW_WORDS = 0.9
+"""Rarity, summed, from which two words of a name speak for a document."""
+WITH_PLACE = 0.4
+"""Rarity from which a word of a project beside a place makes the place sure: places stand in others' documents too."""
+NEAR_BEST = 0.6
+"""Share of the best score that a document needs to be among those that vague names mean."""
+CAN_HOLD = 0.3
+"""Fit from which a document of another year, form or round may hold the answer."""
+
+CORROBORATED = 0.75
+"""Confidence from which a short form of a name is sure when the year or form that is asked for is there too."""
+
+
+class Router:
+    """The names of a catalogue, ready for questions."""
+
+    def __init__(self, catalogue: Sequence[CatalogueEntry]) -> None:
+        self._digests = [entry.document for entry in catalogue]
+        self._files = [entry.name for entry in catalogue]
+        documents = [document_names(entry) for entry in catalogue]
+        self._said = [names.said for names in documents]
+        self._lookup = NameLookup(documents, [entry.metadata.get("notice_id", "") for entry in catalogue])
+        self._kinds = [
+            _kind(entry, names.entities, names.said) for entry, names in zip(catalogue, documents, strict=True)
+        ]
+        self._stems = [names.stem for names in documents]
+        self._places = {digest: at for at, digest in enumerate(self._digests)}
+        self._values = _values_of(catalogue)
+
+    def route(self, question: str, *, query_type: QueryType = "single", history: Sequence[Turn] = ()) -> Filters:
+        """The documents that `question` speaks of; `all` if it names none.
+
+        history: what `2차 재공고는?` or `and in 2022?` adds a round or a year to.
+        """
+        return _Routing(self, question[:MOST_CHARS], query_type, history).filters()
+
+
+class _Chosen(NamedTuple):
+    """Documents that names mean."""
+
+    documents: list[int]
+    scores: dict[int, float]
+    sure: bool
+    mentions: list[Mention]
+
+
+class _Fitting(NamedTuple):
+    """Documents that also fit in year, form and round."""
+
+    documents: list[int]
+    """The best first."""
+    best: list[int]
+    exact: bool
+    """Is it said so plainly which one is meant that the others are out?"""
+
+
+class _Routing:
+    """One question."""
+
+    def __init__(self, router: Router, question: str, query_type: QueryType, history: Sequence[Turn]) -> None:
+        self.router, self.lookup, self.query_type = router, router._lookup, query_type
+        self.words = [word for word in words_of(question) if word.form]
+        self.said = qualifiers(question)
+        self.by_word = [(word, self.lookup.matched_words(word)) for word in self.words]
+        self.matched: dict[str, float] = {}
+        """Words of names → how much of them the question holds."""
+        for _, held in self.by_word:
+            self.matched |= {name: max(share, self.matched.get(name, 0.0)) for name, share in held.items()}
+        self.valued = _documents_with_values(question, router._values)
+        self.last = _last_documents(history, router._places)
+
+    def filters(self) -> Filters:
+        chosen = self._chosen()
+        if not chosen.documents:
+            return Filters()
+        if self.query_type == "compare":
+            sides = self._sides(chosen)
+            if len(sides) > 1:
+                return self._compared(sides, chosen)
+        fitting = self._fitting(chosen.documents, chosen.scores)
+        mode: RouteMode = "only" if chosen.sure else "prefer"
+        favoured = fitting.best if len(fitting.best) < len(fitting.documents) else []
+        digests = self._digests(fitting.documents)
+        return Filters(
+            mode=mode,
+            documents=digests,
+            favoured=self._digests(favoured),
+            matches=self._matches(chosen, fitting),
+            groups=(digests,),
+            ambiguous=self._ambiguous(fitting, chosen),
+        )
+
+    def _chosen(self) -> _Chosen:
+        mentions = self.lookup.mentions(self.words)
+        ids = [mention for mention in mentions if mention.kind == "id"]
+        if ids:
+            return _Chosen(_all(ids), {}, sure=True, mentions=ids)
+        mentions = [self._corroborated(mention) for mention in mentions]
+        sure = [mention for mention in mentions if mention.confidence >= SURE]
+        placed = self._sure_by_project(mentions)
+        if self.query_type == "compare" and len({m.documents for m in mentions if m.kind == "entity"}) > 1:
+            return self._chosen_sides(mentions, sure + placed)
+        if sure or placed:
+            return self._chosen_surely(sure + placed, beside=_others(mentions, sure + placed))
+        return self._chosen_vaguely(mentions)
+
+    def _corroborated(self, mention: Mention) -> Mention:
+        """A short form (CVS, initials) with a document of the year and form that are asked for."""
+        if not CORROBORATED <= mention.confidence < SURE or not (self.said.periods or self.said.forms):
+            return mention
+        fits = (fit_of(self.said, self.router._said[at], rounds=False) for at in mention.documents)
+        return mention._replace(confidence=SURE) if max(fits) >= 0.9 else mention
+
+    def _chosen_surely(self, mentions: list[Mention], *, beside: list[Mention]) -> _Chosen:
+        """By entity and title together where both are named, else by what is named; a vaguer name beside it counts."""
+        entities = [mention for mention in mentions if mention.kind == "entity"]
+        titles = [mention for mention in mentions if mention.kind == "title"]
+        documents, agree = _all(entities or titles), True
+        if entities and titles:
+            both = set(_all(entities)) & set(_all(titles))
+            documents, agree = (sorted(both), True) if both else (_all(mentions), False)
+        own = frozenset(word for mention in entities for word in mention.words)
+        scores = self.lookup.evidence(self.matched, without=own)
+        documents = sorted({*documents, *_all(beside)})
+        return _Chosen(documents, scores, sure=agree and not beside, mentions=[*mentions, *beside])
+
+    def _sure_by_project(self, mentions: Sequence[Mention]) -> list[Mention]:
+        """Names that are too vague alone, with those of their documents whose project the question names too."""
+        found: list[Mention] = []
+        for mention in mentions:
+            if mention.kind != "entity" or mention.how != "full" or not VAGUE <= mention.confidence < SURE:
+                continue
+            scores = self.lookup.evidence(self.matched, without=mention.words)
+            best = max((scores.get(at, 0.0) for at in mention.documents), default=0.0)
+            if best >= WITH_PLACE:
+                kept = frozenset(at for at in mention.documents if scores.get(at, 0.0) >= NEAR_BEST * best)
+                found.append(mention._replace(documents=kept, confidence=0.9))
+        return found
+
+    def _chosen_vaguely(self, mentions: list[Mention]) -> _Chosen:
+        scores = self.lookup.evidence(self.matched)
+        named: dict[int, float] = {}
+        for mention in mentions:
+            for at in mention.documents:
+                named[at] = named.get(at, 0.0) + mention.confidence
+        held = {at: self._said_words(at) for at in scores}
+        distinctive = {at for word in self._distinctive() for at in self.lookup.holders(word)}
+        accepted = {
+            at: scores.get(at, 0.0) + named.get(at, 0.0)
+            for at in {*scores, *named}
+            if at in named or (held[at] > 1 and scores[at] >= FEW_WORDS) or at in distinctive
+        }
+        for at in self.valued:
+            accepted[at] = accepted.get(at, 0.0) + 1.0
+        if not accepted:
+            return self._chosen_by_history()
+        best = max(accepted.values())
+        documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best]
+        if len(documents) > max(4, len(self.router._files) // 2):
+            return _Chosen([], {}, sure=False, mentions=[])
+        words = [self._word_mention(document) for document in documents] if not mentions else []
+        return _Chosen(documents, accepted, sure=False, mentions=mentions or words)
+
+    def _distinctive(self) -> set[str]:
+        """Words that few names hold and that are long or written as a name; one of them is enough."""
+        capital = {
+            form for word in self.words if word.said[0].isupper() for form in (word.form, word.form.removesuffix("'s"))
+        }
+        found: set[str] = set()
+        for word, share in self.matched.items():
+            rarity = self.lookup.rarity(word) if share == 1 else 0.0
+            long = len(word) >= (8 if word.isascii() else 4)
+            named = word in capital if word.isascii() else len(word) >= 3
+            if (rarity >= 0.9 and named) or (rarity >= 0.55 and long):
+                found.add(word)
+        return found
+
+    def _said_words(self, document: int) -> int:
+        return sum(document in self.lookup.holders(word) for word in self.matched)
+
+    def _word_mention(self, document: int) -> Mention:
+        words = frozenset(word for word in self.matched if document in self.lookup.holders(word))
+        if not words:
+            value = self.valued.get(document, "")
+            return Mention("title", "value", value, value, VAGUE, frozenset([document]), words, "full")
+        said = " ".join(word.said for word, held in self.by_word if words & held.keys())
+        stem = self.router._stems[document]
+        return Mention("title", "name", stem, said, 0.5, frozenset([document]), words, "lead")
+
+    def _chosen_by_history(self) -> _Chosen:
+        """Siblings of the last documents, where the question only adds a year, a form or a round."""
+        said, follows = self.said, self.query_type in {"followup", "compare"}
+        if not self.last or not (said.periods or said.forms or said.rounds or said.dates):
+            return _Chosen([], {}, sure=False, mentions=[])
+        kinds = {kind for at in self.last for kind in self.router._kinds[at].names}
+        siblings = [at for at, kind in enumerate(self.router._kinds) if kinds & kind.names]
+        return _Chosen(sorted({*siblings, *self.last}), {}, sure=follows, mentions=[])
+
+    def _fitting(
+        self, documents: Collection[int], scores: dict[int, float], said: Qualifiers | None = None
+    ) -> _Fitting:
+        said = said or self.said
+        rounds = any(self.router._said[at].rounds > (0,) for at in documents)
+        fits = {at: fit_of(said, self.router._said[at], rounds=rounds) for at in documents}
+        if set(self.valued) & set(documents):
+            fits = {at: fit if at in self.valued else fit / 2 for at, fit in fits.items()}
+        can = [at for at in documents if fits[at] >= CAN_HOLD] or list(documents)
+        order = sorted(can, key=lambda at: (-fits[at], -scores.get(at, 0.0), self.router._files[at]))
+        best = [at for at in order if fits[at] == fits[order[0]]]
+        exact = fits[order[0]] == 1.0 and says_which(said, rounds=rounds)
+        return _Fitting(best if exact else order, best, exact)
+
+    def _sides(self, chosen: _Chosen) -> list[list[int]]:
+        """What is compared: issuers, else rounds, forms or years of one, else the documents themselves."""
+        entities = [mention for mention in chosen.mentions if mention.kind == "entity"]
+        sides = _distinct([self._fitting(sorted(m.documents), chosen.scores).documents for m in entities])
+        if len(sides) > 1:
+            return sides
+        documents = chosen.documents
+        for parts in (
+            [Qualifiers(rounds=(one,)) for one in self.said.rounds],
+            [Qualifiers(forms=(one,)) for one in self.said.forms],
+            [Qualifiers(periods=(one,), forms=self.said.forms) for one in self.said.periods],
+        ):
+            if len(parts) > 1:
+                sides = _distinct([self._fitting(documents, chosen.scores, part).best for part in parts])
+                if len(sides) > 1:
+                    return sides
+        if self.last and not set(self.last) & set(documents):
+            return [self.last, self._fitting(documents, chosen.scores).documents]
+        families = self._families(self._fitting(documents, chosen.scores).documents)
+        return families if len(families) <= MOST_SIDES else []
+
+    def _chosen_sides(self, mentions: list[Mention], sure: list[Mention]) -> _Chosen:
+        """Every issuer that is named; sure if all are."""
+        better = {mention.value: mention for mention in sure}
+        entities = [better.get(m.value, m) for m in mentions if m.kind == "entity"]
+        own = frozenset(word for mention in entities for word in mention.words)
+        scores = self.lookup.evidence(self.matched, without=own)
+        all_sure = all(mention.confidence >= SURE for mention in entities)
+        return _Chosen(_all(entities), scores, sure=all_sure, mentions=entities)
+
+    def _compared(self, sides: list[list[int]], chosen: _Chosen) -> Filters:
+        groups = tuple(self._digests(side) for side in sides)
+        documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
+        matches = tuple(_match(mention) for mention in chosen.mentions)
+        return Filters(mode="only" if chosen.sure else "prefer", documents=documents, matches=matches, groups=groups)
+
+    def _families(self, documents: Iterable[int]) -> list[list[int]]:
+        """Documents with those that are the same in another format."""
+        families: dict[str, list[int]] = {}
+        for at in documents:
+            families.setdefault(self.router._stems[at], []).append(at)
+        return list(families.values())
+
+    def _ambiguous(self, fitting: _Fitting, chosen: _Chosen) -> tuple[str, ...]:
+        """Names of documents of one kind that fit equally well, where the question means one."""
+        if self.query_type not in {"single", "followup"}:
+            return ()
+        top = fitting.best[0]
+        kind, score = self.router._kinds[top].same, chosen.scores.get(top, 0.0)
+        if chosen.sure and score < WITH_PLACE and not self.router._kinds[top].dated:
+            # an issuer alone: unless all of its documents are of one kind, the content tells which is meant
+            kind = kind if all(self.router._kinds[at].same == kind for at in fitting.documents) else ""
+        alike = [
+            at
+            for at in fitting.best
+            if kind
+            and self.router._kinds[at].same == kind
+            and (chosen.sure or chosen.scores.get(at, 0.0) >= score * 0.95)
+        ]
+        families = self._families(alike)
+        return tuple(self.router._files[family[0]] for family in families[:MOST_NAMED]) if len(families) > 1 else ()
+
+    def _digests(self, documents: Iterable[int]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.router._digests[at] for at in documents))
+
+    def _matches(self, chosen: _Chosen, fitting: _Fitting) -> tuple[NameMatch, ...]:
+        names = [_match(mention) for mention in chosen.mentions]
+        of_best = self.router._said[fitting.best[0]]
+        return (*list(dict.fromkeys(names))[:MOST_NAMED], *_qualifier_matches(self.said, of_best))
+
+
+def _match(mention: Mention) -> NameMatch:
+    return NameMatch(field=mention.field, value=mention.value, said=mention.said, confidence=mention.confidence)
+
+
+def _qualifier_matches(said: Qualifiers, document: Qualifiers) -> list[NameMatch]:
+    """Where question and document agree beside the name."""
+    found = [("year", _period_name(period)) for period in said.periods if period in document.periods]
+    found += [("form", form) for form in said.forms if form in document.forms]
+    found += [("round", str(number)) for number in said.rounds if number in document.rounds]
+    found += [("date", date) for date in said.dates if date in document.dates]
+    return [NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in found]
+
+
+def _period_name(period: Period) -> str:
+    parts = (
+        period.year,
+        f"제{period.term}기" if period.term else None,
+        f"Q{period.quarter}" if period.quarter else None,
+    )
+    return " ".join(str(part) for part in parts if part)
+
+
+class _Kind(NamedTuple):
+    """What makes documents alike."""
+
+    same: str
+    """Equal for documents that only issuer, year or round tell apart; empty where nothing is known."""
+    names: frozenset[str]
+    """Issuers and projects, in one spelling."""
+    dated: bool
+    """Do year and form tell them apart?"""
+
+
+def _kind(entry: CatalogueEntry, entities: Iterable[tuple[str, str]], said: Qualifiers) -> _Kind:
+    project = compact(name_words(entry.metadata.get("project_name", "")))
+    owners = [compact(name_words(value)) for _, value in entities]
+    same = project or (f"{owners[0]} {said.forms}" if owners and said.periods else "")
+    return _Kind(same, frozenset(name for name in (project, *owners) if name), dated=not project and bool(same))
+
+
+def _values_of(catalogue: Sequence[CatalogueEntry]) -> dict[str, set[int]]:
+    """Amounts and dates of metadata and facts in one form → the documents that state them."""
+    found: dict[str, set[int]] = {}
+    for at, entry in enumerate(catalogue):
+        stated = [fact.canonical for fact in entry.facts if fact.canonical]
+        stated += [entry.metadata.get("project_amount", ""), entry.metadata.get("bid_end", "")]
+        for value in stated:
+            if len(value) >= 6:
+                found.setdefault(value.replace(",", "").split(" ")[0], set()).add(at)  # a date without its hour
+    return found
+
+
+def _documents_with_values(question: str, values: dict[str, set[int]]) -> dict[int, str]:
+    """Documents that state an amount or a date of the question, with that."""
+    if not any(letter.isdigit() for letter in question):
+        return {}
+    (words,) = tokenize([question], tokenizer=BIGRAM)
+    return {at: word for word in words if len(word) >= 6 and word[0].isdigit() for at in values.get(word, ())}
+
+
+def _last_documents(history: Sequence[Turn], places: dict[str, int]) -> list[int]:
+    last = next((turn.documents for turn in reversed(history) if turn.documents), ())
+    return [places[digest] for digest in last if digest in places]
+
+
+def _all(mentions: Iterable[Mention]) -> list[int]:
+    return sorted({at for mention in mentions for at in mention.documents})
+
+
+def _others(mentions: Iterable[Mention], sure: Sequence[Mention]) -> list[Mention]:
+    """Issuers that are named in full beside the sure ones, and have documents of their own."""
+    told = {mention.said for mention in sure}
+    full = [mention for mention in mentions if mention.kind == "entity" and mention.how == "full"]
+    return [mention for mention in full if mention.said not in told and mention.confidence >= VAGUE]
+
+
+def _distinct(sides: Iterable[Sequence[int]]) -> list[list[int]]:
+    """Sides that share no document; of two that do the first stays."""
+    found: list[list[int]] = []
+    for side in sides:
+        if side and not any(set(side) & set(other) for other in found):
+            found.append(list(side))
+    return found

@@ -1,0 +1,1 @@
+"""Chunks that answer: retrievers, their fusion, and the numbers that weigh them."""

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.rag.answering.citations import MOST_QUOTE_CHARS, Cited, cite, cited_hits, same_evidence
+from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.retrieval.search import Hit
+
+
+def hit(number: int, text: str, *, rows: tuple[str, ...] = (), name: str = "") -> Hit:
+    chunk = Chunk(
+        id=f"c{number}",
+        document=f"{number}" * 64,
+        page=number + 10,
+        bbox=(1.0, 2.0, 3.0, 4.0),
+        kind="table" if rows else "text",
+        text=text,
+        heading_path=("제23기",),
+        sentences=rows,
+    )
+    return Hit(chunk=chunk, document_name=name or f"{number}.pdf", score=1.0, ranks={})
+
+
+BUDGET = hit(1, "사업 개요는 다음과 같다. 사업 예산은 35,750,000원이다. 사업 기간은 6개월이다.")
+SALES = hit(2, "Costs fell. Net sales were $1.2 billion in 2023, up 8.5%. Margins rose.")
+TABLE = hit(3, "(단위: 백만원)\n구분 | 2023\n매출 | 1,200\n비용 | 900", rows=("매출 — 2023: 1,200", "비용 — 2023: 900"))
+HITS = (BUDGET, SALES, TABLE)
+
+
+def cited(text: str) -> Cited:
+    return cite(text, HITS)
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "chunks"),
+    [
+        ("예산은 3,575만 원이다 [1].", "예산은 3,575만 원이다 [1].", ["c1"]),
+        ("Sales rose 8.5% [2]. 예산 35,750,000원 [1].", "Sales rose 8.5% [1]. 예산 35,750,000원 [2].", ["c2", "c1"]),
+        ("매출은 12억 원이다 [3][2].", "매출은 12억 원이다 [1][2].", ["c3", "c2"]),
+        ("매출은 12억 원이다 [3, 2].", "매출은 12억 원이다 [1][2].", ["c3", "c2"]),
+        ("매출은 12억 원이다 [2-3].", "매출은 12억 원이다 [1][2].", ["c2", "c3"]),
+        ("매출은 12억 원이다【3】.", "매출은 12억 원이다[1].", ["c3"]),
+        ("매출은 12억 원이다 [출처 3].", "매출은 12억 원이다 [1].", ["c3"]),
+        ("매출은 12억 원이다 [3] [3].", "매출은 12억 원이다 [1] [1].", ["c3"]),
+        ("예산 35,750,000원 [9][1][0].", "예산 35,750,000원 [1].", ["c1"]),
+        ("예산 35,750,000원 [99].", "예산 35,750,000원.", []),
+    ],
+    ids=["one", "order of use", "two", "list", "range", "lenticular", "named", "twice", "some unknown", "all unknown"],
+)  # fmt: skip
+def test_marks_are_numbered_by_first_use_and_never_name_what_is_not_there(
+    text: str, told: str, chunks: list[str]
+) -> None:
+    got = cited(text)
+    assert got.text == told
+    assert [(one.n, one.chunk_id) for one in got.citations] == list(enumerate(chunks, start=1))
+
+
+def test_a_citation_has_page_box_headings_and_the_sentence_that_bears_the_claim_out() -> None:
+    (one,) = cited("예산은 3,575만 원이다 [1].").citations
+    assert one.quote == "사업 예산은 35,750,000원이다."
+    assert (one.document, one.digest, one.page, one.bbox) == ("1.pdf", "1" * 64, 11, (1.0, 2.0, 3.0, 4.0))
+    assert one.heading_path == ("제23기",)
+
+
+def test_the_quote_of_a_table_is_its_row() -> None:
+    assert cited("2023년 비용은 900백만원이다 [3].").citations[0].quote == "비용 — 2023: 900"
+
+
+def test_a_long_sentence_is_quoted_around_the_claim() -> None:
+    long = hit(1, f"{'서론 ' * 200}예산은 5,000원이고 {'결론 ' * 200}")
+    (one,) = cite("예산은 5,000원이다 [1].", [long]).citations
+    assert "5,000원" in one.quote
+    assert len(one.quote) <= MOST_QUOTE_CHARS
+
+
+@pytest.mark.parametrize(
+    ("text", "unverified"),
+    [
+        ("예산은 35,750,000원이다 [1]. 기간은 7개월이다 [1].", ["기간은 7개월이다 [1]."]),
+        ("Net sales were $1,200 million [2].", []),
+        ("Net sales were $1,300 million [2].", ["Net sales were $1,300 million [1]."]),
+        ("매출은 12억 원이다 [3].", []),
+        ("매출은 12억 원이다 [1].", ["매출은 12억 원이다 [1]."]),
+        ("예산은 35,750,000원이다.", ["예산은 35,750,000원이다."]),
+        ("Costs fell because of lower freight rates.", ["Costs fell because of lower freight rates."]),
+        ("예산은 35,750,000원이다 [9].", ["예산은 35,750,000원이다."]),
+        ("안녕하세요. 예산은 3,575만 원이다 [1]. 감사합니다.", []),
+        ("The documents do not state the price [1].", []),
+        ("다음과 같습니다:\n1. 예산: 35,750,000원 [1]\n2. 기간: 6개월 [1]", []),
+        ("| 항목 | 값 |\n|---|---|\n| 예산 | 35,750,000원 [1] |", []),
+        ("제23기 매출은 12억 원이다 [3].", []),
+        ("Cold and windy weather yesterday on the moon [2].", ["Cold and windy weather yesterday on the moon [1]."]),
+    ],
+    ids=[
+        "wrong number", "other spelling", "wrong million", "unit of table", "wrong block", "no mark", "claim, no mark",
+        "mark of no block", "greetings", "not stated", "numbered list", "table", "number of a heading", "other words",
+    ],
+)  # fmt: skip
+def test_what_nothing_bears_out_is_unverified(text: str, unverified: list[str]) -> None:
+    assert list(cited(text).unverified) == unverified
+
+
+@pytest.mark.parametrize(
+    ("text", "abstained"),
+    [
+        ("문서에서 답을 찾지 못했습니다.", True),
+        ("죄송하지만 제공된 자료에는 2025년 예산이 나와 있지 않습니다.", True),
+        ("The passages do not say who won.", True),
+        ("The documents do not state it [1].", True),
+        ("예산은 35,750,000원이다 [1]. 기간은 문서에 나와 있지 않습니다.", False),
+        ("The service is not available on Sundays [2].", False),
+        ("예산은 35,750,000원이다 [1].", False),
+        ("", False),
+    ],
+)
+def test_an_answer_abstains_if_all_it_says_is_that_documents_do_not_tell(text: str, abstained: bool) -> None:
+    assert cited(text).abstained is abstained
+
+
+def test_a_sentence_that_only_repeats_the_question_claims_nothing() -> None:
+    assert cite("사업 예산은 2024년에 얼마인가", HITS, question="사업 예산은 2024년에 얼마인가?").unverified == ()
+
+
+@pytest.mark.parametrize(
+    ("draft", "rewritten", "same"),
+    [
+        ("예산은 3,575만 원이다 [1].", "예산: 35,750,000원 [1]", True),
+        ("A is 5 [1]. B is 7 [2].", "B is 7 [2], and A is 5 [1].", True),
+        ("A is 5 [1]. B is 7 [2].", "A is 7 [1]. B is 5 [2].", False),
+        ("A is 5 [1].", "A is 6 [1].", False),
+        ("A is 5 [1].", "A is 5.", False),
+        ("A is 5.", "A is 5 [1].", False),
+        ("A is 5 [1].", "A is 5 [1][2].", False),
+        ("A is 5 [1].", "A is 5 [2].", False),
+        ("A is 5 [1].", "A is 5 [1] of 100.", False),
+        ("기간은 6개월이다 [1].", "기간은 6일이다 [1].", False),
+        ("Nothing is told.", "The documents tell nothing.", True),
+    ],
+)
+def test_a_rewrite_keeps_every_number_with_its_marks(draft: str, rewritten: str, same: bool) -> None:
+    assert same_evidence(draft, rewritten) is same
+
+
+PIECES = [
+    "예산은 35,750,000원이다",
+    "Net sales rose 8.5%",
+    " [1]",
+    "[2, 3]",
+    "【3】",
+    "[7]",
+    "[1-99]",
+    ". ",
+    "\n",
+    "900",
+    "[",
+]
+ANSWERS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
+
+
+@given(ANSWERS | st.text(max_size=60), st.integers(0, 3))
+def test_every_mark_has_its_citation_and_every_quote_stands_in_its_chunk(text: str, blocks: int) -> None:
+    got = cite(text, HITS[:blocks])
+    marks = {int(number) for number in re.findall(r"\[(\d{1,3})\]", got.text)}
+    assert [one.n for one in got.citations] == list(range(1, len(got.citations) + 1))
+    assert marks == {one.n for one in got.citations}
+    for one in got.citations:
+        (chunk,) = (other.chunk for other in HITS[:blocks] if other.chunk.id == one.chunk_id)
+        assert one.quote in chunk.text or any(one.quote in row for row in chunk.sentences)
+        assert len(one.quote) <= MOST_QUOTE_CHARS
+    assert all(sentence in got.text for sentence in got.unverified)
+
+
+@given(ANSWERS)
+def test_an_answer_is_cited_again_by_its_own_numbers_without_a_change(text: str) -> None:
+    first = cite(text, HITS)
+    again = cite(first.text, cited_hits(first.citations, HITS))
+    assert [one.chunk_id for one in again.citations] == [one.chunk_id for one in first.citations]
+    assert (again.text, again.unverified) == (first.text, first.unverified)
+
+
+@given(ANSWERS)
+def test_a_text_has_the_same_evidence_as_itself(text: str) -> None:
+    assert same_evidence(text, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["예산은 5원이다. " * 60_000, "1," * 500_000, "a" * 1_000_000], ids=["words", "commas", "one"]
+)
+@pytest.mark.timeout(60)
+def test_a_chunk_of_a_megabyte_keeps_nobody_for_long(text: str) -> None:
+    assert cite("예산은 5원이다 [1].", [hit(1, text)]).citations

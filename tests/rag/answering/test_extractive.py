@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.rag.answering.extractive import Extracted, Group, confidence_of, extract_answer
+from tasks.rag.answering.passage_scores import Scored
+from tasks.rag.answering.passages import Passage
+from tasks.rag.answers import QueryType
+from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.language.tokens import BIGRAM, installed_tokenizer
+from tasks.rag.retrieval.search import Hit
+
+SALES = """Table 4. Results of segments
+(dollars in millions)
+Segment | 2023 | 2022
+Retail | 1,486.2 | 1,425.6
+Wholesale | 198.4 | 187.1
+Services | 82.9 | 76.6"""
+SALES_ROWS = (
+    "Retail — 2023: 1,486.2; 2022: 1,425.6",
+    "Wholesale — 2023: 198.4; 2022: 187.1",
+    "Services — 2023: 82.9; 2022: 76.6",
+)
+PLAN = """3. 추진 일정
+(단위: 천원)
+구분 | 착수금 | 잔금
+설계 용역 | 12,000 | 8,000
+감리 용역 | 7,500 | 2,500"""
+PLAN_ROWS = ("설계 용역 — 착수금: 12,000; 잔금: 8,000", "감리 용역 — 착수금: 7,500; 잔금: 2,500")
+
+
+def hit(
+    text: str, *, rows: tuple[str, ...] = (), name: str = "a.pdf", page: int = 1, above: tuple[str, ...] = ()
+) -> Hit:
+    chunk = Chunk(
+        id=f"{name}-{page}",
+        document=f"{ord(name[0]):064x}",
+        page=page,
+        bbox=(0.0, 0.0, 9.0, 9.0),
+        kind="table" if rows else "text",
+        text=text,
+        heading_path=above,
+        sentences=rows,
+    )
+    return Hit(chunk=chunk, document_name=name, score=1.0, ranks={"bm25": page})
+
+
+def asked(
+    question: str, *hits: Hit, kind: QueryType = "single", groups: tuple[Group, ...] = (), most: int = 3
+) -> Extracted:
+    return extract_answer(
+        question, hits, query_type=kind, tokenizer=installed_tokenizer(), groups=groups, most_sentences=most
+    )
+
+
+KOREAN = hit(
+    "1. 사업 개요\n본 사업은 교통 안전을 위한 것이다. 사업 예산은 금 1,250,000,000원이다. "
+    "사업 기간은 계약일부터 8개월이다. 발주 기관은 가람시 교통정책과이다. 제안서는 2024. 5. 7. 17:00까지 낸다.",
+    name="가람시_교통신호.pdf",
+    above=("1. 사업 개요",),
+)
+ENGLISH = hit(
+    "Acme Corp. runs 214 stores in 19 regions. Acme was founded in Tarn Harbor in 1987. "
+    "The chief executive is Ottilie Marsh. Margins fell because of higher freight rates. "
+    "The hearing is set for September 16, 2024.",
+    name="acme.pdf",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("사업 예산은 얼마인가?", "사업 예산은 금 1,250,000,000원이다 [1]."),
+        ("사업 기간은 몇 개월인가?", "사업 기간은 계약일부터 8개월이다 [1]."),
+        ("발주 기관은 어디인가?", "발주 기관은 가람시 교통정책과이다 [1]."),
+        ("제안서는 언제까지 내는가?", "제안서는 2024. 5. 7. 17:00까지 낸다 [1]."),
+    ],
+    ids=["how much", "how many", "which office", "when"],
+)
+def test_a_korean_question_gets_the_sentence_that_holds_what_it_asks_for(question: str, answer: str) -> None:
+    assert asked(question, ENGLISH, KOREAN, most=1).text == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How many stores does Acme run?", "Acme Corp. runs 214 stores in 19 regions [1]."),
+        ("Who is the chief executive of Acme?", "The chief executive is Ottilie Marsh [1]."),
+        ("Why did the margins of Acme fall?", "Margins fell because of higher freight rates [1]."),
+        ("When is the hearing of Acme?", "The hearing is set for September 16, 2024 [1]."),
+        ("Where was Acme founded?", "Acme was founded in Tarn Harbor in 1987 [1]."),
+    ],
+    ids=["how many", "who", "why", "when", "where"],
+)
+def test_an_english_question_gets_the_sentence_that_holds_what_it_asks_for(question: str, answer: str) -> None:
+    assert asked(question, KOREAN, ENGLISH, most=1).text == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What were the sales of the Wholesale segment in 2022?", "Wholesale — 2022: 187.1 (dollars in millions) [1]"),
+        ("What were the sales of Services in 2023?", "Services — 2023: 82.9 (dollars in millions) [1]"),
+        ("감리 용역의 착수금은 얼마인가?", "감리 용역 — 착수금: 7,500 (단위: 천원) [1]"),
+        ("설계 용역의 잔금은?", "설계 용역 — 잔금: 8,000 (단위: 천원) [1]"),
+    ],
+)
+def test_a_table_is_read_with_its_row_its_column_and_its_unit(question: str, answer: str) -> None:
+    tables = (hit(SALES, rows=SALES_ROWS, name="sales.pdf"), hit(PLAN, rows=PLAN_ROWS, name="plan.pdf"))
+    assert asked(question, *tables, most=1).text == answer
+
+
+def test_the_quote_of_a_row_is_the_whole_row_with_page_and_box() -> None:
+    (one,) = asked("감리 용역의 착수금은 얼마인가?", hit(PLAN, rows=PLAN_ROWS, page=7), most=1).citations
+    assert (one.quote, one.page, one.bbox) == (PLAN_ROWS[1], 7, (0.0, 0.0, 9.0, 9.0))
+
+
+def test_a_table_whose_header_was_not_known_is_read_with_the_cells_of_its_first_row() -> None:
+    rows = (
+        "구분 — 고유번호; 요구사항; 검수 방법",
+        "기능 — SFR-001; 재고 연계; 시연",
+        "기능 — SFR-002; 약 찾기; 문서 확인",
+    )
+    table = hit("구분 | 고유번호 | 요구사항 | 검수 방법\n기능 | SFR-001 | 재고 연계 | 시연", rows=rows)
+    assert asked("SFR-002의 검수 방법은?", table, most=1).text == "기능 — 검수 방법: 문서 확인 [1]"
+
+
+def test_the_better_retrieved_of_equal_sentences_answers_and_is_told_once() -> None:
+    first, second = (hit("예산은 500원이다.", name=name) for name in ("b.pdf", "c.pdf"))
+    got = asked("예산은 얼마인가?", first, second)
+    assert (got.text, [one.document for one in got.citations]) == ("예산은 500원이다 [1].", ["b.pdf"])
+
+
+def test_equal_sentences_with_other_numbers_are_told_with_their_documents() -> None:
+    one, other = hit("예산은 500원이다.", name="b.pdf"), hit("예산은 700원이다.", name="c.pdf")
+    assert (
+        "b: 예산은 500원이다 [1].\nc: 예산은 700원이다 [2]." in asked("예산은 얼마인가?", one, other, kind="multi").text
+    )
+
+
+def test_a_comparison_tells_each_side_under_its_name_and_says_where_one_tells_nothing() -> None:
+    hits = (hit("사업 예산은 500원이다.", name="b.pdf"), hit("사업 기간은 6개월이다.", name="c.pdf"))
+    groups = tuple(Group(name, (one.chunk.document,)) for name, one in zip(("가람시", "나래시"), hits, strict=True))
+    got = asked("가람시와 나래시의 사업 예산은 얼마인가?", *hits, kind="compare", groups=groups)
+    assert got.text.startswith("가람시: 사업 예산은 500원이다 [1].\n나래시: ")
+    assert got.citations[0].document == "b.pdf"
+
+
+@pytest.mark.parametrize(
+    ("question", "hits"),
+    [
+        ("삼성전자의 2021년 영업이익은 얼마인가?", (KOREAN,)),
+        ("What revenue did Globex report for fiscal 2019?", (ENGLISH,)),
+        ("가람시_교통신호 제5차 공고의 예산은?", (KOREAN,)),
+        ("予算はいくらですか", (KOREAN, ENGLISH)),
+        ("?!", (KOREAN,)),
+    ],
+    ids=["other company", "other name and year", "other round", "third language", "no words"],
+)
+def test_it_says_so_when_the_documents_do_not_tell(question: str, hits: tuple[Hit, ...]) -> None:
+    got = asked(question, *hits)
+    assert got.abstained
+    assert got.confidence < 0.5
+    assert got.text.startswith(
+        ("문서에서 답을 찾지 못했습니다. 가장 가까운 곳: ", "The documents do not tell. The closest place: ")
+    )
+    assert len(got.citations) == 1
+
+
+@pytest.mark.parametrize(
+    ("coverage", "focus", "answers_kind", "missing", "confidence"),
+    [
+        (1.0, 1.0, True, (), 0.909),  # 1.8 + 1.7 + 1.5 - 2.7 = 2.3
+        (1.0, 1.0, True, ("2019",), 0.354),  # 2.3 - 2.9 = -0.6
+        (0.0, 0.0, False, (), 0.063),  # -2.7
+        (0.5, 0.0, True, (), 0.426),  # 0.9 + 1.5 - 2.7 = -0.3
+    ],
+)
+def test_confidence_falls_with_what_the_best_passage_lacks(
+    coverage: float, focus: float, answers_kind: bool, missing: tuple[str, ...], confidence: float
+) -> None:
+    passage = Passage(0, 0, "text", False, "", "", "", (), False)
+    scored = Scored(passage, 1.0, coverage, focus, answers_kind, frozenset(), missing)
+    assert confidence_of(scored) == pytest.approx(confidence, abs=0.001)
+
+
+def test_without_hits_it_says_so_and_cites_nothing() -> None:
+    got = asked("예산은?")
+    assert (got.text, got.citations, got.abstained) == ("문서에서 답을 찾지 못했습니다.", (), True)
+
+
+def test_headings_captions_and_contents_do_not_answer() -> None:
+    contents = hit("1. 사업 예산 ........................ 3\n<표 1> 사업 예산\n1. 사업 예산", above=("1. 사업 예산",))
+    assert asked("사업 예산은 얼마인가?", contents, KOREAN, most=1).text == "사업 예산은 금 1,250,000,000원이다 [1]."
+
+
+def test_a_mark_of_the_document_is_no_citation() -> None:
+    got = asked("예산은 얼마인가?", hit("예산은 500원이다[3]."))
+    assert re.findall(r"\[(\d+)\]", got.text) == ["1"]
+    assert got.citations[0].quote == "예산은 500원이다[3]."
+
+
+def test_a_long_question_is_cut_and_says_so() -> None:
+    got = asked("예산은 얼마인가? " * 10_000, KOREAN)
+    assert "first 2,000" in got.notes[0]
+    assert not asked("예산은 얼마인가?", KOREAN).notes
+
+
+WORDS = st.sampled_from(
+    [
+        "예산은",
+        "500원이다.",
+        "Net",
+        "sales",
+        "2023",
+        "[1]",
+        "—",
+        ":",
+        ";",
+        "|",
+        "\n",
+        "가람시",
+        "1,000",
+        "얼마인가?",
+        "how many",
+    ]
+)
+TEXTS = st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=40)
+
+
+@settings(deadline=None)
+@given(
+    TEXTS,
+    st.lists(st.tuples(TEXTS, st.lists(TEXTS, max_size=2)), max_size=4),
+    st.sampled_from(["single", "multi", "compare", "followup"]),
+    st.sampled_from([BIGRAM, None]),
+)
+def test_whatever_it_reads_marks_have_citations_and_quotes_are_verbatim(
+    question: str, chunks: list[tuple[str, list[str]]], kind: QueryType, tokenizer: str | None
+) -> None:
+    hits = [hit(text, rows=tuple(rows), name=f"{'abcd'[at]}.pdf", page=at) for at, (text, rows) in enumerate(chunks)]
+    got = extract_answer(question, hits, query_type=kind, tokenizer=tokenizer)
+    assert got == extract_answer(question, hits, query_type=kind, tokenizer=tokenizer)
+    marks = [int(number) for number in re.findall(r"\[(\d{1,3})\]", got.text)]
+    assert marks == [one.n for one in got.citations] == list(range(1, len(marks) + 1))
+    by_id: dict[str | None, Chunk] = {one.chunk.id: one.chunk for one in hits}
+    for one in got.citations:
+        chunk = by_id[one.chunk_id]
+        assert one.quote in chunk.text or any(one.quote in row for row in chunk.sentences)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["예산은 5원이다. " * 100_000, "1" * 1_000_000, "a | b\n" * 160_000, "[" * 1_000_000],
+    ids=["words", "digits", "table", "brackets"],
+)
+@pytest.mark.timeout(60)
+def test_a_chunk_of_a_megabyte_keeps_nobody_for_long(text: str) -> None:
+    assert asked("예산은 얼마인가?", hit(text)).text

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from tasks.rag.answering.question_reading import Question, read_question
+from tasks.rag.language.tokens import BIGRAM, installed_tokenizer
+
+KIWI = pytest.mark.skipif(installed_tokenizer() == BIGRAM, reason="kiwipiepy is not installed")
+
+
+def read(text: str) -> Question:
+    return read_question(text, tokenizer=installed_tokenizer())
+
+
+@pytest.mark.parametrize(
+    ("question", "wants"),
+    [
+        ("사업 예산은 얼마인가?", "number"),
+        ("사업 예산은?", "number"),
+        ("두 사업의 예산을 각각 알려 줘.", "number"),
+        ("두 사업의 마감일을 비교해 줘.", "date"),
+        ("신호제어기는 몇 대인가?", "number"),
+        ("입찰 마감은 언제인가?", "date"),
+        ("입찰 참여 마감 일시는?", "date"),
+        ("담당자는 누구인가?", "who"),
+        ("어느 기관이 발주하였는가?", "who"),
+        ("매입처는 어디인가?", "where"),
+        ("왜 늦어졌는가?", "why"),
+        ("검수 방법은?", "text"),
+        ("How many stores are there?", "number"),
+        ("What was the operating income in 2022?", "number"),
+        ("When is the hearing?", "date"),
+        ("Who pays for it?", "who"),
+        ("Where does the tour take place?", "where"),
+        ("Why did margins fall?", "why"),
+        ("Describe the plant.", "text"),
+    ],
+)
+def test_a_question_shows_the_kind_of_answer_that_would_do(question: str, wants: str) -> None:
+    assert read(question).wants == wants
+
+
+@KIWI
+@pytest.mark.parametrize(
+    ("question", "focus"),
+    [
+        ("나래시 지능형 교통신호 구축의 사업 예산은 얼마인가?", {"사업", "예산"}),
+        ("어느 기관이 발주하였는가?", {"기관", "발주"}),
+        ("What is the daily cap for seniors?", {"daili", "cap"}),
+        ("How much operating lease payment falls due in fiscal 2027?", {"oper", "leas", "payment"}),
+        ("What did Calder Ridge spend on capital expenditures in fiscal 2023?", {"capit", "expenditur"}),
+    ],
+)
+def test_the_focus_is_what_is_asked_for_and_not_of_whom(question: str, focus: set[str]) -> None:
+    assert {term.word for term in read(question).terms if term.focus} == focus
+
+
+@KIWI
+@pytest.mark.parametrize(
+    ("question", "word", "gone"),
+    [
+        ("재공고의 예산은?", "재공고", "공고"),
+        ("가온시의 인구는?", "가온시", "시"),
+        ("제23기 매출액은?", "23기", "23"),
+        ("SFR-002의 기한은?", "sfr-002", "002"),
+        ("예산이 13억 8천만 원인 사업은?", "1380000000", "13"),
+        ("교통신호는 몇 개인가?", "교통", "교통신호"),
+        ("What was FY2022 capex?", "2022", "fy2022"),
+    ],
+    ids=["prefix", "name", "ordinal", "id", "amount", "compound", "short form"],
+)
+def test_words_are_those_that_evidence_would_hold(question: str, word: str, gone: str) -> None:
+    words = [term.word for term in read(question).terms]
+    assert word in words
+    assert gone not in words
+
+
+def test_names_and_numbers_are_literal_and_words_are_not() -> None:
+    literal = {term.word: term.literal for term in read("What sales did Acme report for fiscal 2023?").terms}
+    assert literal == {"sale": False, "acm": True, "report": False, "fiscal": False, "2023": True}
+
+
+def test_numbers_of_the_question_are_known_so_that_they_do_not_answer_it() -> None:
+    assert read("412개소 가운데 몇 개소인가? 1,036명").numbers == {"412", "1036"}

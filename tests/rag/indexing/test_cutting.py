@@ -1,0 +1,67 @@
+"""Cutting is done once for a document, and never for another one that happens to read the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.artifacts import Artifacts
+from storage.records import Ref
+from tasks.rag.corpus import Chunked, Parsed, Pictured, Searchable, Source
+from tasks.rag.documents.blocks import Block, Document, Page, PageStatus
+from tasks.rag.indexing.cutting import cut
+from tasks.rag.language.tokens import BIGRAM
+
+DOCUMENT = Document(
+    format="txt",
+    reader="text",
+    page_source="none",
+    pages=(Page(number=None, status=PageStatus.OK, blocks=(Block(kind="paragraph", text="가나다 one two"),)),),
+)
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    return Artifacts(tmp_path)
+
+
+def _cut(artifacts: Artifacts, digest: str, *, chunk_chars: int = 800, document: Document = DOCUMENT) -> Chunked:
+    source = Source(content=Ref(kind="document", digest=digest, size=1), suffix=".txt")
+    parsed = Parsed(source=source, document=artifacts.save("document-blocks", document), format="txt")
+    return cut(Pictured(parsed=parsed), artifacts, chunk_chars=chunk_chars, overlap_chars=20, tokenizer=BIGRAM)
+
+
+def test_two_documents_that_read_the_same_have_chunks_of_their_own(artifacts: Artifacts) -> None:
+    one, other = _cut(artifacts, "a" * 64), _cut(artifacts, "b" * 64)
+
+    assert [one.digest[0], other.digest[0]] == ["a", "b"]
+    assert artifacts.load(Searchable, other.chunks).chunks[0].id.startswith("b" * 16)
+
+
+def test_a_lost_file_of_chunks_is_made_again(artifacts: Artifacts) -> None:
+    artifacts.path(_cut(artifacts, "a" * 64).chunks).unlink()
+
+    assert artifacts.verify(_cut(artifacts, "a" * 64).chunks)
+
+
+def test_there_is_a_row_of_words_for_every_chunk(artifacts: Artifacts) -> None:
+    searchable = artifacts.load(Searchable, _cut(artifacts, "a" * 64).chunks)
+
+    assert searchable.tokens == (("one", "two", "가나", "나다"),)
+
+
+def test_facts_of_a_request_are_kept_with_its_chunks(artifacts: Artifacts) -> None:
+    block = Block(kind="paragraph", text="제안요청서\n사업예산: 3,575만원", page=2, bbox=(1, 2, 3, 4))
+    page = Page(number=2, status=PageStatus.OK, blocks=(block,))
+    document = Document(format="txt", reader="text", page_source="stored", pages=(page,))
+
+    stated = _cut(artifacts, "a" * 64, document=document).stated
+
+    assert [(fact.name, fact.canonical, fact.page, fact.bbox) for fact in stated] == [
+        ("amount", "35750000", 2, (1, 2, 3, 4))
+    ]
+
+
+def test_a_document_that_asks_for_no_proposals_has_no_facts(artifacts: Artifacts) -> None:
+    assert _cut(artifacts, "a" * 64).stated == ()

@@ -1,0 +1,225 @@
+"""Checks of answers: gold numbers in any spelling, gold words, citations on gold pages, abstention."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.rag.answers import Answered, Citation, RetrievalPlan, Turn
+from tasks.rag.measuring.answer_checks import (
+    AnswerCheck,
+    check_answer,
+    check_answers,
+    has_numbers,
+    has_words,
+    summarise_answers,
+)
+from tasks.rag.measuring.metrics import Place, Question
+
+if TYPE_CHECKING:
+    from tasks.rag.answering.assistant import Event
+
+PLAN = RetrievalPlan(query_type="single", strategy="rrf", top_k=3, needs_multi_doc=False)
+
+
+def citation(document: str, page: int | None) -> Citation:
+    return Citation(n=1, document=document, digest="d" * 64, page=page, bbox=None, quote="…", chunk_id="c")
+
+
+def answered(
+    text: str, *citations: Citation, question: str = "?", abstained: bool = False, unverified: Sequence[str] = ()
+) -> Answered:
+    return Answered(
+        question=question,
+        answer=text,
+        citations=citations,
+        abstained=abstained,
+        unverified=tuple(unverified),
+        plan=PLAN,
+        retrieved=(),
+    )
+
+
+def question(answer: str | None = None, *, document: str = "a.pdf", pages: tuple[int, ...] = (3,)) -> Question:
+    return Question(id="1", question="?", document=document, pages=pages, answer=answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("예산은 3,575만 원이다.", "35,750,000원"),
+        ("예산은 3천 5백 7십 5만원이다.", "35,750,000원"),
+        ("It cost $1.2 billion in all.", "$1,200 million"),
+        ("마감은 2024년 5월 7일 17시이다.", "2024. 5. 7. 17:00"),
+        ("야간에는 90 % 이상이어야 한다.", "야간 90% 이상"),
+        ("Capex was $737 million.", "737"),
+        ("소장 자료는 61만 4천 권이다.", "61만 4천 권"),
+        ("A costs 1,190,000,000원, B 12억 5천만 원", "1,250,000,000원, 1,190,000,000원"),
+    ],
+)
+def test_a_gold_number_may_be_spelled_otherwise(answer: str, gold: str) -> None:
+    assert has_numbers(answer, gold)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("예산은 35,750,001원이다.", "35,750,000원"),
+        ("Capex was $7,370 million.", "737"),
+        ("Capex was 1.737 billion.", "737"),
+        ("A costs 1,190,000,000원", "1,250,000,000원, 1,190,000,000원"),
+        ("", "20"),
+    ],
+)
+def test_another_number_is_not_the_gold_one(answer: str, gold: str) -> None:
+    assert not has_numbers(answer, gold)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("발주 기관은 나래시교통정책과이다.", "나래시 교통정책과"),
+        ("발주 기관은 나래시 교통 정책과이다.", "나래시 교통정책과"),
+        (unicodedata.normalize("NFD", "나래시 교통정책과"), "나래시 교통정책과"),
+        ("Because of LOWER product-margin rates.", "lower product margin rates"),
+        ("The «Port Ellery Transit Authority» issued it", "Port Ellery Transit Authority."),
+        ("PostgreSQL을 쓴다", "PostgreSQL"),
+        ("담당: Dan, 2층", "Dan"),
+        ("값은 ₩", "₩"),
+        ("답은 …", "…"),
+    ],
+)
+def test_gold_words_count_whatever_case_spaces_and_punctuation(answer: str, gold: str) -> None:
+    assert has_words(answer, gold)
+
+
+@pytest.mark.parametrize(("answer", "gold"), [("in abundance", "dan"), ("교통과", "교통정책과"), ("", "x")])
+def test_a_part_of_another_word_is_not_the_gold_word(answer: str, gold: str) -> None:
+    assert not has_words(answer, gold)
+
+
+@given(st.text(), st.text(), st.text(min_size=1))
+def test_gold_between_spaces_is_found(before: str, after: str, gold: str) -> None:
+    assert has_words(f"{before} | {gold} | {after}", gold)
+
+
+@pytest.mark.parametrize(
+    ("cited", "on_page", "in_document"),
+    [
+        ([citation("a.pdf", 3)], True, True),
+        ([citation("b.pdf", 3), citation("a.pdf", 3)], True, True),
+        ([citation("a.pdf", 4)], False, True),
+        ([citation("b.pdf", 3)], False, False),
+        ([], False, False),
+    ],
+    ids=["gold page", "second citation", "other page", "other document", "none"],
+)
+def test_a_citation_counts_on_a_gold_page(cited: list[Citation], on_page: bool, in_document: bool) -> None:
+    check = check_answer(question("x"), answered("x", *cited), document="a.pdf")
+    assert (check.citation, check.document) == (on_page, in_document)
+
+
+def test_where_the_document_has_no_pages_a_citation_of_it_is_enough() -> None:
+    check = check_answer(question("x", pages=()), answered("x", citation("a.pdf", None)), document="a.pdf")
+    assert check.citation
+
+
+def test_the_number_of_a_citation_is_no_number_of_the_answer() -> None:
+    check = check_answer(question("3 units"), answered("There are four units [3].", citation("a.pdf", 3)), document="a")
+    assert check.number is False
+
+
+def test_an_abstention_has_neither_answer_nor_citation() -> None:
+    check = check_answer(question("35원"), answered("35원?", citation("a.pdf", 3), abstained=True), document="a.pdf")
+    assert (check.number, check.citation, check.verified, check.correct) == (False, False, None, False)
+
+
+def test_without_a_gold_answer_only_the_citation_is_checked() -> None:
+    check = check_answer(question(), answered("12", citation("a.pdf", 3)), document="a.pdf")
+    assert (check.number, check.contains, check.correct, check.citation) == (None, None, None, True)
+
+
+def test_what_people_look_up_is_kept() -> None:
+    away = answered("x [1]", citation("a.pdf", 3), citation("a.pdf", 3)).model_copy(update={"model_away": True})
+    check = check_answer(question("x"), away, document="a.pdf")
+    assert (check.answer, check.cited, check.model_away) == ("x [1]", (Place("a.pdf", 3),), True)
+
+
+class Echo:
+    """Answers with the question before it, and refuses what is `!`."""
+
+    def __init__(self) -> None:
+        self.history: list[tuple[str, ...]] = []
+
+    def ask(
+        self,
+        question: str,
+        *,
+        history: Sequence[Turn] = (),
+        documents: Collection[str] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> Answered:
+        if question == "!":
+            raise ValueError("too loud")
+        self.history.append(tuple(turn.question for turn in history))
+        return answered(question, citation("a.pdf", 3), question=question, abstained=question == "nobody")
+
+
+def test_earlier_turns_are_asked_first() -> None:
+    echo = Echo()
+    check_answers([Question(id="1", question="and B?", document="a.pdf", turns=("What is A?", "Why?"))], echo)
+    assert echo.history == [(), ("What is A?",), ("What is A?", "Why?")]
+
+
+def test_a_question_that_is_refused_is_unscored_and_the_others_go_on() -> None:
+    asked = [Question(id="1", question="!", document="a.pdf"), Question(id="2", question="fine", document="a.pdf")]
+    refused, fine = check_answers(asked, Echo())
+    assert (refused.unscored, fine.unscored) == ("too loud", None)
+    figures = summarise_answers([refused, fine])
+    assert (figures.n, figures.unscored) == (1, 1)
+
+
+def test_the_gold_document_is_known_by_any_of_its_names() -> None:
+    (check,) = check_answers(
+        [Question(id="1", question="x", document="copy.pdf", pages=(3,))], Echo(), name_of=lambda _: "a.pdf"
+    )
+    assert check.citation
+
+
+def test_the_shares_of_answers() -> None:
+    checks = [
+        AnswerCheck(id="1", answerable=True, number=True, citation=True, document=True, verified=True),
+        AnswerCheck(id="2", answerable=True, number=False, citation=True, document=True, verified=False),
+        AnswerCheck(id="3", answerable=True, contains=True, citation=False, document=True, verified=True),
+        AnswerCheck(id="4", answerable=True, number=False, citation=False, document=False, abstained=True),
+        AnswerCheck(id="5", answerable=False, abstained=True),
+        AnswerCheck(id="6", answerable=False, abstained=True),
+        AnswerCheck(id="7", answerable=False, abstained=False, verified=True),
+    ]
+    figures = summarise_answers(checks)
+    shares = {name: (share.value, share.n) for name, share in figures if hasattr(share, "value")}
+    assert shares == {
+        "correct": (0.5, 4),
+        "number": (pytest.approx(1 / 3), 3),
+        "contains": (1.0, 1),
+        "citation": (0.5, 4),
+        "document": (0.75, 4),
+        "verified": (0.75, 4),
+    }
+    abstention = figures.abstention
+    assert abstention.answerable_answered
+    assert abstention.unanswerable_abstained
+    assert abstention.false_answer_rate
+    assert abstention.answerable_answered.value == 0.75
+    assert abstention.unanswerable_abstained.value == pytest.approx(2 / 3)
+    assert abstention.false_answer_rate.value == pytest.approx(1 / 3)
+
+
+def test_without_unanswerable_questions_there_is_no_false_answer_rate() -> None:
+    figures = summarise_answers([AnswerCheck(id="1", answerable=True, number=True)])
+    assert (figures.abstention.false_answer_rate, figures.contains) == (None, None)

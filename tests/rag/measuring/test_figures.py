@@ -1,0 +1,141 @@
+"""What a file of questions says of an index, in all and by label, and how the database holds it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tasks.rag.measuring.answer_checks import AnswerCheck
+from tasks.rag.measuring.figures import choose, figures, labels_of, measure, unknown_documents
+from tasks.rag.measuring.metrics import Place, Question, rank_questions
+from tasks.rag.measuring.recording import Made, Measurement, Subject, questions_digest, record
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def question(id: str, kind: str, *, answerable: bool = True, split: str = "dev") -> Question:
+    return Question(
+        id=id,
+        question="?",
+        document="a.pdf" if answerable else None,
+        pages=(1,) if answerable else (),
+        answerable=answerable,
+        labels={"kind": kind, "split": split},
+    )
+
+
+QUESTIONS = [
+    question("1", "table"),
+    question("2", "text"),
+    question("3", "text", split="held"),
+    question("4", "none", answerable=False),
+]
+RANKED = rank_questions(QUESTIONS, lambda one: [Place("a.pdf", 1 if one.id == "1" else 2)])
+CHECKS = [
+    AnswerCheck(id="1", answerable=True, number=True, citation=True),
+    AnswerCheck(id="2", answerable=True, number=False, citation=True),
+    AnswerCheck(id="3", answerable=True, contains=True, citation=False),
+    AnswerCheck(id="4", answerable=False, abstained=False),
+]
+
+
+def test_groups_have_the_figures_of_their_own_questions() -> None:
+    measured = measure(QUESTIONS, RANKED, CHECKS, by=["kind"])
+    kinds = measured.groups["kind"]
+    assert measured.page["hit@1"].value == pytest.approx(1 / 3)
+    assert {kind: group.page["hit@1"].value for kind, group in kinds.items() if group.page} == {"table": 1, "text": 0}
+    none = kinds["none"].answers
+    assert none
+    assert none.abstention.false_answer_rate
+    assert (none.abstention.false_answer_rate.value, none.correct) == (1.0, None)
+
+
+def test_questions_that_are_all_unanswerable_measure_abstention_alone() -> None:
+    measured = measure(QUESTIONS[3:], [], CHECKS[3:])
+    assert (measured.n, measured.page, measured.document) == (0, {}, {})
+    assert measured.answers
+    assert measured.answers.n == 1
+
+
+def test_the_shape_of_the_retrieval_figures_stays() -> None:
+    told = measure(QUESTIONS, RANKED).model_dump(mode="json")
+    assert told.keys() == {"n", "page", "document", "paged", "answers", "groups"}
+    assert told["page"].keys() == {"hit@1", "hit@5", "hit@10", "mrr@10", "ndcg@10"}
+    assert told["document"]["mrr@10"].keys() == {"value", "low", "high"}
+
+
+def test_usual_labels_group_where_they_tell_questions_apart() -> None:
+    assert labels_of(QUESTIONS, None) == ("kind",)
+    assert labels_of(QUESTIONS[1:2], None) == ()
+    assert labels_of(QUESTIONS, ["split", "split"]) == ("split",)
+
+
+def test_a_label_that_no_line_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="no question has the field 'colour' to group by; the lines have kind, split"):
+        labels_of(QUESTIONS, ["colour"])
+
+
+def test_a_label_with_a_value_of_its_own_on_each_line_is_refused() -> None:
+    many = [question(str(number), f"kind {number}") for number in range(60)]
+    with pytest.raises(ValueError, match="60 values"):
+        labels_of(many, ["kind"])
+
+
+def test_a_split_is_chosen_by_name() -> None:
+    assert [one.id for one in choose(QUESTIONS, "held")] == ["3"]
+    assert choose(QUESTIONS, None) == QUESTIONS
+
+
+@pytest.mark.parametrize(
+    ("questions", "split", "said"),
+    [
+        (QUESTIONS, "test", "no question is of the split 'test'; they have dev, held"),
+        ([Question(id="1", question="?", document="a")], "dev", "none of them has the field `split`"),
+        ([], None, "no questions to evaluate"),
+    ],
+)
+def test_no_question_of_the_split_is_said(questions: list[Question], split: str | None, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        choose(questions, split)
+
+
+def test_gold_documents_that_the_index_lacks_are_named_and_counted() -> None:
+    asked = [Question(id=str(at), question="?", document=f"{at % 5}.pdf") for at in range(10)]
+    assert unknown_documents(asked, {f"{at}.pdf" for at in range(5)}) is None
+    said = unknown_documents(asked, {"4.pdf"})
+    assert said == (
+        "the index has no document 0.pdf, 1.pdf, 2.pdf and 1 more, which is the gold of 8 of 10 questions; "
+        "they count as misses"
+    )
+
+
+def test_every_figure_has_a_full_name_and_its_n() -> None:
+    told = {(one.name, one.part): (one.estimate.value, one.n) for one in figures(measure(QUESTIONS, RANKED, CHECKS))}
+    assert told["page.hit@1", ""] == (pytest.approx(1 / 3), 3)
+    assert told["answers.number", ""] == (0.5, 2)
+    assert told["answers.abstention.false_answer_rate", ""] == (1.0, 1)
+
+
+def test_a_run_is_recorded_with_its_figures_and_items() -> None:
+    measured = measure(QUESTIONS, RANKED, CHECKS, by=["kind"])
+    evaluated = record(
+        Measurement(measured, RANKED, tuple(CHECKS)),
+        QUESTIONS,
+        run="r",
+        made=Made("0.1.0", None, NOON, NOON),
+        subject=Subject("000001-a", "d" * 64, {"embedder": "minilm"}),
+        file=Path("sets/own.jsonl"),
+        split="dev",
+        settings={"strategy": "rrf"},
+    )
+    assert (evaluated.dataset.name, evaluated.dataset.count) == ("own/dev", 4)
+    assert len({(result.metric, result.part) for result in evaluated.results}) == len(evaluated.results)
+    assert {result.part for result in evaluated.results} == {"", "kind=table", "kind=text", "kind=none"}
+    assert [sample.item for sample in evaluated.samples] == ["1", "2", "3", "4"]
+    assert "page" not in evaluated.samples[3].detail
+
+
+def test_other_questions_are_another_data_set() -> None:
+    assert questions_digest(QUESTIONS) == questions_digest(list(QUESTIONS)) != questions_digest(QUESTIONS[:3])

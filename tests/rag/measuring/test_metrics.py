@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import unicodedata
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.rag.measuring.metrics import (
+    Place,
+    Question,
+    bootstrap,
+    evaluate,
+    hit,
+    ndcg,
+    paired_difference,
+    rank_questions,
+    read_questions,
+    reciprocal_rank,
+    score_ranking,
+)
+
+
+@pytest.mark.parametrize(("k", "expected"), [(1, 0.0), (2, 1.0), (10, 1.0)])
+def test_a_hit_is_a_gold_item_among_the_first_k(k: int, expected: float) -> None:
+    assert hit(["a", "b", "c"], {"b", "z"}, k=k) == expected
+
+
+@pytest.mark.parametrize(("gold", "expected"), [({"a"}, 1.0), ({"c", "b"}, 0.5), ({"z"}, 0.0), ({"d"}, 0.0)])
+def test_reciprocal_rank_is_of_the_first_gold_item_within_the_cut(gold: set[str], expected: float) -> None:
+    assert reciprocal_rank(["a", "b", "c", "d"], gold, k=3) == expected
+
+
+def test_ndcg_compares_with_the_best_order_that_gold_allows() -> None:
+    # gold at ranks 2 and 3; best would be 1 and 2
+    assert ndcg(["a", "b", "c"], {"b", "c"}, k=10) == pytest.approx((1 / log2(3) + 1 / 2) / (1 + 1 / log2(3)))
+
+
+def test_ndcg_of_more_gold_than_the_cut_can_still_be_one() -> None:
+    assert ndcg(["a", "b"], {"a", "b", "c"}, k=2) == 1.0
+
+
+def test_the_figures_of_one_ranking() -> None:
+    figures = score_ranking([f"p{rank}" for rank in range(1, 12)], {"p6", "p11"})
+    best = 1 + 1 / log2(3)
+    assert figures == pytest.approx(
+        {"hit@1": 0, "hit@5": 0, "hit@10": 1, "mrr@10": 1 / 6, "ndcg@10": 1 / log2(7) / best}
+    )
+
+
+def test_several_chunks_of_a_page_count_as_one_rank() -> None:
+    places = [Place("x.pdf", 1), Place("x.pdf", 1), Place("x.pdf", 1), Place("y.pdf", 4)]
+    result = evaluate([Question(id="1", question="?", document="y.pdf", pages=(4,))], lambda _: places)
+    assert (result.page["mrr@10"].value, result.document["mrr@10"].value) == (0.5, 0.5)
+
+
+def test_the_right_page_of_another_document_is_no_hit() -> None:
+    result = evaluate([Question(id="1", question="?", document="y.pdf", pages=(4,))], lambda _: [Place("x.pdf", 4)])
+    assert result.page["hit@10"].value == 0
+
+
+def test_a_document_without_pages_counts_by_document_only() -> None:
+    questions = [
+        Question(id="1", question="a", document="x.docx"),
+        Question(id="2", question="b", document="y.pdf", pages=(1, 2)),
+    ]
+    result = evaluate(questions, lambda _: [Place("x.docx", None)])
+    assert (result.n, result.paged) == (2, 1)
+    assert (result.document["hit@1"].value, result.page["hit@1"].value) == (0.5, 0.0)
+
+
+def test_no_questions_are_refused() -> None:
+    with pytest.raises(ValueError, match="no questions"):
+        evaluate([], lambda _: [])
+
+
+def test_the_interval_holds_the_mean_and_narrows_with_more_values() -> None:
+    few, many = bootstrap([0.0, 1.0] * 10, seed=1), bootstrap([0.0, 1.0] * 200, seed=1)
+    assert few.low < few.value == 0.5 < few.high
+    # a share of one half over n has a standard error of .5 / sqrt(n)
+    assert many.high - many.low == pytest.approx(2 * 1.96 * 0.5 / 400**0.5, rel=0.1)
+
+
+def test_equal_values_have_no_spread() -> None:
+    assert bootstrap([1.0, 1.0, 1.0], seed=0).low == 1.0
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    assert bootstrap([0.0, 0.2, 1.0], seed=3) == bootstrap([0.0, 0.2, 1.0], seed=3)
+
+
+def write_lines(path: Path, *lines: dict[str, Any] | str) -> Path:
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    return path
+
+
+def test_a_plain_line_is_an_answerable_question(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "q.jsonl", {"id": "1", "question": "How?", "document": "a.pdf", "pages": [2]}, "")
+    assert read_questions(file) == [Question(id="1", question="How?", document="a.pdf", pages=(2,))]
+
+
+def test_what_else_a_line_may_hold(tmp_path: Path) -> None:
+    line = {
+        "id": "1",
+        "question": "And B?",
+        "document": "a.pdf",
+        "answer": " 12 ",
+        "turns": ["What is A?"],
+        "lang": "en",
+    }
+    (question,) = read_questions(write_lines(tmp_path / "q.jsonl", line | {"difficulty": 3, "notes": ["x"]}))
+    assert (question.answer, question.turns, question.labels) == (
+        "12",
+        ("What is A?",),
+        {"lang": "en", "difficulty": "3"},
+    )
+
+
+def test_a_line_without_a_gold_document_is_unanswerable(tmp_path: Path) -> None:
+    line = {"id": "1", "question": "?!", "document": None, "pages": [], "answer": ""}
+    (question,) = read_questions(write_lines(tmp_path / "q.jsonl", line))
+    assert (question.answerable, question.document, question.answer) == (False, None, None)
+
+
+def test_names_are_compared_in_one_unicode_form(tmp_path: Path) -> None:
+    line = {"id": "1", "question": "?!", "document": unicodedata.normalize("NFD", "공고.pdf")}
+    (question,) = read_questions(write_lines(tmp_path / "q.jsonl", line))
+    assert question.document == "공고.pdf"
+
+
+def test_a_line_separator_within_a_string_ends_no_line(tmp_path: Path) -> None:
+    line = '{"id": "1", "question": "one\u2028two", "document": "a.pdf"}'
+    (question,) = read_questions(write_lines(tmp_path / "q.jsonl", line))
+    assert question.question == "one\u2028two"
+
+
+GOOD = {"id": "1", "question": "How?", "document": "a.pdf"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 2: expected"),
+        ("[1]", "line 2: expected"),
+        ("[" * 100_000, "line 2: expected"),
+        ('{"id": "2"}', r"question: Field required"),
+        ({**GOOD, "id": "2", "question": " "}, "the question is empty"),
+        ({**GOOD, "id": "2", "pages": [0]}, "pages count from 1"),
+        ({**GOOD, "id": "2", "pages": "three"}, "pages: Input should be a valid tuple"),
+        ({**GOOD, "id": "2", "document": None, "answerable": True}, "needs its gold document"),
+        (GOOD, "line 2: line 1 has the id '1' too"),
+    ],
+    ids=["half", "list", "deep", "no question", "blank", "page 0", "no pages", "no gold", "double id"],
+)
+def test_a_line_that_is_no_question_is_named(line: dict[str, Any] | str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_questions(write_lines(tmp_path / "q.jsonl", GOOD, line))
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "q.pdf").write_bytes(b"%PDF\xff\xfe")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        read_questions(tmp_path / "q.pdf")
+
+
+def test_unanswerable_questions_are_not_looked_up() -> None:
+    questions = [
+        Question(id="1", question="a", document="x.pdf", pages=(1,)),
+        Question(id="2", question="b", answerable=False),
+        Question(id="3", question="c", document="x.pdf", answerable=False),
+    ]
+    asked: list[str] = []
+
+    def search(question: Question) -> list[Place]:
+        asked.append(question.id)
+        return [Place("x.pdf", 1)]
+
+    assert [one.id for one in rank_questions(questions, search)] == asked == ["1"]
+
+
+def test_the_gold_document_goes_by_the_name_that_hits_carry() -> None:
+    questions = [Question(id="1", question="a", document="copy.pdf", pages=(1,))]
+    (ranked,) = rank_questions(questions, lambda _: [Place("x.pdf", 1)], name_of=lambda _: "x.pdf")
+    assert (ranked.page["hit@1"], ranked.document["hit@1"]) == (1.0, 1.0)
+
+
+def test_a_paired_difference_is_of_the_questions_that_both_have() -> None:
+    difference = paired_difference({"a": 1.0, "b": 0.5, "c": 0.0}, {"a": 0.5, "b": 0.0, "d": 1.0}, seed=0)
+    assert difference.value == difference.low == difference.high == 0.5
+
+
+def test_a_paired_interval_is_narrower_than_that_of_the_means() -> None:
+    rng = np.random.default_rng(0)
+    hard = {str(at): float(value) for at, value in enumerate(rng.random(100))}
+    better = {name: value + 0.05 + 0.01 * float(rng.random()) for name, value in hard.items()}
+    difference = paired_difference(better, hard, seed=0)
+    alone = bootstrap(list(hard.values()), seed=0)
+    assert 0 < difference.low < difference.high
+    assert difference.high - difference.low < 0.1 * (alone.high - alone.low)
+
+
+def test_runs_over_other_questions_cannot_be_compared() -> None:
+    with pytest.raises(ValueError, match="no question in common"):
+        paired_difference({"a": 1.0}, {"b": 1.0}, seed=0)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.integers(0, 1000))
+def test_an_interval_stays_within_the_values(values: list[float], seed: int) -> None:
+    estimate = bootstrap(values, seed=seed)
+    assert min(values) - 1e-12 <= estimate.low <= estimate.high <= max(values) + 1e-12
+
+
+@given(st.lists(st.integers(0, 30), max_size=15, unique=True), st.sets(st.integers(0, 30), min_size=1))
+def test_figures_of_a_ranking_are_shares_and_hits_grow_with_k(ranked: list[int], gold: set[int]) -> None:
+    figures = score_ranking(ranked, gold)
+    assert all(0 <= value <= 1 + 1e-12 for value in figures.values())
+    assert figures["hit@1"] <= figures["hit@5"] <= figures["hit@10"]
+    assert figures["hit@1"] <= figures["mrr@10"] <= figures["hit@10"]

@@ -1,0 +1,286 @@
+"""What a question becomes: its type, its strategy, its documents, and what a follow-up leaves to the conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.rag.answers import Filters, NameMatch, QueryType, RetrievalPlan, RouteMode, Turn
+from tasks.rag.planning.plan import (
+    Classified,
+    PlanSettings,
+    classify_by_words,
+    is_reset,
+    make_plan,
+    narrow,
+    parse_label,
+    standalone_question,
+)
+
+LAST = Turn(question="가람시 교통신호 통합관제시스템 구축의 사업 예산은 얼마인가?", answer="…", documents=("d1", "d2"))
+
+
+def named(*documents: str, mode: RouteMode = "only", confidence: float = 1.0, said: str = "나래시") -> Filters:
+    match = NameMatch(field="issuer", value=said, said=said, confidence=confidence)
+    return Filters(mode=mode, documents=documents, matches=(match,))
+
+
+def short(plan: RetrievalPlan) -> tuple[Any, ...]:
+    return plan.query_type, plan.strategy, plan.top_k, plan.needs_multi_doc, plan.decided_by
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("가람시와 나래시의 예산을 비교해줘", ("compare", "rrf", 12, True, "words")),
+        ("어느 기관이 발주하였는가?", ("multi", "rrf", 10, True, "words")),
+        ("그럼 마감일은?", ("followup", "similarity", 6, False, "words")),
+        ("나래시의 인구는 몇 명인가?", ("single", "similarity", 8, False, "default")),
+        ("Compare Nike with Adidas.", ("compare", "rrf", 12, True, "words")),
+        ("List all deadlines.", ("multi", "rrf", 10, True, "words")),
+        ("And the deadline?", ("followup", "similarity", 6, False, "words")),
+        ("What is the FY2018 capital expenditure for 3M?", ("single", "similarity", 8, False, "default")),
+    ],
+)
+def test_each_type_is_looked_up_in_its_way(question: str, expected: tuple[Any, ...]) -> None:
+    assert short(make_plan(question)) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "query_type", "words"),
+    [
+        ("그럼 두 기관을 비교하면?", "compare", ("비교",)),
+        ("그럼 각각의 마감일은?", "followup", ("그럼",)),
+        ("모든 기관의 예산은 각각 얼마인가?", "multi", ("모든", "각각", "기관")),
+    ],
+    ids=["compare-first", "then-followup", "then-multi"],
+)
+def test_compare_comes_before_followup_before_multi(
+    question: str, query_type: QueryType, words: tuple[str, ...]
+) -> None:
+    assert classify_by_words(question, history=()) == Classified(query_type, words, "words")
+
+
+@pytest.mark.parametrize(
+    ("question", "history", "expected"),
+    [
+        ("마감은 언제인가?", (LAST,), "followup"),
+        ("마감은 언제인가?", (), "single"),
+        ("입찰 참여 마감 일시와 제안서 제출 장소는 어디에 적혀 있는가?", (LAST,), "single"),
+        ("", (LAST,), "single"),
+        ("두 공고를 비교하면?", (LAST,), "compare"),
+        ("어느 기관인가?", (LAST,), "followup"),
+    ],
+    ids=["short", "no-history", "long", "empty", "compare-wins", "before-multi"],
+)
+def test_a_short_question_in_a_conversation_follows_it(
+    question: str, history: tuple[Turn, ...], expected: QueryType
+) -> None:
+    assert classify_by_words(question, history=history).query_type == expected
+
+
+def test_how_short_is_a_setting() -> None:
+    settings = PlanSettings(short_chars=3)
+    assert classify_by_words("마감은 언제인가?", history=(LAST,), settings=settings).query_type == "single"
+
+
+def test_a_short_question_that_names_documents_follows_nothing() -> None:
+    plan = make_plan("나래시의 예산은?", history=(LAST,), filters=named("d9"))
+    assert (plan.query_type, plan.filters.documents) == ("single", ("d9",))
+
+
+def test_the_label_of_a_model_wins_over_words() -> None:
+    plan = make_plan("두 사업을 비교해줘", label="multi")
+    assert (plan.query_type, plan.decided_by, plan.words, plan.top_k) == ("multi", "model", (), 10)
+
+
+def test_strategy_and_top_k_of_the_user_win_and_the_type_stays() -> None:
+    plan = make_plan("두 사업을 비교해줘", strategy="bm25", top_k=30)
+    assert short(plan) == ("compare", "bm25", 30, True, "words")
+
+
+def test_without_vectors_that_mean_something_the_plan_says_rrf() -> None:
+    assert make_plan("나래시의 인구는?", similarity_alone=False).strategy == "rrf"
+    assert make_plan("나래시의 인구는?", similarity_alone=False, strategy="mmr").strategy == "mmr"
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("처음부터 다시 하자", True),
+        ("새 질문: 나래시의 예산은?", True),
+        ("다른 질문이 있어요.", True),
+        ("자, 새로운 질문이야", True),
+        ("초기화", True),
+        ("대화 초기화해줘", True),
+        ("주제를 바꿔서 물을게", True),
+        ("지금까지의 대화는 잊어줘", True),
+        ("New question: who pays?", True),
+        ("reset", True),
+        ("Please start over.", True),
+        ("Let's change the subject.", True),
+        ("Forget the previous answers", True),
+        ("초기화 방법은?", False),
+        ("비밀번호 초기화는 누가 하는가?", False),
+        ("처음부터 끝까지 몇 단계인가?", False),
+        ("공사는 처음부터 다시 하는가?", False),
+        ("다른 질문 목록은 어디에 있는가?", False),
+        ("How do I reset the controller?", False),
+        ("Reset interval of the device?", False),
+        ("Does the warranty start over?", False),
+        ("", False),
+    ],
+)
+def test_a_question_that_leaves_the_conversation_says_so_at_its_beginning(question: str, expected: bool) -> None:
+    assert is_reset(question) is expected
+
+
+def test_after_a_reset_history_counts_no_more() -> None:
+    plan = make_plan("새 질문: 예산은?", history=(LAST,))
+    assert (plan.query_type, plan.filters) == ("single", Filters())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("single", "single"),
+        ('"Multi"', "multi"),
+        ("'compare'.", "compare"),
+        ("follow-up", "followup"),
+        ("Follow up", "followup"),
+        ("FOLLOW_UP", "followup"),
+        ("단일", "single"),
+        ("다중 문서 질문", "multi"),
+        ("비교입니다.", "compare"),
+        ("후속 질문", "followup"),
+        ('{"query_type": "compare", "reason": "not a single document"}', "compare"),
+        ('```json\n{"type": "multi"}\n```', "multi"),
+        ("The type is: comparison", "compare"),
+        ("비교적 단순한 단일 질문", "single"),
+        ("single or multi", None),
+        ("", None),
+        ("I cannot tell.", None),
+        ('{"query_type": 3}', None),
+        ("<html>502</html>", None),
+        ("multimodal", None),
+    ],
+)
+def test_the_answer_of_a_classifier_is_read_or_left(text: str, expected: QueryType | None) -> None:
+    assert parse_label(text) == expected
+
+
+def test_a_followup_stays_with_the_documents_of_the_last_turn() -> None:
+    filters = make_plan("그럼 마감일은?", history=(LAST,)).filters
+    assert (filters.mode, filters.documents, filters.groups) == ("only", ("d1", "d2"), (("d1", "d2"),))
+
+
+def test_where_only_shortness_speaks_for_it_the_last_documents_are_preferred() -> None:
+    plan = make_plan("마감은 언제인가?", history=(LAST,))
+    assert (plan.filters.mode, plan.decided_by) == ("prefer", "history")
+
+
+def test_a_turn_without_documents_is_looked_through() -> None:
+    turns = (LAST, Turn(question="비트코인은?", answer="The documents do not tell."))
+    assert narrow(Filters(), turns).documents == ("d1", "d2")
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (named("d9"), ("d9",)),
+        (named("d9", mode="prefer", confidence=0.6), ("d9",)),
+        (named("d2", "d9", mode="prefer", confidence=0.5), ("d2",)),
+        (named("d9", mode="prefer", confidence=0.5), ("d1", "d2")),
+        (Filters(mode="only", documents=("d7",)), ("d7",)),
+    ],
+    ids=["another", "a-place", "vague-chooses-among-them", "vague-elsewhere", "the-user's"],
+)
+def test_a_followup_leaves_the_last_documents_only_for_a_name(filters: Filters, expected: tuple[str, ...]) -> None:
+    assert narrow(filters, (LAST,)).documents == expected
+
+
+def test_planning_twice_with_narrowed_filters_changes_nothing() -> None:
+    once = make_plan("그럼 마감일은?", history=(LAST,))
+    assert make_plan("그럼 마감일은?", history=(LAST,), filters=once.filters) == once
+
+
+ENGLISH = Turn(question="What is the budget of the fare collection system in Port Ellery?", answer="…")
+PLAIN = Turn(question="새봄시립도서관 입찰 참여 마감 일시는?", answer="…")
+
+
+@pytest.mark.parametrize(
+    ("question", "last", "expected"),
+    [
+        ("그럼 마감일은?", LAST, "가람시 교통신호 통합관제시스템 구축의 그럼 마감일은?"),
+        ("And when is the deadline?", ENGLISH, "fare collection system Port Ellery And when is the deadline?"),
+        ("그럼 예산은?", PLAIN, "새봄시립도서관 입찰 참여 마감 그럼 예산은?"),
+        ("가람시 구축의 마감은?", LAST, "교통신호 통합관제시스템 가람시 구축의 마감은?"),
+    ],
+    ids=["genitive", "english", "topic-marker", "nothing-twice"],
+)
+def test_a_followup_gets_the_topic_of_the_last_question(question: str, last: Turn, expected: str) -> None:
+    assert standalone_question(question, (last,)) == expected
+
+
+def test_a_bare_name_gets_what_was_asked_of_the_last_one() -> None:
+    assert standalone_question("그럼 나래시는?", (LAST,), filters=named("d9")) == "그럼 나래시는? 사업 예산은 얼마인가"
+
+
+def test_a_bare_round_gets_topic_and_point() -> None:
+    match = NameMatch(field="round", value="2", said="2", confidence=0.6)
+    asked = standalone_question(
+        "그럼 2차 재공고는?", (LAST,), filters=Filters(mode="only", documents=("d1",), matches=(match,))
+    )
+    assert asked == "가람시 교통신호 통합관제시스템 구축의 그럼 2차 재공고는? 사업 예산은 얼마인가"
+
+
+def test_the_topic_is_found_behind_earlier_followups() -> None:
+    turns = (LAST, Turn(question="그럼 마감일은?", answer="…"))
+    assert standalone_question("그럼 기간은?", turns).startswith("가람시 교통신호 통합관제시스템 구축의")
+
+
+@pytest.mark.parametrize("history", [(), (LAST,)])
+def test_a_question_that_begins_anew_stays_as_it_is(history: tuple[Turn, ...]) -> None:
+    assert standalone_question("새 질문: 예산은?", history) == "새 질문: 예산은?"
+
+
+@given(st.text(max_size=200), st.lists(st.text(max_size=60), max_size=3), st.booleans())
+def test_any_text_gives_a_plan(question: str, asked: list[str], reads: bool) -> None:
+    history = tuple(Turn(question=one, answer="", documents=("d1",)) for one in asked)
+    plan = make_plan(question, history=history, similarity_alone=reads)
+    assert plan.top_k <= PlanSettings().max_top_k
+    assert question in standalone_question(question, history)
+    assert parse_label(question) in {None, "single", "multi", "compare", "followup"}
+
+
+@pytest.mark.parametrize(
+    ("last", "question", "moved"),
+    [
+        (
+            "What were the net sales in fiscal 2023?",
+            "And in the year before?",
+            "What were the net sales in fiscal 2022?",
+        ),
+        ("What were sales in 2022 and 2021?", "What about the previous year?", "What were sales in 2021 and 2021?"),
+        ("한누리소재의 제23기 배당금은?", "그 전 기에는?", "한누리소재의 제22기 배당금은?"),
+        ("2023년 매출은 얼마인가?", "그럼 전년도는?", "2022년 매출은 얼마인가?"),
+        ("What was net income in 2023?", "And in 2021?", "What was net income in 2021?"),
+        ("What was net income in FY2023?", "What about fiscal year 2021, please?", "What was net income in FY2021?"),
+        ("2023년 매출은 얼마인가?", "그럼 2021년에는?", "2021년 매출은 얼마인가?"),
+        ("한누리소재의 제23기 배당금은?", "제21기는?", "한누리소재의 제21기 배당금은?"),
+    ],
+    ids=["year", "latest year", "term", "Korean year", "named", "named fiscal", "named Korean", "named term"],
+)
+def test_a_follow_up_for_another_period_asks_the_last_question_of_that_period(
+    last: str, question: str, moved: str
+) -> None:
+    assert standalone_question(question, [Turn(question=last, answer="")]) == moved
+
+
+def test_a_follow_up_that_asks_for_more_than_another_period_keeps_its_words() -> None:
+    history = [Turn(question="What were the net sales in fiscal 2023?", answer="")]
+    assert "dividend" in standalone_question("And the dividend of the year before?", history)
+    assert "dividend" in standalone_question("And the dividend in 2022?", history)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tasks.rag.retrieval.fusion import (
+    Fused,
+    alternate,
+    balanced,
+    maximal_marginal_relevance,
+    reciprocal_rank_fusion,
+    spread,
+)
+
+
+def test_a_row_gets_its_weighted_reciprocal_rank_from_each_ranking() -> None:
+    fused = reciprocal_rank_fusion({"dense": [4, 9], "bm25": [9]}, weights={"bm25": 0.5})
+    assert [one.row for one in fused] == [9, 4]
+    assert [one.score for one in fused] == pytest.approx([1 / 62 + 0.5 / 61, 1 / 61])
+    assert fused[0].ranks == {"dense": 2, "bm25": 1}
+
+
+def test_equal_sums_stand_in_row_order() -> None:
+    assert [one.row for one in reciprocal_rank_fusion({"a": [8, 2], "b": [2, 8]}, weights={})] == [2, 8]
+
+
+def test_a_weight_of_zero_takes_away_a_rankings_say() -> None:
+    fused = reciprocal_rank_fusion({"dense": [1, 2], "bm25": [2, 1]}, weights={"bm25": 0})
+    assert [one.row for one in fused] == [1, 2]
+
+
+def test_no_rankings_give_no_rows() -> None:
+    assert reciprocal_rank_fusion({}, weights={}) == []
+
+
+# two that say the same, and one that says something else
+RELEVANCE = np.array([0.9, 0.9, 0.8], np.float32)
+VECTORS = np.array([[1, 0], [1, 0], [0, 1]], np.float32)
+
+
+def test_what_repeats_gives_way_to_what_is_new() -> None:
+    chosen = maximal_marginal_relevance(RELEVANCE, VECTORS, count=3, trade_off=0.7)
+    assert [one.position for one in chosen] == [0, 2, 1]
+    assert [one.score for one in chosen] == pytest.approx([0.63, 0.56, 0.63 - 0.3])
+
+
+def test_relevance_alone_keeps_the_order() -> None:
+    assert [one.position for one in maximal_marginal_relevance(RELEVANCE, VECTORS, count=2, trade_off=1)] == [0, 1]
+
+
+def test_opposites_are_preferred_to_what_is_merely_unrelated() -> None:
+    vectors = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
+    relevance = np.array([0.5, 0.1, 0.1], np.float32)
+    assert [one.position for one in maximal_marginal_relevance(relevance, vectors, count=2, trade_off=0.5)] == [0, 2]
+
+
+def fused(*rows: int) -> list[Fused]:
+    return [Fused(row, 1.0 - at / 100, {"words": at + 1}) for at, row in enumerate(rows)]
+
+
+def rows(found: list[Fused]) -> list[int]:
+    return [one.row for one in found]
+
+
+def test_rankings_take_turns_and_a_row_comes_once() -> None:
+    assert rows(alternate([fused(1, 2, 3), fused(9, 1), fused()], same=lambda one: one.row)) == [1, 9, 2, 3]
+
+
+def below(limit: int):
+    return lambda one: one.row < limit
+
+
+def from_on(limit: int):
+    return lambda one: one.row >= limit
+
+
+@pytest.mark.parametrize(
+    ("ranked", "count", "of", "kept"),
+    [
+        ([1, 2, 3, 4, 50, 60], 4, 2, [1, 2, 50, 60]),
+        ([50, 60, 70, 1], 2, 2, [50, 1]),
+        ([1, 2, 3, 50], 3, 3, [1, 2, 50]),
+        ([1, 2, 3], 2, 2, [1, 2]),
+        ([1, 50, 2, 60], 1, 2, [1]),
+    ],
+    ids=["halves", "the weaker side is last", "a part is free", "a side holds nothing", "fewer hits than sides"],
+)
+def test_each_side_of_a_comparison_has_its_share(ranked: list[int], count: int, of: int, kept: list[int]) -> None:
+    assert rows(balanced(fused(*ranked), [below(10), from_on(10)], count, of=of)) == kept
+
+
+@pytest.mark.parametrize(
+    ("ranked", "most", "kept"),
+    [([1, 2, 3, 50, 90], 1, [1, 50, 90]), ([1, 2, 3, 50], 1, [1, 2, 50]), ([1, 2, 3], 2, [1, 2, 3])],
+    ids=["three documents", "two: the best of the rest", "one: nothing is lost"],
+)
+def test_no_document_takes_more_than_its_share_while_there_are_others(
+    ranked: list[int], most: int, kept: list[int]
+) -> None:
+    assert rows(spread(fused(*ranked), lambda one: one.row // 10, 3, most=most)) == kept
+
+
+ROWS = some.lists(some.integers(0, 99), unique=True, max_size=30)
+
+
+@given(ROWS, some.integers(1, 20), some.integers(1, 5))
+def test_shares_drop_and_reorder_nothing_that_fits(ranked: list[int], count: int, share: int) -> None:
+    found = fused(*ranked)
+    for kept in (
+        spread(found, lambda one: one.row // 10, count, most=share),
+        balanced(found, [below(50), from_on(50)], count, of=1 + share),
+    ):
+        assert len(kept) == min(count, len(found))
+        assert [one for one in found if one in kept] == kept

@@ -1,0 +1,33 @@
+"""Who has a vote on which question."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings, closeness_for
+
+
+@pytest.mark.parametrize(
+    ("embedder", "question", "votes"),
+    [
+        ("minilm@1", "What is the price?", True),
+        ("minilm@1", "가격은 얼마인가?", False),
+        ("BAAI/bge-m3@1", "가격은 얼마인가?", True),
+        ("BAAI/bge-m3@1", "What is the price?", True),
+    ],
+)
+def test_likeness_votes_where_the_embedder_reads_the_script(embedder: str, question: str, votes: bool) -> None:
+    assert (closeness_for(embedder, question, DEFAULTS) > 0) == votes
+
+
+def test_the_numbers_of_the_seed_stand() -> None:
+    names = ("rrf_k", "mmr_trade_off", "mmr_pool", "bm25_top_k")
+    assert [getattr(DEFAULTS, name) for name in names] == [60, 0.7, 30, 30]
+    assert {DEFAULTS.similarity_weight, DEFAULTS.mmr_weight, DEFAULTS.bm25_weight} == {1.0}
+
+
+@pytest.mark.parametrize("wrong", [{"mmr_trade_off": 1.5}, {"rrf_k": 0}, {"bm25_weight": -1}, {"unknown": 1}])
+def test_numbers_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        SearchSettings.model_validate(wrong)

@@ -1,0 +1,88 @@
+"""Words choose the document first, then the chunk within it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from storage.lexical import Lexical, build_postings, write_postings
+from tasks.rag.retrieval.word_scores import word_scores
+
+
+def opened(folder: Path, corpus: Sequence[Sequence[str]]) -> Lexical:
+    folder.mkdir(exist_ok=True)
+    write_postings(build_postings(corpus), lambda name: (folder / name).open("wb"))
+    return Lexical(folder, rows=len(corpus))
+
+
+# the title of each document stands in all of its chunks, as it does in headings
+CHUNKS = [
+    ["harbor", "harbor", "harbor", "budget", "cover"],
+    ["harbor", "deadline"],
+    ["harbor", "tower", "staff"],
+    ["library", "deadline"],
+    ["library", "shelves"],
+    ["music"],
+    ["garden"],
+    ["kitchen"],
+    ["bridge"],
+]
+OWNERS = np.array([0, 0, 0, 1, 1, 2, 3, 4, 5], np.int32)
+
+
+def scores(folder: Path, words: Mapping[str, float], *, repeated_share: float = 0.1) -> list[float]:
+    found = word_scores(opened(folder, CHUNKS), words, OWNERS, repeated_share=repeated_share)
+    return found.tolist()
+
+
+def test_the_name_chooses_the_document_and_the_rest_the_chunk(tmp_path: Path) -> None:
+    found = scores(tmp_path, {"harbor": 1.0, "deadline": 1.0})
+    bm25 = opened(tmp_path, CHUNKS).scores(["library", "deadline"])
+    assert int(np.argmax(found)) == 1
+    assert bm25[3] > bm25[1]
+
+
+def test_a_score_worked_by_hand(tmp_path: Path) -> None:
+    # tower: one of the three chunks of its document, so it singles out fully: 1 + .1; and the document has it once
+    weight = opened(tmp_path, CHUNKS).scores(["tower"])[2]
+    found = scores(tmp_path, {"tower": 1.0})
+    assert found == pytest.approx([weight, weight, weight * 2.1, 0, 0, 0, 0, 0, 0])
+
+
+def test_a_word_of_every_chunk_singles_out_little(tmp_path: Path) -> None:
+    # library: two of two chunks, ln(1 + .5 / 2.5) of the ln(1 + 1.5 / 1.5) of a word of one chunk
+    lexical = opened(tmp_path, CHUNKS)
+    weight = lexical.scores(["library"])[3]
+    found = word_scores(lexical, {"library": 1.0}, OWNERS, repeated_share=0.1)
+    assert found[3] == pytest.approx(weight * (1 + 0.1 + np.log(1.2) / np.log(2)))
+
+
+def test_a_share_scales_what_a_word_gives(tmp_path: Path) -> None:
+    assert scores(tmp_path, {"tower": 0.5}) == pytest.approx([one / 2 for one in scores(tmp_path, {"tower": 1.0})])
+
+
+@pytest.mark.parametrize("words", [{}, {"nowhere": 1.0}, {"tower": 0.0}], ids=["none", "unknown", "worth nothing"])
+def test_no_words_give_no_scores(words: Mapping[str, float], tmp_path: Path) -> None:
+    assert not any(scores(tmp_path, words))
+
+
+@settings(max_examples=40)
+@given(some.permutations(range(len(CHUNKS))))
+def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
+    import tempfile
+
+    words = {"harbor": 1.0, "deadline": 0.5, "library": 2.0}
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        expected = word_scores(opened(Path(one), CHUNKS), words, OWNERS, repeated_share=0.1)
+        lexical = opened(Path(other), [CHUNKS[row] for row in order])
+        found = word_scores(lexical, words, OWNERS[order], repeated_share=0.1)
+    assert found == pytest.approx(expected[order])
+
+
+def test_an_index_without_rows_has_no_scores(tmp_path: Path) -> None:
+    assert not word_scores(opened(tmp_path, []), {"a": 1.0}, np.empty(0, np.int32), repeated_share=0.1).size
