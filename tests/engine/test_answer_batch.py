@@ -8,14 +8,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from flows.settings import settings
-from tasks import resources
+from flows.settings import configure_steps, settings
 from tests.command import TRIVET, Done, run_here
 from tests.models.server import Reply, Server, hangs, serving, system_of
 
@@ -66,18 +64,15 @@ def place(index: Path, tmp_path: Path) -> Place:
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A local model behind a real server, as the settings of a machine name it."""
-    before = resources.resources()
-    with serving() as server:
+    with serving() as server, monkeypatch.context() as patch:
         server.answer = lambda body: "single" if system_of(body).startswith("You sort") else "It is $41,000 [1]."
-        monkeypatch.setenv("TRIVET_LLM_MODEL", "small-vision")
-        monkeypatch.setenv("TRIVET_LLM_BASE_URL", server.base_url)
+        patch.setenv("TRIVET_LLM_MODEL", "small-vision")
+        patch.setenv("TRIVET_LLM_BASE_URL", server.base_url)
         settings.cache_clear()
-        resources.configure(replace(before, llm_base_url=server.base_url))
+        configure_steps()
         yield server
-    monkeypatch.delenv("TRIVET_LLM_MODEL")
-    monkeypatch.delenv("TRIVET_LLM_BASE_URL")
     settings.cache_clear()
-    resources.configure(before)
+    configure_steps()
 
 
 def test_every_question_gets_a_line_in_the_order_of_the_questions(place: Place) -> None:

@@ -7,17 +7,15 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from flows.rag import IndexConfig, build_index
-from flows.settings import settings
+from flows.settings import configure_steps, settings
 from storage.files import write
 from storage.index import open_index
-from tasks import resources
 from tests.command import Done, run_here
 
 pytestmark = pytest.mark.engine
@@ -57,10 +55,14 @@ def parse_log(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
     """Where the parser children of this module write down what they read."""
     log = tmp_path_factory.mktemp("log") / "parsed"
     log.touch()
-    before = resources.resources()
-    resources.configure(replace(before, parse_log=log))
-    yield log
-    resources.configure(before)
+    with pytest.MonkeyPatch.context() as patch:
+        # a setting, because every command configures its process by the settings
+        patch.setenv("TRIVET_PARSE_LOG", str(log))
+        settings.cache_clear()
+        configure_steps()
+        yield log
+    settings.cache_clear()
+    configure_steps()
 
 
 @pytest.fixture(scope="module")
