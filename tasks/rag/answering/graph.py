@@ -125,6 +125,13 @@ class State(TypedDict):
 
 STATED = "the catalogue holds such facts of the documents that are meant"
 
+CUT_SHORT = {
+    "length": "the model's answer was cut at its limit",
+    "content_filter": "the model's answer was cut by its provider's filter",
+    "refusal": "the model refused to answer; the documents' own sentences follow",
+}
+"""By the reason why a model stopped."""
+
 Added = dict[str, Any]
 """What a node adds to the state."""
 
@@ -270,18 +277,19 @@ def _written(state: State, desk: Desk) -> Added:
     """A model's answer over the context. Raises ModelError."""
     request = answer_request(state["question"], state["context"], state["history"], state["plan"])
     told = desk.wiring.ask("answer", request, on_text=_drafting(desk))
-    notes = ("the model's answer was cut at its limit",) if told.finish_reason == "length" else ()
+    notes = (CUT_SHORT[told.finish_reason],) if told.finish_reason in CUT_SHORT else ()
     draft = _cited(told.text, _used(state), state["question"])
-    if not draft.text:
-        return {"draft": _extracted(state, desk), "calls": (told.call,), "notes": ("the model gave an empty answer",)}
+    if not draft.text or told.finish_reason == "refusal":
+        notes = notes or ("the model gave an empty answer",)
+        return {"draft": _extracted(state, desk), "calls": (told.call,), "notes": notes}
     return {"draft": draft, "calls": (told.call,), "notes": notes}
 
 
 def _extracted(state: State, desk: Desk) -> Draft:
     """An answer without a model: from facts of the catalogue, else from sentences, part by part."""
-    if len(state["parts"]) > 1 and (
-        stated := answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
-    ):
+    # a table answers all parts at once; facts of one document may answer only one of them
+    of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
+    if of_several and (stated := answer_from_facts(state["question"], state["plan"], desk.index.catalogue)):
         return Draft(stated.text, stated.citations, reason=STATED)
     return joined([_extracted_part(part, desk) for part in state["parts"]])
 

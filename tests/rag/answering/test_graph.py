@@ -29,6 +29,7 @@ from tests.models.server import (
     hangs,
     invalid_json,
     serving,
+    stream_reply,
     system_of,
     too_many,
     web_page,
@@ -277,6 +278,31 @@ def test_an_answer_without_words_falls_back_to_the_documents(index: Index, serve
     answered = assistant(index, wired(server, "local")).ask(BUDGET)
     assert "$1,200,000" in answered.answer
     assert "the model gave an empty answer" in answered.notes
+
+
+@pytest.mark.parametrize(
+    ("delta", "reason", "said", "note"),
+    [
+        ({"content": "It is $1.2 million [1]"}, "content_filter", "It is $1.2 million [1]", "its provider's filter"),
+        ({"refusal": "I cannot say that."}, "stop", "$1,200,000", "the model refused to answer"),
+    ],
+    ids=["filter", "refusal"],
+)
+def test_an_answer_that_the_model_broke_off_is_said(
+    index: Index, server: Server, delta: dict[str, str], reason: str, said: str, note: str
+) -> None:
+    def broken(_path: str, body: dict[str, Any]) -> Reply | None:
+        if role_of(body) != "answer":
+            return None
+        chunk = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+        begun = {**chunk, "choices": [{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}]}
+        return stream_reply(begun, {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+
+    server.answer = lambda body: said if role_of(body) == "rewrite" else by_role(body)
+    server.misbehave = broken
+    answered = assistant(index, wired(server, "local")).ask(BUDGET)
+    assert said in answered.answer
+    assert any(note in one for one in answered.notes)
 
 
 def test_a_comparison_of_facts_is_a_table_with_a_citation_in_each_cell(index: Index) -> None:
