@@ -174,8 +174,8 @@ def _sources(answered: Answered) -> None:
     for citation in answered.citations:
         page = f", page {citation.page}" if citation.page else ""
         line(f"[cyan]\\[{citation.n}][/cyan] {escape(citation.document + page)}")
-        if citation.heading_path:
-            line(f"    {escape(' › '.join(citation.heading_path))}")
+        if citation.place.heading_path:
+            line(f"    {escape(' › '.join(citation.place.heading_path))}")
         if citation.bbox:
             line(f"    box {', '.join(f'{edge:g}' for edge in citation.bbox)}")
         line(f"    “{escape(citation.quote)}”")

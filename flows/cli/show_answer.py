@@ -124,7 +124,7 @@ def _with_marks(text: str) -> Text:
 
 def _place(citation: Citation) -> str:
     place = f"{citation.document}, page {citation.page}" if citation.page else citation.document
-    return f"{place} · {' › '.join(citation.heading_path)}" if citation.heading_path else place
+    return f"{place} · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else place
 
 
 def _quote(text: str) -> str:

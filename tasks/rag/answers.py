@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from storage.records import Record
-from tasks.rag.documents.blocks import BBox
+from tasks.rag.documents.blocks import BBox, Place
 
 QueryType = Literal["single", "multi", "compare", "followup"]
 Strategy = Literal["similarity", "mmr", "bm25", "rrf"]
@@ -95,7 +95,8 @@ class Citation(Record):
     """Words of the chunk, as they stand there."""
     chunk_id: str | None = None
     """None: a fact of the catalogue."""
-    heading_path: tuple[str, ...] = ()
+    place: Place = Place()
+    """Where it stands in formats with and without pages: section, block, headings above."""
 
 
 class ModelCall(Record):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tasks.rag.answers import Citation
+from tasks.rag.documents.blocks import Place
 from tasks.rag.language.numbers import Number, missing_numbers, read_numbers, same_number
 from tasks.rag.language.sentences import CITATION_MARK, language_of, sentences_of
 from tasks.rag.language.tokens import BIGRAM, tokenize
@@ -90,7 +91,7 @@ def citation(n: int, hit: Hit, quote: str) -> Citation:
         bbox=chunk.bbox,
         quote=quote,
         chunk_id=chunk.id,
-        heading_path=chunk.heading_path,
+        place=Place(section=chunk.section, block=chunk.block, heading_path=chunk.heading_path),
     )
 
 

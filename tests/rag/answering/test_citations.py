@@ -63,7 +63,7 @@ def test_a_citation_has_page_box_headings_and_the_sentence_that_bears_the_claim_
     (one,) = cited("예산은 3,575만 원이다 [1].").citations
     assert one.quote == "사업 예산은 35,750,000원이다."
     assert (one.document, one.digest, one.page, one.bbox) == ("1.pdf", "1" * 64, 11, (1.0, 2.0, 3.0, 4.0))
-    assert one.heading_path == ("제23기",)
+    assert one.place.heading_path == ("제23기",)
 
 
 def test_the_quote_of_a_table_is_its_row() -> None:
