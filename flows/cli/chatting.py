@@ -93,10 +93,17 @@ def converse(talk: Conversation, *, documents: int, manner: Manner) -> int:
             _converse_at_terminal(talk, manner)
         return DONE
     try:
-        answered = [_respond(talk, line, manner) for line in piped_lines()]
+        answered = [_respond(talk, _shown(line, manner), manner) for line in piped_lines()]
     except KeyboardInterrupt:
         return INTERRUPTED
     return DONE if all(answered) else DONE_WITH_FAILURES
+
+
+def _shown(line: str, manner: Manner) -> str:
+    """A line from a pipe, which nobody has seen typed, said before its answer."""
+    if not manner.as_json:
+        show_answer.console.print(f"\n› {escape(line)}", soft_wrap=True)
+    return line
 
 
 def _converse_at_terminal(talk: Conversation, manner: Manner) -> None:
