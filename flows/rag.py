@@ -25,7 +25,7 @@ from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 from pydantic import BaseModel, ConfigDict, Field, JsonValue  # noqa: E402
 
 from models.weights import fingerprint  # noqa: E402
-from tasks.calls import Spending  # noqa: E402
+from tasks.budget import Spending  # noqa: E402
 from tasks.rag.answering.graph import AnswerSettings  # noqa: E402
 from tasks.rag.answering.wiring import WiringName  # noqa: E402
 from tasks.rag.batching import BatchReport  # noqa: E402

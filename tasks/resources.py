@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from storage.artifacts import Artifacts
-from tasks.calls import WHILE_SOMEBODY_WAITS, Budget, CallSettings, Limits, Spending
+from tasks.budget import Budget, Spending
+from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
 
 if TYPE_CHECKING:
     from models.protocols import Chat, Embedder, Reranker

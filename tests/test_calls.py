@@ -15,14 +15,11 @@ from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import ScriptedChat
 from storage.responses import StoredResponse
+from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.calls import (
     Answer,
-    Budget,
-    BudgetSpent,
     CallSettings,
     Limits,
-    Prices,
-    Tokens,
     answered,
     ask,
     canonical,

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from storage.records import Record, Ref
 from tasks import progress
-from tasks.calls import Spending
+from tasks.budget import Spending
 from tasks.rag.answering.graph import AnswerSettings
 from tasks.rag.answering.wiring import Models
 from tasks.rag.batching import Asked, Batch, BatchReport, Kept, is_written

@@ -21,7 +21,8 @@ from pydantic import Field
 from models.errors import RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest, Image, Message, Text
 from storage.records import Record, Ref
-from tasks.calls import Budget, BudgetSpent, Limits, ResponseStore, ask
+from tasks.budget import Budget, BudgetSpent
+from tasks.calls import Limits, ResponseStore, ask
 from tasks.rag.documents.blocks import BBox
 from tasks.rag.documents.images_candidate import ImageCandidate
 from tasks.rag.indexing.figure_answers import is_informative

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from models.protocols import Chat
 from storage import files
 from storage.artifacts import Artifacts
-from tasks.calls import Budget, Limits, ResponseStore
+from tasks.budget import Budget
+from tasks.calls import Limits, ResponseStore
 from tasks.keys import content_key
 from tasks.rag.corpus import Parsed, Pictured, Source
 from tasks.rag.documents.images_candidate import ImageCandidate

@@ -19,7 +19,8 @@ from models.protocols import ChatRequest, ChatResponse, Image
 from models.scripted import Rule, ScriptedChat
 from storage.records import Ref
 from storage.responses import StoredResponse
-from tasks.calls import Budget, CallSettings, Limits
+from tasks.budget import Budget
+from tasks.calls import CallSettings, Limits
 from tasks.rag.documents.images_candidate import ImageCandidate
 from tasks.rag.indexing.figure_answers import is_informative
 from tasks.rag.indexing.figures import (

@@ -1,0 +1,84 @@
+"""What a run may spend on model calls: tokens, prices, and the limit at which it stops asking."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from storage.records import Record
+
+
+class Tokens(NamedTuple):
+    """Of one request."""
+
+    prompt: int
+    answer: int
+
+
+class Prices(Record):
+    """Of a model, per million tokens, in the currency of the cost limit."""
+
+    prompt: float = Field(ge=0)
+    answer: float = Field(ge=0)
+
+    def cost(self, tokens: Tokens) -> float:
+        """Of one request."""
+        return (tokens.prompt * self.prompt + tokens.answer * self.answer) / 1e6
+
+
+class Spending(Record):
+    """When a run stops asking; None is no limit."""
+
+    max_calls: int | None = Field(default=None, ge=0)
+    max_cost: float | None = Field(default=None, ge=0)
+    """In the currency of `prices`, which it needs."""
+    prices: Prices | None = None
+    """Per million tokens."""
+
+    @model_validator(mode="after")
+    def _has_prices(self) -> Self:
+        if self.max_cost is not None and self.prices is None:
+            raise ValueError("a limit on the cost needs the model's prices per million tokens (--vlm-price)")
+        return self
+
+
+class BudgetSpent(Exception):
+    """The next request would go beyond what the user allowed; its text names the limit."""
+
+
+class Budget:
+    """Most requests and most money, shared by all threads that ask; what the response store knows costs nothing."""
+
+    def __init__(
+        self, *, max_calls: int | None = None, max_cost: float | None = None, prices: Prices | None = None
+    ) -> None:
+        if max_cost is not None and prices is None:
+            raise ValueError("a limit on the cost needs the model's prices per million tokens; give both or neither")
+        self.calls = 0
+        """Requests begun."""
+        self.cost = 0.0
+        """Spent, or reserved for requests under way."""
+        self._max_calls = max_calls
+        self._max_cost = max_cost
+        self._prices = prices or Prices(prompt=0, answer=0)
+        self._lock = threading.Lock()
+
+    def take(self, expected: Tokens) -> None:
+        """Reserve a request. Raises BudgetSpent, and then reserves nothing."""
+        cost = self._prices.cost(expected)
+        with self._lock:
+            if self._max_calls is not None and self.calls >= self._max_calls:
+                raise BudgetSpent(f"the {self._max_calls} model calls that were allowed are used up")
+            if self._max_cost is not None and self.cost + cost > self._max_cost:
+                raise BudgetSpent(
+                    f"{self.cost:.4g} of {self._max_cost:g} is spent and the next call may cost {cost:.2g}"
+                )
+            self.calls += 1
+            self.cost += cost
+
+    def settle(self, expected: Tokens, used: Tokens) -> None:
+        """Book what a reserved request really took."""
+        with self._lock:
+            self.cost += self._prices.cost(used) - self._prices.cost(expected)
