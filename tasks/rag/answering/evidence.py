@@ -29,7 +29,6 @@ def write_evidence(
     *,
     locate: Callable[[str], Path | None],
     limits: ReadLimits,
-    password: str | None = None,
 ) -> Evidence:
     """A PNG in `folder` per cited page of a PDF, named after the first citation on it: `1-report-p12.png`.
 
@@ -42,7 +41,7 @@ def write_evidence(
     for digest in dict.fromkeys(citation.digest for citation in citations):
         cited = [citation for citation in citations if citation.digest == digest]
         try:
-            written += _pictures(cited, folder, locate(digest), limits=limits, password=password)
+            written += _pictures(cited, folder, locate(digest), limits=limits)
         except (DocumentUnreadable, _NoPicture) as reason:
             marks = ", ".join(f"[{citation.n}]" for citation in cited)
             notes.append(f"no picture of {marks}, {cited[0].document}: {reason}")
@@ -53,9 +52,7 @@ class _NoPicture(Exception):
     """Why a document has none."""
 
 
-def _pictures(
-    cited: Sequence[Citation], folder: Path, path: Path | None, *, limits: ReadLimits, password: str | None
-) -> list[Path]:
+def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, limits: ReadLimits) -> list[Path]:
     if path is None:
         raise _NoPicture("its bytes are not in this home's store; index it here again")
     boxes: dict[int, list[BBox]] = {}
@@ -67,7 +64,7 @@ def _pictures(
     if not _is_pdf(path):
         raise _NoPicture("only pages of PDF can be drawn")
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(path=path, digest=cited[0].digest, format="pdf", password=password)
+        job = Job(path=path, digest=cited[0].digest, format="pdf")
         return [
             _kept(png, folder / _name(cited, page))
             for page, png in render_pages(job, boxes, scratch=Path(scratch), limits=limits)
