@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,3 +158,34 @@ def test_ctrl_c_does_not_wait_for_a_model_that_hangs(place: Place, model: Server
         _, said = batch.communicate(timeout=30)
     assert batch.returncode == 130
     assert "interrupted; what is finished is kept" in said
+
+
+@pytest.mark.postgres
+@pytest.mark.drill
+@pytest.mark.slow
+def test_after_kill_9_only_what_is_missing_is_asked(place: Place, model: Server) -> None:
+    """The server counts: each request once, and once more what was under way at the kill."""
+    count = 12
+    asked = [f"Is the furnace number {number} of Raon made of zirconium?" for number in range(count)]
+    place.questions.write_text("\n".join(json.dumps({"id": text, "question": text}) for text in asked))
+    answer = model.answer
+    assert answer
+
+    def slowly(body: dict[str, Any]) -> str:
+        time.sleep(0.05)
+        return answer(body)
+
+    model.answer = slowly
+    command = [*TRIVET, "rag", "batch", place.questions, "--index", place.folder, "--out", place.out, "--llm", "local"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as batch:
+        while len(model.requests) < count:  # a third of what is to be asked
+            assert batch.poll() is None
+            time.sleep(0.01)
+        batch.kill()
+    assert not place.out.exists()
+    done = place.answer("--llm", "local")
+    assert (done.code, done.json["questions"], done.json["unfinished"]) == (0, count, 0)
+    assert list(place.answers) == asked
+    times = Counter(json.dumps(request["body"], sort_keys=True) for request in model.requests)
+    assert len(times) == 3 * count, "classify, answer and rewrite of each question"
+    assert sum(times.values()) - len(times) <= 1, "one shard asks one thing at a time"
