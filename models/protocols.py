@@ -121,6 +121,20 @@ class LogLikelihood(Protocol):
         ...
 
 
+@runtime_checkable
+class AnswerLikelihood(Protocol):
+    """A model that tells how likely an answer to a request is, pictures and chat template included."""
+
+    id: str
+
+    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        """Sum of the natural log-probabilities of each answer's tokens, its end included, with its number; any order.
+
+        Of the request only the messages and the template matter.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Turns texts into unit vectors; a pure function of each text, whatever else is in the call."""
 
@@ -130,6 +144,26 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), dimension), L2-normalised."""
+        ...
+
+
+class VisionEmbedder(Protocol):
+    """Turns pictures and texts into unit vectors of one space; a pure function of each, whatever else is in the call."""
+
+    id: str
+    """Name, revision of the weights, and precision."""
+    dimension: int
+
+    def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
+        """(len(pngs), dimension), L2-normalised."""
+        ...
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(len(texts), dimension), L2-normalised."""
+        ...
+
+    def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32] | None:
+        """(len(pngs), classes), L2-normalised: what the encoder takes them for; None where it names no classes."""
         ...
 
 
