@@ -148,7 +148,7 @@ class Embedder(Protocol):
 
 
 class VisionEmbedder(Protocol):
-    """Turns pictures and texts into unit vectors of one space; a pure function of each, whatever else is in the call."""
+    """Turns pictures and texts into unit vectors of one space; a pure function of each, whatever is asked with it."""
 
     id: str
     """Name, revision of the weights, and precision."""

@@ -45,7 +45,7 @@ class Dataset(Record):
     validation: tuple[VqaItem, ...]
     """Held-out queries by which a checkpoint is chosen."""
     test: tuple[VqaItem, ...]
-    left_out: dict[str, str] = {}
+    left_out: dict[str, str] = Field(default_factory=dict[str, str])
     """Question id → why it cannot be used (no picture, no answer)."""
 
 
