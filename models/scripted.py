@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ class ScriptedChat:
         self.rules = tuple(rules)
         self.id = f"scripted:{_digest(self.rules)}" if self.rules else "scripted"
         self.calls = 0
-        """Requests answered so far, by all threads together."""
+        """Requests answered so far, by all threads together; an answer whose likelihood was asked for is one too."""
         self._lock = threading.Lock()
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -75,6 +76,14 @@ class ScriptedChat:
             completion_tokens=len(kept),
         )
 
+    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        """One half for the scripted answer; all other texts share the rest, the shorter the more (2⁻⁹ for a byte)."""
+        for number, (request, answer) in enumerate(asked):
+            with self._lock:
+                self.calls += 1
+            size = len(answer.encode("utf-8", "replace"))
+            yield number, -math.log(2) * (1 if answer == self._answer(request) else 9 * size + 2)
+
     def _answer(self, request: ChatRequest) -> str:
         prompt, image = _prompt(request.messages), _last_image(request.messages)
         for rule in self.rules:
@@ -93,6 +102,36 @@ class ScriptedReranker:
         wanted = _vocabulary(question)
         shares = [len(wanted & _vocabulary(text)) / max(1, len(wanted)) for text in texts]
         return np.array(shares, dtype=np.float32)
+
+
+class ScriptedVisionEmbedder:
+    """Texts are alike as far as they share words; a picture's vector and class depend on its bytes."""
+
+    id = "scripted"
+    dimension = 32
+    classes = 8
+
+    def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
+        """(len(pngs), dimension), L2-normalised. Raises RequestRefused for what is no PNG."""
+        return self._stacked([_direction(_checked_png(png), self.dimension) for png in pngs], self.dimension)
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(len(texts), dimension), L2-normalised."""
+        return self._stacked([self._text(text) for text in texts], self.dimension)
+
+    def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
+        """(len(pngs), classes): 1 at the class that each picture is taken for."""
+        named = [hashlib.sha256(_checked_png(png)).digest()[0] % self.classes for png in pngs]
+        return np.eye(self.classes, dtype=np.float32)[named]
+
+    def _text(self, text: str) -> NDArray[np.float64]:
+        words = sorted(_vocabulary(text)) or [""]
+        return np.sum([_direction(word.encode(), self.dimension) for word in words], axis=0)
+
+    @staticmethod
+    def _stacked(rows: Sequence[NDArray[np.float64]], width: int) -> NDArray[np.float32]:
+        vectors = np.array(rows, dtype=np.float64).reshape(-1, width)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
@@ -137,6 +176,17 @@ def _prompt(messages: Sequence[Message]) -> str:
 def _last_image(messages: Sequence[Message]) -> Image | None:
     images = [part for message in messages for part in message.content if isinstance(part, Image)]
     return images[-1] if images else None
+
+
+def _checked_png(png: bytes) -> bytes:
+    if not png.startswith(b"\x89PNG"):
+        raise RequestRefused(f"A picture of {len(png)} bytes is no PNG; give one.")
+    return png
+
+
+def _direction(seed: bytes, width: int) -> NDArray[np.float64]:
+    """(width,): drawn by chance, always the same one for the same bytes."""
+    return np.random.default_rng(list(hashlib.sha256(seed).digest())).standard_normal(width)
 
 
 def _png_size(png: bytes) -> tuple[int, int]:

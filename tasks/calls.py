@@ -189,7 +189,11 @@ def recalled(key: str, stored: StoredResponse) -> Answer:
 
 def response_key(backend: str, request: ChatRequest) -> str:
     """SHA-256 (hex) of all that can change the answer."""
-    asked = {"backend": backend, "request": canonical(request)}
+    return digest({"backend": backend, "request": canonical(request)})
+
+
+def digest(asked: dict[str, Any]) -> str:
+    """SHA-256 (hex) of plain JSON, however its fields are ordered."""
     text = json.dumps(asked, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -7,6 +7,7 @@ LeverError
 ├── PointerUnusable      a pointer outside its pool, repeated, or of the wrong length
 ├── RewardUnusable       a reward that is no number, or a record without what its mode needs
 ├── JudgeUnusable        the judge cannot do what is asked of it: no log-probabilities, no pictures
+├── TrainingDiverged     a loss or gradient that is no number any more: names the update
 ├── WorkerFailed         a process of a training across several ended badly
 └── Unfinished           some items could not be judged, but may be later: the rest is kept
 """
@@ -42,6 +43,10 @@ class RewardUnusable(LeverError):
 
 class JudgeUnusable(LeverError):
     """The judge lacks an ability."""
+
+
+class TrainingDiverged(LeverError):
+    """A training went astray; its state on disk is that of before."""
 
 
 class WorkerFailed(LeverError):

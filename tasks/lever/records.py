@@ -10,6 +10,7 @@ from storage.records import Record, Ref
 
 Split = Literal["train", "validation", "test"]
 Sampler = Literal["RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
+Stage = Literal["sft", "rce", "grpo"]
 Method = Literal["beam", "sample", "random", "retrieval"]
 
 
@@ -69,12 +70,20 @@ class Embedded(Record):
     """Of every item of `train`: image and question together."""
     queries: Ref
     """… of the validation and test items, and of the train queries."""
-    images: Ref
-    """Images alone, of all items."""
-    texts: Ref
-    """Questions alone, of all items."""
+    images: Ref | None = None
+    """Images alone, of all items; none in files of the seed."""
+    texts: Ref | None = None
+    """Questions alone, of all items; none in files of the seed."""
     classes: Ref | None = None
     """What the encoder takes the pictures for, where it tells; another baseline."""
+    vectors: Literal["joint", "image", "text"] = "joint"
+    """What a selector sees."""
+
+    @property
+    def seen(self) -> tuple[Ref, Ref]:
+        """The banks of queries and candidates that a selector sees."""
+        alone = {"image": self.images, "text": self.texts}.get(self.vectors)
+        return (alone, alone) if alone else (self.queries, self.candidates)
 
 
 class PointerRecord(Record):
@@ -116,6 +125,18 @@ RlData = dict[str, RlQuery]
 """By query id; the content of `rl_data_{Sampler}.json`."""
 
 
+class BeamPart(Record):
+    """Pointers to imitate of some queries, best first."""
+
+    queries: dict[str, tuple[PointerRecord, ...]]
+
+
+class RlPart(Record):
+    """RL data of some queries."""
+
+    queries: RlData
+
+
 class CurvePoint(Record):
     """What one update of a training found."""
 
@@ -125,14 +146,20 @@ class CurvePoint(Record):
     """loss, lr, grad_norm; reward_mean, advantage_std, frac_zero_std, clip_fraction, kl, beta, entropy, ess …"""
 
 
+class Curve(Record):
+    """What all updates of a training found, in order."""
+
+    points: tuple[CurvePoint, ...]
+
+
 class TrainedSelector(Record):
     """A trained pointer network."""
 
-    stage: Literal["sft", "rce", "grpo"]
+    stage: Stage
     weights: Ref
     """A checkpoint of ours: safetensors with its configuration in the header."""
     curve: Ref
-    """CurvePoints, a line each."""
+    """A Curve."""
     chosen_epoch: int
     """By accuracy on the validation queries."""
     validation: dict[int, float]

@@ -1,4 +1,4 @@
-"""Exact answers, and the VQA accuracy."""
+"""Exact answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tasks.evaluation.records import Item, Reply, Response
 from tasks.evaluation.scoring.exact import find_answer, grade_exact, same_words
-from tasks.evaluation.scoring.vqa import normalise, vqa_accuracy
 
 
 @pytest.mark.parametrize(
@@ -63,33 +62,3 @@ def test_any_of_several_golds_is_right() -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_the_same_as_itself(text: str) -> None:
     assert same_words(text, text)
-
-
-@pytest.mark.parametrize(
-    ("answer", "same"),
-    [
-        ("A dog.", "dog"),
-        ("The DOGS", "dogs"),
-        ("two", "2"),
-        ("none", "0"),
-        ("dont", "don't"),
-        ("do-not", "do not"),
-        ("do - not", "do not"),
-        ("1,000", "1000"),
-        ("3.5", "3.5"),
-        ("e.g.", "eg"),
-        ("what's up?", "what's up"),
-        ("line\none", "line 1"),
-    ],
-)
-def test_answers_are_prepared_as_the_authors_of_the_metric_have_it(answer: str, same: str) -> None:
-    assert normalise(answer) == same
-
-
-@pytest.mark.parametrize(
-    ("agree", "accuracy"),
-    # with n of 10 people: n × min((n - 1) / 3, 1) + (10 - n) × min(n / 3, 1), over 10
-    [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)],
-)
-def test_accuracy_leaves_each_person_out_once(agree: int, accuracy: float) -> None:
-    assert vqa_accuracy("stop", ["stop"] * agree + ["halt"] * (10 - agree)) == pytest.approx(accuracy)

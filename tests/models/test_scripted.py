@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
 
 import PIL.Image
@@ -10,7 +11,14 @@ import pytest
 from models.chats import open_chat
 from models.errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
-from models.scripted import Rule, ScriptedChat, ScriptedReranker, describe_image, read_rules
+from models.scripted import (
+    Rule,
+    ScriptedChat,
+    ScriptedReranker,
+    ScriptedVisionEmbedder,
+    describe_image,
+    read_rules,
+)
 
 
 def png(width: int = 8, height: int = 6) -> bytes:
@@ -97,3 +105,23 @@ def test_words_are_told_one_by_one_and_line_breaks_stay():
 def test_a_text_scores_the_share_of_the_words_that_it_has():
     texts = ["The price.", "The red door has a price", "예산 3억 원", ""]
     assert ScriptedReranker().score("the door's PRICE", texts).tolist() == [0.5, 0.75, 0.0, 0.0]
+
+
+def test_the_scripted_answer_has_half_of_the_probability_and_shorter_ones_more_of_the_rest():
+    chat = ScriptedChat([Rule(answer="yes")])
+    asked = ChatRequest(messages=(Message(role="user", content=(Text(text="x"),)),))
+    told = dict(chat.answer_log_probs([(asked, answer) for answer in ("yes", "no", "")]))
+    assert [math.exp(told[number]) for number in range(3)] == pytest.approx([0.5, 2**-20, 0.25])
+    assert chat.calls == 3
+
+
+def test_texts_that_share_words_lie_closer():
+    one, near, far = ScriptedVisionEmbedder().embed_texts(["what is left", "what is right", "where does he go"])
+    assert one @ near > one @ far
+
+
+def test_a_class_is_one_of_eight():
+    rows = ScriptedVisionEmbedder().embed_classes([png(width) for width in range(1, 20)])
+    assert rows.shape == (19, 8)
+    assert set(rows.sum(axis=1)) == {1.0}
+    assert len(set(rows.argmax(axis=1).tolist())) > 1

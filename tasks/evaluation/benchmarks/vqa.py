@@ -14,15 +14,13 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.data import Data, DataFile, Row
 from tasks.evaluation.records import Item, Response, Sample
 from tasks.evaluation.scoring.reasoning import visible_answer
-from tasks.evaluation.scoring.vqa import normalise, vqa_accuracy
-
-SURE = 4
-"""So many people who say the same make it right even when one of them is left out."""
+from tasks.vqa_accuracy import vqa_accuracy
 
 
 class VQA(BaseBenchmark):
     """Recorded short answers to questions about pictures."""
 
+    version = 2
     family = "vqa"
     score_only = True
 
@@ -52,18 +50,17 @@ class VQA(BaseBenchmark):
 
     def gold_response(self, item: Item) -> str | None:
         """Only where enough people agree: else no answer is wholly right."""
-        given = [normalise(str(one)) for one in cast("list[Any]", item.detail["answers"])]
-        return str(item.gold) if given.count(normalise(str(item.gold))) >= SURE else None
+        gold = str(item.gold)
+        return gold if vqa_accuracy(gold, _given(item)) == 1 else None
 
 
 def grade_vqa(item: Item, response: Response) -> Sample:
     """Between 0 and 1: how many people gave this answer."""
     answer = visible_answer(response.text) or ""
-    given = [str(one) for one in cast("list[Any]", item.detail["answers"])]
     return Sample(
         item=item.id,
         repeat=response.repeat,
-        score=vqa_accuracy(answer, given) if answer else 0.0,
+        score=vqa_accuracy(answer, _given(item)) if answer else 0.0,
         extracted=answer[:500] or None,
         gold=str(item.gold),
         reason="people who say the same" if answer else (response.missed or "no answer was given"),
@@ -71,6 +68,10 @@ def grade_vqa(item: Item, response: Response) -> Sample:
         truncated=response.truncated,
         missing=not answer,
     )
+
+
+def _given(item: Item) -> list[str]:
+    return [str(one) for one in cast("list[Any]", item.detail["answers"])]
 
 
 def _id(row: Row) -> str:

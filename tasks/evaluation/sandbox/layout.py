@@ -31,11 +31,12 @@ CONFIGURED = (
 )
 JAVA = "/etc/java-*"
 PRELOAD = (
-    *("typing", "collections", "itertools", "functools", "operator", "heapq", "bisect", "array", "queue", "enum"),
-    *("math", "cmath", "random", "statistics", "decimal", "fractions", "datetime", "hashlib", "json", "dataclasses"),
-    *("string", "re", "textwrap", "copy", "threading", "unittest"),
+    *("typing", "collections", "itertools", "functools", "operator", "heapq", "bisect", "array", "enum", "string"),
+    *("math", "cmath", "random", "statistics", "decimal", "fractions", "datetime", "json", "dataclasses", "re"),
+    *("textwrap", "copy", "unittest"),
 )
-"""Modules that programs find imported; all are Python's own."""
+"""Modules that programs find imported; all are Python's own. Not `threading` (and `queue`, which needs it), nor
+`hashlib`: what they do in every fork, and OpenSSL's memory, cost each program more than the few that want them."""
 NOBODY = 65534
 ENVIRONMENT = {
     "HOME": "/tmp/work",

@@ -11,7 +11,6 @@ import contextlib
 import os
 import resource
 import signal
-from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from . import kernel
@@ -25,7 +24,6 @@ TOKEN = 252
 STATUS = 253
 STDIN = ".stdin"
 OPEN_STACK = 8 << 20
-SIGNALS = signal.valid_signals()
 COMPILER = {
     "cpu_s": 60,
     "memory_bytes": 4 << 30,
@@ -118,11 +116,11 @@ def become_init(settings: Settings, task: Task) -> int:
     """Make the place; gives a descriptor of what the program reads: a file, which has a size and can be read again."""
     if settings.isolated:
         with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")
+            os.close(_written("/proc/self/oom_score_adj", b"1000"))
     else:  # the first process of the zygote's namespace would take all others with it
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGCHLD})
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS - {signal.SIGCHLD})
     limits = task.limits
     if settings.isolated:
         kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWNET)
@@ -144,9 +142,11 @@ def become_init(settings: Settings, task: Task) -> int:
     owner = -1 if settings.uid is None else settings.uid
     folders = {"."}
     for path, content in {**task.files, task.path: task.source}.items():
-        parents = [str(parent) for parent in PurePosixPath(path).parents]
-        folders.update(parents)
-        os.makedirs(parents[0], exist_ok=True)  # noqa: PTH103
+        folder = os.path.dirname(path)  # noqa: PTH120
+        os.makedirs(folder or ".", exist_ok=True)  # noqa: PTH103
+        while folder:
+            folders.add(folder)
+            folder = os.path.dirname(folder)  # noqa: PTH120
         os.close(_written(path, content, owner))
     stdin = _written(STDIN, task.stdin, owner)
     os.unlink(STDIN)  # noqa: PTH108
@@ -155,14 +155,14 @@ def become_init(settings: Settings, task: Task) -> int:
     return stdin
 
 
-def _written(path: str, content: bytes, owner: int) -> int:
-    """A new file, open for reading."""
+def _written(path: str, content: bytes, owner: int = -1) -> int:
+    """A file, open for reading."""
     written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    with open(written, "wb", buffering=0) as file:  # noqa: PTH123
-        file.write(content)
-        read = os.open(path, os.O_RDONLY)
-        os.fchown(written, owner, owner)
-    return read
+    while content:
+        content = content[os.write(written, content) :]
+    os.fchown(written, owner, owner)
+    os.close(written)
+    return os.open(path, os.O_RDONLY)
 
 
 def become_compiler(task: Task, settings: Settings, pipes: dict[str, Pipe]) -> None:
@@ -171,7 +171,7 @@ def become_compiler(task: Task, settings: Settings, pipes: dict[str, Pipe]) -> N
         _join(settings)
         _wire(pipes, stdin=os.open(os.devnull, os.O_RDONLY))
         _limit(settings, {**task.limits, **COMPILER}, task.bound)
-        os.execve(task.compile[0], task.compile, dict(os.environ))
+        _execute(task.compile)
     except BaseException as error:  # noqa: BLE001 said on stderr, as a shell does
         os.write(2, f"{task.compile[0]}: {error}".encode())
         os._exit(127)
@@ -188,7 +188,7 @@ def become_program(task: Task, settings: Settings, pipes: dict[str, Pipe], *, st
             os.set_inheritable(REPORT, task.tests is not None)
             os.set_inheritable(TOKEN, task.tests is not None)
             os.write(status, b"S")
-            os.execve(task.argv[0], task.argv, dict(os.environ))
+            _execute(task.argv)
         os.close(TOKEN)
         os.write(status, b"S")
         os.close(status)
@@ -236,6 +236,7 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
             resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"] + settings.counted,) * 2)
     else:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if settings.uid is not None:
         for fd in (0, 1, 2):  # else /dev/stdin and kin cannot be opened
             os.fchown(fd, settings.uid, settings.uid)
@@ -248,7 +249,10 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # of itself a program may know: /dev/stdin leads there
     if settings.system_calls:
         kernel.load_filter(settings.system_calls)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+
+
+def _execute(argv: list[str]) -> None:
+    """Raises OSError, or never comes back."""
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    os.execve(argv[0], argv, dict(os.environ))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
+import signal
 import socket
 import struct
+from typing import Any
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -40,34 +43,62 @@ KEYCTL_JOIN_SESSION_KEYRING = 1
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 1
 
+CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "loongarch64": 220, "ppc64le": 120, "s390x": 120}
+"""Its number among the system calls."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
+_held = ctypes.PyDLL(None, use_errno=True)
+"""The same, with the interpreter's lock held."""
+
+
+def _declared(function: Any, *types: Any) -> Any:
+    """Looked up before anything is forked, so that no fork has to, and with types, so that numbers become no objects."""
+    function.argtypes = types
+    return function
+
+
+_unshare = _declared(_libc.unshare, ctypes.c_int)
+_mount = _declared(_libc.mount, *[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
+_umount = _declared(_libc.umount2, ctypes.c_char_p, ctypes.c_int)
+_prctl = _declared(_libc.prctl, ctypes.c_int, *[ctypes.c_ulong] * 4)
+_capset = _declared(_libc.capset, ctypes.c_void_p, ctypes.c_void_p)
+_clone = _declared(_held.syscall, *[ctypes.c_long] * 6)
 
 
 def unshare(flags: int) -> None:
     """Leave namespaces of this process, or, of PID, those of its children. Raises OSError."""
-    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+    _check(_unshare(flags), "unshare")
 
 
-def setns(fd: int, kind: int) -> None:
-    """Enter the namespace that `fd` is open on. Raises OSError."""
-    _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+def fork_into_pid_namespace() -> int:
+    """As os.fork, but the child is the first process of a new PID namespace; this process can do it again.
+
+    For a process of one thread. Nothing is done of what the C library and Python do in the child of a fork, which takes
+    longer than all the rest: what calls itself random there is not, and the child has to use os.fork before it lets
+    anything else run. Raises OSError.
+    """
+    machine, flags = os.uname().machine, CLONE_NEWPID | signal.SIGCHLD
+    number = CLONE.get(machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"the number of clone on {machine} is not known here")
+    child = _clone(number, *((0, flags) if machine == "s390x" else (flags, 0)), 0, 0, 0)
+    _check(min(child, 0), "clone")
+    return child
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
     """Raises OSError."""
-    done = _libc.mount(source.encode(), target.encode(), _text(kind), ctypes.c_ulong(flags), _text(options))
-    _check(done, f"mount {target}")
+    _check(_mount(source.encode(), target.encode(), _text(kind), flags, _text(options)), f"mount {target}")
 
 
 def unmount(target: str, flags: int = MNT_DETACH) -> None:
     """Raises OSError."""
-    _check(_libc.umount2(target.encode(), ctypes.c_int(flags)), f"unmount {target}")
+    _check(_umount(target.encode(), flags), f"unmount {target}")
 
 
 def prctl(option: int, value: int = 0, more: int = 0) -> None:
     """Raises OSError."""
-    numbers = (ctypes.c_ulong(value), ctypes.c_ulong(more), ctypes.c_ulong(0), ctypes.c_ulong(0))
-    _check(_libc.prctl(ctypes.c_int(option), *numbers), f"prctl {option}")
+    _check(_prctl(option, value, more, 0, 0), f"prctl {option}")
 
 
 def drop_bounding_set() -> None:
@@ -84,7 +115,7 @@ def drop_capabilities() -> None:
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
-    _check(_libc.capset(header, nothing), "capset")
+    _check(_capset(header, nothing), "capset")
 
 
 class _Filter(ctypes.Structure):
@@ -94,8 +125,7 @@ class _Filter(ctypes.Structure):
 def load_filter(program: bytes) -> None:
     """Filter the system calls of this process by classic BPF, 8 bytes an instruction; needs no-new-privileges."""
     told = _Filter(len(program) // 8, program)
-    numbers = (ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(told), ctypes.c_ulong(0), ctypes.c_ulong(0))
-    _check(_libc.prctl(ctypes.c_int(PR_SET_SECCOMP), *numbers), "seccomp")
+    _check(_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(told), 0, 0), "seccomp")
 
 
 def name_host(name: str) -> None:

@@ -8,7 +8,6 @@ import io
 import os
 import signal
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -23,14 +22,18 @@ _at_the_end = {"wait": True}
 Step = Callable[[], Any]
 
 
-def steps_of(task: Task, settings: Settings) -> tuple[Step, ...]:
+def steps_of(task: Task, settings: Settings, *, hidden: Iterable[str]) -> tuple[Step, ...]:
     """What a program is: its source, its tests, and the token behind them. Raises SyntaxError.
+
+    hidden: modules that a new interpreter has not.
 
     Everything is bound before the source is executed, and what then calls it is C code, of which a program finds no
     frame, no function and no variable that it could change.
     """
     path = os.path.join(task.folder, task.path)  # noqa: PTH118
     _as_in_a_new_interpreter(task.folder, path, settings.packages)
+    for name in hidden:
+        del sys.modules[name]
     names = _module("__main__" if task.tests is None else "__test__", path)
     source = compile(task.source, path, "exec", dont_inherit=True)
     run = partial(exec, source, names)
@@ -45,9 +48,9 @@ def steps_of(task: Task, settings: Settings) -> tuple[Step, ...]:
 
 
 def _as_in_a_new_interpreter(folder: str, path: str, packages: Iterable[str]) -> None:
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r")), "utf-8", "surrogateescape")
     sys.stdin.mode = "r"  # type: ignore[misc] as the interpreter does
     sys.stdout = sys.__stdout__ = _writer(1, "surrogateescape")
@@ -55,8 +58,6 @@ def _as_in_a_new_interpreter(folder: str, path: str, packages: Iterable[str]) ->
     os.environ["PYTHONPATH"] = os.pathsep.join(packages)  # for interpreters that it starts itself
     sys.argv = [path]
     sys.path = [folder, *(one for one in sys.path if one not in ("", OURS)), *packages]
-    for name in [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]:
-        del sys.modules[name]
 
 
 def _module(name: str, path: str) -> dict[str, Any]:
@@ -107,7 +108,10 @@ def end(code: int) -> None:
 
     Behind tests only the last: the verdict is known.
     """
-    waited = (threading._shutdown, atexit._run_exitfuncs) if _at_the_end["wait"] else ()  # type: ignore[attr-defined]
+    waited: tuple[Step, ...] = ()
+    if _at_the_end["wait"]:
+        threads = getattr(sys.modules.get("threading"), "_shutdown", _nothing)
+        waited = (threads, atexit._run_exitfuncs)  # type: ignore[attr-defined]
     for last in (*waited, *(getattr(stream, "flush", _nothing) for stream in (sys.stdout, sys.stderr))):
         try:
             last()

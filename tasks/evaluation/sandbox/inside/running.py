@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from .child import FOLDER, Pipe, Settings, Task, become_compiler, become_init, become_program
@@ -26,7 +23,7 @@ SETUP_S = 30.0
 
 def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | None:
     """Execute and tell the host; in the fork that is to execute a program of Python's: the program."""
-    task = Task.of(request, FOLDER if settings.isolated else tempfile.mkdtemp(prefix="trivet-program-"))
+    task = Task.of(request, FOLDER if settings.isolated else _new_folder())
     pipes = {name: Pipe(*os.pipe()) for name in ("stdout", "stderr", "report", "token", "status")}
     os.write(pipes["token"].write, task.token)
     os.close(pipes["token"].write)
@@ -47,10 +44,22 @@ def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | No
         watched.failed = str(error)
     watched.end_all()
     if not settings.isolated:
-        shutil.rmtree(task.folder, ignore_errors=True)
+        _remove(task.folder)
     if not watched.host_is_gone:
         send(channel, watched.told(), (bytes(watched.taken["stdout"]), bytes(watched.taken["stderr"])))
     return None
+
+
+def _new_folder() -> str:
+    import tempfile  # here, so that walled programs do not pay for what it imports
+
+    return tempfile.mkdtemp(prefix="trivet-program-")
+
+
+def _remove(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _forked(then: Callable[[], None]) -> int:
@@ -79,7 +88,6 @@ class _Watched:
         self._wake, waking = os.pipe()
         for fd in (*self._names, self._wake, waking):
             os.set_blocking(fd, False)
-        signal.signal(signal.SIGCHLD, _nothing)
         signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
 
     def until_it_ends(self, child: int, *, within_s: float | None = None) -> None:
@@ -191,7 +199,3 @@ def _starved(child: int, wall_s: float) -> bool:
         waited_s = int(Path(f"/proc/{child}/schedstat").read_text().split()[1]) / 1e9
         return os.getpid() == 1 and newest == child and wall_s > SHORT_S and waited_s > wall_s / 2
     return False
-
-
-def _nothing(*_: object) -> None:
-    """Signals wake the poll, and that is all."""

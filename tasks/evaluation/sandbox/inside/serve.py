@@ -16,7 +16,9 @@ import importlib
 import operator
 import os
 import select
+import signal
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -65,6 +67,7 @@ def _serve() -> Iterable[Step]:
     if told is None:
         return ()
     settings = Settings(system_calls=told.blobs[0], **told.fields["settings"])
+    _keep_signals_from_runners()
     kernel.leave_session_keyring()
     if settings.isolated:
         kernel.drop_bounding_set()  # its own capabilities stay, and no program can get any
@@ -72,59 +75,35 @@ def _serve() -> Iterable[Step]:
             kernel.name_host("sandbox")
     _add_what_site_adds()
     _import(told.fields["preload"])
+    ours = [name for name in sys.modules if name.partition(".")[0] == __package__]
     gc.collect()
     gc.freeze()  # pages that forks share stay shared
     send(channel, {"ready": True, "pid": os.getpid()})
     while _is_asked(channel):
-        runner = _fork() if settings.isolated else os.fork()
+        runner = kernel.fork_into_pid_namespace() if settings.isolated else os.fork()
         if runner == 0:
             request = receive(channel)
             program = run(request, settings, channel) if request else None
             if program is None:
                 os._exit(0)
-            return steps_of(program, settings)
+            return steps_of(program, settings, hidden=ours)
         if os.waitpid(runner, 0)[1] != 0:
             break
     return ()
 
 
-def _fork() -> int:
-    """The child is the first process of a new process namespace."""
-    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        kernel.setns(own, kernel.CLONE_NEWPID)  # to see whether there is a way back
-    except OSError:  # it belongs to another user namespace, as with bubblewrap when root does not start it
-        os.close(own)
-        return _adopt()
-    child = -1
-    kernel.unshare(kernel.CLONE_NEWPID)
-    try:
-        child = os.fork()
-    finally:
-        if child != 0:
-            kernel.setns(own, kernel.CLONE_NEWPID)
-            os.close(own)
-    return child
+def _keep_signals_from_runners() -> None:
+    """A runner handles SIGCHLD alone, and the first process of a namespace gets no signals that it does not handle.
+
+    It inherits what is set here, where it costs nothing, and programs set it back.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _wake)
 
 
-def _adopt() -> int:
-    """The same by a process in between, whose orphan comes to the zygote, the first process of its namespace."""
-    told, telling = os.pipe()
-    between = os.fork()
-    if between == 0:
-        kernel.unshare(kernel.CLONE_NEWPID)
-        child = os.fork()
-        if child == 0:
-            os.close(told)
-            os.close(telling)
-            return 0
-        os.write(telling, str(child).encode())
-        os._exit(0)
-    os.close(telling)
-    os.waitpid(between, 0)
-    child = os.read(told, 100)
-    os.close(told)
-    return int(child)
+def _wake(*_: object) -> None:
+    """Signals wake the poll, and that is all."""
 
 
 def _is_asked(channel: socket.socket) -> bool:

@@ -1,0 +1,156 @@
+"""Starts the flow behind `trivet lever run` and its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from flows.cli.engine import Outcome, prefect_for_a_command, run_flow
+from flows.cli.output import REFUSED, fail, plain_errors
+
+if TYPE_CHECKING:
+    from flows.lever import LeverConfig
+    from flows.learning import LeverReport
+
+OF_REAL_DATA: dict[str, Any] = {
+    "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
+    "encoder": "clip",
+    "pool_size": 64,
+    "network": {},
+    "sft": {},
+    "rce": {},
+    "grpo": {},
+}
+"""What a run on anything but the CPU world has in place of the flow's own defaults; {}: the seed's."""
+
+
+def start(flags: Mapping[str, Any], *, until: str, quiet: bool) -> Outcome[LeverReport]:
+    """Run `post_train` here and now. Raises pydantic.ValidationError for options that do not fit."""
+    with prefect_for_a_command(expected_errors(), quiet=quiet):
+        from flows.lever import post_train
+        from tasks.lever.errors import Unfinished
+
+        return run_flow(post_train, config_of(flags, until=until), Unfinished)
+
+
+def config_of(flags: Mapping[str, Any], *, until: str) -> LeverConfig:
+    """The parameters of the flow: its defaults, then the YAML file, then the flags, then each --set."""
+    from flows.lever import LeverConfig
+    from tasks.lever.judges import DIGITS
+    from tasks.lever.layout import dataset_of
+
+    chosen = dict(_in_file(flags["config"]))
+    name = dataset_of(flags["dataset"] or chosen.get("dataset", {}).get("name", DIGITS))
+    if name != DIGITS:
+        chosen = OF_REAL_DATA | chosen
+    _merge(chosen, _of_flags(flags, name, until))
+    for one in flags["settings"] or ():
+        _set(chosen, one)
+    return LeverConfig.model_validate(chosen)
+
+
+def _of_flags(flags: Mapping[str, Any], dataset: str, until: str) -> dict[str, Any]:
+    from tasks.lever.layout import judge_of, sampler_of, vectors_of
+
+    same = ("encoder", "pool_size", "shots", "seeds", "results", "device")
+    return _given(
+        dataset=_given(name=dataset, data_dir=flags["data_dir"], train_queries=flags["train_queries"]),
+        judge=flags["judge"] and judge_of(flags["judge"]),
+        sampler=flags["sampler"] and sampler_of(flags["sampler"]),
+        vectors=flags["vectors"] and vectors_of(flags["vectors"]),
+        first_seed=flags["seed"],
+        rl_data_copy=flags["output_path"],
+        until=until,
+        save=flags["save"] and flags["save"].value,
+        rce_only=flags["rce_only"] or None,
+        network={"gate": False} if flags["no_gate"] else None,
+        grpo=_given(
+            offline_only=flags["offline_only"] or None,
+            dropout_in_ratio=flags["dropout_in_ratio"] or None,
+            top_k=flags["top_k"],
+        )
+        or None,
+        spending=_given(max_calls=flags["max_calls"]) or None,
+        start=_started(flags, dataset) or None,
+        **{one: flags[one] for one in same},
+    )
+
+
+def _started(flags: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+    """Files in place of stages: those that flags name, and those of the results folder that `--from` asks for."""
+    named = _given(
+        query_embeddings=flags["query_emb"],
+        candidate_embeddings=flags["cand_emb"],
+        beam_data=flags["beam_data"],
+        sft_checkpoint=flags["sft_ckpt"],
+        rl_data=flags["rl_data"],
+    )
+    if flags["from_stage"] is None:
+        return named
+    from tasks.lever.layout import Layout, sampler_of
+
+    layout = Layout(flags["results"] or Path("results"), dataset)
+    return layout.files_before(flags["from_stage"].value, sampler=sampler_of(flags["sampler"] or "RandSampler")) | named
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _in_file(path: Path | None) -> dict[str, Any]:
+    import yaml
+
+    if path is None:
+        return {}
+    try:
+        read = yaml.safe_load(path.read_text())
+    except OSError as error:
+        fail(f"--config {path}: {error.strerror}; name a YAML file", REFUSED)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        fail(f"--config {path} is no YAML: {error}", REFUSED)
+    if not isinstance(read, dict):
+        fail(f"--config {path} holds no parameters; write them as `name: value`", REFUSED)
+    return cast("dict[str, Any]", read)
+
+
+def _set(chosen: dict[str, Any], text: str) -> None:
+    """Put one `a.b=value` where it belongs; values are YAML."""
+    import yaml
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        fail(f"--set {text!r} is not NAME=VALUE", REFUSED)
+    *path, last = name.split(".")
+    place = chosen
+    for part in path:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            fail(f"--set {name}: {part} has no parts", REFUSED)
+    try:
+        place[last] = yaml.safe_load(value)
+    except yaml.YAMLError:
+        fail(f"--set {name}: {value!r} is no YAML value", REFUSED)
+
+
+def _merge(under: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for name, value in over.items():
+        if isinstance(value, dict) and isinstance(under.get(name), dict):
+            _merge(under[name], cast("dict[str, Any]", value))
+        else:
+            under[name] = value
+
+
+@contextmanager
+def expected_errors() -> Generator[None]:
+    """What the lever may refuse or miss, as a sentence."""
+    from flows.server import ServerDidNotStart
+    from models.errors import ModelError
+    from storage.errors import StorageError
+    from tasks.budget import BudgetSpent
+    from tasks.lever.errors import DatasetUnusable, FileUnusable, JudgeUnusable, LeverError, PoolTooSmall
+
+    refused = (DatasetUnusable, FileUnusable, PoolTooSmall, JudgeUnusable)
+    with plain_errors(*refused, failed=(LeverError, StorageError, ModelError, ServerDidNotStart, BudgetSpent)):
+        yield

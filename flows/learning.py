@@ -1,0 +1,102 @@
+"""A run of the lever on its way: which stages it went through, what it made, what it could not finish."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from storage.records import Ref
+from tasks.lever.comparing import Summary
+from tasks.lever.errors import Unfinished
+from tasks.lever.records import TrainedSelector
+from tasks.lever.report import LeverReport, SeedReport
+from tasks.resources import kept_responses
+from tasks.step import Gathered
+
+R = TypeVar("R")
+
+
+class _Enough(Exception):
+    """The last stage that was asked for is done."""
+
+
+@dataclass
+class Ongoing:
+    """Gathers what the stages of all seeds give."""
+
+    run: str
+    config: dict[str, Any]
+    until: str
+    started: datetime
+    stages: list[str] = field(default_factory=list[str])
+    seeds: list[SeedReport] = field(default_factory=list[SeedReport])
+    files: list[str] = field(default_factory=list[str])
+    unfinished: dict[str, str] = field(default_factory=dict[str, str])
+    summary: Summary | None = None
+
+    @contextmanager
+    def seed(self, seed: int) -> Generator[None]:
+        """One seed, which may end early: with the last stage that was asked for."""
+        self.seeds.append(SeedReport(seed=seed))
+        try:
+            yield
+        except _Enough:
+            pass
+
+    def done(self, stage: str) -> None:
+        """A stage is through; nothing behind the last one is begun."""
+        if stage not in self.stages:
+            self.stages.append(stage)
+        if stage == self.until:
+            raise _Enough
+
+    def note(self, gathered: Gathered[R]) -> list[R]:
+        """The results of steps; what they left unfinished is remembered."""
+        self.unfinished |= gathered.unfinished
+        return gathered.results
+
+    def trained(self, selector: TrainedSelector) -> Ref:
+        """The weights of a selector, which the report names."""
+        last = self.seeds[-1]
+        self.seeds[-1] = last.model_copy(update={"trained": (*last.trained, selector)})
+        return selector.weights
+
+    def evaluated(self, outcome: Ref) -> None:
+        """What a seed found."""
+        self.seeds[-1] = self.seeds[-1].model_copy(update={"evaluated": outcome})
+
+    def wrote(self, files: dict[str, str]) -> None:
+        """Files that users see."""
+        self.files += [path for path in files if path not in self.files]
+
+    def report(self) -> LeverReport:
+        """The run as it is told."""
+        trouble = kept_responses().trouble
+        return LeverReport(
+            run=self.run,
+            started_at=self.started,
+            ended_at=datetime.now(UTC),
+            config=self.config,
+            stages=tuple(self.stages),
+            seeds=tuple(self.seeds),
+            summary=self.summary,
+            files=tuple(self.files),
+            notes=(trouble,) if trouble else (),
+            unfinished=self.unfinished,
+        )
+
+    def end(self) -> LeverReport:
+        """The report of a run that lacks nothing. Raises Unfinished."""
+        report = self.report()
+        if self.unfinished:
+            raise Unfinished(self.unfinished, report=report)
+        return report
+
+
+def begin(run: object, config: dict[str, Any], *, until: str) -> Ongoing:
+    """A run that has just begun; `run` is the id of its flow run."""
+    return Ongoing(str(run or uuid4()).replace("-", ""), config, until, datetime.now(UTC))

@@ -1,0 +1,38 @@
+"""Pictures of a request as Pillow has them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import PIL.Image
+
+from models.errors import RequestRefused
+
+
+def open_picture(png: bytes) -> PIL.Image.Image:
+    """The picture in RGB, read to its end; what is transparent lies on white. Raises RequestRefused."""
+    with _opened(png) as picture:
+        if not picture.has_transparency_data:
+            return picture.convert("RGB")
+        layer = picture.convert("RGBA")
+        white = PIL.Image.new("RGBA", layer.size, "white")
+        return PIL.Image.alpha_composite(white, layer).convert("RGB")
+
+
+def picture_size(png: bytes) -> tuple[int, int]:
+    """Height and width in pixels, from the header alone. Raises RequestRefused."""
+    with _opened(png) as picture:
+        return picture.height, picture.width
+
+
+@contextmanager
+def _opened(png: bytes) -> Generator[PIL.Image.Image]:
+    try:
+        with PIL.Image.open(io.BytesIO(png)) as picture:
+            yield picture
+    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
+        raise RequestRefused(
+            f"A picture of {len(png)} bytes cannot be read ({error}); give a whole PNG of ordinary size."
+        ) from error

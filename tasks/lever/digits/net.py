@@ -1,0 +1,156 @@
+"""The judge's network: a vision tower, and a causal transformer over items of [question][answer][answer].
+
+The tokens of an item read their own picture, so that an answer's token knows which digits it may name: attention
+from a question to the answers of like pictures is all that in-context learning takes here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - everybody's name for it
+
+from models.errors import ModelUnavailable
+from storage.records import Record
+from tasks.lever.digits.language import END, KINDS, TOKENS
+
+CLASSES = 10
+CODE = 2 * CLASSES
+"""What the tower takes a picture for: probabilities of the left digit, then of the right one."""
+PER_ITEM = 3
+"""Tokens of an item: its question, and two of its answer."""
+_CONFIG = "config"
+
+
+class NetConfig(Record):
+    """Sizes."""
+
+    width: int = 64
+    layers: int = 2
+    heads: int = 4
+    tower_hidden: int = 192
+    tower_width: int = 64
+    """Of the features of one digit."""
+
+
+class Memory(NamedTuple):
+    """Keys and values of one layer for the tokens read so far, (B, heads, tokens, width / heads) each."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class Tower(nn.Module):
+    """Sees glimpses of single digits."""
+
+    mean: Tensor
+
+    def __init__(self, config: NetConfig) -> None:
+        super().__init__()
+        self.wide = nn.Linear(64, config.tower_hidden)
+        self.narrow = nn.Linear(config.tower_hidden, config.tower_width)
+        self.head = nn.Linear(config.tower_width, CLASSES)
+        # of the features of the pictures that the tower was trained on
+        self.register_buffer("mean", torch.zeros(2 * config.tower_width))
+
+    def features(self, glimpses: Tensor) -> Tensor:
+        """(…, tower_width) of glimpses (…, 8, 8)."""
+        return F.gelu(self.narrow(F.gelu(self.wide(glimpses.flatten(-2)))))
+
+    def codes(self, features: Tensor) -> Tensor:
+        """(N, 20): probabilities of the digits, of features (N, 2, tower_width)."""
+        return self.head(features).softmax(-1).flatten(-2)
+
+
+class Block(nn.Module):
+    """Attention and a perceptron, normalised before."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_attention, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
+        """Reads tokens x (B, T, width); with a memory of earlier ones T has to be 1."""
+        batch, tokens, width = x.shape
+        qkv = self.qkv(self.norm_attention(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        query, keys, values = qkv.unbind()
+        if memory is not None:
+            keys, values = torch.cat([memory.keys, keys], dim=2), torch.cat([memory.values, values], dim=2)
+        read = F.scaled_dot_product_attention(query, keys, values, is_causal=memory is None)
+        x = x + self.out(read.transpose(1, 2).reshape(batch, tokens, width))
+        return x + self.down(F.gelu(self.up(self.norm_mlp(x)))), Memory(keys, values)
+
+
+class DigitsNet(nn.Module):
+    """Tower and transformer; without positions, so that any number of items goes."""
+
+    def __init__(self, config: NetConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.tower = Tower(config)
+        self.questions, self.answers = nn.Embedding(len(KINDS), width), nn.Embedding(TOKENS, width)
+        self.places = nn.Parameter(torch.empty(PER_ITEM, width))
+        self.fuse_in, self.fuse_out = nn.Linear(CODE + width, 4 * width), nn.Linear(4 * width, PER_ITEM * width)
+        self.blocks = nn.ModuleList(Block(width, config.heads) for _ in range(config.layers))
+        self.norm, self.logits = nn.LayerNorm(width), nn.Linear(width, END + 1)
+        # answers at N(0, 1) would drown the pictures, and induction would not begin
+        for weight, std in ((self.questions.weight, 0.1), (self.places, 0.1), (self.answers.weight, 0.3)):
+            nn.init.normal_(weight, std=std)
+        with torch.no_grad():
+            self.fuse_in.weight *= 2
+            self.fuse_out.weight *= 4
+
+    def seen(self, codes: Tensor, kinds: Tensor) -> Tensor:
+        """(…, 3, width): what the tokens of items take from their pictures and questions, and where they stand."""
+        question = self.questions(kinds)
+        fused = self.fuse_out(F.gelu(self.fuse_in(torch.cat([codes, question], dim=-1))))
+        seen = fused.unflatten(-1, (PER_ITEM, -1)) + self.places
+        return torch.cat([seen[..., :1, :] + question[..., None, :], seen[..., 1:, :]], dim=-2)
+
+    def tokens(self, seen: Tensor, answers: Tensor) -> Tensor:
+        """(…, 3, width): the tokens of items, of `seen` and their answers (…, 2)."""
+        return torch.cat([seen[..., :1, :], seen[..., 1:, :] + self.answers(answers)], dim=-2)
+
+    def read(self, tokens: Tensor, memories: list[Memory] | None = None) -> tuple[Tensor, list[Memory]]:
+        """Logits (B, T, 25) of the token behind each of (B, T, width), and what the layers remember."""
+        after: list[Memory] = []
+        for number, block in enumerate(self.blocks):
+            tokens, memory = block(tokens, memories[number] if memories else None)
+            after.append(memory)
+        return self.logits(self.norm(tokens)), after
+
+    def forward(self, codes: Tensor, kinds: Tensor, answers: Tensor) -> Tensor:
+        """Logits (B, n, 2, 25) of both answer tokens of each of n items, codes (B, n, 20), answers (B, n, 2)."""
+        logits, _ = self.read(self.tokens(self.seen(codes, kinds), answers).flatten(1, 2))
+        return logits.unflatten(1, (-1, PER_ITEM))[:, :, :2]
+
+
+def to_bytes(net: DigitsNet) -> bytes:
+    """The weights as safetensors, with the sizes in the header; the same weights give the same bytes."""
+    tensors = {name: tensor.contiguous() for name, tensor in net.state_dict().items()}
+    return save_tensors(tensors, metadata={_CONFIG: net.config.model_dump_json()})
+
+
+def from_bytes(data: bytes) -> DigitsNet:
+    """The network, ready to be asked. Raises ModelUnavailable if the bytes are not of one."""
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        net = DigitsNet(NetConfig.model_validate_json(header["__metadata__"][_CONFIG]))
+        net.load_state_dict(load_tensors(data))
+    except (SafetensorError, ValidationError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelUnavailable(
+            f"these {len(data)} bytes are no judge of the digits' world ({type(error).__name__}: {error}); "
+            "train one with `tasks.lever.digits.training.train_judge`"
+        ) from error
+    return net.eval().requires_grad_(False)

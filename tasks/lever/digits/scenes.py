@@ -1,0 +1,96 @@
+"""Pictures of two handwritten digits in changing light: drawn, written as PNG large enough for people, read back."""
+
+from __future__ import annotations
+
+import io
+from typing import Literal, NamedTuple
+
+import numpy as np
+import PIL.Image
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Part = Literal["judge", "train", "validation", "test"]
+PARTS: dict[Part, int] = {"judge": 700, "train": 550, "validation": 270, "test": 277}
+"""How many of scikit-learn's 1,797 digits each part has; no digit is in two."""
+SIDE = 8
+"""Pixels of a digit, either way."""
+ENLARGED = 8
+"""Pixels of the PNG, either way, for one of the scene."""
+SIZE = (2 * SIDE * ENLARGED, SIDE * ENLARGED)
+"""Width and height of the PNG."""
+LIGHT, GRAIN = 0.6, 0.05
+"""Strength of each of the light's three components; standard deviation of the camera's noise. Ink is 1."""
+DARKEST, BRIGHTEST = -2.0, 3.0
+"""What 0 and 255 stand for."""
+
+
+class Digits(NamedTuple):
+    """Handwritten digits."""
+
+    ink: Tensor
+    """(N, 8, 8), 0 to 1"""
+    labels: Tensor
+    """(N,) int64"""
+
+
+class NoScene(ValueError):
+    """A picture that does not show two digits as this world draws them."""
+
+
+def load_digits() -> dict[Part, Digits]:
+    """All digits, dealt out to the parts; always the same."""
+    from sklearn.datasets import load_digits as load  # pyright: ignore[reportUnknownVariableType]
+
+    pixels, labels = load(return_X_y=True)
+    ink = torch.tensor(np.asarray(pixels), dtype=torch.float32).reshape(-1, SIDE, SIDE) / 16
+    named = torch.tensor(np.asarray(labels), dtype=torch.int64)
+    order = torch.randperm(len(ink), generator=torch.Generator().manual_seed(0))
+    dealt = torch.split(order, list(PARTS.values()))
+    return {part: Digits(ink[rows], named[rows]) for part, rows in zip(PARTS, dealt, strict=True)}
+
+
+def render(ink: Tensor, generator: torch.Generator) -> Tensor:
+    """Scenes (N, 8, 16) uint8 of pairs of digits (N, 2, 8, 8), under a light that falls off in a random direction."""
+    down = torch.linspace(-1, 1, SIDE)[:, None]
+    right = torch.linspace(-1, 1, 2 * SIDE)[None, :]
+    slope_down, slope_right, level = (torch.rand(3, len(ink), 1, 1, generator=generator) * 2 - 1) * LIGHT
+    scene = torch.cat([ink[:, 0], ink[:, 1]], dim=-1) + slope_down * down + slope_right * right + level
+    scene = scene + GRAIN * torch.randn(scene.shape, generator=generator)
+    return ((scene - DARKEST) * (255 / (BRIGHTEST - DARKEST))).round().clamp(0, 255).to(torch.uint8)
+
+
+def glimpses(scenes: Tensor) -> Tensor:
+    """(N, 2, 8, 8) float32: what a camera sees of each digit of scenes (N, 8, 16) uint8, less its mean brightness."""
+    light = scenes.float() * ((BRIGHTEST - DARKEST) / 255)
+    halves = torch.stack([light[..., :SIDE], light[..., SIDE:]], dim=1)
+    return halves - halves.mean((-1, -2), keepdim=True)
+
+
+def to_png(scene: NDArray[np.uint8]) -> bytes:
+    """The PNG of a scene (8, 16): grey, each pixel a square of 8 × 8."""
+    file = io.BytesIO()
+    PIL.Image.fromarray(_enlarged(scene)).save(file, "PNG")
+    return file.getvalue()
+
+
+def from_png(png: bytes) -> NDArray[np.uint8]:
+    """The scene (8, 16) of a PNG, grey or RGB. Raises NoScene."""
+    try:
+        with PIL.Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
+            if picture.size != SIZE:
+                raise NoScene(f"it has {picture.size[0]} × {picture.size[1]} pixels, not {SIZE[0]} × {SIZE[1]}")
+            pixels = np.asarray(picture.convert("L"))
+    except (OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError) as error:
+        if isinstance(error, NoScene):
+            raise
+        raise NoScene(f"it is no readable PNG ({error})") from error
+    scene = pixels[::ENLARGED, ::ENLARGED]
+    if not np.array_equal(_enlarged(scene), pixels):
+        raise NoScene(f"its pixels are no squares of {ENLARGED} × {ENLARGED}: it has been scaled or compressed")
+    return scene
+
+
+def _enlarged(scene: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return scene.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)

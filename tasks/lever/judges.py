@@ -1,0 +1,96 @@
+"""Which model answers, and which one turns pictures into vectors; opened once for all threads of a process."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pydantic import Field, model_validator
+
+from storage.records import Record, Ref
+from tasks.calls import CallSettings, Limits
+from tasks.resources import artifacts, vision
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from models.protocols import Chat, VisionEmbedder
+
+DIGITS = "digits"
+_opening = Lock()
+
+
+class JudgeSpec(Record):
+    """The frozen vision-language model whose answers count."""
+
+    name: str
+    """`openai:MODEL` at the endpoint of vision models, `hf:NAME or path`, `digits`, `scripted`, `scripted:FILE`."""
+    weights: Ref | None = None
+    """Of `digits`, which is trained here."""
+    concurrency: int = Field(default=16, ge=1)
+    """Requests under way at once, of an endpoint."""
+
+    @model_validator(mode="after")
+    def _digits_has_weights(self) -> Self:
+        if (self.name == DIGITS) != (self.weights is not None):
+            raise ValueError("the judge `digits` has weights of its own, and no other judge has")
+        return self
+
+    @property
+    def in_process(self) -> bool:
+        """True when it needs the device of the process that asks it."""
+        return self.name == DIGITS or self.name.startswith("hf:")
+
+
+class EncoderSpec(Record):
+    """The model whose vectors the selector sees."""
+
+    name: str
+    """`clip` (ViT-B/32), the name or path of another CLIP, or `digits`."""
+    weights: Ref | None = None
+    """Of `digits`: the vision tower of its judge."""
+    fingerprint: str = ""
+    """Of the weights, so that others of the same name are not taken for them."""
+
+
+def open_judge(spec: JudgeSpec) -> Chat:
+    """The judge. Raises models.errors.ModelUnavailable."""
+    if spec.weights is None:
+        return vision(spec.name)
+    with _opening:
+        return _digits_judge(spec.weights)
+
+
+def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
+    """The encoder. Raises models.errors.ModelUnavailable."""
+    with _opening:
+        return _digits_encoder(spec.weights) if spec.weights else _clip(spec.name)
+
+
+@cache
+def limits_of(spec: JudgeSpec) -> Limits:
+    """Retries and concurrency, shared by all threads that ask this judge."""
+    return Limits(CallSettings(concurrency=spec.concurrency), rng=random.Random())
+
+
+@cache
+def _digits_judge(weights: Ref) -> Chat:
+    from tasks.lever.digits.judge import DigitsJudge
+
+    return DigitsJudge(artifacts().get(weights))
+
+
+@cache
+def _digits_encoder(weights: Ref) -> VisionEmbedder:
+    from tasks.lever.digits.judge import DigitsEncoder
+
+    return DigitsEncoder(artifacts().get(weights))
+
+
+@cache
+def _clip(name: str) -> VisionEmbedder:
+    from models.clip import ClipEmbedder
+
+    return ClipEmbedder(name)

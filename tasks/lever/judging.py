@@ -1,0 +1,240 @@
+"""Puts questions to the judge, each with its demonstrations: every distinct one once, in this run and in all others."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from models.errors import ModelError, TransientModelError
+from models.protocols import AnswerLikelihood, Chat, ChatRequest
+from tasks.budget import Budget
+from tasks.bulk import ask_all
+from tasks.call_thread import refuse_when_stopped
+from tasks.calls import Answer, Limits, canonical, digest
+from tasks.group_commit import GroupStore
+from tasks.lever.errors import DatasetUnusable, JudgeUnusable
+from tasks.lever.pictures import Pictures
+from tasks.lever.prompting import PromptSettings, answer_in, in_prompt_order, prompt
+from tasks.lever.records import VqaItem
+from tasks.vqa_accuracy import ENOUGH, accuracy_among, people
+
+if TYPE_CHECKING:
+    from storage.responses import StoredResponse
+
+TOGETHER = 512
+"""Answers whose log-probabilities are asked for at once, and stored at once."""
+MATTERS = ("messages", "template")
+"""Of a request, to the likelihood of an answer."""
+
+
+class Asked(NamedTuple):
+    """A question, and what is shown before it."""
+
+    query: str
+    """Id of an item."""
+    demonstrations: tuple[str, ...]
+    """Ids of items, in the order of their picks."""
+
+
+class Judgment(NamedTuple):
+    """What the judge made of it: an answer with its worth, or why there is none."""
+
+    answer: str | None
+    correct: int | None
+    """1 from the threshold on, else 0."""
+    accuracy: float | None
+    """VQA accuracy, 0 to 1."""
+    failed: str | None
+    retryable: bool = False
+    """True when the judge may answer another time; a picture that cannot be shown stays so."""
+
+
+class Judging:
+    """A judge of one dataset, asked through the response store; its answers are also remembered here.
+
+    threshold: VQA accuracy from which an answer counts as right. stem: as in tasks.vqa_accuracy.
+    Log-probabilities are those of a model in this process; they count towards no budget.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        items: Mapping[str, VqaItem],
+        *,
+        prompts: PromptSettings,
+        threshold: float,
+        responses: GroupStore,
+        limits: Limits,
+        budget: Budget | None = None,
+        stem: bool = False,
+    ) -> None:
+        self.threshold = threshold
+        self._chat = chat
+        self._items = items
+        self._prompts = prompts
+        self._pictures = Pictures(longest_side_px=prompts.longest_side_px)
+        self._responses = responses
+        self._limits = limits
+        self._budget = budget
+        self._stem = stem
+        self._judged: dict[Asked, Judgment] = {}
+        self._likely: dict[tuple[Asked, str], float] = {}
+
+    def judge(self, asked: Sequence[Asked]) -> list[Judgment]:
+        """One judgment for each, in order; equal ones are asked once.
+
+        Raises DatasetUnusable for an id that is no item's, models.errors.ModelUnavailable, RequestRefused, BudgetSpent
+        and what the store raises, when what was answered is stored.
+        """
+        self._refuse_strangers(asked)
+        new = self._sorted({one for one in asked if one not in self._judged})
+        away = self._ask(new) if new else {}
+        return [self._judged.get(one) or away[one] for one in asked]
+
+    def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
+        """log P(answer | prompt) of each, in order, its end included; NaN where a picture cannot be shown.
+
+        Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what the judge
+        raises, when what it gave is stored.
+        """
+        judge = self._chat
+        if not isinstance(judge, AnswerLikelihood):
+            raise JudgeUnusable(
+                f"{self._chat.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `digits`)"
+            )
+        self._refuse_strangers([one for one, _ in asked])
+        answers: dict[Asked, list[str]] = {}
+        for one, answer in dict.fromkeys(asked):
+            if (one, answer) not in self._likely:
+                answers.setdefault(one, []).append(answer)
+        new = [(one, answer) for one in self._sorted(answers) for answer in answers[one]]
+        for start in range(0, len(new), TOGETHER):
+            self._find_log_probs(judge, new[start : start + TOGETHER])
+        return [self._likely[pair] for pair in asked]
+
+    def gt_prob(self, asked: Sequence[Asked]) -> list[float]:
+        """Σ over the answers of people of min(people / 3, 1) · P(answer | prompt); NaN where `log_probs` has it.
+
+        Raises as `log_probs` does.
+        """
+        counted = [Counter(self._items[one.query].answers) for one in asked]
+        pairs = [(one, answer) for one, counts in zip(asked, counted, strict=True) for answer in counts]
+        likely = iter(self.log_probs(pairs))
+        worth = [[min(count / ENOUGH, 1.0) for count in counts.values()] for counts in counted]
+        return [min(math.fsum(share * math.exp(next(likely)) for share in shares), 1.0) for shares in worth]
+
+    def _sorted(self, asked: Iterable[Asked]) -> list[Asked]:
+        """By what stands first in the prompt, so that an engine computes a common beginning once."""
+        return sorted(asked, key=lambda one: (in_prompt_order(one.demonstrations, self._prompts), one.query))
+
+    def _ask(self, new: Sequence[Asked]) -> dict[Asked, Judgment]:
+        """Remembers the judgments; gives those that may turn out otherwise another time."""
+        away: dict[Asked, Judgment] = {}
+        answers = ask_all(
+            self._chat, self._requests(new), responses=self._responses, limits=self._limits, budget=self._budget
+        )
+        for one, answer in answers:
+            judgment = self._judgment(one, answer)
+            (away if judgment.retryable else self._judged)[one] = judgment
+        return away
+
+    def _requests(self, new: Iterable[Asked]) -> Iterator[tuple[Asked, ChatRequest]]:
+        for one in new:
+            try:
+                request = self._request(one)
+            except DatasetUnusable as error:
+                self._judged[one] = _failed(str(error))
+            else:
+                yield one, request
+
+    def _request(self, asked: Asked) -> ChatRequest:
+        """Raises DatasetUnusable for a picture that cannot be shown."""
+        shown = [self._items[one] for one in asked.demonstrations]
+        return prompt(self._items[asked.query], shown, self._prompts, self._pictures)
+
+    def _judgment(self, asked: Asked, answer: Answer | ModelError) -> Judgment:
+        if isinstance(answer, ModelError):
+            return _failed(str(answer), retryable=isinstance(answer, TransientModelError))
+        said = answer_in(answer.response.text)
+        accuracy = accuracy_among(people(self._items[asked.query].answers, stem=self._stem), said)
+        return Judgment(said, int(accuracy >= self.threshold), accuracy, failed=None)
+
+    def _find_log_probs(self, judge: AnswerLikelihood, pairs: Sequence[tuple[Asked, str]]) -> None:
+        """Remembers them, from the store or from the judge."""
+        questions: dict[str, _Question] = {}
+        for one, answer in pairs:
+            try:
+                question = _Question(self._request(one), answer, [])
+            except DatasetUnusable:
+                self._likely[one, answer] = math.nan
+            else:
+                questions.setdefault(question.key(judge.id), question).asked_by.append(one)
+        found = {key: _log_prob_in(kept) for key, kept in self._responses.many(list(questions)).items()}
+        found |= self._new_log_probs(judge, {key: one for key, one in questions.items() if key not in found})
+        for key, question in questions.items():
+            self._likely |= {(one, question.answer): found[key] for one in question.asked_by}
+
+    def _new_log_probs(self, judge: AnswerLikelihood, questions: Mapping[str, _Question]) -> dict[str, float]:
+        """By key, from the judge; what it gave is stored whatever happens then."""
+        if not questions:
+            return {}
+        keys, given, started = list(questions), dict[str, StoredResponse](), self._limits.clock()
+        try:
+            for number, value in judge.answer_log_probs([(one.request, one.answer) for one in questions.values()]):
+                if math.isnan(value):
+                    raise JudgeUnusable(
+                        f"{judge.id} gave NaN as a log-probability; its weights or precision are at fault"
+                    )
+                key = keys[number]
+                given[key] = questions[key].stored(judge.id, value, latency_s=self._limits.clock() - started)
+                refuse_when_stopped()
+        finally:
+            self._responses.put_many(given)
+        if len(given) < len(keys):
+            raise RuntimeError(f"{judge.id} gave {len(given)} log-probabilities for {len(keys)} answers")
+        return {key: _log_prob_in(kept) for key, kept in given.items()}
+
+    def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
+        for one in asked:
+            for name in (one.query, *one.demonstrations):
+                if name not in self._items:
+                    raise DatasetUnusable(
+                        f"there is no question {name} in this dataset; its pools or pointers are another's"
+                    )
+
+
+class _Question(NamedTuple):
+    """How likely is this answer? And who wants to know."""
+
+    request: ChatRequest
+    answer: str
+    asked_by: list[Asked]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON; of the request only what matters."""
+        request = {name: value for name, value in canonical(self.request).items() if name in MATTERS}
+        return {"log-prob": self.answer, "request": request}
+
+    def key(self, backend: str) -> str:
+        """Its key in the response store."""
+        return digest({"backend": backend} | self.plain())
+
+    def stored(self, backend: str, log_prob: float, *, latency_s: float) -> StoredResponse:
+        """What the response store holds."""
+        from storage.responses import StoredResponse  # brings SQLAlchemy
+
+        kind, _, model = backend.partition(":")
+        value = log_prob if math.isfinite(log_prob) else str(log_prob)  # JSON has no infinity
+        return StoredResponse(
+            backend=kind, model=model, request=self.plain(), response={"log_prob": value}, latency_s=latency_s
+        )
+
+
+def _log_prob_in(stored: StoredResponse) -> float:
+    return float(cast("dict[str, Any]", stored.response)["log_prob"])
+
+
+def _failed(why: str, *, retryable: bool = False) -> Judgment:
+    return Judgment(None, None, None, why, retryable)

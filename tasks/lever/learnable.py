@@ -1,0 +1,105 @@
+"""What a training learns from: refused where it cannot be learnt from, else put where the selector is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.pointer import PointerConfig
+from tasks.lever.errors import FileUnusable, PointerUnusable, PoolTooSmall, RewardUnusable
+from tasks.lever.groups import Groups, Labelled
+
+
+class Material(NamedTuple):
+    """Queries and candidates on the device of a selector, in its precision."""
+
+    queries: Tensor
+    """(Q, d)"""
+    bank: Tensor
+    """(N, d)"""
+    pools: Tensor
+    """(Q, K) rows of `bank`."""
+
+    @classmethod
+    def of(cls, data: Labelled | Groups, *, device: torch.device, dtype: torch.dtype) -> Material:
+        """That of a training."""
+        return cls(data.queries.to(device, dtype), data.bank.to(device, dtype), data.pools.to(device))
+
+    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (b, d) and their pools (b, K, d)."""
+        rows = rows.to(self.queries.device)
+        return self.queries[rows], self.bank[self.pools[rows]]
+
+
+def refuse_unlearnable(data: Labelled | Groups, config: PointerConfig) -> None:
+    """Raises RewardUnusable, PointerUnusable, PoolTooSmall or FileUnusable, and names the query."""
+    if not data.ids:
+        raise RewardUnusable("there is no query to learn from; see that the data of the stage before is not empty")
+    _refuse_widths(data, config)
+    _refuse_pools(data)
+    if isinstance(data, Labelled):
+        _refuse_pointers(data.ids, data.labels[:, None], torch.ones(len(data.ids), 1, dtype=torch.bool), data.pools)
+    else:
+        _refuse_groups(data)
+        _refuse_pointers(data.ids, data.pointers, data.judged, data.pools)
+
+
+def tensors_of(data: Labelled | Groups) -> dict[str, Tensor]:
+    """All that is learnt from, by name."""
+    return {name: one for name, one in data._asdict().items() if isinstance(one, Tensor)}
+
+
+def _refuse_widths(data: Labelled | Groups, config: PointerConfig) -> None:
+    for name, width in (("queries", data.queries.shape[-1]), ("candidates", data.bank.shape[-1])):
+        if width != config.embedding_dim:
+            raise FileUnusable(
+                f"the embeddings of the {name} have {width} numbers, the selector reads {config.embedding_dim}; "
+                "export them with the encoder that the selector was made for"
+            )
+    rows = {name: len(tensor) for name, tensor in tensors_of(data).items() if name != "bank"}
+    if wrong := {name: count for name, count in rows.items() if count != len(data.ids)}:
+        raise FileUnusable(f"{len(data.ids)} queries, but rows {_listed(wrong)}; make the data of this stage anew")
+    if not (data.queries.isfinite().all() and data.bank.isfinite().all()):
+        raise FileUnusable("an embedding holds a value that is no number; export the embeddings again")
+
+
+def _refuse_pools(data: Labelled | Groups) -> None:
+    shots = (data.labels if isinstance(data, Labelled) else data.pointers).shape[-1]
+    size = data.pools.shape[1]
+    if size < shots or not shots:
+        raise PoolTooSmall(f"pools of {size} candidates, {shots} shots; lower the shots or widen the pools")
+    if data.pools.min() < 0 or data.pools.max() >= len(data.bank):
+        raise FileUnusable(f"a pool names row {int(data.pools.max())} of {len(data.bank)} embedded candidates")
+
+
+def _refuse_groups(groups: Groups) -> None:
+    judged = groups.judged
+    if not judged.any(-1).all():
+        name = groups.ids[int((~judged.any(-1)).nonzero()[0])]
+        raise RewardUnusable(f"query {name} has no judged pointer; judge it again, or leave it out")
+    if not groups.rewards[judged].isfinite().all():
+        row, column = (judged & ~groups.rewards.isfinite()).nonzero()[0].tolist()
+        raise RewardUnusable(
+            f"query {groups.ids[row]}, pointer {groups.pointers[row, column].tolist()}: reward "
+            f"{groups.rewards[row, column].item()} is no number; judge it again"
+        )
+
+
+def _refuse_pointers(ids: tuple[str, ...], pointers: Tensor, judged: Tensor, pools: Tensor) -> None:
+    """pointers: (Q, G, S)."""
+    last = pools.shape[1] - 1
+    outside = ((pointers < 0) | (pointers > last)).any(-1) & judged
+    in_order = pointers.sort(-1).values
+    repeated = (in_order[..., 1:] == in_order[..., :-1]).any(-1) & judged
+    for wrong, what in ((outside, f"leaves its pool (0 to {last})"), (repeated, "shows a candidate twice")):
+        if wrong.any():
+            row, column = wrong.nonzero()[0].tolist()
+            pointer = pointers[row, column].tolist()
+            raise PointerUnusable(f"query {ids[row]}: pointer {pointer} {what}; make the data of this stage anew")
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())

@@ -1,0 +1,100 @@
+"""All selectors of one seed on the held-out queries: chance, similarity, what was trained, and the best there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from models.pointer import PointerSelector
+from storage.artifacts import Artifacts
+from storage.records import Ref
+from tasks.lever import baselines
+from tasks.lever.banks import EmbeddingBank
+from tasks.lever.evaluation import Choose, SelectorResult, evaluate
+from tasks.lever.learning import Setting, choose
+from tasks.lever.options import OracleSettings
+from tasks.lever.oracle import search_best
+from tasks.lever.records import Embedded, Pools
+
+
+def measure(
+    setting: Setting,
+    pools: Pools,
+    selectors: Mapping[str, PointerSelector],
+    *,
+    banks: Mapping[str, tuple[EmbeddingBank, EmbeddingBank]],
+    shots: Sequence[int],
+    trained_shots: int,
+    oracle: OracleSettings,
+    seed: int,
+) -> tuple[SelectorResult, ...]:
+    """Every selector with every number of shots on the test queries.
+
+    banks: name of a similarity baseline → vectors of the queries and of the candidates.
+    """
+    queries = [item.id for item in setting.dataset.test]
+    choosers = _choosers(setting, pools, selectors, queries, banks=banks, seed=seed)
+    results = evaluate(choosers, queries, pools, setting.judging.judge, shots=shots)
+    if oracle.most_judgments == 0:
+        return results
+    best = search_best(
+        queries,
+        pools,
+        setting.judging.judge,
+        shots=trained_shots,
+        seed=seed,
+        known=results,
+        most_judgments=oracle.most_judgments,
+    )
+    return (*results, best)
+
+
+def _choosers(
+    setting: Setting,
+    pools: Pools,
+    selectors: Mapping[str, PointerSelector],
+    queries: Sequence[str],
+    *,
+    banks: Mapping[str, tuple[EmbeddingBank, EmbeddingBank]],
+    seed: int,
+) -> dict[str, Choose]:
+    choosers: dict[str, Choose] = {
+        "random": lambda shots: baselines.choose_at_random(pools, queries, shots=shots, seed=seed)
+    }
+    for name, (of_queries, of_candidates) in banks.items():
+        choosers[name] = lambda shots, of_queries=of_queries, of_candidates=of_candidates: (
+            baselines.choose_most_similar(
+                pools, queries, of_queries=of_queries, of_candidates=of_candidates, shots=shots
+            )
+        )
+    for name, selector in selectors.items():
+        choosers[name] = lambda shots, selector=selector: choose(selector, setting, pools, queries, shots=shots)
+    return choosers
+
+
+def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, tuple[EmbeddingBank, EmbeddingBank]]:
+    """What similarity can be told from, under the names of the baselines."""
+    one_bank = {
+        "similarity_text": embedded.texts,
+        "similarity_image": embedded.images,
+        "similarity_class": embedded.classes,
+    }
+    banks = {"similarity": (_bank(embedded.queries, artifacts), _bank(embedded.candidates, artifacts))}
+    for name, ref in one_bank.items():
+        if ref is not None:
+            bank = _bank(ref, artifacts)
+            banks[name] = (bank, bank)
+    return banks
+
+
+def _bank(ref: Ref, artifacts: Artifacts) -> EmbeddingBank:
+    return EmbeddingBank.from_bytes(artifacts.get(ref))
+
+
+def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
+    """Queries that the judge may answer another time."""
+    return {
+        f"{result.selector}, {result.shots} shots, query {one.query}": one.failed
+        for result in results
+        for one in result.outcomes
+        if one.failed is not None
+    }

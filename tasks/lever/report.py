@@ -1,0 +1,52 @@
+"""What a run of the lever tells: which stages it went through, which files it wrote, and how well selectors choose."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from storage.records import Record, Ref
+from tasks.lever.comparing import Summary
+from tasks.lever.records import TrainedSelector
+
+
+class SeedReport(Record):
+    """What one seed made."""
+
+    seed: int
+    trained: tuple[TrainedSelector, ...] = ()
+    evaluated: Ref | None = None
+    """Its Evaluated."""
+
+
+class LeverReport(Record):
+    """A run from its first stage to its last."""
+
+    run: str
+    started_at: datetime
+    ended_at: datetime
+    config: dict[str, Any]
+    stages: tuple[str, ...]
+    """Those that it went through."""
+    seeds: tuple[SeedReport, ...] = ()
+    summary: Summary | None = None
+    """Of all seeds, if the run got so far."""
+    files: tuple[str, ...] = ()
+    """Written for users."""
+    notes: tuple[str, ...] = ()
+    unfinished: dict[str, str] = Field(default_factory=dict[str, str])
+    """Item → why it may succeed another time."""
+
+    def told(self) -> dict[str, Any]:
+        """As `--json` has it: `{selector: {accuracy, se}}` for the shots that selectors are trained for, and the rest."""
+        figures = self.summary.figures if self.summary else ()
+        shots = self.summary.conditions.trained_shots if self.summary else None
+        at = {
+            one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se}
+            for one in figures
+            if one.shots == shots
+        }
+        rest = self.model_dump(mode="json", exclude={"config", "seeds"})
+        return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}

@@ -1,0 +1,36 @@
+"""What a training does at which update: pure functions of a seed and a number, so that a resume needs no history."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor
+
+
+def learning_rate(update: int, updates: int, *, peak: float, warmup_share: float) -> float:
+    """Of update 0 … updates - 1: rises in a line to `peak`, then falls by half a cosine towards 0.
+
+    Source: the shape of Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts.
+    """
+    warmup = math.ceil(warmup_share * updates)
+    if update < warmup:
+        return peak * (update + 1) / warmup
+    return peak * 0.5 * (1 + math.cos(math.pi * (update - warmup) / (updates - warmup)))
+
+
+def seed_of(seed: int, purpose: str, *numbers: int) -> int:
+    """A seed for one draw; draws for different purposes, or of different numbers, have nothing in common."""
+    named = ":".join(map(str, (seed, purpose, *numbers)))
+    return int.from_bytes(hashlib.sha256(named.encode()).digest()[:4])  # the generator of a CPU takes no more
+
+
+def generator_of(seed: int, purpose: str, *numbers: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator for one draw."""
+    return torch.Generator(device).manual_seed(seed_of(seed, purpose, *numbers))
+
+
+def order(count: int, *, seed: int, turn: int) -> Tensor:
+    """(count,) the order in which queries are seen at their `turn`-th time."""
+    return torch.randperm(count, generator=generator_of(seed, "order", turn))

@@ -1,0 +1,483 @@
+"""The steps of the lever: open, call, keep. What they do stands in the modules that they call."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prefect.runtime import flow_run
+from pydantic import Field
+
+from storage.records import Record, Ref
+from tasks import progress
+from tasks.budget import Spending
+from tasks.keys import content_key
+from tasks.lever.exports import digest_of_folder, sha256_of
+from tasks.lever.judges import EncoderSpec, JudgeSpec
+from tasks.lever.comparing import Summary
+from tasks.lever.options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings
+from tasks.lever.prompting import PromptSettings
+from tasks.lever.records import (
+    BeamPart,
+    Curve,
+    Dataset,
+    Embedded,
+    Pools,
+    RlPart,
+    Sampler,
+    Stage,
+    TrainedSelector,
+)
+from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
+from tasks.resources import artifacts, budget, kept_responses, resources
+from tasks.step import Incomplete, step
+
+if TYPE_CHECKING:
+    from models.pointer import PointerSelector
+    from tasks.lever.learning import Setting
+    from tasks.lever.training import Trained, TrainingPlace
+
+QUERIES_PER_SHARD = 64
+"""Judged together: a judge in this process gets the same batches however often it is interrupted."""
+
+
+class World(Record):
+    """What every step behind the embeddings starts from."""
+
+    dataset: Ref
+    embedded: Embedded
+    judge: JudgeSpec
+    prompts: PromptSettings = PromptSettings()
+    threshold: float = Field(default=0.5, gt=0, le=1)
+    """VQA accuracy from which an answer counts as right."""
+
+
+class DatasetRead(Record):
+    """A dataset as it was found."""
+
+    dataset: Ref
+    candidates: int
+    train_queries: int
+    validation: int
+    test: int
+    left_out: int
+    """Questions without a picture or an answer."""
+
+
+class Learning(Record):
+    """How a selector is trained, beside the settings of its stage."""
+
+    shots: int = Field(default=2, ge=1)
+    """Demonstrations in a prompt."""
+    seed: int = 0
+    device: str | None = None
+    """`cpu`, `cuda:0` …; none: a GPU if there is one."""
+    spending: Spending = Spending()
+
+
+@step(version=1)
+def train_digits_judge(*, seed: int, steps: int) -> Ref:
+    """Train the judge of the CPU world, once for all runs; gives its weights."""
+    from tasks.lever.digits.training import train_judge
+    from tasks.lever.learning import steady
+
+    with _training_folder("train_digits_judge", seed=seed, steps=steps) as folder, steady("cpu"):
+        weights = train_judge(seed=seed, steps=steps, folder=folder, tell=_telling("train judge", steps))
+        return artifacts().put("digits-judge", weights)
+
+
+class Exported(Record):
+    """Files that users see."""
+
+    files: dict[str, str]
+    """Path → SHA-256 (hex) of its content."""
+
+
+def _is_exported(result: Exported, inputs: dict[str, Any]) -> bool:
+    del inputs
+    return all(Path(path).is_file() and sha256_of(Path(path)) == digest for path, digest in result.files.items())
+
+
+@step(version=1, verify=_is_exported)
+def export_files(files: dict[str, Ref]) -> Exported:
+    """Write artifacts where users look for them, each whole or not at all."""
+    from storage.files import write
+
+    for path, ref in files.items():
+        write(Path(path), artifacts().get(ref))
+    return Exported(files={path: ref.digest for path, ref in files.items()})
+
+
+@step(version=1, verify=_is_exported)
+def write_embeddings(embedded: Embedded, *, folder: Path) -> Exported:
+    """Write the vectors of queries and candidates as the seed has them, their ids beside them."""
+    from tasks.lever.banks import EmbeddingBank, beside
+
+    places = {"query_embeddings.pt": embedded.queries, "candidate_embeddings.pt": embedded.candidates}
+    for name, ref in places.items():
+        EmbeddingBank.from_bytes(artifacts().get(ref)).export_pt(folder / name)
+    written = [path for name in places for path in (folder / name, beside(folder / name))]
+    return Exported(files={str(path): sha256_of(path) for path in written})
+
+
+class Written(Record):
+    """A folder that was filled."""
+
+    folder: Path
+    digest: str
+    """SHA-256 (hex) over the names and contents of its files."""
+
+
+def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
+    del inputs
+    return result.folder.is_dir() and digest_of_folder(result.folder) == result.digest
+
+
+@step(version=1, verify=_is_written)
+def write_digits(folder: Path, *, seed: int, train: int, validation: int, test: int) -> Written:
+    """Draw the pictures of the CPU world, and write its questions and answers in the official format."""
+    from tasks.lever.digits.world import WorldSize, write_world
+
+    write_world(folder, WorldSize(train=train, validation=validation, test=test), seed=seed)
+    return Written(folder=folder, digest=digest_of_folder(folder))
+
+
+@step(version=1, reads_world=True)
+def read_dataset(
+    name: str, *, data_dir: Path, train_queries: int, validation: int, test: int | None, seed: int
+) -> DatasetRead:
+    """The questions, answers and pictures of a dataset, each picture by its content."""
+    from tasks.lever.datasets import open_dataset
+
+    found = open_dataset(name, data_dir, train_queries=train_queries, validation=validation, test=test, seed=seed)
+    return DatasetRead(
+        dataset=artifacts().save("vqa-dataset", found),
+        candidates=len(found.train),
+        train_queries=len(found.train_queries),
+        validation=len(found.validation),
+        test=len(found.test),
+        left_out=len(found.left_out),
+    )
+
+
+@step(version=1, gpu=True)
+def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
+    """Vectors of all pictures and questions; a shard that is done is done for good."""
+    from tasks.lever.embeddings import embed_dataset
+    from tasks.lever.judges import open_encoder
+    from tasks.lever.pictures import Pictures
+
+    pictures = Pictures()
+    items = artifacts().load(Dataset, dataset)
+    tell = _telling("embed", len(items.train) + len(items.validation) + len(items.test))
+    return embed_dataset(items, open_encoder(encoder), artifacts(), pictures=lambda item: pictures(item).png, tell=tell)
+
+
+@step(version=1)
+def build_pools(dataset: Ref, *, embedded: Embedded, sampler: Sampler, size: int, seed: int) -> Ref:
+    """The candidates of every query."""
+    from tasks.lever.pools import build
+
+    items = artifacts().load(Dataset, dataset)
+    return artifacts().save("pools", build(items, embedded, artifacts(), sampler=sampler, size=size, seed=seed))
+
+
+@step(version=1, gpu=True)
+def search_beams(world: World, *, pools: Ref, shard: int, settings: BeamSettings, learning: Learning) -> Ref:
+    """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
+    from tasks.lever.info_score import search
+
+    setting = _opened(world, learning.spending)
+    by_id = {item.id: item for item in setting.dataset.train}
+    queries = [by_id[name] for name in _shard(setting.dataset.train_queries[: settings.queries], shard)]
+    progress.expect("search beams", len(queries))
+    candidates = artifacts().load(Pools, pools)
+    found = search(queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed)
+    progress.advance("search beams", len(queries))
+    return artifacts().save("beams", BeamPart(queries=found))
+
+
+@step(version=1, gpu=True)
+def train_sft(
+    world: World,
+    *,
+    pools: Ref,
+    beams: tuple[Ref, ...],
+    network: NetworkSettings,
+    settings: SftSettings,
+    learning: Learning,
+) -> TrainedSelector:
+    """A selector that imitates the best pointers."""
+    from tasks.lever.learning import labelled_of, validation_of
+    from tasks.lever.training import train_sft as train
+
+    setting, candidates = _opened(world, learning.spending), artifacts().load(Pools, pools)
+    found = {query: best for part in beams for query, best in artifacts().load(BeamPart, part).queries.items()}
+    labelled = labelled_of(setting, candidates, found)
+    validate = validation_of(setting, candidates, shots=learning.shots)
+
+    def run(place: TrainingPlace) -> Trained:
+        config = network.config(world.embedded.dimension)
+        return train(config, labelled, settings, seed=learning.seed, validate=validate, place=place)
+
+    inputs = {"pools": pools, "beams": beams, "network": network, "settings": settings}
+    return _train("sft", run, world, learning, **inputs)
+
+
+@step(version=1, gpu=True)
+def generate_rl_data(
+    world: World, *, pools: Ref, selector: Ref, shard: int, settings: RlDataSettings, learning: Learning
+) -> Ref:
+    """Pointers of one shard of the train queries, and what the judge answers to them."""
+    from tasks.lever.rl_data import generate
+
+    setting, candidates = _opened(world, learning.spending), artifacts().load(Pools, pools)
+    ids = _shard(setting.dataset.train_queries, shard)
+    progress.expect("rl data", len(ids))
+    generated = generate(
+        setting,
+        candidates,
+        ids,
+        selector=_selector(selector, "cpu"),
+        shots=learning.shots,
+        settings=settings,
+        seed=learning.seed + shard,
+        judge=world.judge.name,
+    )
+    progress.advance("rl data", len(ids))
+    kept = artifacts().save("rl-part", RlPart(queries=generated.data))
+    if generated.away:
+        raise Incomplete(kept, generated.away)
+    return kept
+
+
+@step(version=1)
+def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
+    """All beam data as one file, in the new format of the seed."""
+    from tasks.lever.starting import beam_data_bytes
+
+    found = {query: best for part in parts for query, best in artifacts().load(BeamPart, part).queries.items()}
+    return artifacts().put("beam-data", beam_data_bytes(found, artifacts().load(Pools, pools)))
+
+
+@step(version=1)
+def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
+    """All RL data as one file, `rl_data_{Sampler}.json`."""
+    from tasks.lever.rl_files import rl_data_bytes
+
+    whole = {query: one for part in parts for query, one in artifacts().load(RlPart, part).queries.items()}
+    return artifacts().put("rl-data", rl_data_bytes(whole))
+
+
+@step(version=1, gpu=True)
+def train_rce(
+    world: World,
+    *,
+    pools: Ref,
+    data: Ref,
+    selector: Ref,
+    reward: RewardMode,
+    settings: RceSettings,
+    learning: Learning,
+) -> TrainedSelector:
+    """The selector learns the whole group of pointers, each as far as it was rewarded."""
+    from tasks.lever.learning import groups_in, validation_of
+    from tasks.lever.training import train_rce as train
+
+    setting = _opened(world, learning.spending)
+    groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+    validate = validation_of(setting, artifacts().load(Pools, pools), shots=learning.shots)
+
+    def run(place: TrainingPlace) -> Trained:
+        start = _selector(selector, place.device)
+        return train(start, groups, settings, seed=learning.seed, validate=validate, place=place)
+
+    inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
+    return _train("rce", run, world, learning, **inputs)
+
+
+@step(version=1, gpu=True)
+def train_grpo(
+    world: World,
+    *,
+    pools: Ref,
+    data: Ref,
+    selector: Ref,
+    reward: RewardMode,
+    settings: GrpoSettings,
+    learning: Learning,
+) -> TrainedSelector:
+    """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
+    from tasks.lever.learning import groups_in, online_rewards, pools_in, validation_of
+    from tasks.lever.training import train_grpo as train
+
+    setting = _opened(world, learning.spending)
+    groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+    validate = validation_of(setting, artifacts().load(Pools, pools), shots=learning.shots)
+    judge = online_rewards(setting, pools_in(artifacts().get(data)), groups.ids, mode=reward)
+
+    def run(place: TrainingPlace) -> Trained:
+        start = _selector(selector, place.device)
+        asked = None if settings.offline_only else judge
+        return train(start, groups, settings, seed=learning.seed, validate=validate, place=place, judge=asked)
+
+    inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
+    return _train("grpo", run, world, learning, **inputs)
+
+
+@step(version=1, gpu=True)
+def evaluate_selector(
+    world: World,
+    *,
+    pools: Ref,
+    selectors: dict[str, Ref],
+    sampler: Sampler,
+    shots: tuple[int, ...],
+    oracle: OracleSettings,
+    learning: Learning,
+) -> Ref:
+    """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
+    from tasks.lever.evaluation import Conditions, Evaluated
+    from tasks.lever.measuring import banks_of, measure, unanswered
+
+    setting, candidates = _opened(world, learning.spending), artifacts().load(Pools, pools)
+    conditions = Conditions(
+        dataset=setting.dataset.name,
+        judge=world.judge.name,
+        encoder=world.embedded.encoder,
+        sampler=sampler,
+        pool_size=candidates.size,
+        threshold=world.threshold,
+        trained_shots=learning.shots,
+    )
+    results = measure(
+        setting,
+        candidates,
+        {name: _selector(weights, "cpu") for name, weights in selectors.items()},
+        banks=banks_of(world.embedded, artifacts()),
+        shots=shots,
+        trained_shots=learning.shots,
+        oracle=oracle,
+        seed=learning.seed,
+    )
+    kept = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
+    if away := unanswered(results):
+        raise Incomplete(kept, away)
+    return kept
+
+
+@step(version=1)
+def summarise(evaluated: tuple[Ref, ...]) -> Summary:
+    """Figures over all seeds, and gains paired by query and seed."""
+    from tasks.lever.comparing import summarise
+    from tasks.lever.evaluation import Evaluated
+
+    return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
+
+
+@step(version=1, reads_world=True)
+def read_checkpoint(path: Path, *, heads: int) -> Ref:
+    """A selector of a file: ours, or a checkpoint of the seed, of which nothing is executed."""
+    from tasks.lever.checkpoints import save_selector
+    from tasks.lever.starting import selector_in
+
+    selector, meta = selector_in(path, heads=heads)
+    return artifacts().put("selector", save_selector(selector, meta=meta))
+
+
+@step(version=1, reads_world=True)
+def read_beams(path: Path, *, pools: Ref) -> Ref:
+    """Beam data of a file, for the queries that have a pool."""
+    from tasks.lever.starting import beams_in
+
+    return artifacts().save("beams", BeamPart(queries=beams_in(path, artifacts().load(Pools, pools))))
+
+
+@step(version=1, reads_world=True)
+def read_rl_data(path: Path) -> Ref:
+    """RL data of a file, every record checked."""
+    from tasks.lever.rl_files import rl_data_bytes, read_rl_data
+
+    return artifacts().put("rl-data", rl_data_bytes(read_rl_data(path)))
+
+
+@step(version=1, reads_world=True)
+def read_embeddings(dataset: Ref, *, queries: Path, candidates: Path) -> Embedded:
+    """Vectors of two files in place of an encoder's."""
+    from tasks.lever.starting import embedded_in
+
+    return embedded_in(artifacts().load(Dataset, dataset), queries, candidates, artifacts())
+
+
+def _train(
+    stage: Stage, run: Callable[[TrainingPlace], Trained], world: World, learning: Learning, **inputs: object
+) -> TrainedSelector:
+    """Train in a folder of these inputs' own, where a killed training is taken up again."""
+    from tasks.lever.checkpoints import save_selector
+    from tasks.lever.learning import device_of, steady
+    from tasks.lever.training import TrainingPlace
+
+    device = device_of(learning.device)
+    about = {"world": world, "learning": learning.model_copy(update={"spending": Spending()}), **inputs}
+    with _training_folder(stage, **about) as folder, steady(device):
+        trained = run(TrainingPlace(folder=folder, device=device))
+        meta = {"stage": stage, "chosen_epoch": trained.chosen_epoch, "encoder": world.embedded.encoder}
+        return TrainedSelector(
+            stage=stage,
+            weights=artifacts().put("selector", save_selector(trained.selector, meta=meta)),
+            curve=artifacts().save("curve", Curve(points=trained.curve)),
+            chosen_epoch=trained.chosen_epoch,
+            validation=trained.validation,
+        )
+
+
+def _opened(world: World, spending: Spending) -> Setting:
+    from tasks.lever.banks import EmbeddingBank
+    from tasks.lever.judges import limits_of, open_judge
+    from tasks.lever.judging import Judging
+    from tasks.lever.learning import Setting
+
+    dataset = artifacts().load(Dataset, world.dataset)
+    judging = Judging(
+        open_judge(world.judge),
+        {item.id: item for item in (*dataset.train, *dataset.validation, *dataset.test)},
+        prompts=world.prompts,
+        threshold=world.threshold,
+        responses=kept_responses(),
+        limits=limits_of(world.judge),
+        budget=budget(str(flow_run.id), spending),
+    )
+    banks = [EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen]
+    return Setting(dataset, *banks, judging)
+
+
+def _selector(weights: Ref, device: str) -> PointerSelector:
+    from tasks.lever.checkpoints import load_selector
+
+    return load_selector(artifacts().get(weights)).to(device)
+
+
+def _shard(ids: Sequence[str], shard: int) -> Sequence[str]:
+    return ids[shard * QUERIES_PER_SHARD : (shard + 1) * QUERIES_PER_SHARD]
+
+
+def shards_of(queries: int) -> range:
+    """Numbers of the shards of so many queries."""
+    return range(-(-queries // QUERIES_PER_SHARD))
+
+
+def _telling(stage: str, count: int) -> Callable[[int], None]:
+    """Tells whoever watches that so many more of `count` are done."""
+    progress.expect(stage, count)
+    return lambda done: progress.advance(stage, done)
+
+
+@contextmanager
+def _training_folder(name: str, **inputs: object) -> Generator[Path]:
+    """Where a training keeps its state until it is through; the same one for the same inputs."""
+    folder = resources().home / "cache" / "training" / content_key(name, 1, inputs)[:32]
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

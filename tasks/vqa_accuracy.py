@@ -1,0 +1,146 @@
+"""The VQA accuracy: an answer is right as far as people gave it too.
+
+Source: Antol et al. 2015, arXiv:1505.00468, and the authors' evaluation (GT-Vision-Lab/VQA, vqaEval.py), whose every
+step is followed, oddities included:
+- texts are prepared only where people disagree: where all gave one answer, a prediction must be it to the letter;
+- of the periods that no digit follows the first 32 go (`re.UNICODE` stands where `re.sub` has its count);
+- a comma between digits anywhere makes all punctuation of the text vanish, where it mostly becomes a space;
+- the table of contractions is looked up in lower case, so that its `Im`, `Ive`, `Id've` and `I'dve` are never found.
+One thing differs on purpose: the authors leave out everybody whose *entry* equals the one left out, which is the same
+where entries are numbered (VQA, OK-VQA, TextVQA). Where they are not (VizWiz) it drops all who agree equally surely,
+and the majority's answer gets .67 instead of .94. Here each person is left out alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+ENOUGH = 3
+"""People who must agree for a whole point."""
+SIGNS = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
+COMMA_IN_NUMBER = re.compile(r"\d,\d")
+PERIOD = re.compile(r"\.(?!\d)")
+MOST_PERIODS = 32
+NUMBERS = {
+    "none": "0", "zero": "0", "one": "1", "two": "2", "three": "3", "four": "4",
+    "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10",
+}  # fmt: skip
+ARTICLES = frozenset({"a", "an", "the"})
+KNOWN_WITHOUT_APOSTROPHES = """
+ain't aren't can't could've couldn't didn't doesn't don't hadn't hasn't haven't he'd he's how'd how'll how's I'm I've
+isn't it'd it'll ma'am mightn't might've mustn't must've needn't not've o'clock oughtn't shan't should've shouldn't
+somebody'll somebody's someone'd someone'll someone's something'd something'll that's there'd there're there's they'd
+they'll they're they've 'twas wasn't we've weren't what'll what're what's what've when's where'd where's where've who'd
+who'll who's who've why'll why're why's won't would've wouldn't y'all you'd you'll you're you've
+"""
+KNOWN_WITHOUT_ONE_OF_SEVERAL = """
+couldn't've hadn't've he'd've I'd've it'd've mightn't've 'ow's'at she'd've shouldn't've somebody'd've someone'd've
+something'd've there'd've they'd've we'd've who'd've wouldn't've y'all'll y'all'd've you'd've
+"""
+ODD = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}
+CACHED = 1 << 16
+CACHED_CHARS = 100
+"""Longer texts are prepared anew each time, so that the cache stays small."""
+CACHED_QUESTIONS = 1 << 13
+
+
+class People(NamedTuple):
+    """What people answered to one question, ready to be compared."""
+
+    counts: Mapping[str, int]
+    """People by answer, as it is compared."""
+    total: int
+    disagree: bool
+    """Answers are normalised only then."""
+    stem: bool
+
+
+def vqa_accuracy(answer: str, given: Sequence[str], *, stem: bool = False) -> float:
+    """Mean over the people of min(others who gave `answer` / 3, 1): each of them is left out once; 0 to 1.
+
+    With m of ten it is 0, .3, .6, .9 and from four on 1. Fewer than four people give no whole point, one gives none.
+    stem: as `people` has it. Raises ValueError if nobody answered.
+    """
+    return accuracy_among(people(tuple(given), stem=stem), answer)
+
+
+def accuracy_among(given: People, answer: str) -> float:
+    """As `vqa_accuracy`, for many answers to one question."""
+    agree = given.counts.get(comparable(answer, normalised=given.disagree, stem=given.stem), 0)
+    others, all_others = min(agree, ENOUGH), min(agree - 1, ENOUGH)
+    return ((given.total - agree) * others + agree * all_others) / (ENOUGH * given.total) if agree else 0.0
+
+
+@lru_cache(CACHED_QUESTIONS)
+def people(given: tuple[str, ...], *, stem: bool = False) -> People:
+    """The answers of people, ready to be compared. Raises ValueError if there are none.
+
+    stem: words are compared by their Porter stems, on both sides. The answers that OK-VQA publishes are stems, made by
+    a procedure that its authors did not release; open_flamingo comes near it with a lemmatiser, singulars and a table
+    of words found by hand, and stems predictions only. Figures are close to those of others, and not the same.
+    """
+    if not given:
+        raise ValueError("nobody answered this question; leave it out")
+    disagree = len({_one_line(one) for one in given}) > 1
+    counts = Counter(comparable(one, normalised=disagree, stem=stem) for one in given)
+    return People(counts, len(given), disagree, stem)
+
+
+def comparable(answer: str, *, normalised: bool = True, stem: bool = False) -> str:
+    """An answer as it is compared: to the letter or normalised, and stemmed on demand."""
+    prepared = normalise(answer) if normalised else _one_line(answer)
+    return _stemmed(prepared) if stem else prepared
+
+
+def normalise(answer: str) -> str:
+    """Without punctuation, articles and capitals; numbers in digits, contractions with their apostrophes."""
+    return _normalised_once(answer) if len(answer) <= CACHED_CHARS else _normalised(answer)
+
+
+def _normalised(answer: str) -> str:
+    words = [NUMBERS.get(word, word) for word in _without_punctuation(_one_line(answer)).lower().split()]
+    return " ".join(CONTRACTIONS.get(word, word) for word in words if word not in ARTICLES)
+
+
+_normalised_once = lru_cache(CACHED)(_normalised)
+
+
+def _one_line(answer: str) -> str:
+    return answer.replace("\n", " ").replace("\t", " ").strip()
+
+
+def _without_punctuation(text: str) -> str:
+    bare = text
+    if signs := set(SIGNS.findall(text)):
+        vanish = COMMA_IN_NUMBER.search(text) is not None
+        for sign in signs:
+            bare = bare.replace(sign, "" if vanish or f"{sign} " in text or f" {sign}" in text else " ")
+    return PERIOD.sub("", bare, count=MOST_PERIODS) if "." in bare else bare
+
+
+def _stemmed(text: str) -> str:
+    return " ".join(map(_stem, text.split()))
+
+
+@lru_cache(CACHED)
+def _stem(word: str) -> str:
+    from snowballstemmer.porter_stemmer import PorterStemmer
+
+    return PorterStemmer().stemWord(word)  # a stemmer holds state and serves one thread
+
+
+def _contractions() -> Iterator[tuple[str, str]]:
+    """Misspelt forms, each with what it stands for."""
+    for word in KNOWN_WITHOUT_APOSTROPHES.split():
+        yield word.replace("'", ""), word
+    for word in KNOWN_WITHOUT_ONE_OF_SEVERAL.split():
+        for place in re.finditer("'", word):
+            yield word[: place.start()] + word[place.end() :], word
+    yield from ODD.items()
+
+
+CONTRACTIONS = dict(_contractions())

@@ -1,0 +1,66 @@
+"""What every encoder of pictures and texts must do, whichever runs behind the protocol."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.clip import ClipEmbedder
+from models.errors import RequestRefused
+from models.protocols import VisionEmbedder
+from models.scripted import ScriptedVisionEmbedder
+from tests.models.tiny_vision import make_png, make_tiny_clip
+
+PNGS = [make_png(0), make_png(1, width=40, height=24), make_png(2, mode="L"), make_png(3, mode="RGBA"), make_png(0)]
+TEXTS = ["What is it?", "그림에 무엇이 있습니까?", "", "no\0byte", "half a pair \ud83d", "long " * 300, "What is it?"]
+
+
+@pytest.fixture(scope="module", params=["clip", "scripted"])
+def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> VisionEmbedder:
+    if request.param == "scripted":
+        return ScriptedVisionEmbedder()
+    return ClipEmbedder(str(make_tiny_clip(tmp_path_factory.mktemp("clip"))), device="cpu")
+
+
+def test_rows_are_unit_vectors_of_the_stated_dimension(encoder: VisionEmbedder):
+    for vectors, count in ((encoder.embed_images(PNGS), len(PNGS)), (encoder.embed_texts(TEXTS), len(TEXTS))):
+        assert vectors.dtype == np.float32
+        assert vectors.shape == (count, encoder.dimension)
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_nothing_gives_no_rows(encoder: VisionEmbedder):
+    assert encoder.embed_images([]).shape == encoder.embed_texts([]).shape == (0, encoder.dimension)
+
+
+def test_a_vector_of_a_picture_depends_on_it_alone(encoder: VisionEmbedder):
+    alone = np.concatenate([encoder.embed_images([png]) for png in reversed(PNGS)])[::-1]
+    assert np.array_equal(encoder.embed_images(PNGS), alone)
+
+
+def test_a_vector_of_a_text_depends_on_it_alone(encoder: VisionEmbedder):
+    alone = np.concatenate([encoder.embed_texts([text]) for text in reversed(TEXTS)])[::-1]
+    assert np.array_equal(encoder.embed_texts(TEXTS), alone)
+
+
+def test_other_pictures_and_other_texts_have_other_vectors(encoder: VisionEmbedder):
+    assert not np.allclose(*encoder.embed_images(PNGS[:2]))
+    assert not np.allclose(*encoder.embed_texts(TEXTS[:2]))
+
+
+def test_classes_are_a_row_of_unit_length_for_each_picture_or_nothing_at_all(encoder: VisionEmbedder):
+    classes = encoder.embed_classes(PNGS)
+    if classes is not None:
+        assert classes.dtype == np.float32
+        assert len(classes) == len(PNGS)
+        assert np.allclose(np.linalg.norm(classes, axis=1), 1, atol=1e-5)
+
+
+def test_what_is_no_picture_is_refused(encoder: VisionEmbedder):
+    with pytest.raises(RequestRefused):
+        encoder.embed_images([b"no picture"])
+
+
+def test_the_id_says_what_it_is(encoder: VisionEmbedder):
+    assert encoder.id
+    assert encoder.id.split() == [encoder.id]

@@ -1,0 +1,129 @@
+"""Embeddings stay with their ids, whatever order they are asked for in."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.lever.banks import EmbeddingBank, bank_of, beside, content_hash, require
+from tasks.lever.embedding_files import read_embeddings
+from tasks.lever.errors import FileUnusable
+
+VECTORS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+BANK = EmbeddingBank(("7", "a b", "9"), VECTORS, "clip-vit@abc")
+
+
+def test_rows_come_in_the_order_asked_for() -> None:
+    assert torch.equal(BANK.rows(["9", "7", "9"]), VECTORS[[2, 0, 2]])
+
+
+def test_no_ids_are_no_rows() -> None:
+    assert BANK.rows([]).shape == (0, 2)
+
+
+def test_a_missing_id_is_named() -> None:
+    with pytest.raises(FileUnusable, match=r"no embedding for 1 ids \(8\)"):
+        BANK.rows(["7", "8"])
+
+
+def test_a_bank_survives_its_bytes() -> None:
+    again = EmbeddingBank.from_bytes(BANK.to_bytes())
+    assert (again.ids, again.encoder) == (BANK.ids, BANK.encoder)
+    assert torch.equal(again.vectors, BANK.vectors)
+
+
+@given(st.lists(st.text(max_size=4), unique=True, max_size=5), st.integers(1, 3))
+def test_any_ids_survive(ids: list[str], width: int) -> None:
+    bank = bank_of(
+        ids, torch.arange(len(ids) * width, dtype=torch.float32).reshape(len(ids), width), encoder="", where="x"
+    )
+    again = EmbeddingBank.from_bytes(bank.to_bytes())
+    assert again.ids == tuple(ids)
+    assert torch.equal(again.vectors, bank.vectors)
+
+
+def test_equal_banks_give_equal_bytes_in_every_process() -> None:
+    code = (
+        "import sys, torch; from tasks.lever.banks import EmbeddingBank as B;"
+        "rows = torch.tensor([[1., 0.], [0., 1.], [.6, .8]]);"
+        "sys.stdout.buffer.write(B(('7', 'a b', '9'), rows, 'clip-vit@abc').to_bytes())"
+    )
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert other.stdout == BANK.to_bytes() == EmbeddingBank(BANK.ids, VECTORS.clone(), BANK.encoder).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"12345678",
+        b"\xff" * 64,
+        BANK.to_bytes()[:40],
+        BANK.to_bytes()[:-1],
+        (1 << 40).to_bytes(8, "little") + b"{}",
+    ],
+    ids=["empty", "short", "noise", "cut in the header", "cut in the numbers", "huge header"],
+)
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(FileUnusable, match="no embeddings of ours"):
+        EmbeddingBank.from_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("ids", "vectors", "said"),
+    [
+        pytest.param(["1"], VECTORS, "1 ids for 3 embeddings", id="too few ids"),
+        pytest.param(["1", "2", "1"], VECTORS, "id 1 stands there twice", id="an id twice"),
+        pytest.param(["1", "2", "3"], VECTORS.log() * 0, "embedding of 1 is not finite", id="NaN"),
+        pytest.param(["1", "2", "3"], VECTORS.long(), "torch.int64 are no embeddings", id="integers"),
+        pytest.param(["1"], VECTORS[0], r"\[2\] is no \[N, d\]", id="one dimension"),
+    ],
+)
+def test_what_is_no_bank_is_refused_by_name(ids: list[str], vectors: torch.Tensor, said: str) -> None:
+    with pytest.raises(FileUnusable, match=f"file.pt.*{said}"):
+        bank_of(ids, vectors, encoder="", where="file.pt")
+
+
+def test_another_encoder_is_refused() -> None:
+    with pytest.raises(FileUnusable, match="embedded by clip-vit@abc, and digits is needed"):
+        require(BANK, where="q.pt", encoder="digits")
+
+
+def test_another_width_is_refused() -> None:
+    with pytest.raises(FileUnusable, match="embeddings of 2 numbers, and the network takes 512"):
+        require(BANK, where="q.pt", dimension=512)
+
+
+def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "query_embeddings.pt"
+    BANK.export_pt(path)
+    assert torch.equal(torch.load(path, weights_only=True), VECTORS)
+    assert json.loads(beside(path).read_bytes()) == {
+        "ids": ["7", "a b", "9"],
+        "encoder": "clip-vit",
+        "revision": "abc",
+        "sha256": content_hash(path),
+    }
+
+
+def test_an_export_is_read_back(tmp_path: Path) -> None:
+    BANK.export_pt(tmp_path / "q.pt")
+    again = read_embeddings(tmp_path / "q.pt", encoder="clip-vit@abc", dimension=2)
+    assert isinstance(again, EmbeddingBank)
+    assert (again.ids, again.encoder) == (BANK.ids, BANK.encoder)
+    assert torch.equal(again.vectors, VECTORS)
+
+
+def test_exporting_part_of_a_tensor_writes_only_that_part(tmp_path: Path) -> None:
+    large = torch.zeros(10_000, 2)
+    EmbeddingBank(("1",), large[:1], "").export_pt(tmp_path / "q.pt")
+    assert (tmp_path / "q.pt").stat().st_size < 4096
+    assert math.prod(torch.load(tmp_path / "q.pt", weights_only=True).shape) == 2

@@ -1,0 +1,157 @@
+"""Selectors come back from their files as they were, and no other file passes for one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load, save
+
+from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.checkpoints import load_selector, read_header, save_selector
+from tasks.lever.errors import FileUnusable
+from tests.lever.seed_files import CONFIG, seed_state
+
+META = {"stage": "sft", "chosen_epoch": 3, "encoder": "digits@1"}
+
+
+def selector(config: PointerConfig = CONFIG) -> PointerSelector:
+    made = PointerSelector(config)
+    made.load_state_dict(seed_state(config))
+    return made.eval()
+
+
+def written(state: dict[str, torch.Tensor], config: PointerConfig = CONFIG) -> bytes:
+    about = {"format": "trivet pointer selector", "config": config.model_dump(), "meta": {}}
+    return save(state, metadata={"trivet": json.dumps(about)})
+
+
+@pytest.mark.parametrize("changes", [{}, {"layers": 0}, {"gate": False}, {"heads": 2, "dropout": 0.0}], ids=str)
+def test_a_selector_comes_back_with_its_weights_and_configuration(changes: dict[str, int]) -> None:
+    original = selector(CONFIG.model_copy(update=changes))
+    again = load_selector(save_selector(original, meta=META))
+    assert again.config == original.config
+    assert all(torch.equal(value, original.state_dict()[key]) for key, value in again.state_dict().items())
+    assert not again.training
+
+
+def test_it_comes_back_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "selector.safetensors"
+    path.write_bytes(save_selector(selector(), meta=META))
+    assert load_selector(path).config == CONFIG
+    assert read_header(path) == (CONFIG, META)
+
+
+def test_a_loaded_selector_can_be_trained() -> None:
+    again = load_selector(save_selector(selector(), meta={}))
+    again.log_probs(torch.randn(2, 6), torch.randn(2, 4, 6), torch.tensor([[[0, 1]], [[2, 3]]])).sum().backward()
+    assert all(weight.grad is not None for weight in again.parameters())
+
+
+def test_loading_draws_no_random_numbers() -> None:
+    data, before = save_selector(selector(), meta={}), torch.random.get_rng_state()
+    load_selector(data)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_precision_can_be_chosen() -> None:
+    assert (
+        next(load_selector(save_selector(selector(), meta={}), dtype=torch.float64).parameters()).dtype == torch.float64
+    )
+
+
+def test_equal_selectors_give_equal_bytes_in_every_process() -> None:
+    code = (
+        "import sys; from tests.lever.test_checkpoints import META, selector;"
+        "from tasks.lever.checkpoints import save_selector;"
+        "sys.stdout.buffer.write(save_selector(selector(), meta=dict(reversed(META.items()))))"
+    )
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert other.stdout == save_selector(selector(), meta=META)
+
+
+STATE = dict(seed_state())
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        pytest.param(
+            {k: v for k, v in STATE.items() if k != "cand_proj.weight"}, "missing: cand_proj.weight", id="missing"
+        ),
+        pytest.param({**STATE, "gru.weight": torch.ones(1)}, "not of this network: gru.weight", id="extra"),
+        pytest.param(
+            {**STATE, "cand_proj.weight": torch.ones(8, 7)}, r"cand_proj.weight is \[8, 7\], not \[8, 8\]", id="shape"
+        ),
+        pytest.param(
+            {**STATE, "cand_proj.weight": torch.ones(8, 8) / 0}, "cand_proj.weight: not finite", id="infinite"
+        ),
+        pytest.param(
+            {**STATE, "cand_proj.weight": torch.ones(8, 8).int()}, "cand_proj.weight: not finite", id="integers"
+        ),
+    ],
+)
+def test_other_weights_are_refused_by_name(state: dict[str, torch.Tensor], said: str) -> None:
+    with pytest.raises(FileUnusable, match=said):
+        load_selector(written(state))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG.model_copy(update={"layers": 10**9}),
+        CONFIG.model_copy(update={"hidden": 10**9}),
+        CONFIG.model_copy(update={"embedding_dim": 10**18}),
+        CONFIG.model_copy(update={"layers": 3}),
+        CONFIG.model_copy(update={"gate": False}),
+    ],
+    ids=["layers", "hidden", "embedding", "one layer more", "no gate"],
+)
+def test_a_configuration_that_is_not_of_the_weights_is_refused(config: PointerConfig) -> None:
+    with pytest.raises(FileUnusable, match="weights"):
+        load_selector(written(STATE, config))
+
+
+WHOLE = save_selector(selector(), meta=META)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\x80\x02}.", id="pickle"),
+        pytest.param(WHOLE[:100], id="cut in the header"),
+        pytest.param(save(STATE), id="safetensors without a header"),
+        pytest.param(save(STATE, metadata={"format": "pt"}), id="safetensors of others"),
+        pytest.param(save(STATE, metadata={"trivet": "[]"}), id="header that is a list"),
+        pytest.param(save(STATE, metadata={"trivet": '{"format": "trivet embeddings"}'}), id="embeddings"),
+        pytest.param(WHOLE.replace(b'\\"layers\\": 2', b'\\"layers\\": x'), id="header that is no JSON"),
+        pytest.param(WHOLE.replace(b'\\"heads\\": 1', b'\\"heads\\": 3'), id="heads that do not divide"),
+    ],
+)
+def test_other_files_are_refused(data: bytes) -> None:
+    with pytest.raises(FileUnusable, match="no selector of ours"):
+        load_selector(data)
+
+
+def test_a_file_cut_in_its_weights_is_refused() -> None:
+    with pytest.raises(FileUnusable, match="is not whole"):
+        load_selector(WHOLE[:-4])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable, match=r"selector\.safetensors cannot be read"):
+        load_selector(tmp_path / "selector.safetensors")
+
+
+def test_meta_that_json_has_no_word_for_is_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        save_selector(selector(), meta={"accuracy": float("nan")})
+
+
+def test_the_bytes_are_plain_safetensors() -> None:
+    assert load(WHOLE).keys() == STATE.keys()

@@ -1,0 +1,160 @@
+"""Embeddings of others are read in every shape, and never without knowing whose they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tasks.lever.banks import EmbeddingBank
+from tasks.lever.embedding_files import QueryPools, read_bank, read_embeddings
+from tasks.lever.errors import FileUnusable
+
+ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+
+
+def saved(folder: Path, content: object, ids: object = None) -> Path:
+    path = folder / "candidate_embeddings.pt"
+    torch.save(content, path)
+    if ids is not None:
+        path.with_suffix(".json").write_text(json.dumps(ids))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "ids"),
+    [
+        pytest.param(ROWS, [7, 8, 9], id="[N, d] with a list beside it"),
+        pytest.param(ROWS, {"ids": ["7", "8", "9"]}, id="[N, d] with an object beside it"),
+        pytest.param({7: ROWS[0], 8: ROWS[1], 9: ROWS[2]}, None, id="dict by number"),
+        pytest.param({"7": ROWS[0], "8": ROWS[1], "9": ROWS[2]}, None, id="dict by text"),
+        pytest.param(ROWS.double(), ["7", "8", "9"], id="float64"),
+        pytest.param(torch.nn.Parameter(ROWS), ["7", "8", "9"], id="a parameter"),
+    ],
+)
+def test_embeddings_are_found_by_id(tmp_path: Path, content: object, ids: object) -> None:
+    bank = read_bank(saved(tmp_path, content, ids))
+    assert torch.equal(bank.rows(["9", "7"]), ROWS[[2, 0]])
+    assert bank.vectors.dtype == torch.float32
+    assert not bank.vectors.requires_grad
+
+
+def test_half_precision_becomes_float32(tmp_path: Path) -> None:
+    assert torch.equal(read_bank(saved(tmp_path, ROWS.half(), [1, 2, 3])).vectors, ROWS.half().float())
+
+
+def test_ids_may_be_named(tmp_path: Path) -> None:
+    (tmp_path / "train ids").write_text("[7, 8, 9]")
+    bank = read_bank(saved(tmp_path, ROWS), ids=tmp_path / "train ids")
+    assert bank.ids == ("7", "8", "9")
+
+
+POOLS = torch.stack([ROWS[[0, 1]], ROWS[[1, 2]]])  # (2, 2, d)
+NAMED = {"ids": [100, 101], "candidates": [[7, 8], [8, 9]]}
+
+
+@pytest.mark.parametrize(
+    ("content", "ids"),
+    [
+        pytest.param(POOLS, NAMED, id="[Q, K, d]"),
+        pytest.param({101: POOLS[1], 100: POOLS[0]}, NAMED, id="dict of [K, d], in another order"),
+    ],
+)
+def test_pools_of_queries_keep_their_candidates(tmp_path: Path, content: object, ids: object) -> None:
+    read = read_embeddings(saved(tmp_path, content, ids))
+    assert isinstance(read, QueryPools)
+    assert read.pools == {"100": ("7", "8"), "101": ("8", "9")}
+    assert torch.equal(read.bank.rows(["7", "8", "9"]), ROWS)
+
+
+@pytest.mark.parametrize(
+    ("content", "ids", "said"),
+    [
+        pytest.param(ROWS, None, r"\[3, 2\] without ids.*--ids FILE", id="no ids"),
+        pytest.param(ROWS, [7, 8], "holds 3 embeddings, and .* names 2 ids", id="too few ids"),
+        pytest.param(ROWS, [7, 8, 7], "id 7 stands there twice", id="an id twice"),
+        pytest.param(ROWS, {"names": [7, 8, 9]}, "`ids` is no list of ids", id="no list of ids"),
+        pytest.param(ROWS, [7, None, 9], "`ids` is no list of ids", id="an id that is none"),
+        pytest.param(ROWS * float("inf"), [7, 8, 9], "embedding of 7 is not finite", id="infinity"),
+        pytest.param(ROWS.long(), [7, 8, 9], "torch.int64 are no embeddings", id="integers"),
+        pytest.param(ROWS[0], [7, 8], r"\[2\] are no embeddings", id="one row"),
+        pytest.param([1, 2], None, "list are no embeddings", id="a list"),
+        pytest.param({}, None, "nothing but tensors by id", id="an empty dict"),
+        pytest.param({7: ROWS[0], "meta": "x"}, None, "'meta' is none", id="text in a dict"),
+        pytest.param({7: ROWS[0], 8: ROWS}, None, "different shapes", id="shapes that differ"),
+        pytest.param({7: ROWS[0], "7": ROWS[1]}, None, "id 7 stands there twice", id="7 and '7'"),
+        pytest.param(POOLS, None, r"\[2, 2, 2\] without ids", id="[Q, K, d] without ids"),
+        pytest.param(POOLS, [100, 101], "nothing names them", id="[Q, K, d] without candidates"),
+        pytest.param(POOLS, {"ids": [1], "candidates": [[7, 8]]}, "are not these", id="pools of other queries"),
+        pytest.param(POOLS, {"ids": [1, 2], "candidates": [[7, 7], [8, 9]]}, "2 candidates, each once", id="twice"),
+        pytest.param(POOLS, {"ids": [1, 1], "candidates": [[7, 8], [8, 9]]}, "a query stands there twice", id="query"),
+        pytest.param(POOLS, {"ids": [1, 2], "candidates": 3}, "no list of lists", id="candidates that are none"),
+        pytest.param(
+            POOLS, {"ids": [1, 2], "candidates": [[7, 8], [7, 9]]}, "candidate 7 has one emb", id="two vectors"
+        ),
+    ],
+)
+def test_what_is_unclear_is_refused(tmp_path: Path, content: object, ids: object, said: str) -> None:
+    with pytest.raises(FileUnusable, match=said):
+        read_embeddings(saved(tmp_path, content, ids))
+
+
+def test_another_encoder_is_refused(tmp_path: Path) -> None:
+    EmbeddingBank(("1", "2", "3"), ROWS, "clip-b32@1").export_pt(tmp_path / "q.pt")
+    with pytest.raises(FileUnusable, match="embedded by clip-b32@1, and clip-l14@1 is needed"):
+        read_embeddings(tmp_path / "q.pt", encoder="clip-l14@1")
+
+
+def test_another_width_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable, match="of 2 numbers, and the network takes 512"):
+        read_embeddings(saved(tmp_path, ROWS, [1, 2, 3]), dimension=512)
+
+
+def test_ids_of_another_content_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "q.pt"
+    EmbeddingBank(("1", "2", "3"), ROWS, "clip").export_pt(path)
+    torch.save(ROWS.flip(0), path)
+    with pytest.raises(FileUnusable, match="written for another content"):
+        read_embeddings(path)
+
+
+class Touch:
+    """What a hostile pickle does when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_file_that_would_run_something_runs_nothing(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"7": ROWS[0], "8": Touch(tmp_path / "ran")})
+    with pytest.raises(FileUnusable, match="holds more than tensors"):
+        read_embeddings(path)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x80\x02.", b"PK\x03\x04", b"noise" * 100], ids=["empty", "pickle", "zip", "noise"]
+)
+def test_damaged_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "q.pt").write_bytes(content)
+    with pytest.raises(FileUnusable, match=r"q\.pt holds more than tensors, or is damaged"):
+        read_embeddings(tmp_path / "q.pt")
+
+
+def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, ROWS, [1, 2, 3])
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(FileUnusable, match="damaged"):
+        read_embeddings(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable, match=r"there is no .*q\.pt"):
+        read_embeddings(tmp_path / "q.pt")

@@ -1,0 +1,541 @@
+"""Checkpoints of Lever-Plus load, whatever foreign classes they carry, and run nothing."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import zipfile
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.checkpoints import save_selector
+from tasks.lever.errors import FileUnusable
+from tasks.lever.inert_pickle import MOST_BYTES, read_inert
+from tasks.lever.seed_checkpoints import open_selector, read_seed_checkpoint
+from tests.lever.seed_files import (
+    CONFIG,
+    MARKER,
+    PREFIX,
+    lightning,
+    passing_class,
+    plant,
+    repack,
+    save,
+    seed_state,
+)
+
+STATE = seed_state()
+both_formats = pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+
+
+@both_formats
+def test_a_lightning_checkpoint_gives_the_very_weights(tmp_path: Path, *, legacy: bool) -> None:
+    read = read_seed_checkpoint(save(lightning(STATE), tmp_path / "v2.ckpt", legacy=legacy))
+    assert read.config == CONFIG
+    assert read.state.keys() == STATE.keys()
+    assert all(torch.equal(read.state[key], STATE[key]) for key in STATE)
+
+
+@both_formats
+def test_a_grpo_checkpoint_gives_the_very_weights(tmp_path: Path, *, legacy: bool) -> None:
+    content = {"epoch": 2, "phase": "grpo", "model_state_dict": STATE, "kl_beta": 0.1, "metrics": {"loss": 1.0}}
+    read = read_seed_checkpoint(save(content, tmp_path / "v3.pt", legacy=legacy))
+    assert all(torch.equal(read.state[key], STATE[key]) for key in STATE)
+
+
+def test_a_bare_state_dict_with_the_prefix_is_read(tmp_path: Path) -> None:
+    path = save({PREFIX + key: value for key, value in STATE.items()}, tmp_path / "bare.pt")
+    assert read_seed_checkpoint(path).config == CONFIG
+
+
+def test_the_selector_answers_as_the_one_that_was_saved(tmp_path: Path) -> None:
+    original = PointerSelector(CONFIG).eval()
+    read = read_seed_checkpoint(save(lightning(original.state_dict()), tmp_path / "v2.ckpt")).selector()
+    query, pool = torch.randn(3, 6), torch.randn(3, 5, 6)
+    pointers = torch.tensor([[[0, 4]], [[1, 2]], [[3, 0]]])
+    assert torch.equal(read.log_probs(query, pool, pointers), original.log_probs(query, pool, pointers))
+    assert not read.training
+
+
+def test_reading_draws_no_random_numbers(tmp_path: Path) -> None:
+    path = save(lightning(STATE), tmp_path / "v2.ckpt")
+    before = torch.random.get_rng_state()
+    read_seed_checkpoint(path).selector()
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(CONFIG.model_copy(update={"gate": False}), id="no gate"),
+        pytest.param(CONFIG.model_copy(update={"layers": 0}), id="bi-encoder"),
+        pytest.param(CONFIG.model_copy(update={"layers": 1}), id="one layer"),
+        pytest.param(CONFIG.model_copy(update={"embedding_dim": 8}), id="embeddings as wide as states"),
+        pytest.param(PointerConfig(), id="the defaults of the seed"),
+    ],
+)
+def test_the_shape_of_the_network_is_read_off_its_weights(tmp_path: Path, config: PointerConfig) -> None:
+    assert read_seed_checkpoint(save(lightning(seed_state(config)), tmp_path / "v2.ckpt")).config == config
+
+
+@pytest.mark.parametrize(
+    ("config", "content", "said"),
+    [
+        pytest.param(CONFIG.model_copy(update={"gate": False}), lightning, "`gate=False`", id="no gate"),
+        pytest.param(CONFIG.model_copy(update={"layers": 0}), lightning, "`layers=0`", id="bi-encoder"),
+        pytest.param(CONFIG, lightning, "2 weights of the image and text encoders were not read", id="encoders"),
+        pytest.param(CONFIG, lightning, "1 is taken, the default", id="heads"),
+    ],
+)
+def test_what_was_left_out_or_assumed_is_said(tmp_path: Path, config: PointerConfig, content: Any, said: str) -> None:
+    notes = read_seed_checkpoint(save(content(seed_state(config)), tmp_path / "v2.ckpt")).notes
+    assert any(said in note for note in notes)
+
+
+def test_lora_encoders_are_warned_of(tmp_path: Path) -> None:
+    content = lightning(STATE)
+    content["state_dict"]["lever_lm.img_model.base_model.model.q_proj.lora_A.default.weight"] = torch.zeros(2, 2)
+    assert any("LoRA" in note for note in read_seed_checkpoint(save(content, tmp_path / "v2.ckpt")).notes)
+
+
+def test_half_precision_becomes_float32(tmp_path: Path) -> None:
+    half = {key: value.to(torch.bfloat16) for key, value in STATE.items()}
+    read = read_seed_checkpoint(save(lightning(half), tmp_path / "v2.ckpt"))
+    assert all(torch.equal(read.state[key], half[key].float()) for key in half)
+
+
+@both_formats
+def test_parameters_views_and_transposed_weights_are_read(tmp_path: Path, *, legacy: bool) -> None:
+    flat = torch.cat([torch.zeros(3), *(value.flatten() for value in STATE.values())])
+    state, at = dict(STATE), 3
+    for key, value in STATE.items():
+        state[key] = flat[at : at + value.numel()].view(value.shape)  # all weights in one storage
+        at += value.numel()
+    state["query_proj.weight"] = torch.nn.Parameter(STATE["query_proj.weight"].t().contiguous().t())
+    read = read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt", legacy=legacy))
+    assert all(torch.equal(read.state[key], STATE[key]) for key in STATE)
+
+
+@both_formats
+def test_hyper_parameters_of_a_class_that_is_not_installed_do_no_harm(tmp_path: Path, *, legacy: bool) -> None:
+    with passing_class("omegaconf_of_another_house", "DictConfig") as kind:
+        cfg = kind()
+        cfg.__dict__ = {"_content": {"train": {"lr": 1e-4}}, "_parent": None}
+        content = lightning(STATE, hyper_parameters={"cfg": cfg, "lr": 1e-4})
+        path = save(content, tmp_path / "v2.ckpt", legacy=legacy)
+    with pytest.raises((ModuleNotFoundError, AttributeError)):
+        torch.load(path, weights_only=False)
+    assert read_seed_checkpoint(path).config == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("hyper", "heads"),
+    [
+        pytest.param({"num_heads": 4}, 4, id="plain"),
+        pytest.param({"config": {"num_heads": 2}}, 2, id="nested"),
+        pytest.param({"num_heads": "4"}, 1, id="text is no number"),
+        pytest.param({"num_heads": True}, 1, id="nor is True"),
+        pytest.param({"lr": 1e-4}, 1, id="none"),
+    ],
+)
+def test_heads_come_from_the_hyper_parameters(tmp_path: Path, hyper: dict[str, Any], heads: int) -> None:
+    path = save(lightning(STATE, hyper_parameters=hyper), tmp_path / "v2.ckpt")
+    assert read_seed_checkpoint(path).config.heads == heads
+
+
+def test_heads_are_found_inside_a_class_that_is_not_installed(tmp_path: Path) -> None:
+    with passing_class("omegaconf_of_another_house", "AnyNode") as kind:
+        node, cfg = kind(), kind()
+        node.__dict__ = {"_val": 2, "_parent": cfg}
+        cfg.__dict__ = {"_content": {"num_heads": node}, "_parent": None}
+        path = save(lightning(STATE, hyper_parameters={"cfg": cfg}), tmp_path / "v2.ckpt")
+    assert read_seed_checkpoint(path).config.heads == 2
+
+
+def test_heads_that_are_given_come_first(tmp_path: Path) -> None:
+    path = save(lightning(STATE, hyper_parameters={"num_heads": 4}), tmp_path / "v2.ckpt")
+    assert read_seed_checkpoint(path, heads=2).config.heads == 2
+
+
+@pytest.mark.parametrize(
+    ("hyper", "heads", "said"),
+    [
+        pytest.param({"a": {"num_heads": 2}, "b": {"num_heads": 4}}, None, r"num_heads \[2, 4\]", id="two numbers"),
+        pytest.param({}, 3, "3 heads cannot share a width of 8", id="no divisor"),
+    ],
+)
+def test_heads_that_cannot_be_are_refused(tmp_path: Path, hyper: Any, heads: int | None, said: str) -> None:
+    path = save(lightning(STATE, hyper_parameters=hyper), tmp_path / "v2.ckpt")
+    with pytest.raises(FileUnusable, match=said):
+        read_seed_checkpoint(path, heads=heads)
+
+
+def without(key: str) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in STATE.items() if name != key}
+
+
+@pytest.mark.parametrize("key", sorted(STATE), ids=str)
+def test_each_missing_weight_is_named(tmp_path: Path, key: str) -> None:
+    with pytest.raises(FileUnusable, match=key.replace(".", r"\.")):
+        read_seed_checkpoint(save(lightning(without(key)), tmp_path / "v2.ckpt"))
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        pytest.param(
+            {**STATE, "decoder_gru.weight": torch.ones(2)}, "not of this network: decoder_gru.weight", id="gru"
+        ),
+        pytest.param(
+            {**STATE, "cand_proj.weight": torch.ones(8, 9)}, r"cand_proj.weight is \[8, 9\], not \[8, 8\]", id="shape"
+        ),
+        pytest.param(
+            {**STATE, "cross_attn_layers.3.in_proj_bias": torch.ones(24)}, "cross_attn_layers.3.in_proj_bias", id="hole"
+        ),
+        pytest.param(
+            {**STATE, "cand_proj.weight": torch.ones(8, 8).long()},
+            "cand_proj.weight: no tensors of a kind",
+            id="integers",
+        ),
+        pytest.param({**STATE, "cand_proj.weight": 3}, "cand_proj.weight: no tensors of a kind", id="a number"),
+        pytest.param({"fc.weight": torch.ones(2, 2)}, "no query_proj.weight, but fc.weight", id="another network"),
+        pytest.param({"query_proj.weight": torch.ones(2)}, "no query_proj.weight", id="a projection of one dimension"),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lightning, lambda state: {"model_state_dict": state}], ids=["v2", "v3"])
+def test_wrong_weights_are_refused_by_name(tmp_path: Path, wrap: Any, state: Any, said: str) -> None:
+    with pytest.raises(FileUnusable, match=said):
+        read_seed_checkpoint(save(wrap(state), tmp_path / "v2.ckpt"))
+
+
+def test_a_checkpoint_of_something_else_is_refused_with_its_keys(tmp_path: Path) -> None:
+    path = save({"state_dict": {"encoder.weight": torch.ones(2), "decoder.weight": torch.ones(2)}}, tmp_path / "x.ckpt")
+    with pytest.raises(FileUnusable, match=r"no pointer network.*its keys are decoder\.weight, encoder\.weight"):
+        read_seed_checkpoint(path)
+
+
+def test_nan_weights_are_refused(tmp_path: Path) -> None:
+    state = {**STATE, "cand_proj.weight": torch.full((8, 8), torch.nan)}
+    with pytest.raises(FileUnusable, match=r"cand_proj\.weight: not finite"):
+        read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt")).selector()
+
+
+# what hostile files try. {path} is a folder that they would make.
+
+
+def text(value: str) -> bytes:
+    return b"X" + len(value.encode()).to_bytes(4, "little") + value.encode()
+
+
+def call(module: str, name: str, *args: bytes) -> bytes:
+    return f"c{module}\n{name}\n".encode() + b"(" + b"".join(args) + b"tR"
+
+
+def evils(folder: str) -> dict[str, bytes]:
+    made, code = text(folder), text(f"import os; os.mkdir({folder!r})")
+    inner = pickle.dumps(None, 2)[:-2] + call("os", "mkdir", made) + b"."
+    blob = b"B" + len(inner).to_bytes(4, "little") + inner
+    os_module = call("builtins", "__import__", text("os"))
+    mkdir = call("builtins", "getattr", os_module, text("mkdir"))
+    return {
+        "os.mkdir": call("os", "mkdir", made),
+        "posix.mkdir": call("posix", "mkdir", made),
+        "os.system": call("os", "system", text(f"mkdir {folder}")),
+        "eval": call("builtins", "eval", text(f"__import__('os').mkdir({folder!r})")),
+        "exec": call("builtins", "exec", code),
+        "exec of Python 2": call("__builtin__", "exec", code),
+        "getattr chain": mkdir + b"(" + made + b"tR",
+        "map": call("builtins", "list", call("builtins", "map", b"cos\nmkdir\n", b"(" + made + b"l")),
+        "partial": call("functools", "partial", b"cos\nmkdir\n", made) + b")R",
+        "runpy": call("runpy", "_run_code", code, b"}"),
+        "stack global": b"\x80\x04\x8c\x02os\x8c\x05mkdir\x93(" + made + b"tR",
+        "inst": b"(" + made + b"ios\nmkdir\n",
+        "obj": b"(cos\nmkdir\n" + made + b"o",
+        "newobj": b"csubprocess\nPopen\n(" + text(f"mkdir {folder}") + b"t\x81",
+        "newobj_ex": b"csubprocess\nPopen\n(]" + text("mkdir") + b"a" + made + b"at}\x92",
+        "build of an object": call("collections", "OrderedDict") + b"}" + text("__class__") + b"cos\nmkdir\nsb",
+        "build of a class": b"ccollections\nOrderedDict\n}" + text("__init__") + b"cos\nmkdir\nsb",
+        "build with slots": call("collections", "OrderedDict") + b"(N}" + text("__reduce__") + b"cos\nmkdir\nstb",
+        "setstate": call("torch.nn", "Module") + b"}" + text("__setstate__") + b"cos\nmkdir\ns" + b"b" + made + b"b",
+        "setitem of a call": call("os", "mkdir", made) + text("a") + text("b") + b"s",
+        "append to a call": call("collections", "deque") + made + b"a",
+        "key of a dict": b"}(" + call("os", "mkdir", made) + b"Nu",
+        "pickle in bytes": call("pickle", "loads", blob),
+        "torch.load of bytes": call("torch.storage", "_load_from_bytes", blob),
+        "torch.load": call("torch", "load", made),
+        "joblib": call("joblib", "load", made),
+        "rebuild with hooks": call("torch._utils", "_rebuild_tensor_v2", b"N", b"K\x00", b")", b")", b"\x89", mkdir),
+        "wrapper": call("torch._tensor", "_rebuild_from_type_v2", b"cos\nmkdir\n", b"N", b"(" + made + b"t", b"N"),
+        "import": call("evil_when_imported", "anything"),
+        "import by name alone": b"cevil_when_imported\nanything\n",
+        "persistent id that calls": call("os", "mkdir", made) + b"Q",
+        "persistent id, a storage of another kind": b"(" + text("storage") + b"cos\nmkdir\n" + made + made + b"K\x01tQ",
+        "persistent id, a module": b"(" + text("module") + b"cos\nmkdir\n" + made + made + b"tQ",
+    }
+
+
+EVILS = list(evils("x"))
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is there once something has run; a module on the path makes it when it is imported."""
+    folder = tmp_path / "ran"
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "evil_when_imported.py").write_text(f"import os; os.mkdir({str(folder)!r})")
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    return folder
+
+
+@pytest.mark.parametrize("evil", EVILS)
+@both_formats
+def test_what_a_checkpoint_would_run_is_not_run(tmp_path: Path, trap: Path, evil: str, *, legacy: bool) -> None:
+    path = save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt", legacy=legacy)
+    read = read_seed_checkpoint(plant(path, evils(str(trap))[evil]))
+    assert not trap.exists()
+    assert torch.equal(read.state["cand_proj.weight"], STATE["cand_proj.weight"])
+    assert "evil_when_imported" not in sys.modules
+
+
+@pytest.mark.parametrize("evil", EVILS)
+def test_a_weight_that_would_run_something_is_refused_by_name(tmp_path: Path, trap: Path, evil: str) -> None:
+    path = save(lightning({**STATE, "cand_proj.weight": MARKER}), tmp_path / "v2.ckpt")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(FileUnusable, match=r"cand_proj\.weight: no tensors"):
+        read_seed_checkpoint(plant(path, evils(str(trap))[evil]))
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("evil", EVILS)
+@both_formats
+def test_a_file_that_is_nothing_but_hostile_is_refused(tmp_path: Path, trap: Path, evil: str, *, legacy: bool) -> None:
+    path = plant(save([MARKER], tmp_path / "v2.ckpt", legacy=legacy), evils(str(trap))[evil])
+    with pytest.raises(FileUnusable):
+        read_seed_checkpoint(path)
+    assert not trap.exists()
+
+
+def test_the_traps_do_spring_when_they_are_unpickled(trap: Path) -> None:
+    """The tests above would prove nothing if these pickles were harmless."""
+    pickle.loads(b"\x80\x02" + evils(str(trap))["getattr chain"] + b".")  # noqa: S301
+    assert trap.exists()
+
+
+def test_an_extension_opcode_is_refused(tmp_path: Path) -> None:
+    path = plant(save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt"), b"\x82\x01")
+    with pytest.raises(FileUnusable, match="EXT1"):
+        read_seed_checkpoint(path)
+
+
+# files that claim more than they have
+
+
+def tensor_of(storage: bytes, *, size: bytes, stride: bytes, offset: bytes = b"K\x00") -> bytes:
+    return call("torch._utils", "_rebuild_tensor_v2", storage, offset, size, stride, b"\x89", b"}")
+
+
+def storage_of(key: str, elements: bytes = b"K\x40") -> bytes:
+    return b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text(key) + text("cpu") + elements + b"tQ"
+
+
+EIGHT, HUGE = b"(K\x08K\x08t", b"(" + b"J\xff\xff\xff\x7f" * 2 + b"t"
+BIG = b"\x8a\x20" + b"\x7f" * 32
+"""An integer of 32 bytes."""
+
+
+@pytest.mark.parametrize(
+    ("opcodes", "said"),
+    [
+        pytest.param(tensor_of(storage_of("0"), size=EIGHT, stride=EIGHT), "does not fit", id="stride beyond the end"),
+        pytest.param(
+            tensor_of(storage_of("0"), size=EIGHT, stride=b"(K\x08K\x01t", offset=b"M\xff\xff"),
+            "does not fit",
+            id="offset",
+        ),
+        pytest.param(tensor_of(storage_of("0"), size=EIGHT, stride=b"(K\x00K\x00t"), "does not fit", id="stride of 0"),
+        pytest.param(
+            tensor_of(storage_of("0"), size=HUGE, stride=b"(K\x00K\x00t"), r"is \[2147483647, 2147483647\]", id="huge"
+        ),
+        pytest.param(tensor_of(storage_of("99"), size=EIGHT, stride=b"(K\x08K\x01t"), "data/99", id="no such storage"),
+        pytest.param(
+            tensor_of(storage_of("../version"), size=EIGHT, stride=b"(K\x08K\x01t"), "lacks its entry", id="path"
+        ),
+        pytest.param(
+            tensor_of(storage_of("0"), size=b"(" + BIG + b"t", stride=b"(K\x01t"), "no tensors", id="endless size"
+        ),
+        pytest.param(
+            tensor_of(storage_of("0"), size=EIGHT, stride=EIGHT, offset=BIG), "no tensors", id="endless offset"
+        ),
+        pytest.param(tensor_of(storage_of("0"), size=EIGHT, stride=b"(K\x01t"), "no tensors", id="a stride too few"),
+        pytest.param(
+            tensor_of(storage_of("0"), size=b"(J\xff\xff\xff\xffK\x08t", stride=EIGHT), "no tensors", id="negative"
+        ),
+        pytest.param(tensor_of(storage_of("0"), size=b"N", stride=b"N"), "no tensors", id="no size"),
+    ],
+)
+def test_a_tensor_that_leaves_its_storage_is_refused(tmp_path: Path, opcodes: bytes, said: str) -> None:
+    path = save(lightning({**STATE, "cand_proj.weight": MARKER}), tmp_path / "v2.ckpt")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(FileUnusable, match=said):
+        read_seed_checkpoint(plant(path, opcodes))
+
+
+def test_weights_that_share_their_numbers_are_refused(tmp_path: Path) -> None:
+    state = dict(STATE)
+    state["cand_proj.weight"] = state["query_proj.weight"]
+    with pytest.raises(FileUnusable, match="its weights share their numbers"):
+        read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt"))
+
+
+def test_a_packed_archive_is_refused(tmp_path: Path) -> None:
+    path = save(lightning(STATE), tmp_path / "v2.ckpt")
+    repack(path, lambda _, data: data, compression=zipfile.ZIP_DEFLATED)
+    with pytest.raises(FileUnusable, match=r"entry data\.pkl is packed|entry byteorder is packed"):
+        read_seed_checkpoint(path)
+
+
+def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
+    path = save(lightning(STATE), tmp_path / "v2.ckpt")
+    bomb = bytes(64 << 20)
+    repack(path, lambda name, data: bomb if name == "data/0" else data, compression=zipfile.ZIP_BZIP2)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(FileUnusable, match="is packed"):
+        read_seed_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param(lambda name, data: None if name == "data.pkl" else data, "without one data.pkl", id="no pickle"),
+        pytest.param(lambda name, data: None if name == "data/0" else data, "lacks its entry data/0", id="no storage"),
+        pytest.param(lambda name, data: data[:-4] if name == "data/0" else data, "does not fit", id="a short storage"),
+        pytest.param(
+            lambda name, data: b"big" if name == "byteorder" else data, "b'big'-endian", id="other byte order"
+        ),
+        pytest.param(
+            lambda name, data: data[:-9] if name == "data.pkl" else data, "not a whole pickle", id="cut pickle"
+        ),
+        pytest.param(
+            lambda name, data: bytes(MOST_BYTES + 1) if name == "data.pkl" else data, "bytes; the most is", id="endless"
+        ),
+    ],
+)
+def test_damaged_archives_are_refused(tmp_path: Path, change: Any, said: str) -> None:
+    path = repack(save(lightning(STATE), tmp_path / "v2.ckpt"), change)
+    with pytest.raises(FileUnusable, match=said):
+        read_seed_checkpoint(path)
+
+
+@both_formats
+def test_a_flipped_bit_in_a_weight_is_found_where_the_format_can_tell(tmp_path: Path, *, legacy: bool) -> None:
+    path = save(lightning(STATE), tmp_path / "v2.ckpt", legacy=legacy)
+    data = bytearray(path.read_bytes())
+    data[data.index(STATE["cand_proj.weight"].numpy().tobytes()) + 3] ^= 1
+    path.write_bytes(data)
+    if legacy:  # no check sum
+        assert read_seed_checkpoint(path).config == CONFIG
+    else:
+        with pytest.raises(FileUnusable, match="CRC"):
+            read_seed_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"P",
+        b"PK\x03\x04",
+        b"noise" * 99,
+        b"\x80\x02N.",
+        pickle.dumps({"state_dict": {}}),
+        b"{}",
+        b"\x80\x02" + b"q\xff" * 9,
+    ],
+    ids=["empty", "short", "zip head", "noise", "none", "pickle", "json", "memo"],
+)
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.ckpt").write_bytes(content)
+    with pytest.raises(FileUnusable, match=r"x\.ckpt"):
+        read_seed_checkpoint(tmp_path / "x.ckpt")
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable, match="there is no"):
+        read_seed_checkpoint(tmp_path / "x.ckpt")
+    with pytest.raises(FileUnusable, match="is no checkpoint"):
+        read_seed_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "opcodes",
+    [
+        pytest.param(b")" + b"\x85" * 200_000, id="deep tuple"),
+        pytest.param(b"(" * 100_000 + b"l" + b"l" * 99_999, id="deep list"),
+        pytest.param(
+            call("torch._utils", "_rebuild_parameter", b")" + b"\x85" * 100_000), id="parameter of a deep tuple"
+        ),
+        pytest.param(b")" + b"\x85" * 100_000 + b")R", id="called by a deep tuple"),
+        pytest.param(b"}" + b"".join([b")" + b"\x85" * 50_000, b"Ns"]), id="deep key"),
+        pytest.param(b"}" + BIG + b"Ns", id="long number as a key"),
+        pytest.param(b"}\x8b" + (5000).to_bytes(4, "little") + b"\x7f" * 5000 + b"Ns", id="very long number as a key"),
+        pytest.param(b"]r\xff\xff\xff\x7f", id="memo at the end of memory"),
+    ],
+)
+def test_pickles_that_would_exhaust_a_reader_are_read_or_refused(tmp_path: Path, opcodes: bytes) -> None:
+    path = plant(save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt"), opcodes)
+    with suppress(FileUnusable):
+        assert read_seed_checkpoint(path).config == CONFIG
+    path = plant(save({"state_dict": {MARKER: 1, "x": MARKER * 2}}, tmp_path / "v2.ckpt"), opcodes)
+    with pytest.raises(FileUnusable):
+        read_seed_checkpoint(path)
+
+
+def test_one_large_dict_referred_to_many_times_is_searched_once(tmp_path: Path) -> None:
+    large = {f"key {number}": number for number in range(20_000)}
+    path = save(lightning(STATE, hyper_parameters={str(one): large for one in range(20_000)}), tmp_path / "v2.ckpt")
+    assert read_seed_checkpoint(path).config == CONFIG
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data(), legacy=st.booleans())
+def test_no_damage_gives_anything_but_a_refusal_or_a_checkpoint(
+    tmp_path: Path, data: st.DataObject, *, legacy: bool
+) -> None:
+    path = save(lightning(STATE), tmp_path / "v2.ckpt", legacy=legacy)
+    whole = path.read_bytes()
+    at = data.draw(st.integers(0, len(whole) - 1))
+    changed = data.draw(st.binary(max_size=4))
+    path.write_bytes(whole[:at] + changed + whole[at + data.draw(st.integers(0, 4)) :])
+    with suppress(FileUnusable):
+        assert read_seed_checkpoint(path).state.keys() == STATE.keys()
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from([bytes([one]) for one in range(256)]) | st.sampled_from(list(evils("/nowhere").values())),
+        max_size=40,
+    )
+)
+def test_any_opcodes_give_a_value_or_a_refusal(parts: list[bytes]) -> None:
+    with suppress(FileUnusable):
+        read_inert(b"".join(parts) + b".", "x")
+
+
+# and whoever wrote it
+
+
+def test_ours_and_theirs_are_opened_alike(tmp_path: Path) -> None:
+    theirs = open_selector(save(lightning(STATE), tmp_path / "v2.ckpt"))
+    (tmp_path / "ours.safetensors").write_bytes(save_selector(theirs.selector, meta={}))
+    ours = open_selector(tmp_path / "ours.safetensors")
+    assert theirs.notes
+    assert not ours.notes
+    assert OrderedDict(ours.selector.state_dict()).keys() == STATE.keys()
+    assert all(torch.equal(ours.selector.state_dict()[key], STATE[key]) for key in STATE)

@@ -1,0 +1,192 @@
+"""Tiny models that see, which tests make for themselves: a CLIP, a Qwen2.5-VL and a LLaVA with random weights."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import torch
+
+from tests.models.tiny import WORDS, _quiet, _tokenizer
+
+SIDE = 32
+"""Pixels of a side of the pictures that the tiny CLIP and the tiny LLaVA take."""
+PATCH = 4
+"""Pixels of a side of a patch of the tiny Qwen2.5-VL, which merges four patches into one token."""
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>"
+    "{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}IMAGE{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+LLAVA_IMAGE = "<image>"
+
+
+def make_png(seed: int, *, width: int = 16, height: int = 16, mode: str = "RGB") -> bytes:
+    """Noise; another seed, another picture."""
+    shape = (height, width) if mode == "L" else (height, width, len(mode))
+    pixels = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    file = io.BytesIO()
+    PIL.Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def make_tiny_clip(folder: Path, *, seed: int = 0, dimension: int = 16, layers: int = 2) -> Path:
+    """A CLIP whose tokenizer reads bytes, in the layout of the hub."""
+    from transformers import CLIPConfig, CLIPModel
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    tokenizer = _clip_tokenizer()
+    tower: dict[str, Any] = {"num_hidden_layers": layers, "num_attention_heads": 2, "projection_dim": dimension}
+    config = CLIPConfig(
+        text_config={
+            **tower,
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "vocab_size": len(tokenizer),
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+        },
+        vision_config={**tower, "hidden_size": 48, "intermediate_size": 96, "image_size": SIDE, "patch_size": 8},
+        projection_dim=dimension,
+        initializer_factor=4.0,  # features of random weights that differ by more than rounding
+    )
+    _save(_seeded(seed, lambda: CLIPModel(config)), folder)
+    tokenizer.save_pretrained(folder)
+    CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}).save_pretrained(
+        folder
+    )
+    return folder
+
+
+def make_tiny_qwen(
+    folder: Path,
+    *,
+    seed: int = 0,
+    chat_template: str | None = CHAT_TEMPLATE,
+    context_tokens: int = 1024,
+    most_pixels: int = 1024,
+) -> Path:
+    """A Qwen2.5-VL; a picture of 16 × 16 pixels takes it 4 tokens."""
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    special = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>")
+    tokenizer = _seeing_tokenizer(special, chat_template, QWEN_IMAGE, context_tokens)
+    start, image, video, end = tokenizer.convert_tokens_to_ids(list(special))
+    config = Qwen2_5_VLConfig(
+        text_config={
+            **_text_sizes(tokenizer, context_tokens),
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 6, 6]},
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 64,
+            "num_heads": 2,
+            "out_hidden_size": 64,
+            "patch_size": PATCH,
+            "window_size": 16,
+            "fullatt_block_indexes": [1],
+            "initializer_range": 0.2,
+        },
+        vision_start_token_id=start,
+        image_token_id=image,
+        video_token_id=video,
+        vision_end_token_id=end,
+    )
+    _save(_seeded(seed, lambda: Qwen2_5_VLForConditionalGeneration(config)), folder, tokenizer)
+    pixels: dict[str, Any] = {"min_pixels": (2 * PATCH) ** 2, "max_pixels": most_pixels}
+    Qwen2VLImageProcessorPil(patch_size=PATCH, **pixels).save_pretrained(folder)
+    return folder
+
+
+def make_tiny_llava(folder: Path, *, seed: int = 0, context_tokens: int = 1024) -> Path:
+    """A LLaVA; a picture takes it 16 tokens."""
+    from transformers import LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    tokenizer = _seeing_tokenizer((LLAVA_IMAGE,), CHAT_TEMPLATE, LLAVA_IMAGE, context_tokens)
+    config = LlavaConfig(
+        text_config={"model_type": "llama", **_text_sizes(tokenizer, context_tokens)},
+        vision_config={
+            "model_type": "clip_vision_model",
+            "hidden_size": 48,
+            "intermediate_size": 96,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": SIDE,
+            "patch_size": 8,
+            "initializer_factor": 4.0,
+        },
+        image_token_index=tokenizer.convert_tokens_to_ids(LLAVA_IMAGE),
+        vision_feature_layer=-1,
+        image_seq_length=(SIDE // 8) ** 2,
+    )
+    _save(_seeded(seed, lambda: LlavaForConditionalGeneration(config)), folder, tokenizer)
+    side = {"height": SIDE, "width": SIDE}
+    processor = LlavaProcessor(
+        CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size=side),
+        tokenizer,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=tokenizer.chat_template,
+    )
+    processor.save_pretrained(folder)
+    return folder
+
+
+def _clip_tokenizer() -> Any:
+    from tokenizers import pre_tokenizers
+    from transformers import CLIPTokenizer
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = [*letters, *(f"{letter}</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+
+
+def _seeing_tokenizer(special: tuple[str, ...], template: str | None, image: str, context_tokens: int) -> Any:
+    tokenizer = _tokenizer(WORDS, context_tokens)
+    tokenizer.add_special_tokens({"additional_special_tokens": list(special)})
+    tokenizer.chat_template = template and template.replace("IMAGE", image)
+    return tokenizer
+
+
+def _text_sizes(tokenizer: Any, context_tokens: int) -> dict[str, Any]:
+    return {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": context_tokens,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": False,
+    }
+
+
+def _seeded(seed: int, build: Any) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build().eval()
+
+
+def _save(model: Any, folder: Path, tokenizer: Any = None) -> None:
+    if tokenizer is not None:
+        for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+            setattr(model.generation_config, name, getattr(tokenizer, name))
+        tokenizer.save_pretrained(folder)
+    with _quiet():
+        model.save_pretrained(folder)
