@@ -7,7 +7,6 @@ export_embeddings ─┬─► build_pools ─► search_beams ─► train_sft 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Literal
 

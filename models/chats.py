@@ -33,9 +33,7 @@ def open_chat(
 
         return OpenAIResponses(rest, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
     if backend == "hf" and rest:
-        from models.causal_lm import CausalLM
-
-        return CausalLM(rest)
+        return _open_local(rest)
     if backend == "replay" and rest:
         from models.replay import ReplayChat
 
@@ -45,3 +43,15 @@ def open_chat(
 
         return ScriptedChat(read_rules(Path(rest)) if rest else ())
     raise ModelUnavailable(f"There is no model backend called {name!r}; give {NAMES}.")
+
+
+def _open_local(name: str) -> Chat:
+    from models.vision_weights import sees
+
+    if sees(name):
+        from models.vision_language import HFVision
+
+        return HFVision(name)
+    from models.causal_lm import CausalLM
+
+    return CausalLM(name)

@@ -22,9 +22,14 @@ def open_picture(png: bytes) -> PIL.Image.Image:
 
 
 def picture_size(png: bytes) -> tuple[int, int]:
-    """Height and width in pixels, from the header alone. Raises RequestRefused."""
+    """Height and width in pixels; of a PNG the checksums are looked at, not the pixels. Raises RequestRefused."""
     with _opened(png) as picture:
-        return picture.height, picture.width
+        size = picture.height, picture.width
+        if picture.format == "PNG":
+            picture.verify()
+        else:
+            picture.load()
+        return size
 
 
 @contextmanager

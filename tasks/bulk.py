@@ -7,13 +7,13 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from models.errors import ContextOverflow, ModelError, TransientModelError
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.call_thread import CallThread, Ended, refuse_when_stopped
-from tasks.calls import Answer, Limits, ask_anew, estimate, kept, recalled, response_key, used
+from tasks.calls import Answer, Limits, ask_anew, canonical, estimate, kept, key_of, recalled, used
 from tasks.group_commit import GroupCommit, GroupStore
 
 LOOKUP = 256
@@ -62,6 +62,8 @@ def ask_all(
 class _Question(NamedTuple):
     key: str
     request: ChatRequest
+    plain: dict[str, Any]
+    """The request as the response store holds it."""
 
 
 class _Outcome(NamedTuple):
@@ -89,7 +91,7 @@ class _Lookup(Generic[Tag]):
         """The requests, group by group: answers that are known, and the questions that nobody has begun to ask."""
         coming = iter(requests)
         while group := list(islice(coming, LOOKUP)):
-            keyed = [(tag, _Question(response_key(self._chat.id, request), request)) for tag, request in group]
+            keyed = [(tag, self._question(request)) for tag, request in group]
             stored = self._responses.many(list({question.key for _, question in keyed} - self._waiting.keys()))
             looked = _Looked[Tag]([], [])
             for tag, question in keyed:
@@ -101,6 +103,10 @@ class _Lookup(Generic[Tag]):
                     self._waiting[question.key] = [tag]
                     looked.new.append(question)
             yield looked
+
+    def _question(self, request: ChatRequest) -> _Question:
+        plain = canonical(request)
+        return _Question(key_of(self._chat.id, plain), request, plain)
 
     def told(self, outcomes: Iterable[_Outcome]) -> Iterator[tuple[Tag, Answer | ModelError]]:
         """An answer for each of those who wait for it; all but the first have it for nothing."""
@@ -231,13 +237,14 @@ class _Pool:
 
     def _ask(self, question: _Question, caller: CallThread, alone: LockType) -> bool:
         """True when there is an answer, which is on its way into the store then, with its slot and its lock."""
-        key, request = question
+        key, request, plain = question
         try:
             answer = ask_anew(self._chat, request, key=key, limits=self._limits, budget=self._budget, thread=caller)
         except PASSED_ON as error:
             self._done(_Outcome(key, error))
             return False
-        self._commit.begin(key, kept(self._chat.id, request, answer), _Asked(_Outcome(key, answer), alone))
+        stored = kept(self._chat.id, request, answer, plain=plain)
+        self._commit.begin(key, stored, _Asked(_Outcome(key, answer), alone))
         return True
 
     def _stored(self, group: list[_Asked], error: Exception | None) -> None:
@@ -340,7 +347,7 @@ class _Engine:
 
     def _settled(self, question: _Question, response: ChatResponse | ModelError, *, latency_s: float) -> list[_Outcome]:
         """Books a response and begins to store it; an error that is passed on is an outcome at once."""
-        key, request = question
+        key, request, plain = question
         expected = estimate(request)
         if isinstance(response, ModelError):
             self._budget.settle(expected, NOTHING)
@@ -351,7 +358,7 @@ class _Engine:
         self._budget.settle(expected, used(response, expected))
         answer = Answer(response, key, cached=False, latency_s=latency_s)
         self._storing += 1
-        self._commit.begin(key, kept(self._chat.id, request, answer), _Outcome(key, answer))
+        self._commit.begin(key, kept(self._chat.id, request, answer, plain=plain), _Outcome(key, answer))
         return []
 
     def _next_stored(self) -> list[_Outcome]:

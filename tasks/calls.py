@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import Field
 
@@ -99,7 +99,8 @@ def ask(
     Raises models.errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
     raises.
     """
-    key = response_key(chat.id, request)
+    plain = canonical(request)
+    key = key_of(chat.id, plain)
     with limits.alone(key):
         if stored := responses.get(key):
             answer = recalled(key, stored)
@@ -108,7 +109,7 @@ def ask(
             return answer
         with CallThread() as thread:
             answer = ask_anew(chat, request, key=key, limits=limits, budget=budget, thread=thread, on_text=on_text)
-        responses.put(key, kept(chat.id, request, answer))
+        responses.put(key, kept(chat.id, request, answer, plain=plain))
         return answer
 
 
@@ -158,8 +159,11 @@ def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool
     return responses.get(response_key(chat.id, request)) is not None
 
 
-def kept(backend: str, request: ChatRequest, answer: Answer) -> StoredResponse:
-    """What the response store holds of an answer."""
+def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None) -> StoredResponse:
+    """What the response store holds of an answer.
+
+    plain: the request as `canonical` has it, where that is at hand.
+    """
     from storage.responses import StoredResponse  # brings SQLAlchemy
 
     kind, _, model = backend.partition(":")
@@ -167,7 +171,7 @@ def kept(backend: str, request: ChatRequest, answer: Answer) -> StoredResponse:
     return StoredResponse(
         backend=kind,
         model=model,
-        request=canonical(request),
+        request=canonical(request) if plain is None else plain,
         response=response.model_dump(include={"text", "finish_reason", "sent"}),
         prompt_tokens=response.prompt_tokens,
         completion_tokens=response.completion_tokens,
@@ -189,26 +193,37 @@ def recalled(key: str, stored: StoredResponse) -> Answer:
 
 def response_key(backend: str, request: ChatRequest) -> str:
     """SHA-256 (hex) of all that can change the answer."""
-    return digest({"backend": backend, "request": canonical(request)})
+    return key_of(backend, canonical(request))
+
+
+def key_of(backend: str, request: dict[str, Any]) -> str:
+    """The response key of a request as `canonical` has it."""
+    return digest({"backend": backend, "request": request})
 
 
 def digest(asked: dict[str, Any]) -> str:
     """SHA-256 (hex) of plain JSON, however its fields are ordered."""
-    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_IN_ORDER.encode(asked).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def canonical(request: ChatRequest) -> dict[str, Any]:
     """The request as plain JSON; an image stands there by the SHA-256 of its bytes."""
-    fields = request.model_dump(exclude={"messages"})
-    plain = {name: _json(value) for name, value in fields.items() if _matters(name, value)}
-    messages = [{"role": turn.role, "content": [_part(part) for part in turn.content]} for turn in request.messages]
-    return plain | {"messages": messages}
+    plain: dict[str, Any] = {
+        name: _json(value)
+        for name, default in _DEFAULTS.items()
+        if (value := getattr(request, name)) != default or name in ALWAYS_IN_KEY
+    }
+    plain["messages"] = [
+        {"role": turn.role, "content": [_part(part) for part in turn.content]} for turn in request.messages
+    ]
+    return plain
 
 
-def _matters(name: str, value: object) -> bool:
-    """Fields that came later leave the key as it was while they are unset, so that older answers are still found."""
-    return name in ALWAYS_IN_KEY or value != ChatRequest.model_fields[name].default
+_DEFAULTS = {name: field.default for name, field in ChatRequest.model_fields.items() if name != "messages"}
+"""Fields that came later leave the key as it was while they are unset, so that older answers are still found."""
 
 
 def _json(value: Any) -> Any:
@@ -218,7 +233,17 @@ def _json(value: Any) -> Any:
 def _part(part: Text | Image) -> dict[str, str]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
-    return {"type": "image", "sha256": hashlib.sha256(part.png).hexdigest()}
+    return {"type": "image", "sha256": _sha256(part)}
+
+
+def _sha256(image: Image) -> str:
+    """Worked out once for each picture, which may be in thousands of requests."""
+    if (known := _known.get(image)) is None:
+        known = _known[image] = hashlib.sha256(image.png).hexdigest()
+    return known
+
+
+_known: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
 
 
 def estimate(request: ChatRequest) -> Tokens:

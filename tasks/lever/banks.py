@@ -15,6 +15,7 @@ from torch import Tensor
 
 from storage import files
 from tasks.lever.errors import FileUnusable
+from tasks.lever.json_files import first_twice
 
 FORMAT = "trivet embeddings"
 
@@ -79,8 +80,7 @@ def bank_of(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: str)
     named = tuple(str(id) for id in ids)
     if len(named) != len(vectors):
         raise FileUnusable(f"{where}: {len(named)} ids for {len(vectors)} embeddings; the ids are of another file")
-    if len(set(named)) < len(named):
-        twice = next(id for place, id in enumerate(named) if id in named[:place])
+    if (twice := first_twice(named)) is not None:
         raise FileUnusable(f"{where}: id {twice} stands there twice")
     return EmbeddingBank(named, floats(vectors, named, where), encoder)
 

@@ -21,6 +21,7 @@ from storage.records import Ref
 from tasks.keys import content_key
 from tasks.lever.banks import EmbeddingBank, bank_of
 from tasks.lever.errors import DatasetUnusable
+from tasks.lever.pictures import Pictures
 from tasks.lever.records import Dataset, Embedded, VqaItem
 
 Vectors = NDArray[np.float32]
@@ -38,18 +39,17 @@ def embed_dataset(
     encoder: VisionEmbedder,
     artifacts: Artifacts,
     *,
-    pictures: Callable[[VqaItem], bytes],
     tell: Callable[[int], None] = lambda _: None,
 ) -> Embedded:
     """Banks of all items; equal pictures and equal questions are embedded once.
 
     Each shard is kept as soon as it is made, so that an interrupted export goes on where it stopped.
-    pictures: the picture of an item, as PNG. tell: called with the number of items done since its last call.
-    Raises DatasetUnusable for a repeated id, a train query that is no train item and a picture without a usable
-    vector, and what `pictures` and the encoder raise.
+    tell: called with the number of items done since its last call.
+    Raises DatasetUnusable for a repeated id, a train query that is no train item and a picture that is missing, damaged
+    or without a usable vector, and what the encoder raises.
     """
     items = _distinct_items(dataset)
-    looks = _embed_pictures(items, encoder, artifacts, pictures=pictures, tell=tell)
+    looks = _embed_pictures(items, encoder, artifacts, tell=tell)
     texts = _embed_questions(items, encoder, artifacts)
     joint = _unit(looks.vectors + texts, items, width=encoder.dimension)
     row = {item.id: number for number, item in enumerate(items)}
@@ -100,11 +100,12 @@ def _embed_pictures(
     encoder: VisionEmbedder,
     artifacts: Artifacts,
     *,
-    pictures: Callable[[VqaItem], bytes],
     tell: Callable[[int], None],
 ) -> _Looks:
+    pictures = Pictures(most_bytes=0)  # each is needed once
+
     def look(shard: Sequence[VqaItem]) -> _Looks:
-        pngs = [pictures(item) for item in shard]
+        pngs = [pictures(item).png for item in shard]
         classes = encoder.embed_classes(pngs)
         return _Looks(
             _unit(encoder.embed_images(pngs), shard, width=encoder.dimension),

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum, sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from storage.records import Record
 from tasks.lever.errors import PointerUnusable, PoolTooSmall
@@ -43,9 +43,9 @@ class Outcome(Record):
     shown: tuple[str, ...]
     """Ids of the demonstrations, in the order in which they are shown."""
     answer: str | None = None
-    accuracy: float | None = None
+    accuracy: float | None = Field(default=None, ge=0, le=1)
     """VQA accuracy; None where the judge failed."""
-    correct: Literal[0, 1] | None = None
+    correct: int | None = Field(default=None, ge=0, le=1)
     """1 where the accuracy reaches the threshold."""
     failed: str | None = None
     """Why there is no answer."""
@@ -200,5 +200,5 @@ def _outcome(pointer: Pointer, question: Asked, judgment: Judgment) -> Outcome:
         accuracy=judgment.accuracy,
         correct=judgment.correct,
         failed=judgment.failed,
-        key=judgment.key,
+        key=getattr(judgment, "key", None),
     )

@@ -180,7 +180,8 @@ class Judging:
         """By key, from the judge; what it gave is stored whatever happens then."""
         if not questions:
             return {}
-        keys, given, started = list(questions), dict[str, StoredResponse](), self._limits.clock()
+        keys, started = list(questions), self._limits.clock()
+        given: dict[str, StoredResponse] = {}
         try:
             for number, value in judge.answer_log_probs([(one.request, one.answer) for one in questions.values()]):
                 if math.isnan(value):

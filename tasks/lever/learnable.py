@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.pointer import PointerConfig
+from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.errors import FileUnusable, PointerUnusable, PoolTooSmall, RewardUnusable
 from tasks.lever.groups import Groups, Labelled
 
@@ -24,13 +24,13 @@ class Material(NamedTuple):
     """(Q, K) rows of `bank`."""
 
     @classmethod
-    def of(cls, data: Labelled | Groups, *, device: torch.device, dtype: torch.dtype) -> Material:
-        """That of a training."""
+    def of(cls, data: Labelled | Groups, selector: PointerSelector, *, device: torch.device) -> Material:
+        """What `selector`, once it is on `device`, is to read."""
+        dtype = next(selector.parameters()).dtype
         return cls(data.queries.to(device, dtype), data.bank.to(device, dtype), data.pools.to(device))
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Queries (b, d) and their pools (b, K, d)."""
-        rows = rows.to(self.queries.device)
         return self.queries[rows], self.bank[self.pools[rows]]
 
 
@@ -50,6 +50,12 @@ def refuse_unlearnable(data: Labelled | Groups, config: PointerConfig) -> None:
 def tensors_of(data: Labelled | Groups) -> dict[str, Tensor]:
     """All that is learnt from, by name."""
     return {name: one for name, one in data._asdict().items() if isinstance(one, Tensor)}
+
+
+def possible_pointers(groups: Groups) -> Tensor:
+    """(Q, G, S) with some possible pointer where nothing was judged: padding need not be one."""
+    some = torch.arange(groups.pointers.shape[-1]).expand_as(groups.pointers)
+    return torch.where(groups.judged[..., None], groups.pointers, some)
 
 
 def _refuse_widths(data: Labelled | Groups, config: PointerConfig) -> None:

@@ -103,7 +103,7 @@ def _accuracy_figure(summary: Summary, shots: int) -> Drawing:
     )
     values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for axes in (values, gains):
-        _prepare(axes, [name(figure.selector) + (" (at least)" if figure.is_lower_bound else "") for figure in rows])
+        _prepare(axes, [name(figure.selector) + _bound(figure) for figure in rows])
     _draw_values(values, rows)
     _draw_gains(gains, rows, summary, shots)
     title(
@@ -138,13 +138,15 @@ def _draw_values(axes: Axes, rows: Sequence[Figure]) -> None:
         _draw_seeds(axes, one, at + BAR / 2 - 0.12)
         right = max([one.high or one.value, one.value, *one.by_seed.values()])
         _write(axes, f"{one.value:.3f}", right, at, bold=figure.selector == "grpo")
-    axes.set_xlim(0, 1.08)
+    axes.set_xlim(0, 1.12)  # room for the oracle's number
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.set_xlabel("VQA accuracy")
 
 
 def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int) -> None:
     """What was trained against the strongest similarity, which is the hollow dot."""
+    from matplotlib.ticker import MaxNLocator
+
     gains = {gain.better: gain for gain in summary.gains if gain.shots == shots and gain.worse in SIMILARITIES}
     gains.pop(RANDOM, None)
     compared = {gain.worse for gain in gains.values()}
@@ -165,6 +167,7 @@ def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int
     axes.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
     low, high = axes.get_xlim()
     axes.set_xlim(low - 0.08 * (high - low), high + 0.22 * (high - low))  # room for the numbers
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlabel("gain over the strongest similarity, paired")
 
 
@@ -213,7 +216,7 @@ def _shots_figure(summary: Summary) -> Drawing:
     axes.set_xlim(min(counts) - 0.25, max(counts) + 0.2)
     axes.set_xlabel("demonstrations in the prompt")
     axes.set_ylabel("VQA accuracy")
-    _label_lines(axes, summary, selectors)
+    _label_lines(axes, summary, last=max(counts))
     title(drawing, "Accuracy by number of demonstrations", _about(summary, "upright lines: 95 % intervals"))
     return drawing
 
@@ -240,26 +243,24 @@ def _draw_line(axes: Axes, line: Sequence[Figure], *, shift: float) -> None:
     )
 
 
-def _label_lines(axes: Axes, summary: Summary, selectors: Sequence[str]) -> None:
-    """The names at the right ends of the lines, moved apart where they would touch."""
-    ends = {one: [figure for figure in summary.figures if figure.selector == one][-1] for one in selectors}
+def _label_lines(axes: Axes, summary: Summary, *, last: int) -> None:
+    """The names at the right of the lines, moved apart where they would touch; a line that ends early has its own."""
+    ends = {figure.selector: figure for figure in summary.figures}  # by shots: the last one counts
     low, high = axes.get_ylim()
-    gap = LEAST_GAP * (high - low)
-    floor = low
-    for selector in sorted(selectors, key=lambda one: ends[one].accuracy.value):
-        height = max(ends[selector].accuracy.value, floor)
-        floor = height + gap
-        bound = " (at least)" if ends[selector].is_lower_bound else ""
-        axes.annotate(
-            f"{name(selector)}{bound}  {ends[selector].accuracy.value:.2f}",
-            (axes.get_xlim()[1], height),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=colour(selector),
-            annotation_clip=False,
-        )
+    gap, lowest = LEAST_GAP * (high - low), low
+    for figure in sorted(ends.values(), key=lambda one: one.accuracy.value):
+        across, height = (figure.shots, figure.accuracy.value) if figure.shots < last else (axes.get_xlim()[1], 0.0)
+        if figure.shots == last:
+            height = max(figure.accuracy.value, lowest)
+            lowest = height + gap
+        text = f"{name(figure.selector)}{_bound(figure)}  {figure.accuracy.value:.2f}"
+        place: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+        away = 4 if figure.shots == last else 14
+        axes.annotate(text, (across, height), (away, 0), fontsize=9, color=colour(figure.selector), **place)
+
+
+def _bound(figure: Figure) -> str:
+    return " (at least)" if figure.is_lower_bound else ""
 
 
 def _about(summary: Summary, lines: str) -> str:

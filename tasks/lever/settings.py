@@ -82,7 +82,9 @@ class GrpoSettings(Optimization):
     """Below this divergence (nats a pointer) the weight is divided by 1.5 …"""
     kl_high: float = Field(default=0.1, gt=0)
     """… and above this one it is multiplied by it."""
-    top_k: int | None = Field(default=None, ge=1)
+    exact_kl_up_to: int = Field(default=100_000, ge=0, le=100_000)
+    """Pools of at most so many ordered pointers have their divergence computed; that of others is estimated (k3)."""
+    top_k: int | None = Field(default=None, ge=2)
     """Keep only the best so many pointers before rewards are standardised; an ablation: it wipes the signal out."""
     dropout_in_ratio: bool = False
     """Leave dropout on where ratios are taken; an ablation: the first ratio is not 1 then."""

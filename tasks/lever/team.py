@@ -33,7 +33,7 @@ class Team(Protocol):
         """Sum over the processes."""
         ...
 
-    def from_first(self, make: Callable[[], Tensor]) -> Tensor:
+    def from_first(self, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """What `make` gives in the first process, on the CPU; the others do not call it."""
         ...
 
@@ -57,6 +57,6 @@ class Alone:
         """Its own."""
         return values
 
-    def from_first(self, make: Callable[[], Tensor]) -> Tensor:
+    def from_first(self, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """Its own."""
         return make()

@@ -97,15 +97,13 @@ class Learnt(NamedTuple):
     """What an objective finds for some queries."""
 
     loss: Tensor
-    """Scalar mean over `weight` items."""
-    weight: Tensor
-    """Scalar: how many items there are in these queries."""
+    """Scalar, a mean over the queries."""
     figures: dict[str, Tensor]
-    """Scalar means over the same items, without gradient."""
+    """Scalars, means over the queries."""
 
 
 Objective = Callable[[PointerSelector, Tensor], Learnt]
-"""What a selector is to lower, on the queries whose rows (b,) are given."""
+"""What a selector is to lower, on the queries whose rows (b,) are given, on its device."""
 
 
 class Trained(NamedTuple):
@@ -124,7 +122,8 @@ class Loop:
     """Updates a copy of `start`. Raises LeverError where it cannot go on.
 
     Draws have seeds of their own, so that a resumed training needs to know only how many updates are done.
-    key: names the training (training_state.key_of). dropout: it is on while learning. shots: picks of a pointer.
+    key: names the training (training_state.key_of). shots: picks of a pointer. dropout: it is on while learning.
+    beta: weight of the KL divergence; whoever adapts it does so after each update.
     """
 
     def __init__(
@@ -139,12 +138,13 @@ class Loop:
         key: str,
         shots: int,
         dropout: bool = True,
+        beta: float = 0.0,
     ) -> None:
         self.plan, self.team, self.device = plan, place.team, torch.device(place.device)
         self.selector = deepcopy(start).to(self.device)
-        self.beta = 0.0
+        self.seed, self.beta = seed, beta
         self.held: dict[str, Tensor] = {}
-        self._settings, self._seed, self._validate, self._place = settings, seed, validate, place
+        self._settings, self._validate, self._place = settings, validate, place
         self._dropout = dropout
         self._key = key
         self._file = StateFile(place.folder, key)
@@ -179,7 +179,7 @@ class Loop:
         for update in range(first, self.plan.end(epoch)):
             if update > first and update % self._place.save_every == 0:
                 self._save()
-            yield Batch(update, epoch, self.plan.rows(update, seed=self._seed))
+            yield Batch(update, epoch, self.plan.rows(update, seed=self.seed))
 
     def learn(self, batch: Batch, objective: Objective, **known: float) -> dict[str, float]:
         """One update; gives its figures, and `known` with them. Raises TrainingDiverged."""
@@ -225,15 +225,15 @@ class Loop:
     def _backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
         """Gradients of the mean over the whole batch, and its figures, whatever part of it this process has."""
         rows = self.team.share(batch.rows)
-        seed = seed_of(self._seed, "dropout", batch.update, self.team.rank)
+        seed = seed_of(self.seed, "dropout", batch.update, self.team.rank)
         with seeded(seed, self.device) if self._dropout else nullcontext(), self.autocast():
             # a part may be empty; then any query does, at no weight
-            learnt = cast(Learnt, self._module(objective, rows if len(rows) else batch.rows[:1]))
-        weight = learnt.weight.double() * bool(len(rows))
-        own = torch.stack([learnt.loss.detach(), *learnt.figures.values()]).double()
-        total, *sums = self.team.total(torch.cat([weight[None], own * weight])).unbind()
-        (learnt.loss * (weight / total * self.team.size)).backward()
-        return dict(zip(("loss", *learnt.figures), [one / total for one in sums], strict=True))
+            part = rows if len(rows) else batch.rows[:1]
+            learnt = cast(Learnt, self._module(objective, part.to(self.device)))
+        share = len(rows) / len(batch.rows)
+        (learnt.loss * (share * self.team.size)).backward()  # the team takes the mean of gradients
+        own = torch.stack([learnt.loss, *learnt.figures.values()]).detach().double()
+        return dict(zip(("loss", *learnt.figures), self.team.total(own * share).unbind(), strict=True))
 
     def _refuse_nan(self, batch: Batch, figures: Mapping[str, float]) -> None:
         wrong = {name: figures[name] for name in ("loss", "grad_norm") if not math.isfinite(figures[name])}
@@ -249,7 +249,8 @@ class Loop:
 
     def _end_epoch(self, epoch: int) -> None:
         self.selector.eval()
-        accuracy = self.team.from_first(lambda: torch.tensor(self._validate(self.selector), dtype=torch.float64)).item()
+        (found,) = self.team.from_first(lambda: (torch.tensor(self._validate(self.selector), dtype=torch.float64),))
+        accuracy = found.item()
         if not math.isfinite(accuracy):
             raise LeverError(f"validation after epoch {epoch} gave {accuracy}; it must give an accuracy")
         if not self._validation or accuracy > self._validation[self._chosen_epoch]:
@@ -317,7 +318,7 @@ class _Objective(nn.Module):
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Generator[None]:
-    """torch's default generators begin at `seed`, and are afterwards as they were: weights and dropout take no other."""
+    """torch's default generators begin at `seed`, and are left as they were: weights and dropout take no others."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

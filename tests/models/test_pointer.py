@@ -66,7 +66,12 @@ def test_absorbed_attention_is_multi_head_attention_with_padding_and_dropout(hea
 def test_weights_have_the_names_of_the_published_checkpoints():
     config = PointerConfig(embedding_dim=512, layers=2)
     shapes = {name: tuple(weight.shape) for name, weight in PointerSelector(config).state_dict().items()}
-    layer = {"in_proj_weight": (768, 256), "in_proj_bias": (768,), "out_proj.weight": (256, 256), "out_proj.bias": (256,)}
+    layer = {
+        "in_proj_weight": (768, 256),
+        "in_proj_bias": (768,),
+        "out_proj.weight": (256, 256),
+        "out_proj.bias": (256,),
+    }
     assert shapes == {
         "input_proj.weight": (256, 512),
         **{f"cross_attn_layers.{n}.{name}": shape for n in range(2) for name, shape in layer.items()},
@@ -188,9 +193,11 @@ def test_padding_takes_no_beam_from_a_query():
 def test_generation_drops_nothing_and_leaves_the_mode(way: str):
     selector, (query, pool) = small_selector(dropout=0.5, attention_dropout=0.5), problem()
     ways = {
-        "sample": lambda: selector.sample(
-            query, pool, shots=2, draws=4, temperature=1.0, generator=torch.Generator().manual_seed(0)
-        ).pointers,
+        "sample": lambda: (
+            selector.sample(
+                query, pool, shots=2, draws=4, temperature=1.0, generator=torch.Generator().manual_seed(0)
+            ).pointers
+        ),
         "beam": lambda: selector.beam(query, pool, shots=2, width=4).pointers,
         "greedy": lambda: selector.greedy(query, pool, shots=2),
     }

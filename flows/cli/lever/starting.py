@@ -11,8 +11,8 @@ from flows.cli.engine import Outcome, prefect_for_a_command, run_flow
 from flows.cli.output import REFUSED, fail, plain_errors
 
 if TYPE_CHECKING:
-    from flows.lever import LeverConfig
     from flows.learning import LeverReport
+    from flows.lever import LeverConfig
 
 OF_REAL_DATA: dict[str, Any] = {
     "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",

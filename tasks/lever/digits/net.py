@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 
 from models.errors import ModelUnavailable
 from storage.records import Record
-from tasks.lever.digits.language import END, KINDS, TOKENS
+from tasks.lever.digits.language import END, KINDS, QUESTIONS, TOKENS, WORDS
 
 CLASSES = 10
 CODE = 2 * CLASSES
@@ -38,6 +38,8 @@ class NetConfig(Record):
     tower_hidden: int = 192
     tower_width: int = 64
     """Of the features of one digit."""
+    language: tuple[str, ...] = WORDS + QUESTIONS
+    """What its tokens and questions mean."""
 
 
 class Memory(NamedTuple):
@@ -146,8 +148,12 @@ def from_bytes(data: bytes) -> DigitsNet:
     """The network, ready to be asked. Raises ModelUnavailable if the bytes are not of one."""
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        net = DigitsNet(NetConfig.model_validate_json(header["__metadata__"][_CONFIG]))
-        net.load_state_dict(load_tensors(data))
+        config = NetConfig.model_validate_json(header["__metadata__"][_CONFIG])
+        if config.language != NetConfig().language:
+            raise ValueError("it was trained on other words or questions")
+        with torch.device("meta"):  # the weights that a new network draws are not wanted
+            net = DigitsNet(config)
+        net.load_state_dict(load_tensors(data), assign=True)
     except (SafetensorError, ValidationError, ValueError, KeyError, RuntimeError) as error:
         raise ModelUnavailable(
             f"these {len(data)} bytes are no judge of the digits' world ({type(error).__name__}: {error}); "

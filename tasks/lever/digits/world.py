@@ -5,7 +5,6 @@ Format: https://visualqa.org/vqa_v1_download (input questions and annotations), 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,6 +16,7 @@ from storage.files import write
 from storage.records import Record
 from tasks.lever.digits.language import KINDS, QUESTIONS, WORDS, answer_to
 from tasks.lever.digits.scenes import Digits, load_digits, render, to_png
+from tasks.lever.digits.streams import stream
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -55,7 +55,7 @@ def write_world(folder: Path, size: WorldSize, *, seed: int) -> None:
     """
     names, parts = lexicon(seed), load_digits()
     for split in SPLITS:
-        drawn = _draw(parts[split], getattr(size, split), generator=_stream(seed, f"{split} scenes"))
+        drawn = _draw(parts[split], getattr(size, split), generator=stream(seed, f"{split} scenes"))
         for number, scene in enumerate(drawn.scenes.numpy()):
             write(folder / "images" / image_name(split, number), to_png(scene), durable=False)
         write(folder / f"digits_{split}_questions.json", _json(_questions(split, drawn)))
@@ -64,7 +64,7 @@ def write_world(folder: Path, size: WorldSize, *, seed: int) -> None:
 
 def lexicon(seed: int) -> tuple[str, ...]:
     """The secret: the words that digits 0 to 9 are called in the world of this seed."""
-    order = torch.randperm(len(WORDS), generator=_stream(seed, "lexicon"))
+    order = torch.randperm(len(WORDS), generator=stream(seed, "lexicon"))
     return tuple(WORDS[int(number)] for number in order[:10])
 
 
@@ -93,7 +93,7 @@ def _questions(split: Split, drawn: Drawn) -> dict[str, Any]:
 
 
 def _annotations(split: Split, drawn: Drawn, names: tuple[str, ...], *, seed: int) -> dict[str, Any]:
-    generator = _stream(seed, f"{split} annotators")
+    generator = stream(seed, f"{split} annotators")
     annotations: list[dict[str, Any]] = []
     for n, ((left, right), kind) in enumerate(zip(drawn.digits, drawn.kinds, strict=True)):
         answer = answer_to(kind, left=names[left], right=names[right])
@@ -139,12 +139,6 @@ def _misread(answer: str, names: tuple[str, ...], generator: torch.Generator) ->
 
 def _draw_of(count: int, generator: torch.Generator) -> int:
     return int(torch.randint(count, (1,), generator=generator))
-
-
-def _stream(seed: int, purpose: str) -> torch.Generator:
-    """Random numbers that no other purpose of this seed shares."""
-    digest = hashlib.sha256(f"{seed} {purpose}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8]) >> 1)
 
 
 def _head(split: Split) -> dict[str, Any]:

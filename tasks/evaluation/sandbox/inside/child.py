@@ -255,4 +255,5 @@ def _execute(argv: list[str]) -> None:
     """Raises OSError, or never comes back."""
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
+    os.environ.pop("PYTHONPATH", None)  # of another interpreter than what this may start
     os.execve(argv[0], argv, dict(os.environ))

@@ -63,6 +63,8 @@ _umount = _declared(_libc.umount2, ctypes.c_char_p, ctypes.c_int)
 _prctl = _declared(_libc.prctl, ctypes.c_int, *[ctypes.c_ulong] * 4)
 _capset = _declared(_libc.capset, ctypes.c_void_p, ctypes.c_void_p)
 _clone = _declared(_held.syscall, *[ctypes.c_long] * 6)
+_THIS_PROCESS = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 def unshare(flags: int) -> None:
@@ -113,9 +115,7 @@ def drop_bounding_set() -> None:
 def drop_capabilities() -> None:
     """Give up all capabilities of this process, in its user namespace too."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    _check(_capset(header, nothing), "capset")
+    _check(_capset(_THIS_PROCESS, _NO_CAPABILITIES), "capset")
 
 
 class _Filter(ctypes.Structure):

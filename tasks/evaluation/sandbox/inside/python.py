@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,23 +17,30 @@ from .child import REPORT, Settings, Task
 
 OURS = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
 TESTS = "<tests>"
+DEFAULT = int(signal.SIG_DFL)
 _at_the_end = {"wait": True}
+_signal: Any = sys.modules["_signal"]
+"""Of `signal`, without its enumerations: these take longer than all the rest that is done to a signal."""
 
 Step = Callable[[], Any]
 
 
-def steps_of(task: Task, settings: Settings, *, hidden: Iterable[str]) -> tuple[Step, ...]:
-    """What a program is: its source, its tests, and the token behind them. Raises SyntaxError.
+def look_new(settings: Settings) -> None:
+    """Make the zygote's interpreter as programs are to find it, when all that it needs itself is imported."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(settings.packages)  # for interpreters that a program starts itself
+    sys.path = [*(one for one in sys.path if one not in ("", OURS)), *settings.packages]
+    for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
+        del sys.modules[name]
 
-    hidden: modules that a new interpreter has not.
+
+def steps_of(task: Task) -> tuple[Step, ...]:
+    """What a program is: its source, its tests, and the token behind them. Raises SyntaxError.
 
     Everything is bound before the source is executed, and what then calls it is C code, of which a program finds no
     frame, no function and no variable that it could change.
     """
     path = os.path.join(task.folder, task.path)  # noqa: PTH118
-    _as_in_a_new_interpreter(task.folder, path, settings.packages)
-    for name in hidden:
-        del sys.modules[name]
+    _as_in_a_new_interpreter(task.folder, path)
     names = _module("__main__" if task.tests is None else "__test__", path)
     source = compile(task.source, path, "exec", dont_inherit=True)
     run = partial(exec, source, names)
@@ -47,17 +54,16 @@ def steps_of(task: Task, settings: Settings, *, hidden: Iterable[str]) -> tuple[
     return (run, partial(copied.update, names), fresh, tests, partial(os.write, REPORT, task.token), partial(end, 0))
 
 
-def _as_in_a_new_interpreter(folder: str, path: str, packages: Iterable[str]) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def _as_in_a_new_interpreter(folder: str, path: str) -> None:
+    _signal.signal(signal.SIGINT, signal.default_int_handler)
+    _signal.signal(signal.SIGCHLD, DEFAULT)
     signal.set_wakeup_fd(-1)
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r")), "utf-8", "surrogateescape")
     sys.stdin.mode = "r"  # type: ignore[misc] as the interpreter does
     sys.stdout = sys.__stdout__ = _writer(1, "surrogateescape")
     sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace", line_buffering=True)
-    os.environ["PYTHONPATH"] = os.pathsep.join(packages)  # for interpreters that it starts itself
     sys.argv = [path]
-    sys.path = [folder, *(one for one in sys.path if one not in ("", OURS)), *packages]
+    sys.path.insert(0, folder)
 
 
 def _module(name: str, path: str) -> dict[str, Any]:

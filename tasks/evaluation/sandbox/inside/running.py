@@ -195,7 +195,12 @@ def _starved(child: int, wall_s: float) -> bool:
     tells nothing.
     """
     with suppress(OSError, IndexError, ValueError):
-        newest = int(Path("/proc/loadavg").read_text().split()[-1])
-        waited_s = int(Path(f"/proc/{child}/schedstat").read_text().split()[1]) / 1e9
+        newest = int(_read("/proc/loadavg").split()[-1])
+        waited_s = int(_read(f"/proc/{child}/schedstat").split()[1]) / 1e9
         return os.getpid() == 1 and newest == child and wall_s > SHORT_S and waited_s > wall_s / 2
     return False
+
+
+def _read(path: str) -> str:
+    with open(path) as file:  # noqa: PTH123
+        return file.read()

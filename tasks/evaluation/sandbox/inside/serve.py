@@ -18,7 +18,6 @@ import os
 import select
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -26,7 +25,7 @@ from typing import Any
 from . import kernel
 from .child import Settings
 from .frames import receive, send
-from .python import end, show, steps_of
+from .python import end, look_new, show, steps_of
 from .running import run
 
 CHANNEL = 0
@@ -75,7 +74,7 @@ def _serve() -> Iterable[Step]:
             kernel.name_host("sandbox")
     _add_what_site_adds()
     _import(told.fields["preload"])
-    ours = [name for name in sys.modules if name.partition(".")[0] == __package__]
+    look_new(settings)
     gc.collect()
     gc.freeze()  # pages that forks share stay shared
     send(channel, {"ready": True, "pid": os.getpid()})
@@ -86,7 +85,7 @@ def _serve() -> Iterable[Step]:
             program = run(request, settings, channel) if request else None
             if program is None:
                 os._exit(0)
-            return steps_of(program, settings, hidden=ours)
+            return steps_of(program)
         if os.waitpid(runner, 0)[1] != 0:
             break
     return ()

@@ -1,0 +1,209 @@
+"""Trains the digits' judge: first its tower to tell digits, then its transformer to read demonstrations.
+
+Every sequence has a lexicon of its own, so that nothing about words can be learnt by heart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - everybody's name for it
+
+from storage.files import write
+from storage.records import Record
+from tasks.lever.digits.language import BOTH, END, KINDS, RIGHT, UNKNOWN, WORDS
+from tasks.lever.digits.net import CLASSES, DigitsNet, NetConfig, Tower, to_bytes
+from tasks.lever.digits.scenes import Digits, glimpses, load_digits, render
+from tasks.lever.digits.streams import stream
+
+ITEMS = 5
+"""Of a training sequence: four demonstrations at most, and a query; all five are answered."""
+RENDERED = 200
+"""Pictures of each of the 100 pairs of digits that sequences are made of."""
+SAVE_EVERY = 200
+"""Steps."""
+
+Tell = Callable[[str, int, int], None]
+"""Hears what is trained, the steps done, and their number."""
+
+
+class JudgeTraining(Record):
+    """How long the judge is trained, and on how much at once."""
+
+    tower_steps: int = Field(default=1500, ge=1)
+    tower_batch: int = Field(default=256, ge=1)
+    """Pictures, of two digits each."""
+    tower_lr: float = 2e-3
+    steps: int = Field(default=800, ge=1)
+    batch: int = Field(default=96, ge=1)
+    """Sequences."""
+    lr: float = 2e-3
+    few_until: float = 0.3
+    """Share of the steps in which a sequence shows two or three different digits only; then up to `most_digits`."""
+    most_digits: int = Field(default=6, ge=3, le=CLASSES)
+    unknown: float = 0.02
+    """Share of the answers' words that are shown as unknown."""
+
+
+class Sequences(NamedTuple):
+    """A batch of training sequences."""
+
+    codes: Tensor
+    """(B, 5, 20)"""
+    kinds: Tensor
+    """(B, 5)"""
+    answers: Tensor
+    """(B, 5, 2)"""
+
+
+def train_judge(settings: JudgeTraining, *, seed: int, tell: Tell | None = None, state: Path | None = None) -> bytes:
+    """The weights of a judge as safetensors, the same bytes for the same settings and seed on one CPU thread.
+
+    state: a folder in which an interrupted training goes on where it stopped, to the same end; None keeps nothing.
+    """
+    digits = load_digits()["judge"]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # initial weights can only be drawn from the global generator
+        net = DigitsNet(NetConfig())
+
+    def tower_loss(step: int) -> Tensor:
+        return _tower_loss(net.tower, digits, settings.tower_batch, generator=stream(seed, f"tower {step}"))
+
+    tower = Phase("tower", net.tower, settings.tower_steps, settings.tower_lr, (0.9, 0.999))
+    _train(tower, tower_loss, tell=tell, state=state)
+    net.tower.requires_grad_(False).mean.copy_(_mean_features(net.tower, digits, generator=stream(seed, "mean")))
+    gallery = _gallery(net.tower, digits, generator=stream(seed, "gallery"))
+
+    def reader_loss(step: int) -> Tensor:
+        drawn = _draw(gallery, settings, step=step, generator=stream(seed, f"reader {step}"))
+        hidden = torch.rand(drawn.answers.shape, generator=stream(seed, f"unknown {step}")) < settings.unknown
+        logits = net(drawn.codes, drawn.kinds, drawn.answers.masked_fill(hidden & (drawn.answers != END), UNKNOWN))
+        return F.cross_entropy(logits.flatten(0, 2), drawn.answers.flatten())
+
+    _train(Phase("reader", net, settings.steps, settings.lr, (0.9, 0.95)), reader_loss, tell=tell, state=state)
+    return to_bytes(net)
+
+
+class Phase(NamedTuple):
+    """One of the two trainings."""
+
+    name: str
+    module: nn.Module
+    steps: int
+    lr: float
+    betas: tuple[float, float]
+
+
+def _train(phase: Phase, loss_of: Callable[[int], Tensor], *, tell: Tell | None, state: Path | None) -> None:
+    """AdamW, linear warm-up, cosine decay. A step draws by its number, so weights and moments are all there is."""
+    weights = [weight for weight in phase.module.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, phase.lr, betas=phase.betas, weight_decay=1e-2)
+    path = state / f"judge-{phase.name}.safetensors" if state else None
+    first = _restore(path, phase.module, optimizer) if path and path.exists() else 0
+    for step in range(first, phase.steps):
+        optimizer.param_groups[0]["lr"] = phase.lr * _schedule(step, phase.steps)
+        loss = loss_of(step)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        done = step + 1
+        if done % SAVE_EVERY == 0 or done == phase.steps:
+            if tell:
+                tell(phase.name, done, phase.steps)
+            if path:
+                _save(path, phase.module, optimizer, done)
+
+
+def _schedule(step: int, steps: int) -> float:
+    return min(1.0, (step + 1) / 100) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.02)
+
+
+def _tower_loss(tower: Tower, digits: Digits, batch: int, *, generator: torch.Generator) -> Tensor:
+    pairs = torch.randint(len(digits.ink), (batch, 2), generator=generator)
+    ink = _jolted(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (batch, 2))
+    logits = tower.head(tower.features(glimpses(render(ink, generator))))
+    # a tower that is sure of the digits it learnt by heart teaches the transformer to trust it on new ones
+    return F.cross_entropy(logits.flatten(0, 1), digits.labels[pairs].flatten(), label_smoothing=0.1)
+
+
+def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
+    """Digits (N, 8, 8), turned by up to 12°, scaled by up to 9 % and shifted by up to half a pixel."""
+    turn, scale, across, down = (torch.rand(4, len(ink), generator=generator) * 2 - 1) * torch.tensor(
+        [[0.21], [0.09], [0.12], [0.12]]
+    )
+    cosine, sine = turn.cos() * (1 + scale), turn.sin() * (1 + scale)
+    maps = torch.stack([cosine, -sine, across, sine, cosine, down], dim=-1).view(-1, 2, 3)
+    grid = F.affine_grid(maps, [len(ink), 1, 8, 8], align_corners=False)
+    return F.grid_sample(ink[:, None], grid, align_corners=False)[:, 0]
+
+
+@torch.no_grad()
+def _mean_features(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
+    pairs = torch.randint(len(digits.ink), (2000, 2), generator=generator)
+    return tower.features(glimpses(render(digits.ink[pairs], generator))).flatten(1).mean(0)
+
+
+@torch.no_grad()
+def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
+    """(100, 200, 20): codes of pictures of each pair of digits, pair (l, r) in row 10 l + r."""
+    wanted = torch.arange(CLASSES * CLASSES).repeat_interleave(RENDERED)  # (20000,)
+    labels = torch.stack([wanted // CLASSES, wanted % CLASSES], dim=-1)  # (20000, 2)
+    rows = [torch.nonzero(digits.labels == label)[:, 0] for label in range(CLASSES)]
+    counts = torch.tensor([len(row) for row in rows])
+    table = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (10, most)
+    chosen = (torch.rand(labels.shape, generator=generator) * counts[labels]).long()
+    features = tower.features(glimpses(render(digits.ink[table[labels, chosen]], generator)))
+    return tower.codes(features).unflatten(0, (CLASSES * CLASSES, RENDERED))
+
+
+def _draw(gallery: Tensor, settings: JudgeTraining, *, step: int, generator: torch.Generator) -> Sequences:
+    """Sequences that show few different digits each, so that demonstrations often hold the word that is asked for."""
+    batch = settings.batch
+    most = 3 if step < settings.few_until * settings.steps else settings.most_digits
+    count = torch.randint(2, most + 1, (batch, 1), generator=generator)
+    shown = torch.rand(batch, CLASSES, generator=generator).argsort(-1)  # the first `count` of each row occur
+    which = (torch.rand(batch, ITEMS * 2, generator=generator) * count).long()
+    digits = shown.gather(1, which).view(batch, ITEMS, 2)
+    kinds = torch.randint(len(KINDS), (batch, ITEMS), generator=generator)
+    lexicon = torch.rand(batch, len(WORDS), generator=generator).argsort(-1)[:, :CLASSES]
+    words = lexicon.gather(1, digits.flatten(1)).view(batch, ITEMS, 2)
+    first = torch.where(kinds == RIGHT, words[..., 1], words[..., 0])
+    second = torch.where(kinds == BOTH, words[..., 1], END)
+    picture = torch.randint(RENDERED, (batch, ITEMS), generator=generator)
+    codes = gallery[digits[..., 0] * CLASSES + digits[..., 1], picture]
+    return Sequences(codes, kinds, torch.stack([first, second], dim=-1))
+
+
+def _save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:
+    moments = {
+        f"{number}.{name}": value
+        for number, one in optimizer.state_dict()["state"].items()
+        for name, value in one.items()
+    }
+    weights = {f"weights.{name}": value for name, value in module.state_dict().items()}
+    write(path, save_tensors(weights | moments | {"done": torch.tensor(done)}))
+
+
+def _restore(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Steps done."""
+    tensors = load_tensors(path.read_bytes())
+    done = int(tensors.pop("done"))
+    prefix = "weights."
+    module.load_state_dict(
+        {name[len(prefix) :]: tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+    )
+    states: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        number, _, moment = name.partition(".")
+        states.setdefault(int(number), {})[moment] = value
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
+    return done

@@ -1,0 +1,74 @@
+"""The search for demonstrations that make the right answer likelier, with likelihoods worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tasks.lever.errors import PoolTooSmall
+from tasks.lever.info_score import offline, search
+from tasks.lever.judging import Asked
+from tasks.lever.options import BeamSettings
+from tasks.lever.records import PointerRecord, Pools, VqaItem
+
+POOLS = Pools(sampler="RandSampler", size=4, seed=0, pools={"q": ("a", "b", "c", "d")})
+QUERY = VqaItem(id="q", image_id="1", image="1.png", image_sha256="0" * 64, question="?", answers=("yes", "no", "yes"))
+
+
+class Likelihoods:
+    """Of the answer `yes`, by what is shown; .01 for all else."""
+
+    def __init__(self, **given: float) -> None:
+        self.given = given
+        self.asked: list[tuple[str, str]] = []
+
+    def log_probs(self, asked: list[tuple[Asked, str]]) -> list[float]:
+        self.asked += [("".join(one.demonstrations), answer) for one, answer in asked]
+        return [math.log(self.given.get("".join(one.demonstrations) or "none", 0.01)) for one, _ in asked]
+
+
+def found(judge: Likelihoods, *, shots: int = 2, **settings: int) -> list[PointerRecord]:
+    chosen = BeamSettings.model_validate(settings)
+    best = search([QUERY], POOLS, judge, shots=shots, settings=chosen, seed=0)  # pyright: ignore[reportArgumentType]
+    return list(best["q"])
+
+
+def test_the_best_sequence_comes_first_with_its_gain() -> None:
+    best = found(Likelihoods(none=0.1, a=0.3, b=0.2, ab=0.5, ba=0.9), width=2)
+    assert [one.pointer for one in best] == [(1, 0), (0, 1)]
+    assert [one.beam_score for one in best] == pytest.approx([0.8, 0.4])
+    assert [one.beam_rank for one in best] == [0, 1]
+
+
+def test_a_narrow_beam_misses_what_begins_badly() -> None:
+    likelihoods = {"none": 0.1, "a": 0.3, "b": 0.2, "ab": 0.5, "ba": 0.9}
+    assert found(Likelihoods(**likelihoods), width=1)[0].pointer == (0, 1)
+
+
+def test_the_judge_is_asked_for_the_answer_given_most_and_never_for_a_repeated_candidate() -> None:
+    judge = Likelihoods()
+    found(judge, width=5)
+    shown = [one for one, _ in judge.asked]
+    assert {answer for _, answer in judge.asked} == {"yes"}
+    assert len(shown) == len(set(shown)) == 1 + 4 + 4 * 3
+    assert all(len(set(one)) == len(one) for one in shown)
+
+
+def test_fewer_candidates_may_be_tried_always_the_same_ones() -> None:
+    first, again = Likelihoods(), Likelihoods()
+    found(first, candidates=3)
+    found(again, candidates=3)
+    assert first.asked == again.asked
+    assert len({one for one, _ in first.asked if len(one) == 1}) == 3
+
+
+def test_fewer_candidates_than_shots_are_refused() -> None:
+    with pytest.raises(PoolTooSmall, match="query q: 1 candidates are tried for 2 shots"):
+        found(Likelihoods(), candidates=1)
+
+
+def test_offline_it_is_the_soft_score_less_that_without_demonstrations() -> None:
+    judged = PointerRecord(pointer=(0, 1), gen_method="beam", vqa_acc_score=0.9)
+    failed = PointerRecord(pointer=(1, 0), gen_method="beam", status="eval_failed")
+    assert offline({"q": [judged, failed]}, {"q": 0.3}) == {"q": (pytest.approx(0.6), None)}

@@ -1,0 +1,267 @@
+"""What proves the numerics: small policies in double precision, all of whose pointers can be gone through."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.pointer import PointerSelector
+from tasks.lever.kl import countable, exact_kl, step_log_probs
+from tasks.lever.losses import advantages, grpo_loss, k3, rce_loss, sft_loss
+from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
+from tests.lever.small_policies import Problem, all_pointers, problem, small_selector
+
+NETWORKS = [
+    pytest.param({"layers": 0}, id="bi-encoder"),
+    pytest.param({"layers": 2, "heads": 2}, id="two layers of two heads"),
+    pytest.param({"gate": False}, id="no gate"),
+]
+
+
+def _gradients(loss: Tensor, selector: PointerSelector) -> list[Tensor]:
+    weights = list(selector.parameters())
+    return list(torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True, materialize_grads=True))
+
+
+def _all_log_probs(selector: PointerSelector, given: Problem, *, shots: int) -> Tensor:
+    """(B, all ordered pointers)."""
+    pointers = all_pointers(given.pool.shape[1], shots, queries=len(given.query))
+    return selector.log_probs(*given, pointers).sum(-1)
+
+
+@pytest.mark.parametrize("shots", [1, 2, 3])
+@pytest.mark.parametrize("config", NETWORKS)
+def test_probabilities_of_all_ordered_pointers_sum_to_one(config: dict[str, Any], shots: int):
+    log_probs = _all_log_probs(small_selector(**config), problem(), shots=shots)
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(2).double(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("config", NETWORKS)
+def test_teacher_forcing_gives_the_sampler_its_own_log_probabilities(config: dict[str, Any]):
+    selector, (query, pool) = small_selector(**config), problem(candidates=7)
+    drawn = selector.sample(query, pool, shots=3, draws=12, temperature=1.3, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(selector.log_probs(query, pool, drawn.pointers), drawn.log_probs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("config", NETWORKS)
+@pytest.mark.parametrize("width", [6, 9, 30])
+def test_a_beam_as_wide_as_the_pool_finds_the_best_pairs_of_all(config: dict[str, Any], width: int):
+    selector, given = small_selector(**config), problem(candidates=6)
+    best = _all_log_probs(selector, given, shots=2).sort(descending=True)
+    found = selector.beam(*given, shots=2, width=width)
+    expected = all_pointers(6, 2, queries=2).gather(1, best.indices[:, :width, None].expand(-1, -1, 2))
+    assert found.pointers[:, 0].equal(expected[:, 0])  # of all widths; the others only where nothing is cut off
+    if width == 30:
+        assert found.pointers.equal(expected)
+    torch.testing.assert_close(found.log_probs.sum(-1)[:, 0], best.values[:, 0], rtol=0, atol=1e-12)
+
+
+def test_a_beam_of_one_misses_the_best_pair_where_the_likeliest_first_pick_leads_nowhere():
+    selector = small_selector(layers=0, hidden=2, temperature=0.5)
+    with torch.no_grad():
+        selector.input_proj.weight.zero_()[:, :2] = torch.eye(2)
+        selector.query_proj.weight.copy_(torch.eye(2))
+        selector.cand_proj.weight.copy_(torch.eye(2))
+        selector.query_update_gate.weight.zero_()
+        selector.query_update_gate.bias.fill_(-50.0)  # the state becomes what was picked
+    angles = torch.tensor([0.0, 0.5, 2.6, -0.55, -0.6], dtype=torch.float64)  # the query, then candidates
+    vectors = torch.zeros(5, 12, dtype=torch.float64)
+    vectors[:, 0], vectors[:, 1] = angles.cos(), angles.sin()
+    query, pool = vectors[:1], vectors[None, 1:]
+    exhaustive = _all_log_probs(selector, Problem(query, pool), shots=2).max().item()
+    narrow = selector.beam(query, pool, shots=2, width=1)
+    wide = selector.beam(query, pool, shots=2, width=4)
+    assert narrow.pointers[0, 0, 0] == 0  # nearest to the query, with nothing near itself
+    assert narrow.log_probs.sum().item() < exhaustive - 0.1
+    assert wide.pointers[0, 0].tolist() in ([2, 3], [3, 2])
+    assert wide.log_probs[0, 0].sum().item() == pytest.approx(exhaustive)
+
+
+def test_at_the_first_inner_step_the_ratio_is_one_and_the_loss_minus_the_mean_advantage():
+    selector, given = small_selector(), problem()
+    new = _all_log_probs(selector, given, shots=2)
+    advantage = torch.randn(new.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = grpo_loss(new, new.detach(), new.detach(), advantage, beta=0.7)
+    assert (found.ratio_mean.item(), found.clip_fraction.item(), found.kl.item()) == (1, 0, 0)
+    assert found.loss.item() == pytest.approx(-advantage.mean().item(), abs=1e-14)
+
+
+@pytest.mark.parametrize("config", NETWORKS)
+def test_the_on_policy_gradient_is_that_of_the_expected_reward(config: dict[str, Any]):
+    selector, given = small_selector(**config), problem()
+    new = _all_log_probs(selector, given, shots=2)  # (2, 20)
+    reward = torch.rand(new.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    expected = _gradients((new.exp() * reward).sum(-1).mean(), selector)
+    # each pointer stands for its share of the draws: the mean over the group becomes an expectation
+    share = new.detach().exp() * new.shape[1]
+    baseline = reward.mean(-1, keepdim=True)
+    surrogate = grpo_loss(new, new.detach(), new.detach(), share * (reward - baseline), beta=0.0).loss
+    for found, wanted in zip(_gradients(-surrogate, selector), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+def test_in_the_mean_over_draws_of_the_policy_k3_is_the_divergence():
+    policy, reference, given = small_selector(0), small_selector(1), problem()
+    new, ref = _all_log_probs(policy, given, shots=2), _all_log_probs(reference, given, shots=2)
+    divergence = (new.exp() * (new - ref)).sum(-1)
+    assert (k3(new, ref) >= 0).all()
+    assert divergence.min() > 0.01
+    torch.testing.assert_close((new.exp() * k3(new, ref)).sum(-1), divergence, rtol=0, atol=1e-12)
+
+
+def test_on_pointers_of_another_policy_k3_is_biased():
+    policy, reference, given = small_selector(0), small_selector(1), problem()
+    new, ref = _all_log_probs(policy, given, shots=2), _all_log_probs(reference, given, shots=2)
+    divergence = (new.exp() * (new - ref)).sum(-1)
+    assert ((ref.exp() * k3(new, ref)).sum(-1) / divergence - 1).abs().min() > 0.05
+
+
+@pytest.mark.parametrize("shots", [1, 2, 3])
+@pytest.mark.parametrize("config", NETWORKS)
+def test_the_chain_rule_gives_the_divergence_of_whole_pointers(config: dict[str, Any], shots: int):
+    policy, reference, given = small_selector(0, **config), small_selector(1, **config), problem()
+    new, ref = _all_log_probs(policy, given, shots=shots), _all_log_probs(reference, given, shots=shots)
+    levels = [step_log_probs(each, each.encode(*given), shots=shots) for each in (policy, reference)]
+    found = exact_kl(*levels)
+    torch.testing.assert_close(found.kl, (new.exp() * (new - ref)).sum(-1), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.entropy, -(new.exp() * new).sum(-1), rtol=0, atol=1e-12)
+    expected = _gradients((new.exp() * (new - ref)).sum(), policy)
+    for one, wanted in zip(_gradients(found.kl.sum(), policy), expected, strict=True):
+        torch.testing.assert_close(one, wanted, rtol=0, atol=1e-11)
+
+
+def test_padding_changes_neither_the_divergence_nor_its_gradient():
+    policy, reference, given = small_selector(0), small_selector(1), problem()
+    padding = torch.randn(2, 3, 12, generator=torch.Generator().manual_seed(3)).double()
+    padded = Problem(given.query, torch.cat([given.pool, padding], dim=1))
+    usable = (torch.arange(8) < 5).expand(2, -1)
+    kls: list[Tensor] = []
+    for inputs in (given, (*padded, usable)):
+        levels = [step_log_probs(each, each.encode(*inputs), shots=3) for each in (policy, reference)]
+        kls.append(exact_kl(*levels).kl)
+    torch.testing.assert_close(kls[1], kls[0], rtol=0, atol=1e-12)
+    for found, wanted in zip(_gradients(kls[1].sum(), policy), _gradients(kls[0].sum(), policy), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "shots", "expected"),
+    [(64, 1, True), (64, 2, True), (316, 2, True), (317, 2, False), (46, 3, True), (48, 3, False), (18, 4, True)],
+)
+def test_a_hundred_thousand_pointers_are_gone_through_and_no_more(candidates: int, shots: int, expected: bool):
+    assert countable(candidates, shots) is expected
+
+
+@pytest.mark.parametrize(
+    ("candidates", "shots", "words"),
+    [(48, 3, "103,776 ordered pointers are more than the 100,000"), (2, 3, "3 picks from a pool of 2")],
+)
+def test_what_cannot_be_gone_through_is_refused(candidates: int, shots: int, words: str):
+    selector, given = small_selector(), problem(candidates=candidates)
+    with pytest.raises(ValueError, match=words):
+        step_log_probs(selector, selector.encode(*given), shots=shots)
+
+
+@pytest.mark.parametrize("config", NETWORKS)
+def test_another_order_of_the_pool_is_another_order_of_the_answer(config: dict[str, Any]):
+    selector, (query, pool) = small_selector(**config), problem(candidates=6)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    place = order.argsort()  # old position → new position
+    pointers = all_pointers(6, 2, queries=2)
+    torch.testing.assert_close(
+        selector.log_probs(query, pool[:, order], place[pointers]),
+        selector.log_probs(query, pool, pointers),
+        rtol=0,
+        atol=1e-12,
+    )
+    beams = [selector.beam(query, each, shots=2, width=4).pointers for each in (pool[:, order], pool)]
+    assert beams[0].equal(place[beams[1]])
+
+
+@pytest.mark.parametrize("config", NETWORKS)
+def test_padding_a_pool_changes_nothing(config: dict[str, Any]):
+    selector, (query, pool) = small_selector(**config), problem()
+    padded = torch.cat([pool, 9 * torch.randn(2, 4, 12, generator=torch.Generator().manual_seed(3)).double()], dim=1)
+    usable = (torch.arange(9) < 5).expand(2, -1)
+    pointers = all_pointers(5, 2, queries=2)
+    plain = selector.log_probs(query, pool, pointers)
+    with_padding = selector.log_probs(query, padded, pointers, usable)
+    torch.testing.assert_close(with_padding, plain, rtol=0, atol=1e-12)
+    for found, wanted in zip(
+        _gradients(with_padding.square().sum(), selector), _gradients(plain.square().sum(), selector), strict=True
+    ):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+    beams = [
+        selector.beam(query, pool, shots=3, width=7),
+        selector.beam(query, padded, shots=3, width=7, usable=usable),
+    ]
+    assert beams[0].pointers.equal(beams[1].pointers)
+
+
+def test_weighted_imitation_becomes_that_of_the_best_and_that_of_all():
+    selector, given = small_selector(), problem()
+    pointers = all_pointers(5, 2, queries=2)[:, ::4]  # 5 of each query
+    steps = selector.log_probs(*given, pointers)
+    log_probs, rewards = steps.sum(-1), torch.tensor([[0.3, 2, 1, 0, 0.6], [1, 0, 0, 1.6, 1.3]]).double()
+    best = sft_loss(torch.stack([steps[0, 1], steps[1, 3]]))
+    assert rce_loss(log_probs, rewards, temperature=1e-3).item() == pytest.approx(best.item(), abs=1e-12)
+    uniform = -log_probs.mean()
+    assert rce_loss(log_probs, rewards, temperature=1e9).item() == pytest.approx(uniform.item(), abs=1e-8)
+
+
+def test_the_straightforward_network_takes_the_same_step_of_grpo():
+    ours, given = small_selector(), problem()
+    theirs = StraightforwardPointer(ours.config).double()
+    theirs.load_state_dict(ours.state_dict())
+    reference = small_selector(1)
+    pointers = all_pointers(5, 2, queries=2)[:, ::3]
+    old = ours.log_probs(*given, pointers).sum(-1).detach() + 0.1
+    ref = reference.log_probs(*given, pointers).sum(-1).detach()
+    advantage = advantages(torch.tensor([[0, 1, 2, 0, 1, 1, 0.0], [2, 0, 0, 0, 0, 0, 1]]).double())
+    losses = [
+        grpo_loss(new, old, ref, advantage, beta=0.3).loss
+        for new in (ours.log_probs(*given, pointers).sum(-1), theirs.grouped(*given, pointers))
+    ]
+    assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-12)
+    found = {name: grad for (name, _), grad in zip(ours.named_parameters(), _gradients(losses[0], ours), strict=True)}
+    losses[1].backward()
+    for name, weight in theirs.named_parameters():
+        torch.testing.assert_close(found[name], weight.grad, rtol=1e-9, atol=1e-9, msg=name)
+
+
+def test_grpo_learns_the_pointer_that_is_rewarded():
+    selector, given = small_selector(), problem(queries=4)
+    wanted = torch.tensor([[3, 1], [0, 4], [2, 0], [4, 2]])  # the order counts
+    optimizer = torch.optim.AdamW(selector.parameters(), lr=0.02)
+    generator = torch.Generator().manual_seed(0)
+    reference = small_selector()
+    for _ in range(60):
+        drawn = selector.sample(*given, shots=2, draws=32, temperature=1.3, generator=generator)
+        hits = (drawn.pointers == wanted[:, None]).double()
+        advantage = advantages(hits.sum(-1))
+        ref = reference.log_probs(*given, drawn.pointers).sum(-1).detach()
+        old = drawn.log_probs.sum(-1)
+        for _ in range(2):
+            loss = grpo_loss(selector.log_probs(*given, drawn.pointers).sum(-1), old, ref, advantage, beta=0.001).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert selector.greedy(*given, shots=2).equal(wanted)
+
+
+def test_prefixes_are_in_the_order_of_permutations():
+    selector, given = small_selector(), problem(candidates=4)
+    levels = step_log_probs(selector, selector.encode(*given), shots=3)
+    prefixes = list(permutations(range(4), 2))
+    assert [level.shape[1] for level in levels] == [1, 4, 12]
+    for number in (0, 5, 11):
+        first, second = prefixes[number]
+        third = next(one for one in range(4) if one not in (first, second))
+        whole = selector.log_probs(*given, torch.tensor([[[first, second, third]]] * 2))[:, 0, 2]
+        torch.testing.assert_close(levels[2][:, number, third], whole)
+        assert levels[2][0, number, first].item() == -math.inf
