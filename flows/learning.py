@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from flows.program import environment, git_commit, program_version
 from storage.records import Ref
 from tasks.lever.comparing import Summary
 from tasks.lever.errors import Unfinished
@@ -36,16 +37,15 @@ class Ongoing:
     seeds: list[SeedReport] = field(default_factory=list[SeedReport])
     files: list[str] = field(default_factory=list[str])
     unfinished: dict[str, str] = field(default_factory=dict[str, str])
+    notes: list[str] = field(default_factory=list[str])
     summary: Summary | None = None
 
     @contextmanager
     def seed(self, seed: int) -> Generator[None]:
         """One seed, which may end early: with the last stage that was asked for."""
         self.seeds.append(SeedReport(seed=seed))
-        try:
+        with suppress(_Enough):
             yield
-        except _Enough:
-            pass
 
     def done(self, stage: str) -> None:
         """A stage is through; nothing behind the last one is begun."""
@@ -80,12 +80,15 @@ class Ongoing:
             run=self.run,
             started_at=self.started,
             ended_at=datetime.now(UTC),
+            version=program_version(),
+            git_commit=git_commit(),
+            environment=environment(),
             config=self.config,
             stages=tuple(self.stages),
             seeds=tuple(self.seeds),
             summary=self.summary,
             files=tuple(self.files),
-            notes=(trouble,) if trouble else (),
+            notes=(*self.notes, *((trouble,) if trouble else ())),
             unfinished=self.unfinished,
         )
 

@@ -1,14 +1,15 @@
 """A small network learns which demonstrations to show a vision-language model, and the gain is measured.
 
-export_embeddings ─┬─► build_pools ─► search_beams ─► train_sft ─► generate_rl_data ─► train_rce ─► train_grpo ─► evaluate_selector
-(GPU: encoder)     │   (CPU)          (GPU: judge)    (GPU)        (GPU: judge)        (GPU)        (GPU: both)   (GPU: judge)
-                   └─► again for every seed                                                              all seeds ─► summarise ─► write
+for every seed: build_pools ─► search_beams ─► train_sft ─► generate_rl_data ─► train_rce ─► train_grpo ─► evaluate
+                (CPU)          (GPU: judge)    (GPU)        (GPU: judge)        (GPU)        (GPU: both)   (GPU: judge)
+read_dataset ─► export_embeddings ──┘                                                       all seeds ─► summarise
+(hash)          (GPU: encoder)
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flows.settings import configure_steps
 
@@ -192,7 +193,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     judge, encoder, found = _open(config, files)
     if (start := config.start).query_embeddings and start.candidate_embeddings:
         queries, candidates = start.query_embeddings, start.candidate_embeddings
-        embedded = read_embeddings(found.dataset, queries=queries, candidates=candidates)
+        embedded = read_embeddings(queries=queries, candidates=candidates)
     else:
         embedded = export_embeddings(found.dataset, encoder=encoder)
         ongoing.wrote(write_embeddings(embedded, folder=files.cache).files)
@@ -209,7 +210,7 @@ def post_train(config: LeverConfig) -> LeverReport:
             _learn(config, found, world, files.of_seed(seed, alone=config.seeds == 1), ongoing, seed=seed)
     if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
         ongoing.summary = summarise(evaluated)
-        _keep(config, files, ongoing)
+        _keep(config, found, files, ongoing)
     return ongoing.end()
 
 
@@ -223,7 +224,7 @@ def _learn(
     )
     ongoing.done("pools")
 
-    sft = _imitate(config, found, world, files, ongoing, pools=pools, learning=learning)
+    sft, pools = _imitate(config, found, world, files, ongoing, pools=pools, learning=learning)
     ongoing.wrote(export_files({str(files.checkpoint("sft", config.sampler)): sft}).files)
     ongoing.done("sft")
 
@@ -233,7 +234,7 @@ def _learn(
 
     learnt: Any = {"pools": pools, "data": data, "reward": config.reward, "learning": learning}
     if config.start.rce_checkpoint:
-        rce = read_checkpoint(config.start.rce_checkpoint, heads=config.network.heads)
+        rce = _read_checkpoint(config, config.start.rce_checkpoint, ongoing)
     else:
         step = called(train_rce, f"train RCE, seed {seed}")
         rce = ongoing.trained(step(world, selector=sft, settings=config.rce, **learnt))
@@ -273,7 +274,7 @@ def _open(config: LeverConfig, files: Layout) -> tuple[JudgeSpec, EncoderSpec, D
             seed=config.digits.seed,
             train=config.digits.candidates,
             validation=config.dataset.validation,
-            test=config.dataset.test or config.digits.test,
+            test=config.dataset.test or 400,
         )
     found = read_dataset(
         name,
@@ -282,6 +283,7 @@ def _open(config: LeverConfig, files: Layout) -> tuple[JudgeSpec, EncoderSpec, D
         validation=config.dataset.validation,
         test=config.dataset.test,
         seed=config.digits.seed,
+        queries_of=config.start.beam_data or config.start.rl_data or config.start.query_embeddings,
     )
     judge = JudgeSpec(
         name=config.judge, weights=weights if config.judge == DIGITS else None, concurrency=config.concurrency
@@ -289,6 +291,13 @@ def _open(config: LeverConfig, files: Layout) -> tuple[JudgeSpec, EncoderSpec, D
     if config.encoder == DIGITS:
         return judge, EncoderSpec(name=DIGITS, weights=weights), found
     return judge, EncoderSpec(name=config.encoder, fingerprint=fingerprint(config.encoder)), found
+
+
+class Imitating(NamedTuple):
+    """A selector that imitates, and the pools that it was trained in."""
+
+    selector: Ref
+    pools: Ref
 
 
 def _imitate(
@@ -300,27 +309,33 @@ def _imitate(
     *,
     pools: Ref,
     learning: Learning,
-) -> Ref:
-    """A selector that imitates: of a file, or trained on demonstrations that a file holds or a search finds."""
-    if config.start.sft_checkpoint:
-        return read_checkpoint(config.start.sft_checkpoint, heads=config.network.heads)
-    if config.start.beam_data:
-        beams = (read_beams(config.start.beam_data, pools=pools),)
+) -> Imitating:
+    """Of a file, or trained on demonstrations that a file holds or a search finds."""
+    start = config.start
+    if start.sft_checkpoint:
+        return Imitating(_read_checkpoint(config, start.sft_checkpoint, ongoing), pools)
+    if start.beam_data:
+        read = read_beams(start.beam_data, pools=pools, shots=config.shots)
+        beams, pools = (read.beams,), read.pools
     else:
         queries = min(found.train_queries, config.beams.queries or found.train_queries)
         step = called(search_beams, f"search beams, seed {learning.seed}")
         search: Any = {"pools": pools, "settings": config.beams, "learning": learning}
         beams = tuple(ongoing.note(gather([step.submit(world, shard=one, **search) for one in shards_of(queries)])))
-        merged = merge_beams(beams, pools=pools)
         place = files.beam_data(
             config.judge, config.sampler, config.beams.width, config.shots, config.pool_size, queries
         )
-        ongoing.wrote(export_files({str(place): merged}).files)
+        ongoing.wrote(export_files({str(place): merge_beams(beams, pools=pools)}).files)
     ongoing.done("beams")
     step = called(train_sft, f"train SFT, seed {learning.seed}")
-    return ongoing.trained(
-        step(world, pools=pools, beams=beams, network=config.network, settings=config.sft, learning=learning)
-    )
+    trained = step(world, pools=pools, beams=beams, network=config.network, settings=config.sft, learning=learning)
+    return Imitating(ongoing.trained(trained), pools)
+
+
+def _read_checkpoint(config: LeverConfig, path: Path, ongoing: Ongoing) -> Ref:
+    read = read_checkpoint(path, heads=config.network.heads)
+    ongoing.notes += [f"{path.name}: {note}" for note in read.notes]
+    return read.weights
 
 
 def _rl_data(
@@ -335,7 +350,7 @@ def _rl_data(
 ) -> Ref:
     """Judged pointers: of a file, or drawn by the selector shard by shard."""
     if config.start.rl_data:
-        return read_rl_data(config.start.rl_data)
+        return read_rl_data(config.start.rl_data, shots=config.shots)
     step = called(generate_rl_data, f"RL data, seed {learning.seed}")
     chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "learning": learning}
     parts = gather([step.submit(world, shard=one, **chosen) for one in shards_of(found.train_queries)])
@@ -347,11 +362,10 @@ def _places(config: LeverConfig, files: Layout) -> list[Path]:
     return [own, config.rl_data_copy] if config.rl_data_copy else [own]
 
 
-def _keep(config: LeverConfig, files: Layout, ongoing: Ongoing) -> None:
-    """The figures where users look for them: a file, the database, the Prefect UI."""
-    report = ongoing.report()
+def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing) -> None:
+    """The figures where users look for them: files, the Prefect UI, the database."""
     if config.save != "database":
-        ongoing.wrote(write_results(report, folder=files.results).files)
+        ongoing.wrote(write_results(ongoing.report(), folder=files.results / files.dataset / "selectors").files)
+    publish_report(ongoing.report())
     if config.save != "file":
-        write_database(report)
-    publish_report(report)
+        write_database(ongoing.report(), dataset=found.dataset)

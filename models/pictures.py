@@ -1,14 +1,20 @@
-"""Pictures of a request as Pillow has them."""
+"""Pictures of a request, and what Pillow makes of them."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import PIL.Image
 
 from models.errors import RequestRefused
+from models.protocols import Image, Message
+
+
+def pictures_of(messages: Sequence[Message]) -> Iterator[bytes]:
+    """The PNGs of messages, in their order."""
+    yield from (part.png for message in messages for part in message.content if isinstance(part, Image))
 
 
 def open_picture(png: bytes) -> PIL.Image.Image:

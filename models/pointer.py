@@ -98,12 +98,11 @@ class PointerSelector(nn.Module):
         self._check_embeddings(query, pool)
         if usable is None:
             usable = torch.ones(pool.shape[:2], dtype=torch.bool, device=pool.device)
-        state, candidates = self.input_proj(query), self.input_proj(pool)  # (B, H), (B, K, H)
+        state = self.input_proj(query)  # (B, H)
         for attend, norm in zip(self.cross_attn_layers, self.attn_norms, strict=True):
-            state = norm(attend(state, candidates, usable) + state)
+            state = norm(attend(state, pool, usable, projection=self.input_proj.weight) + state)
         state = F.normalize(self.query_proj(self.dropout(state)), dim=-1)
-        keys = F.normalize(self.cand_proj(self.dropout(candidates)), dim=-1)
-        return Encoded(state, keys, usable)
+        return Encoded(state, F.normalize(self._project_candidates(pool), dim=-1), usable)
 
     def step(self, state: Tensor, keys: Tensor, blocked: Tensor) -> Tensor:
         """Logits (B, G, K) of the next pick from states (B, G, H); −inf where `blocked` (B, G, K)."""
@@ -114,9 +113,12 @@ class PointerSelector(nn.Module):
 
     def advance(self, state: Tensor, keys: Tensor, picked: Tensor) -> Tensor:
         """States (B, G, H) after the picks (B, G); `state` may be (B, 1, H), the same for all of a query."""
+        return self.take_in(state, _rows(keys, picked))
+
+    def take_in(self, state: Tensor, chosen: Tensor) -> Tensor:
+        """`advance` by keys (B, G, H) that are at hand."""
         if not self.config.gate:
-            return state.expand(-1, picked.shape[1], -1)
-        chosen = _rows(keys, picked)  # (B, G, H)
+            return state.expand_as(chosen)
         # one half of the gate at a time: what all pointers of a query share is multiplied once
         of_state, of_chosen = self.query_update_gate.weight.chunk(2, dim=1)
         opening = F.linear(state, of_state) + F.linear(chosen, of_chosen, self.query_update_gate.bias)
@@ -203,6 +205,14 @@ class PointerSelector(nn.Module):
         """The pointer (B, S) whose every pick is the likeliest."""
         return self.beam(query, pool, shots=shots, width=1, usable=usable).pointers[:, 0]
 
+    def _project_candidates(self, pool: Tensor) -> Tensor:
+        """(B, K, H), before they get unit length."""
+        between = self.training and self.config.dropout > 0
+        if between or pool.shape[:2].numel() < self.config.embedding_dim:
+            return self.cand_proj(self.dropout(self.input_proj(pool)))
+        # nothing stands between the two: their product is multiplied once for all candidates
+        return F.linear(pool, self.cand_proj.weight @ self.input_proj.weight)
+
     @contextmanager
     def _generating(self) -> Generator[None]:
         """No gradient and no dropout: the log-probabilities are the policy's own."""
@@ -236,8 +246,9 @@ class PointerSelector(nn.Module):
 class PoolAttention(nn.Module):
     """Attention of one state per pool over that pool; parameters and results are nn.MultiheadAttention's.
 
-    With a single state the keys and values of the candidates need never be made: q·(W c) = (Wᵀq)·c, and the weighted
-    sum of W c is W times the weighted sum. That is 2·K·H multiplications a head instead of 2·K·H².
+    With a single state neither keys nor values of the candidates need be made, nor the candidates themselves from
+    their embeddings: q·(W c) = (Wᵀq)·c, and the weighted sum of W c is W times the weighted sum of c. That is
+    2·K·d multiplications a head instead of 2·K·H².
     """
 
     def __init__(self, width: int, *, heads: int, dropout: float) -> None:
@@ -249,16 +260,16 @@ class PoolAttention(nn.Module):
         nn.init.xavier_uniform_(self.in_proj_weight)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, state: Tensor, pool: Tensor, usable: Tensor) -> Tensor:
-        """(B, H) from states (B, H), pools (B, K, H) and `usable` (B, K)."""
+    def forward(self, state: Tensor, pool: Tensor, usable: Tensor, *, projection: Tensor) -> Tensor:
+        """(B, H) from states (B, H) and pools (B, K, d) whose candidates are `projection` (H, d) times these."""
         of_query, of_key, of_value = (part.unflatten(0, (self.heads, -1)) for part in self.in_proj_weight.chunk(3))
         # the bias of the keys adds the same to all scores of a state, which the softmax does not see
         bias_of_query, _, bias_of_value = (part.unflatten(0, (self.heads, -1)) for part in self.in_proj_bias.chunk(3))
         asked = torch.einsum("bw,hdw->bhd", state, of_query) + bias_of_query
-        asked = torch.einsum("bhd,hdw->bhw", asked / math.sqrt(asked.shape[-1]), of_key)
+        asked = torch.einsum("bhd,hdw->bhw", asked / math.sqrt(asked.shape[-1]), of_key) @ projection  # (B, heads, d)
         weights = torch.softmax((asked @ pool.mT).masked_fill(~usable[:, None], -math.inf), dim=-1)  # (B, heads, K)
         weights = F.dropout(weights, self.dropout, self.training)
-        read = torch.einsum("bhw,hdw->bhd", weights @ pool, of_value)
+        read = torch.einsum("bhw,hdw->bhd", weights @ pool @ projection.T, of_value)
         read = read + weights.sum(-1, keepdim=True) * bias_of_value  # dropped weights no longer sum to 1
         return self.out_proj(read.flatten(1))
 

@@ -13,10 +13,12 @@ from models.causal_weights import Loaded
 from models.decoding import Draws, Ends
 from models.errors import ContextOverflow, ModelError
 from models.likelihoods import encode
+from models.pictures import pictures_of
 from models.protocols import ChatRequest, ChatResponse
 from models.stops import Listener
 from models.vision_prompts import render_seen
-from models.vision_weights import Pictures, Sight, load_seeing, pictures_of
+from models.vision_sight import Pictures, Sight
+from models.vision_weights import load_seeing
 
 
 class Answer(NamedTuple):
@@ -56,7 +58,7 @@ class HFVision(CausalLM):
         )
         asked = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         self._pixels = {name: count for name, count in asked.items() if count is not None}
-        self.id += "".join(f":{name}={count}" for name, count in self._pixels.items())
+        self.id: str = self.id + "".join(f":{name}={count}" for name, count in self._pixels.items())
         self._sight: Sight | None = None
         self._pictures: Pictures | None = None
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from models.chat_templates import WITHOUT, Rendered, _rendered, _template
 from models.errors import RequestRefused
+from models.pictures import pictures_of
 from models.prompts import sendable
 from models.protocols import ChatRequest, Image, Message, Text
-from models.vision_weights import Sight
+from models.vision_sight import Sight
 
 Turn = dict[str, Any]
 
@@ -67,7 +68,7 @@ def _without_system(turns: list[Turn]) -> list[Turn]:
 
 
 def _check_placeholders(text: str, request: ChatRequest, sight: Sight) -> None:
-    pictures = sum(isinstance(part, Image) for message in request.messages for part in message.content)
+    pictures = len(list(pictures_of(request.messages)))
     found = text.count(sight.token)
     if found != pictures:
         raise RequestRefused(

@@ -64,7 +64,7 @@ class Run(_Row):
     """One evaluation from start to end; written again under the same id, it replaces what it said before."""
 
     id: str
-    kind: Literal["rag", "benchmark"]
+    kind: Literal["rag", "benchmark", "lever"]
     started_at: datetime
     ended_at: datetime | None = None
     status: Literal["running", "completed", "failed"]

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from flows.cli import asking, chatting, db, evaluation, house, measuring, output, rag, searching, serving
+from flows.cli import asking, chatting, db, evaluation, house, lever, measuring, output, rag, searching, serving
 
 app = typer.Typer(
     name="trivet",
@@ -19,6 +19,7 @@ for group in (searching, asking, chatting, serving, measuring):
     group.register(rag.app)
 app.add_typer(rag.app, name="rag")
 app.add_typer(evaluation.app, name="eval")
+app.add_typer(lever.app, name="lever")
 app.add_typer(db.app, name="db")
 house.register(app)
 

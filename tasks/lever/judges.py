@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from models.protocols import Chat, VisionEmbedder
 
 DIGITS = "digits"
+WEIGHTS = "digits-judge"
+"""Kind of the artifact that holds them."""
 _opening = Lock()
 
 
@@ -60,33 +62,38 @@ def open_judge(spec: JudgeSpec) -> Chat:
     if spec.weights is None:
         return vision(spec.name)
     with _opening:
-        return _digits_judge(spec.weights)
+        return _digits_judge(spec.weights.digest, spec.weights.size)
 
 
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
     """The encoder. Raises models.errors.ModelUnavailable."""
     with _opening:
-        return _digits_encoder(spec.weights) if spec.weights else _clip(spec.name)
+        return _digits_encoder(spec.weights.digest, spec.weights.size) if spec.weights else _clip(spec.name)
 
 
-@cache
 def limits_of(spec: JudgeSpec) -> Limits:
     """Retries and concurrency, shared by all threads that ask this judge."""
-    return Limits(CallSettings(concurrency=spec.concurrency), rng=random.Random())
+    return _limits(spec.name, spec.concurrency)
 
 
 @cache
-def _digits_judge(weights: Ref) -> Chat:
+def _limits(name: str, concurrency: int) -> Limits:
+    del name  # one set per judge
+    return Limits(CallSettings(concurrency=concurrency), rng=random.Random())
+
+
+@cache
+def _digits_judge(digest: str, size: int) -> Chat:
     from tasks.lever.digits.judge import DigitsJudge
 
-    return DigitsJudge(artifacts().get(weights))
+    return DigitsJudge(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
 
 
 @cache
-def _digits_encoder(weights: Ref) -> VisionEmbedder:
+def _digits_encoder(digest: str, size: int) -> VisionEmbedder:
     from tasks.lever.digits.judge import DigitsEncoder
 
-    return DigitsEncoder(artifacts().get(weights))
+    return DigitsEncoder(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
 
 
 @cache

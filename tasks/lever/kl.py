@@ -55,9 +55,12 @@ def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -
     for picks in range(shots):
         if picks:
             parents, picked = _children(candidates, picks, device=state.device)
-            every = picked.expand(len(state), -1)  # (B, P)
-            blocked = blocked[:, parents].scatter(-1, every[..., None], True)
-            state = selector.advance(state if picks == 1 else state[:, parents], encoded.keys, every)
+            taken = picked[:, None] == torch.arange(candidates, device=state.device)  # (P, K)
+            blocked = blocked[:, parents] | taken
+            first = picks == 1  # one state for all, and every candidate taken in turn
+            state = selector.take_in(
+                *((state, encoded.keys) if first else (state[:, parents], encoded.keys[:, picked]))
+            )
         levels.append(F.log_softmax(selector.step(state, encoded.keys, blocked), dim=-1))
     return tuple(levels)
 

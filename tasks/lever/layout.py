@@ -8,16 +8,19 @@ results/{dataset}/model_cpk/v2/…
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Self, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from tasks.lever.errors import FileUnusable
-from tasks.lever.records import Sampler
+from tasks.lever.options import Vectors
+from tasks.lever.records import Sampler, Stage
 
 Embeddings = Literal["query", "candidate", "validation", "test"]
-Part = Literal["image", "text"]
+Value = TypeVar("Value")
 
-DATASETS = {"okvqa_local": "okvqa", "okvqa_online": "okvqa", "vqav2_local": "vqav2", "vqav2_online": "vqav2"}
+KNOWN_DATASETS = ("okvqa", "vqav2")
+"""The seed's scripts call them `okvqa_local` and the like too."""
 SAMPLERS: dict[str, Sampler] = {
     "rand_sampler": "RandSampler",
     "text_sim_sampler": "TextSimSampler",
@@ -28,10 +31,12 @@ JUDGES = {
     "qwen2.5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
     "qwen2_5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
 }
-SAMPLE_NUMS = {"okvqa": 800}
-"""Train queries of a dataset in the seed's scripts; of all others 5000."""
-ENCODINGS = re.compile(r"query_(img_text|img|text)_icd_(img_text|img|text)(?:_lever_lm)?")
-PARTS: dict[str, tuple[Part, ...]] = {"img": ("image",), "text": ("text",), "img_text": ("image", "text")}
+VECTORS: dict[str, Vectors] = {
+    "query_img_text_icd_img_text": "joint",
+    "query_img_icd_img": "image",
+    "query_text_icd_text": "text",
+}
+FOLDERS: dict[Stage, str] = {"sft": "v2", "rce": "v3", "grpo": "v3"}
 SAMPLER_NAMES = "|".join(get_args(Sampler))
 BEAM_NAME = re.compile(
     rf"vqa-(?P<dataset>[^-]+)-(?P<model>.+)-(?P<sampler>{SAMPLER_NAMES})-scorer:(?P<scorer>[^-]+)"
@@ -40,49 +45,40 @@ BEAM_NAME = re.compile(
 )
 
 
-def dataset_name(name: str) -> str:
-    """Ours for a name of the seed's scripts; any other is ours already."""
-    return DATASETS.get(name, name)
+def dataset_of(name: str) -> str:
+    """`okvqa` for `okvqa_local`; a name that the seed's scripts do not have is ours already."""
+    return next((known for known in KNOWN_DATASETS if name.lower().startswith(known)), name)
 
 
-def sampler_name(name: str) -> Sampler:
-    """`RandSampler` for `rand_sampler` and for itself. Raises ValueError."""
-    if name in SAMPLERS:
-        return SAMPLERS[name]
-    if name in get_args(Sampler):
-        return name  # pyright: ignore[reportReturnType]  one of its values
-    raise ValueError(f"there is no sampler {name!r}; choose one of {', '.join((*SAMPLERS, *get_args(Sampler)))}")
-
-
-def judge_name(name: str) -> str:
-    """Ours for a model of the seed's scripts; any other is ours already."""
+def judge_of(name: str) -> str:
+    """`hf:Qwen/Qwen2.5-VL-3B-Instruct` for `qwen2.5_vl_3B`; any other name is ours already."""
     return JUDGES.get(name, name)
 
 
-class Encoding(NamedTuple):
-    """What of a query, and what of a candidate, becomes its embedding."""
-
-    query: tuple[Part, ...]
-    candidate: tuple[Part, ...]
-
-
-def encoding(name: str) -> Encoding:
-    """Of `query_img_text_icd_img_text` and its kin. Raises ValueError."""
-    if (match := ENCODINGS.fullmatch(name)) is None:
-        raise ValueError(f"there is no encoding {name!r}; an example is query_img_text_icd_img_text")
-    return Encoding(PARTS[match[1]], PARTS[match[2]])
+def sampler_of(name: str) -> Sampler:
+    """`RandSampler` for `rand_sampler` and for itself. Raises ValueError."""
+    own: dict[str, Sampler] = {one: one for one in SAMPLERS.values()}
+    return _one_of(SAMPLERS | own, name, "sampler")
 
 
-def sample_num(dataset: str) -> int:
-    """Train queries of a dataset in the seed's scripts."""
-    return SAMPLE_NUMS.get(dataset_name(dataset), 5000)
+def vectors_of(name: str) -> Vectors:
+    """`joint` for `query_img_text_icd_img_text` and for itself. Raises ValueError."""
+    own: dict[str, Vectors] = {one: one for one in VECTORS.values()}
+    return _one_of(VECTORS | own, name.removesuffix("_lever_lm"), "choice of vectors")
 
 
-class Run(NamedTuple):
-    """What the names of the seed's files tell."""
+def _one_of(known: Mapping[str, Value], name: str, what: str) -> Value:
+    if name not in known:
+        raise ValueError(f"there is no {what} {name!r}; choose one of {', '.join(known)}")
+    return known[name]
 
+
+class BeamName(NamedTuple):
+    """What the name of a beam data file tells."""
+
+    dataset: str
     model: str
-    """Of the judge: `hf:Qwen/Qwen2.5-VL-3B-Instruct`, or as it stands in a name."""
+    """`Qwen2_5-VL-3B-Instruct`; `model_in_names` makes it of a judge."""
     sampler: Sampler
     samples: int
     """Train queries."""
@@ -92,47 +88,44 @@ class Run(NamedTuple):
     scorer: str = "infoscore"
     construct_order: str = "left"
 
-    @property
-    def model_name(self) -> str:
-        """`Qwen2_5-VL-3B-Instruct`"""
-        name = self.model.partition("@")[0].rpartition("/")[2]
-        return re.sub(r"[^A-Za-z0-9_-]", "_", name)
-
-
-class BeamName(NamedTuple):
-    """A name of beam data, taken apart."""
-
-    dataset: str
-    run: Run
-
     def __str__(self) -> str:
-        run = self.run
         return (
-            f"vqa-{self.dataset}-{run.model_name}-{run.sampler}-scorer:{run.scorer}"
-            f"-construct_order:{run.construct_order}-beam_size:{run.beam_size}-max_shot:{run.shots}"
-            f"-candidate_num:{run.candidates}-sample_num:{run.samples}.json"
+            f"vqa-{self.dataset}-{self.model}-{self.sampler}-scorer:{self.scorer}"
+            f"-construct_order:{self.construct_order}-beam_size:{self.beam_size}-max_shot:{self.shots}"
+            f"-candidate_num:{self.candidates}-sample_num:{self.samples}.json"
         )
 
     @classmethod
-    def parse(cls, name: str) -> Self:
-        """Of a file's name; `few_shot` for `max_shot` as well. Raises FileUnusable."""
+    def parse(cls, name: str) -> BeamName:
+        """Of a file's name; older ones say `few_shot` for `max_shot`. Raises FileUnusable."""
         if (match := BEAM_NAME.fullmatch(name)) is None:
             raise FileUnusable(f"{name} is no name of beam data; an example is {EXAMPLE}")
-        said = match.groupdict()
-        run = Run(
-            model=said["model"],
-            sampler=sampler_name(said["sampler"]),
-            samples=int(said["samples"]),
-            beam_size=int(said["beam_size"]),
-            shots=int(said["shots"]),
-            candidates=int(said["candidates"]),
-            scorer=said["scorer"],
-            construct_order=said["construct_order"],
+        return cls(
+            dataset=match["dataset"],
+            model=match["model"],
+            sampler=sampler_of(match["sampler"]),
+            samples=int(match["samples"]),
+            beam_size=int(match["beam_size"]),
+            shots=int(match["shots"]),
+            candidates=int(match["candidates"]),
+            scorer=match["scorer"],
+            construct_order=match["construct_order"],
         )
-        return cls(said["dataset"], run)
+
+    def seed_checkpoint(self) -> str:
+        """How the seed's scripts call the v2 selector that was trained on this file."""
+        return (
+            f"{self.model.replace('-', '_')}_{self.sampler}_{self.scorer}_{self.construct_order}"
+            f"_beam{self.beam_size}_shot{self.shots}_cand{self.candidates}_sample{self.samples}_best.ckpt"
+        )
 
 
-EXAMPLE = BeamName("okvqa", Run("Qwen2.5-VL-3B-Instruct", "RandSampler", 800))
+EXAMPLE = BeamName("okvqa", "Qwen2_5-VL-3B-Instruct", "RandSampler", 800)
+
+
+def model_in_names(judge: str) -> str:
+    """`Qwen2_5-VL-3B-Instruct` for `hf:Qwen/Qwen2.5-VL-3B-Instruct`."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", judge.partition("@")[0].rpartition("/")[2])
 
 
 class Layout(NamedTuple):
@@ -147,29 +140,75 @@ class Layout(NamedTuple):
         """The files of one seed; where it is the only one, they lie where the seed's scripts look for them."""
         return self._replace(seed=None if alone else seed)
 
-    def embeddings(self, of: Embeddings) -> Path:
-        """The same for all seeds."""
-        return self.results / self.dataset / "cache" / f"{of}_embeddings.pt"
+    @property
+    def cache(self) -> Path:
+        """Folder of the embeddings; the same for all seeds."""
+        return self.results / self.dataset / "cache"
 
-    def beam_data(self, run: Run) -> Path:
-        return self._folder("generated_data") / str(BeamName(self.dataset, run))
+    @property
+    def data(self) -> Path:
+        """Folder of a dataset that is made here."""
+        return self.results / self.dataset / "data"
+
+    def embeddings(self, of: Embeddings) -> Path:
+        """A float32 [N, d] tensor; its ids lie beside it."""
+        return self.cache / f"{of}_embeddings.pt"
+
+    def beam_data(
+        self, judge: str, sampler: Sampler, beam_size: int, shots: int, candidates: int, samples: int
+    ) -> Path:
+        """Sequences to imitate."""
+        model = model_in_names(judge)
+        name = BeamName(self.dataset, model, sampler, samples, beam_size=beam_size, shots=shots, candidates=candidates)
+        return self._folder("generated_data") / str(name)
 
     def rl_data(self, sampler: Sampler) -> Path:
+        """Judged pointers."""
         return self._folder("generated_data") / f"rl_data_{sampler}.json"
 
-    def seed_checkpoint(self, run: Run) -> Path:
-        """Where the seed's scripts keep a trained v2 selector."""
-        return self.checkpoint("v2", run).with_suffix(".ckpt")
+    def checkpoint(self, stage: Stage, sampler: Sampler) -> Path:
+        """A selector that was trained here."""
+        return self._folder("model_cpk") / FOLDERS[stage] / f"{stage}_{sampler}.safetensors"
 
-    def checkpoint(self, version: str, run: Run) -> Path:
-        """Of ours. version: `v2`, `v3` …, a folder."""
-        model = run.model_name.replace("-", "_")
-        name = (
-            f"{model}_{run.sampler}_{run.scorer}_{run.construct_order}_beam{run.beam_size}_shot{run.shots}"
-            f"_cand{run.candidates}_sample{run.samples}_best.safetensors"
-        )
-        return self._folder("model_cpk") / version / name
+    def files_before(self, stage: str, *, sampler: Sampler) -> dict[str, Path]:
+        """The files that stages before this one have left, by the names of the flow's parameters.
+
+        Raises FileUnusable for a stage whose file is not there.
+        """
+        found = {"sft": self._beam_data, "rl-data": self._sft, "rce": self._before_rce, "grpo": self._before_grpo}
+        return found[stage](sampler) if stage in found else {}
+
+    def _beam_data(self, sampler: Sampler) -> dict[str, Path]:
+        folder = self._folder("generated_data")
+        return {"beam_data": _only(folder, f"vqa-{self.dataset}-*-{sampler}-scorer:*.json", "beam data", "--beam-data")}
+
+    def _sft(self, sampler: Sampler) -> dict[str, Path]:
+        if (own := self.checkpoint("sft", sampler)).is_file():
+            return {"sft_checkpoint": own}
+        return {"sft_checkpoint": _only(own.parent, f"*{sampler}*.ckpt", "v2 checkpoint", "--sft-ckpt")}
+
+    def _before_rce(self, sampler: Sampler) -> dict[str, Path]:
+        data = self.rl_data(sampler)
+        return self._sft(sampler) | {"rl_data": _only(data.parent, data.name, "RL data", "--rl-data")}
+
+    def _before_grpo(self, sampler: Sampler) -> dict[str, Path]:
+        own = self.checkpoint("rce", sampler)
+        return self._before_rce(sampler) | {
+            "rce_checkpoint": _only(own.parent, own.name, "RCE checkpoint", "--from rce")
+        }
 
     def _folder(self, name: str) -> Path:
         place = self.results / self.dataset
         return (place if self.seed is None else place / f"seed{self.seed}") / name
+
+
+def _only(folder: Path, pattern: str, what: str, remedy: str) -> Path:
+    """The one file of this name. Raises FileUnusable."""
+    match sorted(folder.glob(pattern)):
+        case [one]:
+            return one
+        case []:
+            raise FileUnusable(f"there is no {what} {pattern} in {folder}; run the stage before it, or use {remedy}")
+        case several:
+            names = ", ".join(path.name for path in several[:3])
+            raise FileUnusable(f"{len(several)} files in {folder} may be the {what}: {names}; name one by {remedy}")

@@ -12,11 +12,12 @@ import torch
 from models.pointer import PointerSelector
 from tasks.lever.banks import EmbeddingBank
 from tasks.lever.errors import FileUnusable, JudgeUnusable
-from tasks.lever.groups import Labelled
+from tasks.lever.groups import Groups, Labelled
 from tasks.lever.judging import Asked, Judging, Judgment
 from tasks.lever.options import RewardMode
 from tasks.lever.records import Dataset, PointerRecord, Pools
 from tasks.lever.rewards import reward_of
+from tasks.lever.rl_files import groups_of, iter_rl_data
 
 MOST_FAILED = 0.5
 """Share of judgments that may fail before a training stops: it would learn from what is left, which is no sample."""
@@ -71,6 +72,18 @@ def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[Poi
     )
 
 
+def groups_in(setting: Setting, data: bytes, *, mode: RewardMode, shots: int) -> Groups:
+    """The judged pointers of RL data; their pools are the file's own."""
+    found = iter_rl_data(data, shots=shots)
+    return groups_of(found, queries=setting.queries, candidates=setting.candidates, mode=mode)
+
+
+def pools_in(data: bytes, like: Pools) -> Pools:
+    """The pools of the queries of RL data."""
+    own = {query: one.candidate_pool_ids for query, one in iter_rl_data(data)}
+    return like.model_copy(update={"pools": like.pools | own})
+
+
 def choose(
     selector: PointerSelector, setting: Setting, pools: Pools, ids: Sequence[str], *, shots: int, batch: int = 512
 ) -> dict[str, tuple[int, ...]]:
@@ -103,9 +116,9 @@ def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[Po
 
 
 def online_rewards(
-    setting: Setting, pools: Pools, ids: Sequence[str], mode: RewardMode
+    setting: Setting, pools: Pools, ids: Sequence[str], *, mode: RewardMode
 ) -> Callable[[Sequence[tuple[int, tuple[int, ...]]]], list[float]]:
-    """Rewards of pointers that a policy has just drawn: (row of `ids`, pointer) → reward, NaN where the judge failed."""
+    """Rewards of pointers that a policy has just drawn: (row, pointer) → reward, NaN where the judge failed."""
 
     def rewards(drawn: Sequence[tuple[int, tuple[int, ...]]]) -> list[float]:
         asked = [_asked(pools, ids[row], pointer) for row, pointer in drawn]

@@ -1,6 +1,6 @@
 """What policies think of given pointers, and of all others: the frozen policy once, the learning one at each update.
 
-Where all ordered pointers of a pool can be gone through (kl.countable), the log-probabilities of given pointers are read
+Where all ordered pointers of a pool can be gone through (kl.countable), the log-probabilities of given ones are read
 off the tables that the exact divergence needs anyway.
 """
 

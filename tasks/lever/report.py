@@ -27,6 +27,10 @@ class LeverReport(Record):
     run: str
     started_at: datetime
     ended_at: datetime
+    version: str
+    """Of Trivet."""
+    git_commit: str | None
+    environment: dict[str, Any]
     config: dict[str, Any]
     stages: tuple[str, ...]
     """Those that it went through."""
@@ -40,7 +44,7 @@ class LeverReport(Record):
     """Item → why it may succeed another time."""
 
     def told(self) -> dict[str, Any]:
-        """As `--json` has it: `{selector: {accuracy, se}}` for the shots that selectors are trained for, and the rest."""
+        """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
         figures = self.summary.figures if self.summary else ()
         shots = self.summary.conditions.trained_shots if self.summary else None
         at = {
@@ -48,5 +52,5 @@ class LeverReport(Record):
             for one in figures
             if one.shots == shots
         }
-        rest = self.model_dump(mode="json", exclude={"config", "seeds"})
+        rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
         return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}

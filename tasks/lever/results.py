@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
+from storage import evaluated as rows
 from tasks.lever.comparing import Estimate, Figure, Summary
 from tasks.lever.evaluation import TRAINED, Evaluated, Outcome
 from tasks.lever.records import Dataset, VqaItem
-
-if TYPE_CHECKING:
-    from storage import evaluated as rows
 
 Reopen = Callable[[], Iterable[Evaluated]]
 """Reads what each seed found, again at each call, so that it need not be held."""
@@ -76,15 +74,13 @@ def rows_of(
 
     source: where the questions came from. settings: what else can change a figure, beside the conditions and seeds.
     """
-    from storage import evaluated as rows
-
-    about = summary.conditions.model_dump(mode="json", exclude={"dataset"})
+    about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
     return rows.Evaluated(
         run=run,
         dataset=rows.Dataset(
             name=f"{dataset.name}/test", source=source, checksum=_checksum(dataset.test), count=len(dataset.test)
         ),
-        settings=rows.EvalSettings(name="lever", parameters=about | {"seeds": list(summary.seeds)} | dict(settings)),
+        settings=rows.EvalSettings(name="lever", parameters={**settings, **about, "seeds": list(summary.seeds)}),
         results=tuple(_results(summary)),
         more_samples=lambda: _samples(summary, dataset, evaluated()),
     )
@@ -151,8 +147,6 @@ def _headline(summary: Summary) -> Figure | None:
 
 
 def _result(metric: str, shots: int, one: Estimate, *, headline: bool = False) -> rows.Result:
-    from storage import evaluated as rows
-
     return rows.Result(
         metric=metric,
         part=f"shots={shots}",
@@ -188,12 +182,16 @@ def _sample(
     seed: int,
 ) -> rows.Sample:
     """shown: the selector and shots whose answer stands for the question."""
-    from storage import evaluated as rows
-
     first = outcomes.get(shown) if shown else None
     choices: dict[str, JsonValue] = {
-        f"{selector}@{shots}": outcome.model_dump(mode="json", exclude={"query", "key"}, exclude_none=True)
-        for (selector, shots), outcome in outcomes.items()
+        f"{selector}@{shots}": {
+            "pointer": list(one.pointer),
+            "shown": list(one.shown),
+            "answer": one.answer,
+            "accuracy": one.accuracy,
+            "failed": one.failed,
+        }
+        for (selector, shots), one in outcomes.items()
     }
     return rows.Sample(
         item=item.id,
@@ -223,6 +221,6 @@ def _sample(
 def _checksum(items: Sequence[VqaItem]) -> str:
     """SHA-256 of the questions, their answers and the content of their pictures, wherever these lie."""
     digest = hashlib.sha256()
-    for line in chain.from_iterable((item.model_dump_json(exclude={"image"}), "\n") for item in items):
-        digest.update(line.encode("utf-8", "surrogatepass"))
+    for item in items:
+        digest.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
     return digest.hexdigest()

@@ -41,7 +41,7 @@ def generate(
     seed: int,
     judge: str,
 ) -> Generated:
-    """The RL data of these train queries. Raises PoolTooSmall, and what the judge raises that concerns all questions."""
+    """The RL data of these train queries. Raises PoolTooSmall, and what Judging raises."""
     selector.eval()
     drawn = draw(
         selector,

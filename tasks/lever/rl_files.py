@@ -1,6 +1,6 @@
 """`rl_data_{Sampler}.json`: the judged pointers of each query, in the structure of the seed's section 3.3.1.
 
-{query: {"meta": {…}, "candidate_pool": […], "candidate_pool_ids": […], "pointer_candidates": [{"pointer": [7, 22], …}]}}
+{query: {"meta": {…}, "candidate_pool": […], "candidate_pool_ids": […], "pointer_candidates": [{"pointer": [7, 22] …}]}}
 
 Beyond the seed it has `candidate_pool_ids` (pointers are positions in it), `behaviour_logp` and `status`. There is no
 InfoScore in it: `info_score.offline` gives that afterwards.

@@ -38,6 +38,7 @@ class RceSettings(Optimization):
     """Imitate all pointers of a query, each as far as it was rewarded (v3, first half)."""
 
     lr: float = Field(default=1.5e-3, gt=0)
+    """Highest learning rate, reached when the warm-up ends; from there a cosine falls to 0."""
     epochs: int = Field(default=15, ge=1)
     """Times that every query is seen; the selector is validated after each."""
     temperature_start: float = Field(default=2.0, gt=0)
@@ -55,7 +56,9 @@ class GrpoSettings(Optimization):
     """
 
     batch_size: int = Field(default=150, ge=1)
+    """Queries in an update."""
     lr: float = Field(default=4e-4, gt=0)
+    """Highest learning rate, reached when the warm-up ends; from there a cosine falls to 0."""
     offline_epochs: int = Field(default=2, ge=0)
     """Times that the stored pointers are learnt from."""
     offline_only: bool = False

@@ -15,9 +15,9 @@ from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
 from tasks.keys import content_key
-from tasks.lever.exports import digest_of_folder, sha256_of
-from tasks.lever.judges import EncoderSpec, JudgeSpec
 from tasks.lever.comparing import Summary
+from tasks.lever.exports import digest_of_folder, sha256_of
+from tasks.lever.judges import WEIGHTS, EncoderSpec, JudgeSpec
 from tasks.lever.options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings
 from tasks.lever.prompting import PromptSettings
 from tasks.lever.records import (
@@ -31,6 +31,7 @@ from tasks.lever.records import (
     Stage,
     TrainedSelector,
 )
+from tasks.lever.report import LeverReport
 from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
 from tasks.resources import artifacts, budget, kept_responses, resources
 from tasks.step import Incomplete, step
@@ -86,7 +87,7 @@ def train_digits_judge(*, seed: int, steps: int) -> Ref:
 
     with _training_folder("train_digits_judge", seed=seed, steps=steps) as folder, steady("cpu"):
         weights = train_judge(seed=seed, steps=steps, folder=folder, tell=_telling("train judge", steps))
-        return artifacts().put("digits-judge", weights)
+        return artifacts().put(WEIGHTS, weights)
 
 
 class Exported(Record):
@@ -147,12 +148,25 @@ def write_digits(folder: Path, *, seed: int, train: int, validation: int, test: 
 
 @step(version=1, reads_world=True)
 def read_dataset(
-    name: str, *, data_dir: Path, train_queries: int, validation: int, test: int | None, seed: int
+    name: str,
+    *,
+    data_dir: Path | None,
+    train_queries: int,
+    validation: int,
+    test: int | None,
+    seed: int,
+    queries_of: Path | None = None,
 ) -> DatasetRead:
-    """The questions, answers and pictures of a dataset, each picture by its content."""
+    """The questions, answers and pictures of a dataset, each picture by its content.
+
+    queries_of: a file of an earlier run, whose queries are the train queries.
+    """
     from tasks.lever.datasets import open_dataset
+    from tasks.lever.starting import with_queries_of
 
     found = open_dataset(name, data_dir, train_queries=train_queries, validation=validation, test=test, seed=seed)
+    if queries_of is not None:
+        found = with_queries_of(found, queries_of)
     return DatasetRead(
         dataset=artifacts().save("vqa-dataset", found),
         candidates=len(found.train),
@@ -168,12 +182,10 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     """Vectors of all pictures and questions; a shard that is done is done for good."""
     from tasks.lever.embeddings import embed_dataset
     from tasks.lever.judges import open_encoder
-    from tasks.lever.pictures import Pictures
 
-    pictures = Pictures()
     items = artifacts().load(Dataset, dataset)
     tell = _telling("embed", len(items.train) + len(items.validation) + len(items.test))
-    return embed_dataset(items, open_encoder(encoder), artifacts(), pictures=lambda item: pictures(item).png, tell=tell)
+    return embed_dataset(items, open_encoder(encoder), artifacts(), tell=tell)
 
 
 @step(version=1)
@@ -257,10 +269,10 @@ def generate_rl_data(
 @step(version=1)
 def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
     """All beam data as one file, in the new format of the seed."""
-    from tasks.lever.starting import beam_data_bytes
+    from tasks.lever.beam_data import beam_bytes, beams_of
 
     found = {query: best for part in parts for query, best in artifacts().load(BeamPart, part).queries.items()}
-    return artifacts().put("beam-data", beam_data_bytes(found, artifacts().load(Pools, pools)))
+    return artifacts().put("beam-data", beam_bytes(beams_of(found, artifacts().load(Pools, pools))))
 
 
 @step(version=1)
@@ -316,8 +328,9 @@ def train_grpo(
 
     setting = _opened(world, learning.spending)
     groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
-    validate = validation_of(setting, artifacts().load(Pools, pools), shots=learning.shots)
-    judge = online_rewards(setting, pools_in(artifacts().get(data)), groups.ids, mode=reward)
+    candidates = artifacts().load(Pools, pools)
+    validate = validation_of(setting, candidates, shots=learning.shots)
+    judge = online_rewards(setting, pools_in(artifacts().get(data), candidates), groups.ids, mode=reward)
 
     def run(place: TrainingPlace) -> Trained:
         start = _selector(selector, place.device)
@@ -378,38 +391,104 @@ def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
 
 
+class CheckpointRead(Record):
+    """A selector of a file."""
+
+    weights: Ref
+    notes: tuple[str, ...]
+    """What a user should know of how it was read."""
+
+
 @step(version=1, reads_world=True)
-def read_checkpoint(path: Path, *, heads: int) -> Ref:
+def read_checkpoint(path: Path, *, heads: int) -> CheckpointRead:
     """A selector of a file: ours, or a checkpoint of the seed, of which nothing is executed."""
     from tasks.lever.checkpoints import save_selector
-    from tasks.lever.starting import selector_in
+    from tasks.lever.seed_checkpoints import open_selector
 
-    selector, meta = selector_in(path, heads=heads)
-    return artifacts().put("selector", save_selector(selector, meta=meta))
+    opened = open_selector(path, heads=heads)
+    weights = artifacts().put("selector", save_selector(opened.selector, meta={"read_from": path.name}))
+    return CheckpointRead(weights=weights, notes=opened.notes)
+
+
+class BeamsRead(Record):
+    """Beam data of a file."""
+
+    beams: Ref
+    pools: Ref
+    """With all that the beams show in them."""
 
 
 @step(version=1, reads_world=True)
-def read_beams(path: Path, *, pools: Ref) -> Ref:
-    """Beam data of a file, for the queries that have a pool."""
+def read_beams(path: Path, *, pools: Ref, shots: int) -> BeamsRead:
+    """Beam data of a file, for the train queries; a pool takes in what its beams show."""
     from tasks.lever.starting import beams_in
 
-    return artifacts().save("beams", BeamPart(queries=beams_in(path, artifacts().load(Pools, pools))))
+    found = beams_in(path, artifacts().load(Pools, pools), shots=shots)
+    return BeamsRead(beams=artifacts().save("beams", found.beams), pools=artifacts().save("pools", found.pools))
 
 
 @step(version=1, reads_world=True)
-def read_rl_data(path: Path) -> Ref:
+def read_rl_data(path: Path, *, shots: int) -> Ref:
     """RL data of a file, every record checked."""
-    from tasks.lever.rl_files import rl_data_bytes, read_rl_data
+    from tasks.lever import rl_files
 
-    return artifacts().put("rl-data", rl_data_bytes(read_rl_data(path)))
+    return artifacts().put("rl-data", rl_files.rl_data_bytes(rl_files.read_rl_data(path, shots=shots)))
 
 
 @step(version=1, reads_world=True)
-def read_embeddings(dataset: Ref, *, queries: Path, candidates: Path) -> Embedded:
+def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
     """Vectors of two files in place of an encoder's."""
     from tasks.lever.starting import embedded_in
 
-    return embedded_in(artifacts().load(Dataset, dataset), queries, candidates, artifacts())
+    return embedded_in(queries, candidates, artifacts())
+
+
+@step(version=1, verify=_is_exported)
+def write_results(report: LeverReport, *, folder: Path) -> Exported:
+    """Write the accuracies as the seed's repository has them, all figures, the plots and the learning curves."""
+    from storage.files import write
+    from tasks.lever.recording import files_of
+
+    written: dict[str, str] = {}
+    for name, content in files_of(report, artifacts()).items():
+        write(folder / name, content)
+        written[str(folder / name)] = sha256_of(folder / name)
+    return Exported(files=written)
+
+
+def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
+    from tasks.resources import evaluations
+
+    return bool(evaluations().task_results(result)) and result == inputs["report"].run
+
+
+@step(version=1, verify=_is_in_database)
+def write_database(report: LeverReport, *, dataset: Ref) -> str:
+    """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
+    from tasks.lever.recording import record
+    from tasks.resources import evaluations
+
+    evaluations().write([record(report, artifacts().load(Dataset, dataset), artifacts())])
+    return report.run
+
+
+@step(version=1, reads_world=True)
+def publish_report(report: LeverReport) -> list[str]:
+    """Show the run in the Prefect UI: a table, the words, the plots and the learning curves."""
+    from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+
+    from tasks.lever.recording import images_of
+    from tasks.lever.results import markdown_of, table_of
+
+    if report.summary is None:
+        return []
+    key = f"lever-{report.summary.conditions.dataset}"
+    create_table_artifact(table=table_of(report.summary), key=f"{key}-accuracy", description="Accuracy by selector")
+    create_markdown_artifact(markdown=markdown_of(report.summary), key=f"{key}-report")
+    images = images_of(report, artifacts())
+    for name, url in images.items():
+        create_image_artifact(image_url=url, key=f"{key}-{name}", description=name)
+    return [f"{key}-{part}" for part in ("accuracy", "report", *images)]
 
 
 def _train(
@@ -450,8 +529,8 @@ def _opened(world: World, spending: Spending) -> Setting:
         limits=limits_of(world.judge),
         budget=budget(str(flow_run.id), spending),
     )
-    banks = [EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen]
-    return Setting(dataset, *banks, judging)
+    queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen)
+    return Setting(dataset, queries, candidates, judging)
 
 
 def _selector(weights: Ref, device: str) -> PointerSelector:

@@ -177,7 +177,7 @@ def train_grpo(
         )
         log_ratio = (scored.log_probs.detach() - old).masked_fill(~judged, math.nan)
         entropy = divergence.entropy.mean() if divergence else _entropy(scored.log_probs.detach(), log_ratio)
-        share = torch.tensor(ess(log_ratio), device=entropy.device)
+        share = torch.tensor(ess(log_ratio), dtype=torch.float64, device=entropy.device)
         figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
         return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
 

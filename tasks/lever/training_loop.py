@@ -249,7 +249,8 @@ class Loop:
 
     def _end_epoch(self, epoch: int) -> None:
         self.selector.eval()
-        (found,) = self.team.from_first(lambda: (torch.tensor(self._validate(self.selector), dtype=torch.float64),))
+        with torch.no_grad():
+            (found,) = self.team.from_first(lambda: (torch.tensor(self._validate(self.selector), dtype=torch.float64),))
         accuracy = found.item()
         if not math.isfinite(accuracy):
             raise LeverError(f"validation after epoch {epoch} gave {accuracy}; it must give an accuracy")

@@ -2,28 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import pytest
+import torch
 
 from models.clip import ClipEmbedder
 from models.errors import RequestRefused
 from models.protocols import VisionEmbedder
 from models.scripted import ScriptedVisionEmbedder
+from tasks.lever.digits.judge import DigitsEncoder
+from tasks.lever.digits.net import DigitsNet, NetConfig, to_bytes
+from tasks.lever.digits.scenes import load_digits, render, to_png
 from tests.models.tiny_vision import make_png, make_tiny_clip
 
-PNGS = [make_png(0), make_png(1, width=40, height=24), make_png(2, mode="L"), make_png(3, mode="RGBA"), make_png(0)]
+NOISE = [make_png(0), make_png(1, width=40, height=24), make_png(2, mode="L"), make_png(3, mode="RGBA"), make_png(0)]
 TEXTS = ["What is it?", "그림에 무엇이 있습니까?", "", "no\0byte", "half a pair \ud83d", "long " * 300, "What is it?"]
 
 
-@pytest.fixture(scope="module", params=["clip", "scripted"])
-def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> VisionEmbedder:
-    if request.param == "scripted":
-        return ScriptedVisionEmbedder()
-    return ClipEmbedder(str(make_tiny_clip(tmp_path_factory.mktemp("clip"))), device="cpu")
+class Subject(NamedTuple):
+    """An encoder, and pictures that it takes: the first and the last one are the same."""
+
+    encoder: VisionEmbedder
+    pngs: Sequence[bytes]
 
 
-def test_rows_are_unit_vectors_of_the_stated_dimension(encoder: VisionEmbedder):
-    for vectors, count in ((encoder.embed_images(PNGS), len(PNGS)), (encoder.embed_texts(TEXTS), len(TEXTS))):
+@pytest.fixture(scope="module", params=["clip", "digits", "scripted"])
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    match request.param:
+        case "clip":
+            return Subject(ClipEmbedder(str(make_tiny_clip(tmp_path_factory.mktemp("clip"))), device="cpu"), NOISE)
+        case "digits":
+            return Subject(DigitsEncoder(untrained()), scenes())
+        case _:
+            return Subject(ScriptedVisionEmbedder(), NOISE)
+
+
+@pytest.fixture
+def encoder(subject: Subject) -> VisionEmbedder:
+    return subject.encoder
+
+
+@pytest.fixture
+def pngs(subject: Subject) -> Sequence[bytes]:
+    return subject.pngs
+
+
+def untrained() -> bytes:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return to_bytes(DigitsNet(NetConfig()))
+
+
+def scenes() -> list[bytes]:
+    ink = load_digits()["train"].ink[:8].reshape(4, 2, 8, 8)
+    pngs = [to_png(scene.numpy()) for scene in render(ink, torch.Generator().manual_seed(0))]
+    return [*pngs, pngs[0]]
+
+
+def test_rows_are_unit_vectors_of_the_stated_dimension(encoder: VisionEmbedder, pngs: Sequence[bytes]):
+    for vectors, count in ((encoder.embed_images(pngs), len(pngs)), (encoder.embed_texts(TEXTS), len(TEXTS))):
         assert vectors.dtype == np.float32
         assert vectors.shape == (count, encoder.dimension)
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
@@ -33,9 +73,9 @@ def test_nothing_gives_no_rows(encoder: VisionEmbedder):
     assert encoder.embed_images([]).shape == encoder.embed_texts([]).shape == (0, encoder.dimension)
 
 
-def test_a_vector_of_a_picture_depends_on_it_alone(encoder: VisionEmbedder):
-    alone = np.concatenate([encoder.embed_images([png]) for png in reversed(PNGS)])[::-1]
-    assert np.array_equal(encoder.embed_images(PNGS), alone)
+def test_a_vector_of_a_picture_depends_on_it_alone(encoder: VisionEmbedder, pngs: Sequence[bytes]):
+    alone = np.concatenate([encoder.embed_images([png]) for png in reversed(pngs)])[::-1]
+    assert np.array_equal(encoder.embed_images(pngs), alone)
 
 
 def test_a_vector_of_a_text_depends_on_it_alone(encoder: VisionEmbedder):
@@ -43,16 +83,18 @@ def test_a_vector_of_a_text_depends_on_it_alone(encoder: VisionEmbedder):
     assert np.array_equal(encoder.embed_texts(TEXTS), alone)
 
 
-def test_other_pictures_and_other_texts_have_other_vectors(encoder: VisionEmbedder):
-    assert not np.allclose(*encoder.embed_images(PNGS[:2]))
+def test_other_pictures_and_other_texts_have_other_vectors(encoder: VisionEmbedder, pngs: Sequence[bytes]):
+    assert not np.allclose(*encoder.embed_images(pngs[:2]))
     assert not np.allclose(*encoder.embed_texts(TEXTS[:2]))
 
 
-def test_classes_are_a_row_of_unit_length_for_each_picture_or_nothing_at_all(encoder: VisionEmbedder):
-    classes = encoder.embed_classes(PNGS)
+def test_classes_are_a_row_of_unit_length_for_each_picture_or_nothing_at_all(
+    encoder: VisionEmbedder, pngs: Sequence[bytes]
+):
+    classes = encoder.embed_classes(pngs)
     if classes is not None:
         assert classes.dtype == np.float32
-        assert len(classes) == len(PNGS)
+        assert len(classes) == len(pngs)
         assert np.allclose(np.linalg.norm(classes, axis=1), 1, atol=1e-5)
 
 

@@ -24,7 +24,13 @@ class Problem(NamedTuple):
 
 def small_selector(seed: int = 0, **config: Any) -> PointerSelector:
     """Of width 8, with weights from a seed; it drops nothing, whether it learns or not."""
-    settings: dict[str, Any] = {"embedding_dim": WIDTH, "hidden": 8, "layers": 1, "dropout": 0.0, "attention_dropout": 0.0} | config
+    settings: dict[str, Any] = {
+        "embedding_dim": WIDTH,
+        "hidden": 8,
+        "layers": 1,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+    } | config
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return PointerSelector(PointerConfig(**settings)).double()

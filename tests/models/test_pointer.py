@@ -54,12 +54,14 @@ def test_absorbed_attention_is_multi_head_attention_with_padding_and_dropout(hea
     nn.init.normal_(theirs.in_proj_bias)
     ours = PoolAttention(16, heads=heads, dropout=0.4).double().train(training)
     ours.load_state_dict(theirs.state_dict())
-    state, pool = torch.randn(3, 16).double(), torch.randn(3, 7, 16).double()
+    state, pool = torch.randn(3, 16).double(), torch.randn(3, 7, 20).double()
     usable = torch.arange(7) < torch.tensor([[7], [4], [1]])
+    projection = torch.randn(16, 20).double()
     torch.manual_seed(1)
-    found = ours(state, pool, usable)
+    found = ours(state, pool, usable, projection=projection)
     torch.manual_seed(1)
-    expected, _ = theirs(state[:, None], pool, pool, key_padding_mask=~usable, need_weights=True)
+    candidates = pool @ projection.T
+    expected, _ = theirs(state[:, None], candidates, candidates, key_padding_mask=~usable, need_weights=True)
     torch.testing.assert_close(found, expected[:, 0], rtol=0, atol=1e-12)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +108,76 @@ def make_tiny_qwen(
     return folder
 
 
+def as_on_the_hub(folder: Path) -> Path:
+    """The folder of a tiny Qwen2.5-VL in the older layout in which these models are published."""
+    config = read(folder / "config.json")
+    text, vision = config.pop("text_config"), config["vision_config"]
+    rope = text.pop("rope_parameters")
+    for part, names in ((text, ("model_type", "layer_types", "dtype")), (vision, ("model_type", "rope_parameters"))):
+        for name in names:
+            part.pop(name, None)
+    scaling = {"type": "mrope", "mrope_section": rope["mrope_section"]}
+    write(folder / "config.json", {**text, **config, "rope_theta": rope["rope_theta"], "rope_scaling": scaling})
+    template = folder / "chat_template.jinja"
+    write(folder / "chat_template.json", {"chat_template": template.read_text()})
+    template.unlink()
+    pictures = read(folder / "preprocessor_config.json")
+    size = pictures.pop("size")
+    pixels = {"min_pixels": size["shortest_edge"], "max_pixels": size["longest_edge"]}
+    write(folder / "preprocessor_config.json", {**pictures, **pixels, "processor_class": "Qwen2_5_VLProcessor"})
+    ends = read(folder / "generation_config.json")
+    both = [ends["eos_token_id"], ends["bos_token_id"]]
+    write(folder / "generation_config.json", {**ends, "eos_token_id": both, "do_sample": True, "temperature": 1e-6})
+    return folder
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text("utf-8"))
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content), "utf-8")
+
+
 def make_tiny_llava(folder: Path, *, seed: int = 0, context_tokens: int = 1024) -> Path:
     """A LLaVA; a picture takes it 16 tokens."""
     from transformers import LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
     tokenizer = _seeing_tokenizer((LLAVA_IMAGE,), CHAT_TEMPLATE, LLAVA_IMAGE, context_tokens)
-    config = LlavaConfig(
-        text_config={"model_type": "llama", **_text_sizes(tokenizer, context_tokens)},
-        vision_config={
+    config = LlavaConfig(**_llava_sizes(tokenizer, context_tokens), image_seq_length=(SIDE // 8) ** 2)
+    _save(_seeded(seed, lambda: LlavaForConditionalGeneration(config)), folder, tokenizer)
+    images = CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE})
+    LlavaProcessor(images, tokenizer, **LLAVA_PARTS, chat_template=tokenizer.chat_template).save_pretrained(folder)
+    return folder
+
+
+def make_tiny_llava_next(folder: Path) -> Path:
+    """A LLaVA-NeXT, which cuts a picture into as many tiles as its shape needs."""
+    from transformers import LlavaNextConfig, LlavaNextForConditionalGeneration, LlavaNextProcessor
+    from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+
+    tokenizer = _seeing_tokenizer((LLAVA_IMAGE,), CHAT_TEMPLATE, LLAVA_IMAGE, 1024)
+    tiles = [[SIDE, 2 * SIDE], [2 * SIDE, SIDE], [2 * SIDE, 2 * SIDE]]
+    config = LlavaNextConfig(**_llava_sizes(tokenizer, 1024), image_grid_pinpoints=tiles)
+    _save(_seeded(0, lambda: LlavaNextForConditionalGeneration(config)), folder, tokenizer)
+    side: dict[str, Any] = {"size": {"shortest_edge": SIDE}, "crop_size": {"height": SIDE, "width": SIDE}}
+    images = LlavaNextImageProcessorPil(**side, image_grid_pinpoints=tiles)
+    LlavaNextProcessor(images, tokenizer, **LLAVA_PARTS, chat_template=tokenizer.chat_template).save_pretrained(folder)
+    return folder
+
+
+LLAVA_PARTS: dict[str, Any] = {
+    "patch_size": 8,
+    "vision_feature_select_strategy": "default",
+    "num_additional_image_tokens": 1,
+}
+
+
+def _llava_sizes(tokenizer: Any, context_tokens: int) -> dict[str, Any]:
+    return {
+        "text_config": {"model_type": "llama", **_text_sizes(tokenizer, context_tokens)},
+        "vision_config": {
             "model_type": "clip_vision_model",
             "hidden_size": 48,
             "intermediate_size": 96,
@@ -125,22 +187,9 @@ def make_tiny_llava(folder: Path, *, seed: int = 0, context_tokens: int = 1024) 
             "patch_size": 8,
             "initializer_factor": 4.0,
         },
-        image_token_index=tokenizer.convert_tokens_to_ids(LLAVA_IMAGE),
-        vision_feature_layer=-1,
-        image_seq_length=(SIDE // 8) ** 2,
-    )
-    _save(_seeded(seed, lambda: LlavaForConditionalGeneration(config)), folder, tokenizer)
-    side = {"height": SIDE, "width": SIDE}
-    processor = LlavaProcessor(
-        CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size=side),
-        tokenizer,
-        patch_size=8,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
-        chat_template=tokenizer.chat_template,
-    )
-    processor.save_pretrained(folder)
-    return folder
+        "image_token_index": tokenizer.convert_tokens_to_ids(LLAVA_IMAGE),
+        "vision_feature_layer": -1,
+    }
 
 
 def _clip_tokenizer() -> Any:

@@ -155,6 +155,6 @@ def _run(until: str, flags: dict[str, Any], *, as_json: bool) -> None:
         outcome = start(flags, until=until, quiet=as_json)
     except ValidationError as error:
         fail(sentences(error), REFUSED)
-    emit(outcome.report.summary(), as_json, lambda: show_run.report(outcome.report))
+    emit(outcome.report.told(), as_json, lambda: show_run.report(outcome.report))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)

@@ -31,6 +31,7 @@ CONTROLLERS = {"memory", "pids"}
 PATIENCE_S = 2.0
 """For memory and processes that are on their way out."""
 STEP_S = 0.01
+READ_BYTES = 1 << 16
 OURS = re.compile(r"trivet-(\d+)-")
 
 
@@ -61,6 +62,8 @@ class Cgroup:
         self._memory = memory
         self._pids = pids
         self._files = files
+        self._events = str(memory / files.events)
+        self._peak_file = str(memory / files.peak)
         self._peak: int | None = None
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
@@ -79,23 +82,22 @@ class Cgroup:
 
     def reset_peak(self) -> None:
         """What was used until now is forgotten, where the kernel can (version 2: from Linux 6.12 on)."""
-        path = self._memory / self._files.peak
         if self._files is V1:
-            _write(path, "0")
+            _write(self._peak_file, "0")
             return
         with suppress(OSError):  # no such file, or only to be read
-            self._peak = os.open(path, os.O_RDWR | os.O_CLOEXEC) if self._peak is None else self._peak
+            self._peak = os.open(self._peak_file, os.O_RDWR | os.O_CLOEXEC) if self._peak is None else self._peak
             os.write(self._peak, b"reset")
 
     def peak_bytes(self) -> int:
         """The most memory that all in it used together since `reset_peak`; 0 where that is not to be known."""
         if self._files is V1:
-            return int((self._memory / self._files.peak).read_text())
+            return int(read(self._peak_file))
         return int(os.pread(self._peak, 64, 0)) if self._peak is not None else 0
 
     def oom_kills(self) -> int:
         """Processes in it that the kernel killed for memory, since it was made."""
-        for line in (self._memory / self._files.events).read_text().splitlines():
+        for line in read(self._events).splitlines():
             name, _, value = line.partition(" ")
             if name == "oom_kill":
                 return int(value)
@@ -235,7 +237,16 @@ def _until_it_works(then: Callable[[], None]) -> None:
         time.sleep(STEP_S)
 
 
-def _write(path: Path, text: str) -> None:
+def read(path: str) -> str:
+    """A file of the kernel's, without what pathlib and io do for others. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(file, READ_BYTES), b"")).decode()
+    finally:
+        os.close(file)
+
+
+def _write(path: Path | str, text: str) -> None:
     """At once, and only to what is there."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -40,6 +40,7 @@ AHEAD = 2
 KEPT = 1024
 """Results there that wait for the one before them, so that an endless loop keeps nobody from working."""
 MOST_WORKERS = 16
+VMSTAT = "/proc/vmstat"
 
 _shared: dict[bool, Sandbox] = {}
 _shared_lock = Lock()
@@ -279,8 +280,8 @@ def _best(python: Interpreter, run_as: int | None) -> tuple[Engine, Worker]:
 
 def _killed_for_memory() -> int:
     """Processes that the kernel killed for memory on this machine, since it started."""
-    with suppress(OSError), Path("/proc/vmstat").open() as file:
-        return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
+    with suppress(OSError, ValueError, IndexError):
+        return int(cgroups.read(VMSTAT).partition("oom_kill ")[2].split(maxsplit=1)[0])
     return 0
 
 

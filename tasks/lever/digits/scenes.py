@@ -69,9 +69,9 @@ def glimpses(scenes: Tensor) -> Tensor:
 
 
 def to_png(scene: NDArray[np.uint8]) -> bytes:
-    """The PNG of a scene (8, 16): grey, each pixel a square of 8 × 8."""
+    """The PNG of a scene (8, 16): grey as RGB, which backends take as it is; each pixel a square of 8 × 8."""
     file = io.BytesIO()
-    PIL.Image.fromarray(_enlarged(scene)).save(file, "PNG")
+    PIL.Image.fromarray(_enlarged(scene)).convert("RGB").save(file, "PNG")
     return file.getvalue()
 
 

@@ -11,46 +11,39 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from pydantic import Field
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 
 from storage.files import write
-from storage.records import Record
 from tasks.lever.digits.language import BOTH, END, KINDS, RIGHT, UNKNOWN, WORDS
 from tasks.lever.digits.net import CLASSES, DigitsNet, NetConfig, Tower, to_bytes
 from tasks.lever.digits.scenes import Digits, glimpses, load_digits, render
 from tasks.lever.digits.streams import stream
 
+STEPS = 800
+"""Of the transformer's training; half as many answer nearly as well."""
+BATCH = 96
+"""Sequences."""
 ITEMS = 5
-"""Of a training sequence: four demonstrations at most, and a query; all five are answered."""
+"""Of a sequence: four demonstrations at most, and a query; all five are answered."""
+FEW_UNTIL = 0.3
+"""Share of the steps in which a sequence shows two or three different digits; later up to MOST_DIGITS."""
+MOST_DIGITS = 6
+UNKNOWN_SHARE = 0.02
+"""Of the words in sequences; they are shown as unknown."""
 RENDERED = 200
 """Pictures of each of the 100 pairs of digits that sequences are made of."""
-SAVE_EVERY = 200
+TOWER_STEPS = 1500
+TOWER_BATCH = 256
+"""Pictures, of two digits each."""
+LR = 2e-3
+SAVE_EVERY = 100
 """Steps."""
 
-Tell = Callable[[str, int, int], None]
-"""Hears what is trained, the steps done, and their number."""
-
-
-class JudgeTraining(Record):
-    """How long the judge is trained, and on how much at once."""
-
-    tower_steps: int = Field(default=1500, ge=1)
-    tower_batch: int = Field(default=256, ge=1)
-    """Pictures, of two digits each."""
-    tower_lr: float = 2e-3
-    steps: int = Field(default=800, ge=1)
-    batch: int = Field(default=96, ge=1)
-    """Sequences."""
-    lr: float = 2e-3
-    few_until: float = 0.3
-    """Share of the steps in which a sequence shows two or three different digits only; then up to `most_digits`."""
-    most_digits: int = Field(default=6, ge=3, le=CLASSES)
-    unknown: float = 0.02
-    """Share of the answers' words that are shown as unknown."""
+Tell = Callable[[int], None]
+"""Hears how many more steps of the transformer's training are done."""
 
 
 class Sequences(NamedTuple):
@@ -64,10 +57,20 @@ class Sequences(NamedTuple):
     """(B, 5, 2)"""
 
 
-def train_judge(settings: JudgeTraining, *, seed: int, tell: Tell | None = None, state: Path | None = None) -> bytes:
-    """The weights of a judge as safetensors, the same bytes for the same settings and seed on one CPU thread.
+class Phase(NamedTuple):
+    """One of the two trainings."""
 
-    state: a folder in which an interrupted training goes on where it stopped, to the same end; None keeps nothing.
+    name: str
+    module: nn.Module
+    steps: int
+    betas: tuple[float, float]
+    """Of AdamW."""
+
+
+def train_judge(*, seed: int, steps: int = STEPS, folder: Path | None = None, tell: Tell | None = None) -> bytes:
+    """The weights of a judge as safetensors; on one CPU thread the same bytes for the same seed and steps.
+
+    folder: of this seed and these steps alone; an interrupted training goes on there, to the same end.
     """
     digits = load_digits()["judge"]
     with torch.random.fork_rng(devices=[]):
@@ -75,41 +78,33 @@ def train_judge(settings: JudgeTraining, *, seed: int, tell: Tell | None = None,
         net = DigitsNet(NetConfig())
 
     def tower_loss(step: int) -> Tensor:
-        return _tower_loss(net.tower, digits, settings.tower_batch, generator=stream(seed, f"tower {step}"))
+        return _tower_loss(net.tower, digits, generator=stream(seed, f"tower {step}"))
 
-    tower = Phase("tower", net.tower, settings.tower_steps, settings.tower_lr, (0.9, 0.999))
-    _train(tower, tower_loss, tell=tell, state=state)
+    _train(Phase("tower", net.tower, TOWER_STEPS, (0.9, 0.999)), tower_loss, folder=folder, tell=None)
     net.tower.requires_grad_(False).mean.copy_(_mean_features(net.tower, digits, generator=stream(seed, "mean")))
     gallery = _gallery(net.tower, digits, generator=stream(seed, "gallery"))
 
     def reader_loss(step: int) -> Tensor:
-        drawn = _draw(gallery, settings, step=step, generator=stream(seed, f"reader {step}"))
-        hidden = torch.rand(drawn.answers.shape, generator=stream(seed, f"unknown {step}")) < settings.unknown
+        most = 3 if step < FEW_UNTIL * steps else MOST_DIGITS
+        drawn = _draw(gallery, most_digits=most, generator=stream(seed, f"reader {step}"))
+        hidden = torch.rand(drawn.answers.shape, generator=stream(seed, f"unknown {step}")) < UNKNOWN_SHARE
         logits = net(drawn.codes, drawn.kinds, drawn.answers.masked_fill(hidden & (drawn.answers != END), UNKNOWN))
         return F.cross_entropy(logits.flatten(0, 2), drawn.answers.flatten())
 
-    _train(Phase("reader", net, settings.steps, settings.lr, (0.9, 0.95)), reader_loss, tell=tell, state=state)
+    _train(Phase("reader", net, steps, (0.9, 0.95)), reader_loss, folder=folder, tell=tell)
     return to_bytes(net)
 
 
-class Phase(NamedTuple):
-    """One of the two trainings."""
-
-    name: str
-    module: nn.Module
-    steps: int
-    lr: float
-    betas: tuple[float, float]
-
-
-def _train(phase: Phase, loss_of: Callable[[int], Tensor], *, tell: Tell | None, state: Path | None) -> None:
-    """AdamW, linear warm-up, cosine decay. A step draws by its number, so weights and moments are all there is."""
+def _train(phase: Phase, loss_of: Callable[[int], Tensor], *, folder: Path | None, tell: Tell | None) -> None:
+    """AdamW, warm-up, cosine decay. A step draws by its number: weights and moments are all there is to keep."""
     weights = [weight for weight in phase.module.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, phase.lr, betas=phase.betas, weight_decay=1e-2)
-    path = state / f"judge-{phase.name}.safetensors" if state else None
-    first = _restore(path, phase.module, optimizer) if path and path.exists() else 0
-    for step in range(first, phase.steps):
-        optimizer.param_groups[0]["lr"] = phase.lr * _schedule(step, phase.steps)
+    optimizer = torch.optim.AdamW(weights, LR, betas=phase.betas, weight_decay=1e-2)
+    path = folder / f"{phase.name}.safetensors" if folder else None
+    told = _restore(path, phase.module, optimizer) if path and path.exists() else 0
+    if tell and told:
+        tell(told)
+    for step in range(told, phase.steps):
+        optimizer.param_groups[0]["lr"] = LR * _schedule(step, phase.steps)
         loss = loss_of(step)
         optimizer.zero_grad()
         loss.backward()
@@ -117,19 +112,20 @@ def _train(phase: Phase, loss_of: Callable[[int], Tensor], *, tell: Tell | None,
         optimizer.step()
         done = step + 1
         if done % SAVE_EVERY == 0 or done == phase.steps:
-            if tell:
-                tell(phase.name, done, phase.steps)
             if path:
                 _save(path, phase.module, optimizer, done)
+            if tell:
+                tell(done - told)
+            told = done
 
 
 def _schedule(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / 100) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.02)
 
 
-def _tower_loss(tower: Tower, digits: Digits, batch: int, *, generator: torch.Generator) -> Tensor:
-    pairs = torch.randint(len(digits.ink), (batch, 2), generator=generator)
-    ink = _jolted(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (batch, 2))
+def _tower_loss(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
+    pairs = torch.randint(len(digits.ink), (TOWER_BATCH, 2), generator=generator)
+    ink = _jolted(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (-1, 2))
     logits = tower.head(tower.features(glimpses(render(ink, generator))))
     # a tower that is sure of the digits it learnt by heart teaches the transformer to trust it on new ones
     return F.cross_entropy(logits.flatten(0, 1), digits.labels[pairs].flatten(), label_smoothing=0.1)
@@ -165,20 +161,18 @@ def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Ten
     return tower.codes(features).unflatten(0, (CLASSES * CLASSES, RENDERED))
 
 
-def _draw(gallery: Tensor, settings: JudgeTraining, *, step: int, generator: torch.Generator) -> Sequences:
+def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> Sequences:
     """Sequences that show few different digits each, so that demonstrations often hold the word that is asked for."""
-    batch = settings.batch
-    most = 3 if step < settings.few_until * settings.steps else settings.most_digits
-    count = torch.randint(2, most + 1, (batch, 1), generator=generator)
-    shown = torch.rand(batch, CLASSES, generator=generator).argsort(-1)  # the first `count` of each row occur
-    which = (torch.rand(batch, ITEMS * 2, generator=generator) * count).long()
-    digits = shown.gather(1, which).view(batch, ITEMS, 2)
-    kinds = torch.randint(len(KINDS), (batch, ITEMS), generator=generator)
-    lexicon = torch.rand(batch, len(WORDS), generator=generator).argsort(-1)[:, :CLASSES]
-    words = lexicon.gather(1, digits.flatten(1)).view(batch, ITEMS, 2)
+    count = torch.randint(2, most_digits + 1, (BATCH, 1), generator=generator)
+    shown = torch.rand(BATCH, CLASSES, generator=generator).argsort(-1)  # the first `count` of each row occur
+    which = (torch.rand(BATCH, ITEMS * 2, generator=generator) * count).long()
+    digits = shown.gather(1, which).view(BATCH, ITEMS, 2)
+    kinds = torch.randint(len(KINDS), (BATCH, ITEMS), generator=generator)
+    lexicon = torch.rand(BATCH, len(WORDS), generator=generator).argsort(-1)[:, :CLASSES]
+    words = lexicon.gather(1, digits.flatten(1)).view(BATCH, ITEMS, 2)
     first = torch.where(kinds == RIGHT, words[..., 1], words[..., 0])
     second = torch.where(kinds == BOTH, words[..., 1], END)
-    picture = torch.randint(RENDERED, (batch, ITEMS), generator=generator)
+    picture = torch.randint(RENDERED, (BATCH, ITEMS), generator=generator)
     codes = gallery[digits[..., 0] * CLASSES + digits[..., 1], picture]
     return Sequences(codes, kinds, torch.stack([first, second], dim=-1))
 

@@ -1,0 +1,86 @@
+"""A run of the lever as the database and the Prefect UI have it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+
+from storage import evaluated as rows
+from storage.artifacts import Artifacts
+from tasks.lever.curves import Training, draw_curves
+from tasks.lever.evaluation import Evaluated
+from tasks.lever.plotting import draw_accuracy, draw_shots
+from tasks.lever.records import Curve, Dataset
+from tasks.lever.report import LeverReport
+from tasks.lever.results import rows_of, seed_json
+
+
+def record(report: LeverReport, dataset: Dataset, artifacts: Artifacts) -> rows.Evaluated:
+    """The rows of a run that was evaluated."""
+    assert report.summary
+    run = rows.Run(
+        id=report.run,
+        kind="lever",
+        started_at=report.started_at,
+        ended_at=report.ended_at,
+        status="failed" if report.unfinished else "completed",
+        version=report.version,
+        git_commit=report.git_commit,
+        environment=report.environment,
+        config=report.config,
+    )
+
+    def evaluated() -> Iterator[Evaluated]:
+        return (artifacts.load(Evaluated, one.evaluated) for one in report.seeds if one.evaluated)
+
+    changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
+    return rows_of(
+        report.summary, dataset, run=run, evaluated=evaluated, source="official VQA files", settings=changing
+    )
+
+
+def curves_of(report: LeverReport, artifacts: Artifacts) -> list[Training]:
+    """All trainings of a run."""
+    return [
+        Training(
+            stage=one.stage,
+            seed=seed.seed,
+            points=artifacts.load(Curve, one.curve).points,
+            validation=one.validation,
+            chosen_epoch=one.chosen_epoch,
+        )
+        for seed in report.seeds
+        for one in seed.trained
+    ]
+
+
+def plots_of(report: LeverReport, artifacts: Artifacts) -> dict[str, bytes]:
+    """PNGs by name."""
+    if report.summary is None:
+        return {}
+    drawn = {"accuracy": draw_accuracy(report.summary), "shots": draw_shots(report.summary)}
+    if trainings := curves_of(report, artifacts):
+        drawn["curves"] = draw_curves(trainings, about=report.summary.conditions.dataset)
+    return drawn
+
+
+def images_of(report: LeverReport, artifacts: Artifacts) -> dict[str, str]:
+    """The plots as data URLs."""
+    plots = plots_of(report, artifacts)
+    return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in plots.items()}
+
+
+def files_of(report: LeverReport, artifacts: Artifacts) -> dict[str, bytes]:
+    """Files of a results folder: accuracies in the seed's JSON, all figures with their intervals, plots."""
+    if report.summary is None:
+        return {}
+    return {
+        "accuracy.json": _json(seed_json(report.summary)),
+        "figures.json": _json(report.summary.model_dump(mode="json")),
+        **{f"{name}.png": png for name, png in plots_of(report, artifacts).items()},
+    }
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,270 @@
+"""Judging demonstrations: the VQA metric beside a plain one, and judgments beside the bare client on the same requests.
+
+    python -m tests.benchmarks.bench_judging [--judgments N] [--latency-ms N] [--concurrency N] [--rounds N]
+        [--annotations FILE] [--json]
+
+The endpoint runs in a process of its own and answers everything after a fixed time. Each round measures the bare client
+with threads, ours with its store in PostgreSQL, and ours again by what is stored. Medians over the rounds. Each request
+shows three pictures, the third under the question; the bare client gets the same pictures from memory. CPU seconds are
+those of this process, PostgreSQL's not among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import io
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from models.openai import OpenAIChat
+from models.protocols import ChatRequest, ChatResponse
+from storage.responses import Responses
+from tasks.calls import CallSettings, Limits
+from tasks.lever.judging import Asked, Judging
+from tasks.lever.prompting import PromptSettings
+from tasks.lever.records import VqaItem
+from tasks.vqa_accuracy import CONTRACTIONS, vqa_accuracy
+from tests.benchmarks.bench_calls import MODEL, Cost, _cost, _endpoint, _store
+from tests.benchmarks.peers.plain_vqa import plain_accuracy
+
+ANSWERS = 5_000
+ITEMS, QUERIES = 800, 200
+SIDE_PX = 32
+WORDS = [
+    "the",
+    "red",
+    "Ferry,",
+    "2",
+    "dogs;",
+    "dont",
+    "know",
+    "O'Clock",
+    "1,000",
+    "left-hand",
+    "St.",
+    "seven",
+    "a",
+    "cat?",
+]
+
+Answered = tuple[str, tuple[str, ...]]
+
+
+class Bench(NamedTuple):
+    """What is measured, and on what."""
+
+    base_url: str
+    responses: Responses
+    items: dict[str, VqaItem]
+    concurrency: int
+
+    def judging(self, judge: Any) -> Judging:
+        """A judge that remembers nothing yet."""
+        limits = Limits(CallSettings(concurrency=self.concurrency), rng=random.Random(0))
+        prompts = PromptSettings()
+        return Judging(judge, self.items, prompts=prompts, threshold=0.5, responses=self.responses, limits=limits)
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--judgments", type=int, default=5000)
+    parser.add_argument("--latency-ms", type=float, default=20)
+    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--annotations", type=Path, help="official VQA annotations; without it answers are made up")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    chosen = parser.parse_args()
+    figures = measure_metric(read_answers(chosen.annotations) if chosen.annotations else made_up())
+    with (
+        tempfile.TemporaryDirectory(prefix="trivet-bench-") as folder,
+        _endpoint(chosen.latency_ms) as base_url,
+        _store() as responses,
+    ):
+        bench = Bench(base_url, responses, items_in(Path(folder)), chosen.concurrency)
+        figures |= measure_instant(bench, chosen.judgments)
+        figures |= measure_endpoint(bench, chosen.judgments, rounds=chosen.rounds)
+        figures["rounds of latency behind one another, s"] = (
+            chosen.judgments / chosen.concurrency * chosen.latency_ms / 1000
+        )
+    if chosen.json:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        print(f"{name:<64}{value:>10.3f}")
+
+
+def made_up() -> list[Answered]:
+    """Answers to questions about which ten people mostly agree."""
+    rng = random.Random(0)
+    answered: list[Answered] = []
+    for number in range(ANSWERS):
+        kinds = [f"{' '.join(rng.choices(WORDS, k=rng.randint(1, 4)))} {number}" for _ in range(4)]
+        given = tuple(rng.choices(kinds, weights=(8, 4, 2, 1), k=10))
+        answered.append((rng.choice(given), given))
+    return answered
+
+
+def read_answers(path: Path) -> list[Answered]:
+    """The first annotator's answer to each question."""
+    from tasks.lever.vqa import read_annotations
+
+    return [(one.answers[0], one.answers) for one in read_annotations(path).values()][:ANSWERS]
+
+
+def measure_metric(answered: Sequence[Answered]) -> dict[str, float]:
+    """CPU seconds of scoring them all, caches empty."""
+
+    def ours() -> None:
+        scores[:] = [vqa_accuracy(said, given) for said, given in answered]
+
+    def plain() -> None:
+        others[:] = [plain_accuracy(said, given, CONTRACTIONS) for said, given in answered]
+
+    scores: list[float] = []
+    others: list[float] = []
+    cost, beside = _cost(ours), _cost(plain)
+    assert not [one for one, other in zip(scores, others, strict=True) if abs(one - other) > 1e-9]
+    name = f"VQA accuracy of {len(answered):,} answers"
+    return {
+        f"{name}: ours, CPU s": cost.cpu_s,
+        f"{name}: plain, CPU s": beside.cpu_s,
+        "ours / plain": cost.cpu_s / beside.cpu_s,
+    }
+
+
+def items_in(folder: Path) -> dict[str, VqaItem]:
+    """Questions, each with a picture of noise of its own."""
+    from PIL import Image
+
+    rng, items = random.Random(0), dict[str, VqaItem]()
+    for number in range(ITEMS):
+        file = io.BytesIO()
+        Image.frombytes("RGB", (SIDE_PX, SIDE_PX), rng.randbytes(3 * SIDE_PX**2)).save(file, "PNG")
+        path = folder / f"{number}.png"
+        path.write_bytes(file.getvalue())
+        items[str(number)] = VqaItem(
+            id=str(number),
+            image_id=str(number),
+            image=str(path),
+            image_sha256=hashlib.sha256(file.getvalue()).hexdigest(),
+            question=f"What is in the left half of picture {number}?",
+            answers=("a ferry", "ferry", "boat", *["ship"] * 7),
+        )
+    return items
+
+
+def asked_in(round_number: int, count: int) -> list[Asked]:
+    """Other demonstrations in each round: nothing of an earlier one is in the store."""
+    rng, asked = random.Random(round_number), dict[Asked, None]()
+    while len(asked) < count:
+        asked[Asked(str(rng.randrange(QUERIES)), tuple(map(str, rng.sample(range(QUERIES, ITEMS), 2))))] = None
+    return list(asked)
+
+
+class Instant:
+    """A judge in this process that takes no time."""
+
+    id = "instant:1"
+
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        return ChatResponse(text="a ferry", finish_reason="stop")
+
+    def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse]]:
+        return ((number, self.complete(request)) for number, request in enumerate(requests))
+
+    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        return ((number, -1.0) for number in range(len(asked)))
+
+
+def measure_instant(bench: Bench, count: int) -> dict[str, float]:
+    """CPU milliseconds of a judgment beside the judge's own time."""
+    judging, asked = bench.judging(Instant()), asked_in(0, count)
+    judging.judge(asked_in(-1, count))  # the pictures are read
+    again = bench.judging(Instant())
+    pairs = [(one, "ferry") for one in asked]
+    ways: dict[str, Callable[[], object]] = {
+        "a new judgment": lambda: judging.judge(asked),
+        "a remembered one": lambda: judging.judge(asked),
+        "a stored one, pictures read anew": lambda: again.judge(asked),
+        "a new log-probability": lambda: judging.log_probs(pairs),
+        "a stored log-probability": lambda: again.log_probs(pairs),
+    }
+    return {f"{name}: CPU, ms": _cpu_ms(way) / count for name, way in ways.items()}
+
+
+def _cpu_ms(way: Callable[[], object]) -> float:
+    started = time.process_time()
+    way()
+    return 1000 * (time.process_time() - started)
+
+
+def measure_endpoint(bench: Bench, count: int, *, rounds: int) -> dict[str, float]:
+    """Wall and CPU seconds of the same judgments, by the bare client, ours, and ours by what is stored."""
+    bare(bench, asked_in(-2, bench.concurrency))
+    ours(bench, asked_in(-2, bench.concurrency))
+    costs: dict[str, list[Cost]] = {"bare client, threads": [], "ours, stored": [], "ours, again": []}
+    for number in range(1, rounds + 1):
+        asked = asked_in(number, count)
+        costs["bare client, threads"].append(_cost(lambda asked=asked: bare(bench, asked)))
+        costs["ours, stored"].append(_cost(lambda asked=asked: ours(bench, asked)))
+        costs["ours, again"].append(_cost(lambda asked=asked: again(bench, asked)))
+    figures: dict[str, float] = {}
+    for name, measured in costs.items():
+        figures[f"{count:,} judgments, {name}: wall, s"] = statistics.median(cost.wall_s for cost in measured)
+        figures[f"{count:,} judgments, {name}: CPU, s"] = statistics.median(cost.cpu_s for cost in measured)
+    ratios = [
+        mine.wall_s / bare.wall_s
+        for mine, bare in zip(costs["ours, stored"], costs["bare client, threads"], strict=True)
+    ]
+    return figures | {"ours / bare client: wall": statistics.median(ratios)}
+
+
+def bare(bench: Bench, asked: Sequence[Asked]) -> None:
+    """What a script would do: one client, a pool of threads, the pictures in memory, no store."""
+    from openai import OpenAI
+
+    pictures = {
+        one.id: "data:image/png;base64," + base64.b64encode(Path(one.image).read_bytes()).decode()
+        for one in bench.items.values()
+    }
+    with (
+        OpenAI(base_url=bench.base_url, api_key="none", max_retries=0) as client,
+        ThreadPoolExecutor(bench.concurrency) as pool,
+    ):
+        answers = list(pool.map(lambda one: client.chat.completions.create(**_body(bench.items, one, pictures)), asked))
+    assert len(answers) == len(asked)
+
+
+def _body(items: dict[str, VqaItem], asked: Asked, pictures: dict[str, str]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = []
+    for name in (*asked.demonstrations, asked.query):
+        words = f"Question:{items[name].question} Short answer:"
+        words += "" if name == asked.query else items[name].shown_answer
+        parts += [{"type": "image_url", "image_url": {"url": pictures[name]}}, {"type": "text", "text": words}]
+    return {"model": MODEL, "messages": [{"role": "user", "content": parts}], "max_tokens": 5, "temperature": 0}
+
+
+def ours(bench: Bench, asked: Sequence[Asked]) -> None:
+    """With the response store, time-outs, retries and the metric."""
+    judged = bench.judging(OpenAIChat(MODEL, base_url=bench.base_url)).judge(asked)
+    assert not [one for one in judged if one.failed]
+
+
+def again(bench: Bench, asked: Sequence[Asked]) -> None:
+    """The same in a new run, with no endpoint to be asked."""
+    judged = bench.judging(OpenAIChat(MODEL, base_url="http://127.0.0.1:9/v1")).judge(asked)
+    assert not [one for one in judged if one.failed]
+
+
+if __name__ == "__main__":
+    main()

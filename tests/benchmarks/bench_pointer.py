@@ -1,0 +1,201 @@
+"""The pointer network beside the straightforward one with the same weights, on one CPU thread.
+
+    python -m tests.benchmarks.bench_pointer [--rounds N] [--json]
+
+Pools of 64 candidates of width 512, two picks, 32 queries at once. Both sides take turns in this process; figures are
+medians of CPU milliseconds. First both must give the same log-probabilities and the same gradients.
+
+    generation    15 pointers of each query drawn, then 15 given ones scored; the other side does a forward of the batch
+                  for each pointer
+    grpo step     forward and backward over 16 pointers of each query, and the update; the other side reads each pool
+                  once as well, but with nn.MultiheadAttention, and asks the reference in every step
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.losses import advantages, grpo_loss
+from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
+
+QUERIES, CANDIDATES, SHOTS = 32, 64, 2
+DRAWS, GROUP = 15, 16
+SAME = 1e-4
+"""Log-probabilities in single precision may differ by so much, gradients by so much of the largest."""
+
+
+class Work(NamedTuple):
+    """What both sides are given."""
+
+    query: Tensor
+    pool: Tensor
+    pointers: Tensor
+    """(B, G, S)"""
+    advantage: Tensor
+    """(B, G)"""
+
+
+class Sides(NamedTuple):
+    """Two networks with the same weights, and the reference that both must stay near."""
+
+    ours: PointerSelector
+    theirs: StraightforwardPointer
+    reference: StraightforwardPointer
+
+
+class Comparison(NamedTuple):
+    """One line of the table."""
+
+    task: str
+    layers: int
+    aim: float
+    """Ours by theirs, at most."""
+    ours: Callable[[], object]
+    theirs: Callable[[], object]
+
+
+def main() -> int:
+    """Print the table; the exit status is the number of networks whose results differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true", help="all rounds, one JSON object a line")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    work, differ = make_work(), 0
+    if not chosen.json:
+        print(f"{'':38}{'trivet':>8}{'peer':>8}{'ratio':>7}{'aim':>6}")
+    for layers in (1, 3):
+        sides = make_sides(layers)
+        if why := difference(sides, work):
+            differ += 1
+            print(f"layers {layers}: {why}", file=sys.stderr)
+            continue
+        for comparison in comparisons(sides, work, layers=layers):
+            _show(comparison, measured(comparison, rounds=chosen.rounds), as_json=chosen.json)
+    return differ
+
+
+def make_work() -> Work:
+    """Random vectors and pointers."""
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(QUERIES, 512, generator=generator)
+    pool = torch.randn(QUERIES, CANDIDATES, 512, generator=generator)
+    pointers = torch.rand(QUERIES, GROUP, CANDIDATES, generator=generator).argsort(-1)[..., :SHOTS]
+    rewards = torch.randint(0, 3, (QUERIES, GROUP), generator=generator).float()
+    return Work(query, pool, pointers, advantages(rewards))
+
+
+def make_sides(layers: int) -> Sides:
+    """Of one architecture, as GRPO has them: nothing is dropped."""
+    config = PointerConfig(layers=layers)
+    torch.manual_seed(layers)
+    ours, reference = PointerSelector(config).eval(), PointerSelector(config).eval()
+    peers = [StraightforwardPointer(config).eval() for _ in range(2)]
+    for peer, own in zip(peers, (ours, reference), strict=True):
+        peer.load_state_dict(own.state_dict())
+    return Sides(ours, *peers)
+
+
+def difference(sides: Sides, work: Work) -> str | None:
+    """Where the two sides do not agree, before anything is measured."""
+    ours, theirs = copy.deepcopy(sides.ours), copy.deepcopy(sides.theirs)
+    found, expected = ours.log_probs(*work[:3]).sum(-1), theirs.grouped(*work[:3])
+    one_by_one = torch.stack([theirs(work.query, work.pool, one).sum(-1) for one in work.pointers.unbind(1)], dim=1)
+    for name, other in (("together", expected), ("one by one", one_by_one)):
+        if (apart := float((found - other).detach().abs().max())) > SAME:
+            return f"log-probabilities of pointers {name} are {apart:.1e} apart"
+    (found * work.advantage).mean().backward()
+    (expected * work.advantage).mean().backward()
+    gradients = dict(theirs.named_parameters())
+    for name, weight in ours.named_parameters():
+        one, other = weight.grad, gradients[name].grad
+        if one is None or other is None or float((one - other).abs().max()) > SAME * max(1.0, float(other.abs().max())):
+            return f"gradients of {name} differ"
+    return None
+
+
+def comparisons(sides: Sides, work: Work, *, layers: int) -> list[Comparison]:
+    """What is measured of one architecture."""
+    query, pool, advantage = work.query, work.pool, work.advantage
+    given = work.pointers[:, :DRAWS]
+    ours, theirs, reference = sides
+    old = ours.log_probs(*work[:3]).sum(-1).detach()
+    ref = reference.grouped(*work[:3]).detach()  # of fixed pointers, once and for all
+    learner, peer = copy.deepcopy(ours), copy.deepcopy(theirs)
+    optimizers = [torch.optim.AdamW(net.parameters(), lr=1e-5) for net in (learner, peer)]
+
+    @torch.no_grad()
+    def generate_ours() -> None:
+        ours.sample(query, pool, shots=SHOTS, draws=DRAWS, temperature=1.0, generator=torch.Generator())
+        ours.log_probs(query, pool, given)
+
+    @torch.no_grad()
+    def generate_theirs() -> None:
+        generator = torch.Generator()
+        for pointer in given.unbind(1):
+            theirs.draw(query, pool, SHOTS, generator)
+            theirs(query, pool, pointer)
+
+    def grpo_ours() -> None:
+        new = learner.log_probs(*work[:3]).sum(-1)
+        _update(optimizers[0], grpo_loss(new, old, ref, advantage, beta=0.1).loss)
+
+    def grpo_theirs() -> None:
+        with torch.no_grad():
+            asked = reference.grouped(*work[:3])
+        _update(optimizers[1], _plain_grpo(peer.grouped(*work[:3]), old, asked, advantage))
+
+    return [
+        Comparison("generation and log-probs", layers, 0.1, generate_ours, generate_theirs),
+        Comparison("grpo step", layers, 0.6, grpo_ours, grpo_theirs),
+    ]
+
+
+def measured(comparison: Comparison, *, rounds: int) -> list[tuple[float, float]]:
+    """CPU milliseconds of both sides in each round."""
+    for side in (comparison.ours, comparison.theirs):
+        side()
+    return [(_cpu_ms(comparison.ours), _cpu_ms(comparison.theirs)) for _ in range(rounds)]
+
+
+def _update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 1.0)
+    optimizer.step()
+
+
+def _plain_grpo(new: Tensor, old: Tensor, ref: Tensor, advantage: Tensor) -> Tensor:
+    ratio = (new - old).exp()
+    surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
+    return -(surrogate - 0.1 * ((ref - new).exp() - (ref - new) - 1)).mean()
+
+
+def _cpu_ms(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return 1000 * (time.process_time() - started)
+
+
+def _show(comparison: Comparison, rounds: list[tuple[float, float]], *, as_json: bool) -> None:
+    name = f"{comparison.task}, layers {comparison.layers}"
+    if as_json:
+        print(json.dumps({"task": name, "aim": comparison.aim, "rounds_cpu_ms": rounds}), flush=True)
+        return
+    ours, theirs = (statistics.median(side) for side in zip(*rounds, strict=True))
+    print(f"{name:38}{ours:8.1f}{theirs:8.1f}{ours / theirs:7.2f}{comparison.aim:6.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

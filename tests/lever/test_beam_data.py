@@ -1,0 +1,232 @@
+"""Beam data of both formats become the same sequences, and every bad record is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.lever.beam_data import (
+    BeamQuery,
+    beam_bytes,
+    beams_of,
+    pointers_in,
+    pools_around,
+    read_beams,
+    split_beams,
+    with_ids,
+)
+from tasks.lever.errors import FileUnusable, PointerUnusable, PoolTooSmall
+from tasks.lever.records import PointerRecord, Pools
+
+OLD = {"100": {"id_list": [[7, 8, 100], [9, 7, 100]], "score_list": [0.046, 0.045]}}
+NEW = {
+    "100": {
+        "candidate_pool_ids": ["6", "7", "8", "9"],
+        "pointer_candidates": [
+            {"pointer": [3, 1], "gen_method": "beam", "beam_rank": 1, "beam_score": 0.045},
+            {"pointer": [1, 2], "gen_method": "beam", "beam_rank": 0, "beam_score": 0.046},
+        ],
+    }
+}
+BEST_FIRST = (("7", "8"), ("9", "7"))
+POOLS = Pools(sampler="RandSampler", size=4, seed=0, pools={"100": ("6", "7", "8", "9")})
+
+
+def as_file(content: object) -> bytes:
+    return json.dumps(content).encode()
+
+
+@pytest.mark.parametrize("content", [OLD, NEW], ids=["old", "new"])
+def test_both_formats_give_the_same_sequences_best_first(content: object) -> None:
+    beam = read_beams(as_file(content))["100"]
+    assert (beam.demonstrations, beam.scores) == (BEST_FIRST, (0.046, 0.045))
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "beams.json").write_bytes(as_file(OLD))
+    assert read_beams(tmp_path / "beams.json") == read_beams(as_file(OLD))
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        {"candidate_pool": ["6", "7", "8", "9"]},
+        {"candidate_pool": [6, 7, 8, 9]},
+        {"candidate_pool": [{"id": 6}, {"question_id": 7}, {"idx": 8}, {"id": "9", "question": "?"}]},
+    ],
+    ids=["texts", "numbers", "objects"],
+)
+def test_candidates_may_be_named_in_the_pool_itself(pool: dict[str, Any]) -> None:
+    content = {"100": {**pool, "pointer_candidates": NEW["100"]["pointer_candidates"]}}
+    assert read_beams(as_file(content))["100"].demonstrations == BEST_FIRST
+
+
+def test_judged_pointers_are_ordered_by_what_the_judge_said() -> None:
+    judged = [
+        {"pointer": [0, 1], "gen_method": "beam", "beam_score": 9.0, "vqa_correct": 0, "vqa_acc_score": 0.3},
+        {"pointer": [1, 0], "gen_method": "random", "beam_score": None, "vqa_correct": 1, "vqa_acc_score": 0.6},
+        {"pointer": [2, 0], "gen_method": "random", "beam_score": None},
+    ]
+    beam = read_beams(as_file({"1": {"candidate_pool_ids": ["a", "b", "c"], "pointer_candidates": judged}}))["1"]
+    assert beam.demonstrations == (("b", "a"), ("a", "b"))
+    assert beam.scores == (1.6, 0.3)
+
+
+def old(**changes: Any) -> dict[str, Any]:
+    return {"100": {**OLD["100"], **changes}}
+
+
+def lists(*id_list: list[Any]) -> dict[str, Any]:
+    return old(id_list=[*id_list, [9, 7, 100]])
+
+
+def new(**changes: Any) -> dict[str, Any]:
+    return {"100": {**NEW["100"], **changes}}
+
+
+def pointing(pointer: object, beam_score: object = 1) -> dict[str, Any]:
+    return new(pointer_candidates=[{"pointer": pointer, "beam_score": beam_score}])
+
+
+POINTER = r"`pointer_candidates\[0\].pointer`"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param([], "no `{`", id="a list"),
+        pytest.param({}, "holds no query", id="nothing"),
+        pytest.param({"100": []}, "'100' is no object", id="a list for a query"),
+        pytest.param({"100": {"icd": 1}}, r"query 100: neither .* but \['icd'\]", id="another format"),
+        pytest.param(old(score_list=[1.0]), "2 sequences, `score_list` 1 scores", id="too few scores"),
+        pytest.param(old(score_list=[1.0, None]), r"`score_list\[1\]` is 'None'", id="no score"),
+        pytest.param(old(score_list=[1.0, True]), r"`score_list\[1\]` is 'True'", id="a truth value"),
+        pytest.param(old(score_list=3), "`score_list` is '3'; a list", id="scores that are no list"),
+        pytest.param(lists([9, 7, 101]), r"`id_list\[0\]` ends with '101'", id="other query"),
+        pytest.param(lists([9, 9, 100]), r"`id_list\[0\]` shows \['9', '9'\]", id="twice"),
+        pytest.param(lists([7, 100, 100]), r"`id_list\[0\]` shows", id="the query itself"),
+        pytest.param(lists([100]), r"`id_list\[0\]` shows \[\]", id="nothing shown"),
+        pytest.param(lists([]), r"`id_list\[0\]` ends with ''", id="an empty list"),
+        pytest.param(lists([7.5, 8, 100]), r"`id_list\[0\]` has '7.5', which is no id", id="no id"),
+        pytest.param({"100": {"pointer_candidates": []}}, "no `candidate_pool_ids`", id="no pool"),
+        pytest.param(new(candidate_pool_ids=["6", "7", "7", "9"]), "names 7 twice", id="a candidate twice"),
+        pytest.param(pointing([0, 4]), f"{POINTER} has 4; positions are 0 to 3", id="outside"),
+        pytest.param(pointing([0, -1]), "has -1", id="negative"),
+        pytest.param(pointing([0, True]), "has True", id="no position"),
+        pytest.param(pointing([1, 1]), r"shows \['7', '7'\]", id="repeated"),
+        pytest.param(new(pointer_candidates=[{"beam_score": 1}]), f"{POINTER} is 'None'", id="no pointer"),
+        pytest.param(new(pointer_candidates=[3]), r"`pointer_candidates\[0\]` is no object", id="no record"),
+        pytest.param(pointing([1, 2], "1"), r"\[0\].beam_score` is '1'", id="a score in words"),
+    ],
+)
+def test_a_bad_record_is_named_by_query_and_field(content: object, said: str) -> None:
+    with pytest.raises(FileUnusable, match=said):
+        read_beams(as_file(content))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(b"", "no `{`", id="empty"),
+        pytest.param(b"\xff\xfe", "cannot be read as UTF-8", id="no UTF-8"),
+        pytest.param(as_file(OLD)[:-1], "cut", id="cut"),
+        pytest.param(as_file(OLD)[:-20], "after key '100'", id="cut inside"),
+        pytest.param(as_file(OLD) + b"{}", "something follows", id="two objects"),
+        pytest.param(as_file(OLD)[:-1] + b",}", "a comma with nothing behind it", id="comma"),
+        pytest.param(b'{"100": {"id_list": [], "score_list": [NaN]}}', "NaN is no number", id="NaN"),
+        pytest.param(
+            b'{"1": {"id_list": [], "score_list": []}, "1": {}}', "'1' stands there twice", id="a query twice"
+        ),
+        pytest.param(b'{"1": ' + b"[" * 100_000, "after key '1'", id="deep"),
+        pytest.param(b"{1: {}}", "is no object|after key", id="a number for a key"),
+    ],
+)
+def test_a_file_that_is_no_json_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
+    (tmp_path / "beams.json").write_bytes(text)
+    with pytest.raises(FileUnusable, match=rf"beams\.json.*({said})"):
+        read_beams(tmp_path / "beams.json")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable, match=r"there is no .*beams\.json"):
+        read_beams(tmp_path / "beams.json")
+
+
+def test_sequences_become_positions_in_the_querys_own_pool() -> None:
+    records = pointers_in(read_beams(as_file(OLD)), POOLS, shots=2)["100"]
+    assert [record.pointer for record in records] == [(1, 2), (3, 1)]
+    assert [(record.beam_rank, record.beam_score) for record in records] == [(0, 0.046), (1, 0.045)]
+
+
+def test_what_is_written_is_read_again() -> None:
+    beams = read_beams(as_file(NEW))
+    assert read_beams(beam_bytes(beams)) == beams
+
+
+def test_what_was_found_in_pools_is_written_with_them() -> None:
+    found = {"100": (PointerRecord(pointer=(1, 2), gen_method="beam", beam_rank=0, beam_score=0.5),)}
+    again = read_beams(beam_bytes(beams_of(found, POOLS)))
+    assert again == {"100": BeamQuery("100", (("7", "8"),), (0.5,), POOLS.pools["100"])}
+    assert pointers_in(again, POOLS, shots=2) == found
+
+
+def test_old_data_cannot_be_written_without_a_pool() -> None:
+    with pytest.raises(FileUnusable, match="not in its pool"):
+        beam_bytes(read_beams(as_file(OLD)))
+
+
+@pytest.mark.parametrize(
+    ("pool", "shots", "said"),
+    [
+        pytest.param({"100": ("6", "7", "9")}, 2, "query 100: 8 is none of its 3 candidates", id="outside"),
+        pytest.param({"101": ("6", "7", "9")}, 2, "query 100 of the beam data has no pool", id="no pool"),
+        pytest.param({"100": ("6", "7", "8", "9")}, 3, "2 demonstrations, 3 are wanted", id="other shots"),
+    ],
+)
+def test_sequences_that_cannot_be_pointed_at_are_refused(pool: Any, shots: int, said: str) -> None:
+    with pytest.raises(PointerUnusable, match=said):
+        pointers_in(read_beams(as_file(OLD)), POOLS.model_copy(update={"pools": pool}), shots=shots)
+
+
+def test_pools_take_in_what_the_beams_name_and_keep_their_size() -> None:
+    pools = POOLS.model_copy(update={"pools": {"100": ("1", "7", "2", "3"), "101": ("1", "2", "3", "4")}})
+    around = pools_around(read_beams(as_file(OLD)), pools)
+    assert around.pools == {"100": ("1", "7", "8", "9"), "101": ("1", "2", "3", "4")}
+    assert pointers_in(read_beams(as_file(OLD)), around, shots=2)["100"][0].pointer == (1, 2)
+
+
+def test_pools_that_hold_all_of_it_stay_as_they_are() -> None:
+    assert pools_around(read_beams(as_file(OLD)), POOLS) == POOLS
+
+
+def test_a_pool_too_small_for_the_beams_is_refused() -> None:
+    with pytest.raises(PoolTooSmall, match="query 100: its beams name 3 candidates, its pool holds 2"):
+        pools_around(read_beams(as_file(OLD)), POOLS.model_copy(update={"pools": {"100": ("1", "2")}}))
+
+
+def test_numbers_of_the_training_file_become_ids() -> None:
+    beams = read_beams(as_file({"0": {"id_list": [[2, 1, 0]], "score_list": [0.5]}}))
+    assert with_ids(beams, ["q5", "q6", "q7"]) == {"q5": BeamQuery("q5", (("q7", "q6"),), (0.5,))}
+
+
+def test_a_number_that_is_no_training_item_is_refused() -> None:
+    beams = read_beams(as_file({"0": {"id_list": [[2, 1, 0]], "score_list": [0.5]}}))
+    with pytest.raises(PointerUnusable, match="2 is no number of a training item; there are 2"):
+        with_ids(beams, ["q5", "q6"])
+
+
+def test_the_first_queries_by_number_are_for_training() -> None:
+    train, validation = split_beams({"10": "a", "9": "b", "x": "c", "2": "d", "30": "e"}, train_ratio=0.6)
+    assert (train, validation) == ({"10": "a", "9": "b", "2": "d"}, {"x": "c", "30": "e"})
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(), max_size=20), st.floats(0, 1))
+def test_a_split_loses_nothing(beams: dict[str, int], ratio: float) -> None:
+    train, validation = split_beams(beams, ratio)
+    assert {**train, **validation} == beams
+    assert len(train) == int(len(beams) * ratio)

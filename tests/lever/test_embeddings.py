@@ -1,0 +1,175 @@
+"""Vectors of a dataset, and that none is made twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.artifacts import Artifacts
+from storage.records import Ref
+from tasks.lever import embeddings
+from tasks.lever.banks import EmbeddingBank
+from tasks.lever.embeddings import embed_dataset
+from tasks.lever.errors import DatasetUnusable
+from tasks.lever.records import Dataset, VqaItem
+from tests.lever.small_dataset import ColourEncoder, dataset, item, png
+
+RED, GREEN = png(255), png(0, 255)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Artifacts:
+    return Artifacts(tmp_path / "store")
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    return folder
+
+
+def small(pictures: Path) -> Dataset:
+    return dataset(
+        [
+            item("t1", picture=RED, question="aaaa", folder=pictures),
+            item("t2", picture=RED, question="bbbb", folder=pictures),
+            item("t3", picture=GREEN, question="aaaa", folder=pictures),
+        ],
+        train_queries=["t2"],
+        validation=[item("v1", picture=GREEN, question="cc", folder=pictures)],
+        test=[item("x1", picture=RED, question="ee", folder=pictures)],
+    )
+
+
+def many(pictures: Path, count: int) -> Dataset:
+    return dataset(
+        [item(f"{at:02d}", picture=png(at, 9), question="a" * at, folder=pictures) for at in range(1, count)]
+    )
+
+
+def opened(store: Artifacts, ref: Ref | None) -> EmbeddingBank:
+    assert ref
+    return EmbeddingBank.from_bytes(store.get(ref))
+
+
+def test_image_and_question_are_normalised_averaged_and_normalised_again(store: Artifacts, pictures: Path) -> None:
+    embedded = embed_dataset(small(pictures), ColourEncoder(), store)
+    candidates = opened(store, embedded.candidates)
+    # t2: the picture [255, 0, 0, 0] and the question [0, 0, 0, 4] are unit vectors after the first step
+    half = 0.5**0.5
+    assert candidates.rows(["t2"])[0].tolist() == pytest.approx([half, 0, 0, half])
+    assert opened(store, embedded.texts).rows(["t1"])[0].tolist() == pytest.approx([0, 0, half, half])
+    assert opened(store, embedded.images).rows(["t3"])[0].tolist() == pytest.approx([0, 1, 0, 0])
+
+
+def test_each_bank_has_its_own_ids(store: Artifacts, pictures: Path) -> None:
+    embedded = embed_dataset(small(pictures), ColourEncoder(), store)
+    everything = ("t1", "t2", "t3", "v1", "x1")
+    found = {name: opened(store, getattr(embedded, name)).ids for name in ("candidates", "queries", "images", "texts")}
+    assert found == {
+        "candidates": ("t1", "t2", "t3"),
+        "queries": ("t2", "v1", "x1"),
+        "images": everything,
+        "texts": everything,
+    }
+    assert (embedded.encoder, embedded.dimension) == ("colours:1", 4)
+
+
+def test_classes_are_kept_where_the_encoder_names_them(store: Artifacts, pictures: Path) -> None:
+    with_classes = embed_dataset(small(pictures), ColourEncoder(), store)
+    assert opened(store, with_classes.classes).rows(["t1", "t3"]).tolist() == [[1, 0], [0, 1]]
+    other = ColourEncoder(classes=False)
+    other.id = "colours:2"
+    assert embed_dataset(small(pictures), other, store).classes is None
+
+
+def test_equal_pictures_and_equal_questions_are_embedded_once(store: Artifacts, pictures: Path) -> None:
+    encoder = ColourEncoder()
+    embed_dataset(small(pictures), encoder, store)
+    assert encoder.pictures == [RED, GREEN]
+    assert encoder.texts == ["aaaa", "bbbb", "cc", "ee"]
+
+
+def test_a_second_export_embeds_nothing_and_gives_the_same(store: Artifacts, pictures: Path) -> None:
+    first = embed_dataset(small(pictures), ColourEncoder(), store)
+    idle = ColourEncoder()
+    assert embed_dataset(small(pictures), idle, store) == first
+    assert (idle.pictures, idle.texts) == ([], [])
+
+
+def test_another_encoder_embeds_anew(store: Artifacts, pictures: Path) -> None:
+    embed_dataset(small(pictures), ColourEncoder(), store)
+    other = ColourEncoder()
+    other.id = "colours:2"
+    embed_dataset(small(pictures), other, store)
+    assert len(other.pictures) == 2
+
+
+def test_an_export_that_was_interrupted_goes_on_where_it_stopped(
+    store: Artifacts, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "PER_SHARD", 4)
+    with pytest.raises(KeyboardInterrupt):
+        embed_dataset(many(pictures, 11), ColourEncoder(dies_after=8), store)
+    resumed = ColourEncoder()
+    embedded = embed_dataset(many(pictures, 11), resumed, store)
+    assert resumed.pictures == [png(9, 9), png(10, 9)]
+    assert embedded == embed_dataset(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "undisturbed"))
+
+
+def test_the_shards_do_not_show_in_the_vectors(
+    store: Artifacts, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = embed_dataset(many(pictures, 11), ColourEncoder(), store)
+    monkeypatch.setattr(embeddings, "PER_SHARD", 3)
+    assert embed_dataset(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "other")) == whole
+
+
+def test_progress_adds_up_to_the_items(store: Artifacts, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "PER_SHARD", 1)
+    told: list[int] = []
+    embed_dataset(small(pictures), ColourEncoder(), store, tell=told.append)
+    assert told == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"validation": ("t1",)}, r"1 question ids stand there more than once \(t1\)"),
+        ({"train_queries": ("zz",)}, "train query zz is no train item"),
+        ({"train": (), "validation": (), "test": ()}, "has no questions"),
+    ],
+    ids=["repeated id", "strange train query", "empty"],
+)
+def test_a_dataset_that_contradicts_itself_is_refused(
+    store: Artifacts, pictures: Path, change: dict[str, tuple[str, ...]], said: str
+) -> None:
+    known = {one.id: one for one in small(pictures).train}
+    update: dict[str, tuple[VqaItem | str, ...]] = {
+        name: ids if name == "train_queries" else tuple(known[id] for id in ids) for name, ids in change.items()
+    }
+    with pytest.raises(DatasetUnusable, match=said):
+        embed_dataset(small(pictures).model_copy(update=update), ColourEncoder(), store)
+
+
+def test_a_picture_without_a_direction_is_named(store: Artifacts, pictures: Path) -> None:
+    black = dataset([item("night", picture=png(0), question="a", folder=pictures)])
+    with pytest.raises(DatasetUnusable, match=r"question night .* zero or no number"):
+        embed_dataset(black, ColourEncoder(), store)
+
+
+def test_a_missing_picture_is_named(store: Artifacts, pictures: Path) -> None:
+    with pytest.raises(DatasetUnusable, match="question gone"):
+        embed_dataset(dataset([item("gone", picture=RED)]), ColourEncoder(), store)
+
+
+def test_an_encoder_that_leaves_pictures_out_is_refused(store: Artifacts, pictures: Path) -> None:
+    class Forgetful(ColourEncoder):
+        def embed_texts(self, texts: object) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+            return np.ones((1, 4), np.float32)
+
+    with pytest.raises(ValueError, match=r"\(1, 4\) for 4 items; \(4, 4\) is expected"):
+        embed_dataset(small(pictures), Forgetful(), store)

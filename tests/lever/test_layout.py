@@ -1,0 +1,151 @@
+"""Files are called as in the seed, and its scripts' names are understood."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.lever.errors import FileUnusable
+from tasks.lever.layout import BeamName, Layout, dataset_of, judge_of, model_in_names, sampler_of, vectors_of
+
+EXAMPLE = (
+    "vqa-okvqa-Qwen2_5-VL-3B-Instruct-RandSampler-scorer:infoscore-construct_order:left-beam_size:5-max_shot:2"
+    "-candidate_num:64-sample_num:800.json"
+)
+FILES = Layout(Path("results"), "okvqa")
+
+
+def test_beam_data_is_called_as_the_seed_calls_it() -> None:
+    path = FILES.beam_data("hf:Qwen/Qwen2.5-VL-3B-Instruct", "RandSampler", 5, 2, 64, 800)
+    assert path == Path("results/okvqa/generated_data") / EXAMPLE
+
+
+def test_a_name_is_taken_apart_and_put_together_again() -> None:
+    name = BeamName.parse(EXAMPLE)
+    assert (name.dataset, name.model, name.sampler) == ("okvqa", "Qwen2_5-VL-3B-Instruct", "RandSampler")
+    assert (name.beam_size, name.shots, name.candidates, name.samples) == (5, 2, 64, 800)
+    assert str(name) == EXAMPLE
+
+
+def test_older_files_say_few_shot() -> None:
+    assert BeamName.parse(EXAMPLE.replace("max_shot", "few_shot")) == BeamName.parse(EXAMPLE)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "rl_data_RandSampler.json", EXAMPLE[:-5], EXAMPLE.replace("Rand", "Best"), EXAMPLE.replace(":5", ":x")]
+)
+def test_another_name_is_refused_with_an_example(name: str) -> None:
+    with pytest.raises(FileUnusable, match="an example is vqa-okvqa-Qwen2_5"):
+        BeamName.parse(name)
+
+
+def test_the_v2_checkpoint_of_the_seed_is_found_by_the_name_of_its_beam_data() -> None:
+    expected = "Qwen2_5_VL_3B_Instruct_RandSampler_infoscore_left_beam5_shot2_cand64_sample800_best.ckpt"
+    assert BeamName.parse(EXAMPLE).seed_checkpoint() == expected
+
+
+@pytest.mark.parametrize(
+    ("judge", "name"),
+    [
+        ("hf:Qwen/Qwen2.5-VL-3B-Instruct", "Qwen2_5-VL-3B-Instruct"),
+        ("hf:Qwen/Qwen2.5-VL-3B-Instruct@abc", "Qwen2_5-VL-3B-Instruct"),
+        ("flamingo_3B", "flamingo_3B"),
+        ("openai:gpt-4o", "openai_gpt-4o"),
+        ("digits", "digits"),
+    ],
+)
+def test_a_judge_has_a_name_that_files_can_bear(judge: str, name: str) -> None:
+    assert model_in_names(judge) == name
+
+
+def test_the_folders_are_those_of_the_seed() -> None:
+    assert FILES.embeddings("query") == Path("results/okvqa/cache/query_embeddings.pt")
+    assert FILES.embeddings("candidate") == Path("results/okvqa/cache/candidate_embeddings.pt")
+    assert FILES.rl_data("TextSimSampler") == Path("results/okvqa/generated_data/rl_data_TextSimSampler.json")
+    assert FILES.checkpoint("sft", "RandSampler").parent == Path("results/okvqa/model_cpk/v2")
+
+
+def test_several_seeds_do_not_overwrite_each_other() -> None:
+    first, second = FILES.of_seed(0, alone=False), FILES.of_seed(1, alone=False)
+    assert first.rl_data("RandSampler") != second.rl_data("RandSampler")
+    assert first.cache == second.cache == FILES.cache
+    assert FILES.of_seed(7, alone=True) == FILES
+
+
+DATASETS = {
+    "okvqa_local": "okvqa",
+    "okvqa": "okvqa",
+    "OKVQA_online": "okvqa",
+    "vqav2_local": "vqav2",
+    "vizwiz": "vizwiz",
+}
+JUDGES = {"qwen2.5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct", "openai:gpt-4o": "openai:gpt-4o"}
+SAMPLERS = {"rand_sampler": "RandSampler", "mix_sampler": "MixSampler", "ImgSimSampler": "ImgSimSampler"}
+VECTORS = {"query_img_text_icd_img_text": "joint", "query_img_icd_img_lever_lm": "image", "text": "text"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(dataset_of, DATASETS), (judge_of, JUDGES), (sampler_of, SAMPLERS), (vectors_of, VECTORS)],
+    ids=["datasets", "judges", "samplers", "vectors"],
+)
+def test_names_of_the_seeds_scripts_are_understood(ours, theirs) -> None:
+    assert {name: ours(name) for name in theirs} == theirs
+
+
+@pytest.mark.parametrize("of", [sampler_of, vectors_of])
+def test_an_unknown_name_is_refused_with_those_there_are(of) -> None:
+    with pytest.raises(ValueError, match="'best'; choose one of"):
+        of("best")
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def test_a_stage_begins_from_what_the_stages_before_left(tmp_path: Path) -> None:
+    files = Layout(tmp_path, "okvqa")
+    beams = files.beam_data("digits", "RandSampler", 5, 2, 64, 800)
+    sft, rce, data = (
+        files.checkpoint("sft", "RandSampler"),
+        files.checkpoint("rce", "RandSampler"),
+        files.rl_data("RandSampler"),
+    )
+    touch(beams, sft, rce, data, files.checkpoint("sft", "TextSimSampler"))
+    assert files.files_before("sft", sampler="RandSampler") == {"beam_data": beams}
+    assert files.files_before("rl-data", sampler="RandSampler") == {"sft_checkpoint": sft}
+    assert files.files_before("rce", sampler="RandSampler") == {"sft_checkpoint": sft, "rl_data": data}
+    assert files.files_before("grpo", sampler="RandSampler") == {
+        "sft_checkpoint": sft,
+        "rl_data": data,
+        "rce_checkpoint": rce,
+    }
+    assert files.files_before("embed", sampler="RandSampler") == {}
+
+
+def test_a_checkpoint_of_the_seed_serves_where_there_is_none_of_ours(tmp_path: Path) -> None:
+    theirs = tmp_path / "okvqa/model_cpk/v2" / BeamName.parse(EXAMPLE).seed_checkpoint()
+    touch(theirs)
+    assert Layout(tmp_path, "okvqa").files_before("rl-data", sampler="RandSampler") == {"sft_checkpoint": theirs}
+
+
+def test_a_stage_whose_file_is_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable, match="there is no v2 checkpoint"):
+        Layout(tmp_path, "okvqa").files_before("rce", sampler="RandSampler")
+
+
+def test_two_files_that_may_be_meant_are_named(tmp_path: Path) -> None:
+    files = Layout(tmp_path, "okvqa")
+    touch(*(files.beam_data("digits", "RandSampler", size, 2, 64, 800) for size in (3, 5)))
+    with pytest.raises(FileUnusable, match=r"2 files .*beam_size:3.*; name one by --beam-data"):
+        files.files_before("sft", sampler="RandSampler")
+
+
+def test_naming_files_loads_no_torch() -> None:
+    code = "import sys, tasks.lever.layout; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,123 @@
+"""The pictures of a run."""
+
+from __future__ import annotations
+
+import io
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Sequence
+
+import pytest
+from PIL import Image
+
+from tasks.lever.comparing import Summary, summarise
+from tasks.lever.curves import Training, draw_curves
+from tasks.lever.evaluation import Search, SelectorResult
+from tasks.lever.plotting import draw_accuracy, draw_shots
+from tasks.lever.records import CurvePoint, Stage
+from tests.lever.outcomes import result, seed_of
+
+ACCURACIES = {"random": 0.2, "similarity": 0.4, "sft": 0.4, "rce": 0.6, "grpo": 0.8, "oracle": 1.0}
+
+
+def summary(
+    *, seeds: int = 2, shots: Sequence[int] = (1, 2), selectors: Sequence[str] = tuple(ACCURACIES), judge: str = "j"
+) -> Summary:
+    found: list[SelectorResult] = []
+    for count in shots:
+        for name in selectors:
+            right = round(5 * ACCURACIES.get(name, 0.6))
+            found.append(result(name, [1.0] * right + [0.0] * (5 - right), shots=count))
+    evaluated = [seed_of(number, {}).model_copy(update={"results": tuple(found)}) for number in range(seeds)]
+    named = evaluated[0].conditions.model_copy(update={"judge": judge})
+    return summarise([one.model_copy(update={"conditions": named}) for one in evaluated])
+
+
+def training(stage: Stage = "grpo", *, seed: int = 0, points: int = 20, **figures: float) -> Training:
+    known = {"loss": 1.0} | figures
+    curve = [CurvePoint(step=at + 1, epoch=at // 5 + 1, figures=known) for at in range(points)]
+    return Training(stage, seed, curve, {epoch: 0.5 + epoch / 10 for epoch in range(points // 5 + 1)}, chosen_epoch=1)
+
+
+def size_of(png: bytes) -> tuple[int, int]:
+    image = Image.open(io.BytesIO(png))
+    assert image.format == "PNG"
+    return image.size
+
+
+@pytest.mark.parametrize("draw", [draw_accuracy, draw_shots])
+def test_a_summary_is_drawn_the_same_each_time(draw: Callable[..., bytes]) -> None:
+    made = draw(summary(), format="svg")
+    assert made == draw(summary(), format="svg")
+    assert ElementTree.fromstring(made).tag.endswith("svg")
+
+
+def test_every_selector_has_a_row() -> None:
+    assert size_of(draw_accuracy(summary()))[1] > size_of(draw_accuracy(summary(selectors=("random", "sft"))))[1]
+
+
+def test_names_values_and_gains_stand_in_the_picture() -> None:
+    texts = words_of(draw_accuracy(summary(), format="svg"))
+    for word in ("RCE + GRPO", "similar image + question", "oracle", "0.800", "+0.400", "2 seeds"):
+        assert any(word in text for text in texts), word
+
+
+def words_of(svg: bytes) -> list[str]:
+    """matplotlib draws letters as paths, and writes each text as a comment before them."""
+    parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+    root = ElementTree.fromstring(svg, parser)
+    return [(one.text or "").strip() for one in root.iter() if one.tag is ElementTree.Comment]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "shots", "selectors"),
+    [
+        (1, (2,), ("sft",)),
+        (1, (2,), ("random", "similarity")),
+        (3, (2,), ("grpo, no gate", "random", "oracle")),
+        (1, (1, 2, 3, 4), ("random", "grpo")),
+        (1, (1,), ("grpo",)),
+    ],
+    ids=["one alone", "nothing trained", "an ablation", "four shots", "not the trained shots"],
+)
+def test_what_is_not_there_is_not_drawn(seeds: int, shots: Sequence[int], selectors: Sequence[str]) -> None:
+    drawn = summary(seeds=seeds, shots=shots, selectors=selectors)
+    size_of(draw_accuracy(drawn))
+    size_of(draw_shots(drawn))
+
+
+def test_an_oracle_that_did_not_try_everything_is_said_to_be_at_least_that() -> None:
+    searched = result("oracle", [1.0, 0.5]).model_copy(update={"search": Search(judged=9, settled=1, queries=2)})
+    found = summarise([seed_of(0, {"random": [0.0, 0.5]}).model_copy(update={"results": (searched,)})])
+    assert any("oracle (at least)" in text for text in words_of(draw_accuracy(found, format="svg")))
+
+
+@pytest.mark.parametrize("name", ["한국어-모델-7B", r"$\frac{1}$ $x", "\x00\x1b[31m\n", "\ud800", "x" * 10_000, "<b>&"])
+def test_any_judge_can_be_named(name: str) -> None:
+    one = summary(judge=name, seeds=1, shots=(2,), selectors=("sft",))
+    ElementTree.fromstring(draw_accuracy(one, format="svg"))
+    size_of(draw_shots(one))
+
+
+def test_every_stage_has_a_row_of_its_figures() -> None:
+    stages = [training("sft"), training("rce", reward_mean=0.5), training("grpo", reward_mean=0.6, kl=0.01)]
+    one, three = size_of(draw_curves(stages[:1], about="x")), size_of(draw_curves(stages, about="x"))
+    assert three[0] > one[0]
+    assert three[1] > one[1]
+    texts = words_of(draw_curves(stages, about="x", format="svg"))
+    assert {"validation accuracy", "loss", "mean reward", "KL to where it started"} <= set(texts)
+    assert "entropy of the picks, nats" not in texts
+
+
+@pytest.mark.parametrize(
+    "trainings",
+    [
+        [],
+        [training(points=0)],
+        [training(points=1)],
+        [training(kl=float("nan"), entropy=float("inf"))],
+        [training(seed=0, points=20), training(seed=1, points=10)],
+    ],
+    ids=["none", "no update", "one update", "no numbers", "unequal seeds"],
+)
+def test_any_curve_can_be_drawn(trainings: list[Training]) -> None:
+    size_of(draw_curves(trainings, about="x"))

@@ -1,0 +1,166 @@
+"""A run as others read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from storage import database
+from storage.embedded import Cluster
+from storage.evaluated import Evaluated as Rows
+from storage.evaluated import Run
+from storage.evaluations import Evaluations
+from tasks.lever.comparing import summarise
+from tasks.lever.evaluation import Evaluated, Outcome, SelectorResult
+from tasks.lever.records import Dataset
+from tasks.lever.results import markdown_of, rows_of, seed_json, table_of
+from tests.lever.outcomes import CONDITIONS, seed_of
+from tests.lever.small_dataset import dataset, item, png
+from tests.storage.conftest import open_home
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+KEY = "c" * 64
+TEST = dataset(
+    [], test=[item(f"q{number}", picture=png(number), question=f"how many {number}?") for number in range(4)]
+)
+SEEDS = [
+    seed_of(3, {"random": [0, 0, 0, 1.0], "similarity": [0, 1.0, 0, 0], "grpo": [1.0, 1.0, 0, 1.0]}),
+    seed_of(4, {"random": [0, 0, 0, 0], "similarity": [0, 1.0, 0, 0], "grpo": [1.0, 1.0, None, 0]}),
+]
+
+
+def test_the_seed_s_json_has_an_entry_for_each_selector_with_its_shots() -> None:
+    one = seed_of(0, {"grpo": [1.0, 0.0]})
+    more = [one.results[0], one.results[0].model_copy(update={"shots": 1, "selector": "random"})]
+    again = one.results[0].model_copy(update={"shots": 4})
+    written = seed_json(summarise([one.model_copy(update={"results": (*more, again)})]))
+    info = "RandSampler-candidate_num:32-scripted-test_data_num=2-seeds=0"
+    assert written == {
+        f"digits-random-{info}": {"shot_num=1": 0.5},
+        f"digits-GRPO-{info}": {"shot_num=2": 0.5, "shot_num=4": 0.5},
+    }
+
+
+def test_the_table_has_a_row_for_each_figure() -> None:
+    rows = {row["selector"]: row for row in table_of(summarise(SEEDS))}
+    assert list(rows) == ["random", "similarity", "grpo"]
+    # seeds: 3 of 4, and 2 of the 3 that were scored
+    assert rows["grpo"]["accuracy"] == pytest.approx((3 / 4 + 2 / 3) / 2, abs=1e-4)
+    assert (rows["grpo"]["questions"], rows["grpo"]["seeds"], rows["grpo"]["unscored"]) == (4, 2, 1)
+
+
+def test_the_words_tell_figures_gains_and_what_is_missing() -> None:
+    told = markdown_of(summarise(SEEDS))
+    assert "# digits: 2 of 32 candidates are shown" in told
+    assert "| similarity | 0.250 | 0.000 |" in told
+    # .75 - .25 in one seed; in the other, over the three queries with an answer, 2/3 - 1/3
+    assert "| grpo over similarity | +0.417 |" in told
+    assert "1 answers could not be given, and are in no mean." in told
+    assert "shots |" not in told
+
+
+def test_several_numbers_of_shots_have_a_table_of_their_own() -> None:
+    one = seed_of(0, {"sft": [1.0, 0.0]})
+    fewer = one.results[0].model_copy(update={"shots": 1})
+    assert "| sft | 0.500 | 0.500 |" in markdown_of(
+        summarise([one.model_copy(update={"results": (fewer, *one.results)})])
+    )
+
+
+def rows(of: Dataset = TEST, seeds: list[Evaluated] = SEEDS, id: str = "r1") -> Rows:
+    run = Run(id=id, kind="lever", started_at=NOON, ended_at=NOON, status="completed", version="0.1.0")
+    return rows_of(summarise(seeds), of, run=run, evaluated=lambda: seeds, source="files", settings={"reward": "hard"})
+
+
+def test_each_figure_and_gain_is_a_row_with_its_interval() -> None:
+    results = {(one.metric, one.part): one for one in rows().results}
+    assert {metric for metric, _ in results} == {
+        *(f"{kind}.{name}" for kind in ("accuracy", "correct") for name in ("random", "similarity", "grpo")),
+        "gain.grpo-similarity",
+        "gain.similarity-random",
+        "gain.grpo-random",
+    }
+    gain = results["gain.grpo-similarity", "shots=2"]
+    assert gain.low is not None
+    assert gain.high is not None
+    assert gain.low <= gain.value <= gain.high
+    assert [one.metric for one in rows().results if one.headline] == ["accuracy.grpo"]
+
+
+def test_each_question_and_seed_is_a_sample_with_every_choice() -> None:
+    outcome = Outcome(query="q0", pointer=(5, 2), shown=("a", "b"), answer="4", accuracy=1.0, correct=1, key=KEY)
+    results = (
+        SelectorResult(selector="grpo", shots=2, outcomes=(outcome,)),
+        SelectorResult(
+            selector="random", shots=2, outcomes=(outcome.model_copy(update={"accuracy": 0.3, "correct": 0}),)
+        ),
+    )
+    made = rows(seeds=[Evaluated(conditions=CONDITIONS, seed=7, results=results)]).more_samples
+    assert made
+    (sample,) = made()
+    assert (sample.item, sample.repeat, sample.score, sample.extracted, sample.gold) == ("q0", 0, 1.0, "4", "yes")
+    assert sample.figures == {"grpo@2": 1.0, "random@2": 0.3}
+    assert sample.response_keys == (KEY,)
+    assert sample.detail["seed"] == 7
+    choices = sample.detail["choices"]
+    assert isinstance(choices, dict)
+    assert choices["grpo@2"] == {"pointer": [5, 2], "shown": ["a", "b"], "answer": "4", "accuracy": 1.0, "failed": None}
+
+
+def test_an_answer_that_could_not_be_given_is_unscored() -> None:
+    made = rows().more_samples
+    assert made
+    status = {(one.item, one.repeat): one.status for one in made()}
+    assert [key for key, value in status.items() if value == "unscored"] == [("q2", 1)]
+
+
+def test_the_data_set_is_known_by_its_content_not_by_its_place() -> None:
+    moved = dataset([], test=[one.model_copy(update={"image": "/elsewhere.png"}) for one in TEST.test])
+    other = dataset([], test=[TEST.test[0].model_copy(update={"answers": ("no",)}), *TEST.test[1:]])
+    assert rows(moved).dataset == rows().dataset != rows(other).dataset
+
+
+@pytest.fixture(scope="module")
+def evaluations() -> Iterator[Evaluations]:
+    with open_home() as home:
+        url = Cluster(home).start()
+        yield Evaluations(lambda: url)
+        database.engine(url).dispose()
+
+
+@pytest.mark.postgres
+def test_a_run_is_in_the_evaluation_tables_and_writing_it_again_changes_nothing(evaluations: Evaluations) -> None:
+    assert evaluations.write([rows(id="lever-1")]) > 0
+    assert evaluations.write([rows(id="lever-1")]) == 0
+    (read,) = evaluations.read("lever-1")
+    written = rows(id="lever-1")
+    assert read.run.kind == "lever"
+    assert {(one.metric, one.part, one.value) for one in read.results} == {
+        (one.metric, one.part, one.value) for one in written.results
+    }
+    assert written.more_samples
+    in_order = sorted(written.more_samples(), key=lambda one: (one.item, one.repeat))
+    assert list(read.samples) == in_order
+    assert [run.id for run in evaluations.runs(kind="lever")] == ["lever-1"]
+    assert evaluations.runs(kind="benchmark") == []
+
+
+@pytest.mark.postgres
+def test_figures_of_selectors_are_on_no_leaderboard_of_models(evaluations: Evaluations) -> None:
+    evaluations.write([rows(id="lever-2")])
+    assert evaluations.scores() == []
+
+
+def test_settings_hold_the_conditions_and_the_seeds() -> None:
+    assert rows().settings.parameters == {
+        "reward": "hard",
+        "judge": "scripted",
+        "encoder": "by hand",
+        "sampler": "RandSampler",
+        "pool_size": 32,
+        "threshold": 0.5,
+        "trained_shots": 2,
+        "seeds": [3, 4],
+    }

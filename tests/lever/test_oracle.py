@@ -1,0 +1,104 @@
+"""The best that could have been chosen."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tasks.lever.errors import PoolTooSmall
+from tasks.lever.evaluation import Outcome, SelectorResult
+from tasks.lever.oracle import BEST_OF, search_best
+from tests.lever.small_dataset import Verdicts, pools
+
+POOLS = pools({"q": [f"c{at}" for at in range(8)], "r": [f"c{at}" for at in range(8)]})
+
+
+def only(*shown: str) -> Verdicts:
+    """Right for these demonstrations in this order, else .3."""
+    return Verdicts(lambda _, demonstrations: 1.0 if demonstrations == shown else 0.3)
+
+
+@pytest.mark.parametrize("shown", [("c5",), ("c6", "c2"), ("c2", "c6")], ids="-".join)
+def test_the_one_right_pointer_is_found_whatever_its_order(shown: tuple[str, ...]) -> None:
+    found = search_best(["q", "r"], POOLS, only(*shown), shots=len(shown), seed=0)
+    assert found.accuracy == 1
+    assert {one.shown for one in found.outcomes} == {shown}
+    assert found.search
+    assert not found.search.is_lower_bound
+
+
+def test_all_ordered_pointers_are_tried_once_where_none_is_right() -> None:
+    judge = Verdicts(lambda query, shown: 0.6 if (query, shown) == ("r", ("c7", "c0")) else 0.0)
+    found = search_best(["q", "r"], POOLS, judge, shots=2, seed=0)
+    assert len(judge.asked) == len(set(judge.asked)) == 2 * 8 * 7
+    assert [one.accuracy for one in found.outcomes] == [0, 0.6]
+    assert found.outcomes[1].shown == ("c7", "c0")
+    assert found.search
+    assert (found.search.judged, found.search.settled) == (112, 2)
+
+
+def test_a_query_is_done_with_its_first_right_answer() -> None:
+    judge = Verdicts(lambda query, _: 1.0 if query == "q" else 0.0)
+    search_best(["q", "r"], POOLS, judge, shots=2, seed=0)
+    assert sum(one.query == "q" for one in judge.asked) == 4
+
+
+def test_of_more_shots_some_hundred_are_tried_and_the_accuracy_is_a_lower_bound() -> None:
+    judge = Verdicts(lambda *_: 0.0)
+    found = search_best(["q"], POOLS, judge, shots=4, seed=0)
+    assert math.perm(8, 4) > BEST_OF
+    assert len(judge.asked) == len(set(judge.asked)) == BEST_OF
+    assert found.search
+    assert found.search.is_lower_bound
+
+
+def test_few_pointers_of_many_shots_are_all_tried() -> None:
+    found = search_best(["q"], pools({"q": "abcde"}), Verdicts(lambda *_: 0.0), shots=4, seed=0)
+    assert found.search
+    assert (found.search.judged, found.search.is_lower_bound) == (120, False)
+
+
+def test_no_selector_is_better_than_the_oracle() -> None:
+    shown = ("c1", "c3", "c5", "c7")
+    chosen = Outcome(query="q", pointer=(1, 3, 5, 7), shown=shown, accuracy=0.9, correct=1)
+    known = [SelectorResult(selector="grpo", shots=4, outcomes=(chosen,))]
+    judge = Verdicts(lambda _, demonstrations: 0.9 if demonstrations == shown else 0.0)
+    found = search_best(["q"], POOLS, judge, shots=4, seed=0, known=known)
+    assert judge.asked[0].demonstrations == shown
+    assert found.outcomes[0].pointer == (1, 3, 5, 7)
+
+
+def test_a_limit_ends_the_search_with_the_best_so_far() -> None:
+    judge = Verdicts(lambda query, _: 1.0 if query == "q" else 0.3)
+    found = search_best(["q", "r"], POOLS, judge, shots=2, seed=0, most_judgments=20)
+    assert found.search
+    assert (found.search.judged, found.search.settled, found.search.is_lower_bound) == (20, 1, True)
+    assert [one.accuracy for one in found.outcomes] == [1, 0.3]
+
+
+def test_queries_that_a_limit_left_out_are_unscored() -> None:
+    found = search_best(["q", "r"], POOLS, Verdicts(lambda *_: 1.0), shots=2, seed=0, most_judgments=4)
+    assert [one.accuracy for one in found.outcomes] == [1, None]
+    assert (found.unscored, found.accuracy) == (1, 1)
+
+
+def test_where_the_judge_fails_the_best_is_not_known() -> None:
+    judge = Verdicts(lambda _, shown: None if shown == ("c0",) else 0.0)
+    found = search_best(["q"], POOLS, judge, shots=1, seed=0)
+    assert found.search
+    assert (found.search.judged, found.search.is_lower_bound) == (8, True)
+
+
+def test_the_same_seed_searches_alike() -> None:
+    one, other, third = (Verdicts(lambda *_: 0.0) for _ in range(3))
+    search_best(["q", "r"], POOLS, one, shots=3, seed=4)
+    search_best(["r", "q"], POOLS, other, shots=3, seed=4)
+    search_best(["q", "r"], POOLS, third, shots=3, seed=5)
+    of_r = [[asked for asked in judge.asked if asked.query == "r"] for judge in (one, other, third)]
+    assert of_r[0] == of_r[1] != of_r[2]
+
+
+def test_more_shots_than_candidates_are_refused() -> None:
+    with pytest.raises(PoolTooSmall, match="query q: 8 candidates, 9 are to be shown"):
+        search_best(["q"], POOLS, only(), shots=9, seed=0)

@@ -1,0 +1,204 @@
+"""Pictures become upright RGB PNGs, the same bytes each time, or say why not."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from PIL import Image as Decoder
+
+from tasks.lever import pictures as module
+from tasks.lever.errors import DatasetUnusable
+from tasks.lever.pictures import MOST_PIXELS, Pictures
+from tasks.lever.records import VqaItem
+
+TURNED_LEFT = 6
+"""EXIF: the top of the picture is at its right."""
+RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
+
+
+def item(path: Path) -> VqaItem:
+    data = path.read_bytes() if path.is_file() else b""
+    return VqaItem(
+        id="7",
+        image_id="7",
+        image=str(path),
+        image_sha256=hashlib.sha256(data).hexdigest(),
+        question="?",
+        answers=("a",),
+    )
+
+
+def saved(path: Path, picture: Decoder.Image, **options: object) -> VqaItem:
+    picture.save(path, **options)  # pyright: ignore[reportArgumentType]
+    return item(path)
+
+
+def opened(png: bytes) -> Decoder.Image:
+    picture = Decoder.open(io.BytesIO(png))
+    assert (picture.format, picture.mode) == ("PNG", "RGB")
+    return picture
+
+
+def red_and_blue() -> Decoder.Image:
+    """Red on the left, blue on the right."""
+    picture = Decoder.new("RGB", (40, 20), RED)
+    picture.paste(BLUE, (20, 0, 40, 20))
+    return picture
+
+
+def close(one: object, other: tuple[int, int, int]) -> bool:
+    assert isinstance(one, tuple)
+    return max(abs(a - b) for a, b in zip(one, other, strict=True)) < 20
+
+
+def test_a_png_that_needs_nothing_goes_through_as_it_is(tmp_path: Path) -> None:
+    one = saved(tmp_path / "a.png", red_and_blue())
+    assert Pictures()(one).png == Path(one.image).read_bytes()
+    assert Pictures(longest_side_px=40)(one).png == Path(one.image).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "picture", "options"),
+    [
+        pytest.param("a.jpg", red_and_blue(), {"quality": 95}, id="jpeg"),
+        pytest.param("a.jpg", red_and_blue().convert("CMYK"), {"quality": 95}, id="four colours"),
+        pytest.param("a.webp", red_and_blue(), {"lossless": True}, id="webp"),
+        pytest.param("a.gif", red_and_blue(), {}, id="palette"),
+        pytest.param("a.png", red_and_blue().convert("P"), {}, id="png with a palette"),
+        pytest.param(
+            "a.png", red_and_blue(), {"save_all": True, "append_images": [Decoder.new("RGB", (40, 20))]}, id="f"
+        ),
+    ],
+)
+def test_others_become_rgb_pngs(tmp_path: Path, name: str, picture: Decoder.Image, options: dict[str, object]) -> None:
+    seen = opened(Pictures()(saved(tmp_path / name, picture, **options)).png)
+    assert seen.size == (40, 20)
+    assert close(seen.getpixel((5, 10)), RED)
+    assert close(seen.getpixel((35, 10)), BLUE)
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png"])
+def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, name: str) -> None:
+    exif = Decoder.Exif()
+    exif[module.ORIENTATION] = TURNED_LEFT
+    seen = opened(Pictures()(saved(tmp_path / name, red_and_blue(), exif=exif)).png)
+    assert seen.size == (20, 40)
+    assert (close(seen.getpixel((10, 5)), RED), close(seen.getpixel((10, 35)), BLUE)) == (True, True)
+    assert seen.getexif().get(module.ORIENTATION, 1) == 1
+
+
+def test_what_is_transparent_is_white(tmp_path: Path) -> None:
+    clear = Decoder.new("RGBA", (4, 4), (255, 0, 0, 0))
+    assert opened(Pictures()(saved(tmp_path / "a.png", clear)).png).getpixel((1, 1)) == WHITE
+
+
+def test_grey_of_sixteen_bits_keeps_its_shades(tmp_path: Path) -> None:
+    grey = Decoder.new("I;16", (4, 4), 128 * 256)
+    assert opened(Pictures()(saved(tmp_path / "a.png", grey)).png).getpixel((1, 1)) == (128, 128, 128)
+
+
+@pytest.mark.parametrize(("longest", "size"), [(20, (20, 10)), (40, (40, 20)), (100, (40, 20))])
+def test_larger_pictures_are_made_smaller_and_small_ones_never_larger(
+    tmp_path: Path, longest: int, size: tuple[int, int]
+) -> None:
+    one = saved(tmp_path / "a.jpg", red_and_blue())
+    assert opened(Pictures(longest_side_px=longest)(one).png).size == size
+
+
+def test_the_same_file_gives_the_same_bytes(tmp_path: Path) -> None:
+    one = saved(tmp_path / "a.jpg", red_and_blue())
+    assert Pictures()(one).png == Pictures()(one).png
+
+
+def bomb() -> bytes:
+    """A PNG that says it has more pixels than anybody reads."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", MOST_PIXELS // 8000 + 1, 8000, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def spoilt(data: bytes) -> bytes:
+    return data[:60] + bytes(20) + data[80:]
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "said"),
+    [
+        pytest.param("a.png", cut, "is damaged, or no picture", id="png cut off"),
+        pytest.param("a.jpg", cut, "is damaged, or no picture", id="jpeg cut off"),
+        pytest.param("a.png", spoilt, "is damaged, or no picture", id="png spoilt"),
+        pytest.param("a.png", lambda _: b"", "is damaged, or no picture", id="empty"),
+        pytest.param("a.png", lambda _: b"<html>not found</html>", "is damaged, or no picture", id="a web page"),
+        pytest.param("a.png", lambda _: bomb(), f"has more than the {MOST_PIXELS:,} pixels", id="bomb"),
+    ],
+)
+def test_a_picture_that_cannot_be_read_says_so(
+    tmp_path: Path, name: str, spoil: Callable[[bytes], bytes], said: str
+) -> None:
+    path = tmp_path / name
+    noise = Decoder.effect_noise((64, 64), 50).convert("RGB")
+    noise.save(path)
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(DatasetUnusable, match=f"question 7: its picture .*{name} {said}"):
+        Pictures()(item(path))
+
+
+def test_a_missing_picture_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DatasetUnusable, match=r"question 7: .*none\.png cannot be read \(No such file or directory\)"):
+        Pictures()(item(tmp_path / "none.png"))
+
+
+def test_a_picture_that_changed_is_not_shown(tmp_path: Path) -> None:
+    one = saved(tmp_path / "a.png", red_and_blue())
+    Decoder.new("RGB", (4, 4)).save(one.image)
+    with pytest.raises(DatasetUnusable, match="is another than when the dataset was read"):
+        Pictures()(one)
+
+
+def test_a_picture_is_read_once_while_there_is_room(tmp_path: Path) -> None:
+    one = saved(tmp_path / "a.png", red_and_blue())
+    pictures = Pictures()
+    first = pictures(one)
+    Path(one.image).unlink()
+    assert pictures(one) is first
+
+
+def test_the_pictures_of_longest_ago_make_room(tmp_path: Path) -> None:
+    first, second, third = (saved(tmp_path / f"{n}.png", Decoder.new("RGB", (50, 50), (n, 0, 0))) for n in (1, 2, 3))
+    pictures = Pictures(most_bytes=2 * len(Path(first.image).read_bytes()))
+    kept = pictures(first)
+    pictures(second)
+    pictures(first)
+    pictures(third)
+    Path(first.image).unlink()
+    Path(second.image).unlink()
+    assert pictures(first) is kept
+    with pytest.raises(DatasetUnusable):
+        pictures(second)
+
+
+def test_a_picture_larger_than_the_room_is_shown_all_the_same(tmp_path: Path) -> None:
+    one = saved(tmp_path / "a.png", red_and_blue())
+    assert Pictures(most_bytes=0)(one).png == Path(one.image).read_bytes()
+
+
+def test_threads_share_one_picture(tmp_path: Path) -> None:
+    one = saved(tmp_path / "a.jpg", red_and_blue())
+    pictures = Pictures()
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(lambda _: pictures(one), range(64)))
+    assert len({id(picture) for picture in seen}) == 1

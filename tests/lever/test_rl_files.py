@@ -1,0 +1,324 @@
+"""RL data have the structure that the seed published, whatever wrote them, and no bad record passes unnamed."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.lever.banks import EmbeddingBank, bank_of
+from tasks.lever.errors import FileUnusable, RewardUnusable
+from tasks.lever.records import PointerRecord, RlQuery
+from tasks.lever.rl_files import groups_of, iter_rl_data, read_rl_data, rl_data_bytes, write_rl_data
+
+FIELDS = {
+    "pointer": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+    "gen_method": {"enum": ["beam", "sample", "random", "retrieval"]},
+    "beam_rank": {"type": ["integer", "null"]},
+    "beam_score": {"type": ["number", "null"]},
+    "logprob_score": {"type": ["number", "null"]},
+    "temperature": {"type": ["number", "null"]},
+    "vqa_pred_answer": {"type": ["string", "null"]},
+    "vqa_correct": {"enum": [0, 1, None]},
+    "vqa_acc_score": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+}
+META = {"image_id": {"type": "string"}, "question": {"type": "string"}, "split": {"const": "train"}}
+QUERY = {
+    "meta": {"type": "object", "required": list(META), "properties": META},
+    "candidate_pool": {"type": "array"},
+    "pointer_candidates": {
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "object", "required": list(FIELDS), "properties": FIELDS},
+    },
+}
+PUBLISHED = {
+    "type": "object",
+    "additionalProperties": {"type": "object", "required": list(QUERY), "properties": QUERY},
+}
+"""Section 3.3.1 of the seed as a JSON schema; what we write beyond it is allowed there."""
+
+BEAM = PointerRecord(
+    pointer=(1, 0),
+    gen_method="beam",
+    beam_rank=0,
+    beam_score=1.25,
+    logprob_score=-1.5,
+    vqa_pred_answer="a book",
+    vqa_correct=1,
+    vqa_acc_score=0.9,
+    behaviour_logp=-1.5,
+)
+SAMPLE = PointerRecord(
+    pointer=(0, 2),
+    gen_method="sample",
+    logprob_score=-2.0,
+    temperature=1.3,
+    vqa_pred_answer="책",
+    vqa_correct=0,
+    vqa_acc_score=0.3,
+    behaviour_logp=-2.0,
+)
+FAILED = PointerRecord(pointer=(2, 1), gen_method="random", status="eval_failed", reason="the judge is away")
+
+
+def query(*records: PointerRecord, pool: tuple[str, ...] = ("7", "8", "9")) -> RlQuery:
+    return RlQuery(
+        meta={"image_id": "COCO_1", "question": "What?", "split": "train", "threshold": 0.5, "judge": "digits"},
+        candidate_pool=tuple({"id": id, "image_id": "COCO_2", "question": "?", "answer": "a"} for id in pool),
+        candidate_pool_ids=pool,
+        pointer_candidates=records,
+    )
+
+
+DATA = {"12345": query(BEAM, SAMPLE, FAILED), "12346": query(SAMPLE)}
+
+
+def test_what_is_written_has_the_published_structure() -> None:
+    jsonschema.validate(json.loads(rl_data_bytes(DATA)), PUBLISHED)
+
+
+def test_the_schema_would_notice_what_is_missing() -> None:
+    written = json.loads(rl_data_bytes(DATA))
+    del written["12345"]["pointer_candidates"][0]["vqa_correct"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(written, PUBLISHED)
+
+
+def test_the_seeds_own_fields_stand_first_in_their_order_and_ours_follow() -> None:
+    written = json.loads(rl_data_bytes(DATA))["12345"]
+    assert list(written["pointer_candidates"][0]) == [*FIELDS, "behaviour_logp", "status"]
+    assert set(written) == {"meta", "candidate_pool", "candidate_pool_ids", "pointer_candidates"}
+
+
+def test_unknown_scores_are_null_as_in_the_seed() -> None:
+    failed = json.loads(rl_data_bytes(DATA))["12345"]["pointer_candidates"][2]
+    assert failed["beam_rank"] is failed["vqa_correct"] is failed["vqa_pred_answer"] is None
+    assert (failed["status"], failed["reason"]) == ("eval_failed", "the judge is away")
+
+
+def test_there_is_no_infoscore_in_it() -> None:
+    assert b"info" not in rl_data_bytes(DATA).lower()
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert read_rl_data(rl_data_bytes(DATA)) == DATA
+
+
+def test_words_of_any_language_stay_readable() -> None:
+    assert "책".encode() in rl_data_bytes(DATA)
+
+
+records = st.builds(
+    PointerRecord,
+    pointer=st.permutations(range(4)).map(lambda order: tuple(order[:2])),
+    gen_method=st.sampled_from(["beam", "sample", "random", "retrieval"]),
+    beam_score=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    behaviour_logp=st.none() | st.floats(-1e9, 0),
+    vqa_pred_answer=st.text(max_size=5),
+    vqa_correct=st.sampled_from([0, 1]),
+    vqa_acc_score=st.floats(0, 1),
+    vqa_gt_prob=st.none() | st.floats(0, 1),
+)
+queries = st.lists(records, min_size=1, max_size=5, unique_by=lambda record: record.pointer).map(
+    lambda found: query(*found, pool=("a", "b", "c", "d"))
+)
+
+
+@given(
+    st.dictionaries(st.text(max_size=4).filter(lambda id: id not in "abcd" or not id), queries, min_size=1, max_size=4)
+)
+def test_any_data_survive(data: dict[str, RlQuery]) -> None:
+    assert read_rl_data(rl_data_bytes(data)) == data
+
+
+def test_a_file_is_written_query_by_query_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "generated_data" / "rl_data_RandSampler.json"
+    write_rl_data(path, iter(DATA.items()))
+    assert path.read_bytes() == rl_data_bytes(DATA)
+    assert dict(iter_rl_data(path)) == DATA
+
+
+def test_a_query_that_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "rl_data.json"
+    write_rl_data(path, DATA.items())
+    with pytest.raises(FileUnusable):
+        write_rl_data(path, [*DATA.items(), ("9", query())])
+    assert read_rl_data(path) == DATA
+    assert [found.name for found in tmp_path.iterdir()] == ["rl_data.json"]
+
+
+def test_the_seeds_own_file_is_read_where_it_names_its_candidates() -> None:
+    record = {
+        "pointer": [1, 0],
+        "gen_method": "beam",
+        "beam_rank": 0,
+        "beam_score": 2.13,
+        "logprob_score": -1.56,
+        "temperature": None,
+        "vqa_pred_answer": "a book",
+        "vqa_correct": 1,
+        "vqa_acc_score": 1.0,
+    }
+    content = {"12345": {"meta": {"image_id": "1"}, "candidate_pool": [22, 7], "pointer_candidates": [record]}}
+    one = read_rl_data(json.dumps(content).encode())["12345"]
+    assert one.candidate_pool_ids == ("22", "7")
+    assert one.pointer_candidates[0].status == "judged"
+
+
+WRITTEN: dict[str, Any] = json.loads(rl_data_bytes({"12345": query(BEAM, SAMPLE)}))
+
+
+def changed(place: int | None = None, **changes: Any) -> bytes:
+    """The file with fields of the query, or of one of its records, replaced; `...` removes one."""
+    content = json.loads(json.dumps(WRITTEN))
+    target = content["12345"] if place is None else content["12345"]["pointer_candidates"][place]
+    for field, value in changes.items():
+        target.pop(field, None)
+        if value is not ...:
+            target[field] = value
+    return json.dumps(content).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(
+            changed(1, pointer=[0, 3]),
+            r"`pointer_candidates\[1\]`: pointer \[0, 3\] leaves its pool: 3 is none of 0 to 2",
+            id="outside",
+        ),
+        pytest.param(changed(1, pointer=[-1, 0]), "leaves its pool: -1", id="negative"),
+        pytest.param(changed(1, pointer=[2, 2]), r"pointer \[2, 2\] repeats a position", id="repeated"),
+        pytest.param(changed(1, pointer=[2]), r"pointer \[2\] has 1 positions, 2 are expected", id="too short"),
+        pytest.param(changed(1, pointer=[]), "has 0 positions", id="empty pointer"),
+        pytest.param(
+            changed(1, pointer=[1, 0]),
+            r"`pointer_candidates\[1\].pointer` is that of \[0\]",
+            id="the same pointer twice",
+        ),
+        pytest.param(
+            changed(1, pointer=["1", "0"]), r"`pointer_candidates\[1\].pointer\[0\]`: .*integer, not '1'", id="words"
+        ),
+        pytest.param(changed(1, pointer=[1.0, 2]), r"`pointer_candidates\[1\].pointer\[0\]`", id="float"),
+        pytest.param(changed(1, gen_method="guess"), r"`pointer_candidates\[1\].gen_method`", id="method"),
+        pytest.param(changed(1, vqa_correct=0.5), r"`pointer_candidates\[1\].vqa_correct`.*not '0.5'", id="half right"),
+        pytest.param(changed(1, vqa_correct=None), r"`pointer_candidates\[1\]`: no `vqa_correct`", id="not judged"),
+        pytest.param(
+            changed(1, vqa_acc_score=...),
+            r"`pointer_candidates\[1\]`: no `vqa_correct` or no `vqa_acc_score`",
+            id="no score",
+        ),
+        pytest.param(
+            changed(1, vqa_acc_score=1.5), r"`pointer_candidates\[1\].vqa_acc_score`.*not '1.5'", id="accuracy"
+        ),
+        pytest.param(changed(1, info_score=0.1), r"`pointer_candidates\[1\].info_score`", id="unknown field"),
+        pytest.param(changed(1, behaviour_logp=math.nan), "query|NaN is no number", id="NaN"),
+        pytest.param(changed(1, behaviour_logp=1e999), "Infinity is no number", id="infinity"),
+        pytest.param(changed(1, beam_score=7e7).replace(b"70000000.0", b"7e777"), "`beam_score` is inf", id="7e777"),
+        pytest.param(changed(pointer_candidates=[]), "`pointer_candidates` is empty", id="empty group"),
+        pytest.param(changed(pointer_candidates=...), "`pointer_candidates`: Field required", id="no group"),
+        pytest.param(
+            changed(candidate_pool_ids=["7", "8", "7"]), "`candidate_pool_ids` names 7 twice", id="a candidate twice"
+        ),
+        pytest.param(changed(candidate_pool_ids=["7", "8", "12345"]), "names the query itself", id="itself"),
+        pytest.param(changed(candidate_pool_ids=["7"]), "leaves its pool", id="a smaller pool"),
+        pytest.param(changed(candidate_pool_ids=..., candidate_pool=...), "no `candidate_pool_ids`", id="no pool"),
+        pytest.param(b"{}", "holds no pointer", id="nothing"),
+    ],
+)
+def test_a_bad_record_is_named_by_file_query_and_field(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "rl.json").write_bytes(content)
+    with pytest.raises(FileUnusable, match=rf"rl\.json.*({said})"):
+        read_rl_data(tmp_path / "rl.json")
+
+
+def test_a_truth_value_counts_as_the_number_it_is() -> None:
+    [(_, one)] = iter_rl_data(changed(1, vqa_correct=True))
+    assert json.loads(rl_data_bytes({"12345": one}))["12345"]["pointer_candidates"][1]["vqa_correct"] == 1
+
+
+def test_another_number_of_shots_is_refused() -> None:
+    with pytest.raises(FileUnusable, match="has 2 positions, 3 are expected"):
+        read_rl_data(rl_data_bytes(DATA), shots=3)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [BEAM.model_copy(update={"beam_score": math.nan}), BEAM.model_copy(update={"behaviour_logp": -math.inf})],
+    ids=["NaN", "infinity"],
+)
+def test_numbers_that_are_none_are_not_written(record: PointerRecord) -> None:
+    with pytest.raises(FileUnusable, match=r"query 1 of the RL data: `pointer_candidates\[0\]`: `\w+` is (nan|-inf)"):
+        rl_data_bytes({"1": query(record)})
+
+
+def test_meta_that_json_has_no_word_for_is_not_written() -> None:
+    with pytest.raises(FileUnusable, match="query 1 of the RL data"):
+        rl_data_bytes({"1": query(BEAM).model_copy(update={"meta": {"threshold": math.nan}})})
+
+
+# as tensors
+
+CANDIDATES = EmbeddingBank(("9", "8", "7", "6"), torch.eye(4), "e")
+QUERIES = bank_of(["12346", "12345"], torch.tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0]]), encoder="e", where="q")
+
+
+def test_groups_hold_what_the_file_says() -> None:
+    groups = groups_of(DATA.items(), queries=QUERIES, candidates=CANDIDATES, mode="hard_plus_soft")
+    assert groups.ids == ("12345", "12346")
+    assert groups.queries.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
+    assert groups.pools.tolist() == [[2, 1, 0], [2, 1, 0]]
+    assert groups.pointers.tolist() == [[[1, 0], [0, 2], [2, 1]], [[0, 2], [0, 1], [0, 1]]]
+    assert groups.judged.tolist() == [[True, True, False], [True, False, False]]
+    torch.testing.assert_close(groups.rewards, torch.tensor([[1.9, 0.3, 0.0], [0.3, 0.0, 0.0]]))
+    expected = torch.tensor([[-1.5, -2.0, math.nan], [-2.0, math.nan, math.nan]])
+    torch.testing.assert_close(groups.behaviour, expected, equal_nan=True)
+    assert groups.bank is CANDIDATES.vectors
+
+
+@pytest.mark.parametrize(("mode", "first"), [("hard_only", 1.0), ("soft_only", 0.9), ("separated", 2.9)])
+def test_rewards_follow_the_mode(mode, first: float) -> None:
+    groups = groups_of(DATA.items(), queries=QUERIES, candidates=CANDIDATES, mode=mode)
+    assert groups.rewards[0, 0].item() == pytest.approx(first)
+
+
+def test_a_query_that_nobody_could_judge_is_left_out() -> None:
+    data = {"12345": query(FAILED), "12346": query(SAMPLE)}
+    assert groups_of(data.items(), queries=QUERIES, candidates=CANDIDATES, mode="hard_only").ids == ("12346",)
+
+
+def test_nothing_judged_is_an_error() -> None:
+    with pytest.raises(RewardUnusable, match="no pointer of the RL data could be judged"):
+        groups_of({"12345": query(FAILED)}.items(), queries=QUERIES, candidates=CANDIDATES, mode="hard_only")
+
+
+@pytest.mark.parametrize(
+    ("data", "mode", "error", "said"),
+    [
+        pytest.param(
+            {"12345": query(BEAM)}, "hard_plus_gtprob", RewardUnusable, "query 12345: .*vqa_gt_prob", id="mode"
+        ),
+        pytest.param(
+            {"12345": query(BEAM, pool=("7", "8", "1"))}, "hard_only", FileUnusable, "candidate 1 has no emb", id="pool"
+        ),
+        pytest.param({"1": query(BEAM)}, "hard_only", FileUnusable, r"no embedding for 1 ids \(1\)", id="query"),
+        pytest.param(
+            {"12345": query(BEAM), "12346": query(BEAM, pool=("7", "8"))},
+            "hard_only",
+            FileUnusable,
+            r"\[2, 3\]",
+            id="sizes",
+        ),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_refused(data, mode, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        groups_of(data.items(), queries=QUERIES, candidates=CANDIDATES, mode=mode)

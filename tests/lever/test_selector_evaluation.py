@@ -1,0 +1,271 @@
+"""What selectors are worth: judged on held-out queries, and compared over seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tasks.lever import comparing
+from tasks.lever.comparing import Estimate, Gain, Summary, resample, summarise
+from tasks.lever.errors import PointerUnusable, PoolTooSmall
+from tasks.lever.evaluation import Evaluated, Outcome, Search, SelectorResult, evaluate
+from tests.lever.outcomes import CONDITIONS, outcome, result, seed_of
+from tests.lever.small_dataset import Verdicts, pools
+
+POOLS = pools({"q": ("a", "b", "c"), "r": ("c", "d", "e")})
+
+
+def value_of(summary: Summary, selector: str) -> Estimate:
+    figure = summary.figure(selector)
+    assert figure
+    return figure.accuracy
+
+
+def gain_of(summary: Summary, better: str, worse: str) -> Gain:
+    return next(gain for gain in summary.gains if (gain.better, gain.worse) == (better, worse))
+
+
+# evaluate
+
+
+def test_every_selector_is_judged_with_what_it_chose_in_its_order() -> None:
+    judge = Verdicts(lambda query, shown: 1.0 if shown == ("c", "a") else 0.3)
+    first, second = evaluate(
+        {"grpo": lambda _: {"q": (2, 0), "r": (0, 1)}, "sft": lambda _: {"q": (0, 2), "r": (0, 1)}},
+        ["q", "r"],
+        POOLS,
+        judge,
+        shots=[2],
+    )
+    assert [(one.query, one.demonstrations) for one in judge.asked[:2]] == [("q", ("c", "a")), ("r", ("c", "d"))]
+    assert (first.selector, first.accuracy, first.correct) == ("grpo", pytest.approx(0.65), 0.5)
+    assert (second.selector, second.accuracy, second.correct) == ("sft", pytest.approx(0.3), 0)
+    assert first.outcomes[0] == Outcome(
+        query="q", pointer=(2, 0), shown=("c", "a"), answer="yes", accuracy=1.0, correct=1
+    )
+
+
+def test_the_standard_error_is_that_of_a_mean() -> None:
+    # deviations ±.5 around .5: sqrt(4 · .25 / 3 / 4)
+    assert result("sft", [0, 1, 0, 1]).std_err == pytest.approx((1 / 12) ** 0.5)
+    assert result("sft", [1]).std_err is None
+
+
+def test_each_number_of_shots_has_its_own_result() -> None:
+    results = evaluate(
+        {"random": lambda shots: {"q": tuple(range(shots))}}, ["q"], POOLS, Verdicts(lambda *_: 1.0), shots=[1, 3]
+    )
+    assert [(one.shots, one.outcomes[0].shown) for one in results] == [(1, ("a",)), (3, ("a", "b", "c"))]
+
+
+def test_an_answer_that_the_judge_could_not_give_is_not_wrong() -> None:
+    judge = Verdicts(lambda query, _: None if query == "r" else 1.0)
+    (found,) = evaluate({"sft": lambda _: {"q": (0,), "r": (0,)}}, ["q", "r"], POOLS, judge, shots=[1])
+    assert (found.accuracy, found.unscored, len(found.scored)) == (1.0, 1, 1)
+    assert found.outcomes[1].failed == "the judge is away"
+
+
+def test_where_nothing_is_scored_there_is_no_accuracy() -> None:
+    assert (result("sft", [None]).accuracy, result("sft", [None]).correct) == (None, None)
+
+
+def test_shots_beyond_the_pool_are_refused_before_anything_is_judged() -> None:
+    judge = Verdicts(lambda *_: 1.0)
+    with pytest.raises(PoolTooSmall, match="query q: 3 candidates, 4 are to be shown"):
+        evaluate({"sft": lambda shots: {"q": tuple(range(shots))}}, ["q"], POOLS, judge, shots=[1, 4])
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"q": (0, 3)}, r"sft chose \[0, 3\] for query q: 2 distinct positions below 3"),
+        ({"q": (1, 1)}, "2 distinct positions"),
+        ({"q": (1,)}, "2 distinct positions"),
+        ({"q": (-1, 0)}, "2 distinct positions"),
+        ({}, "sft chose nothing for query q"),
+    ],
+    ids=["outside", "repeated", "short", "negative", "none"],
+)
+def test_a_choice_that_is_none_is_refused(chosen: dict[str, tuple[int, ...]], said: str) -> None:
+    with pytest.raises(PointerUnusable, match=said):
+        evaluate({"sft": lambda _: chosen}, ["q"], POOLS, Verdicts(lambda *_: 1.0), shots=[2])
+
+
+def test_an_outcome_is_scored_or_it_is_not() -> None:
+    with pytest.raises(ValidationError, match="both or neither"):
+        Outcome(query="q", pointer=(0,), shown=("a",), accuracy=1.0)
+
+
+# summarise
+
+
+def test_a_constant_difference_has_an_interval_without_width() -> None:
+    hard = [0.1, 0.9, 0.3, 0.6, 0.2]
+    summary = summarise([seed_of(0, {"rce": hard, "grpo": [one + 0.1 for one in hard]})])
+    gain = gain_of(summary, "grpo", "rce").accuracy
+    assert (gain.value, gain.low, gain.high) == pytest.approx((0.1, 0.1, 0.1))
+    grpo = value_of(summary, "grpo")
+    assert grpo.low is not None
+    assert grpo.high is not None
+    assert grpo.high - grpo.low > 0.2
+
+
+def test_a_paired_gain_is_surer_than_its_two_figures() -> None:
+    rng = np.random.default_rng(0)
+    rce = rng.random(300) < 0.5
+    grpo = rce | (rng.random(300) < 0.1)
+    summary = summarise([seed_of(0, {"rce": rce.astype(float).tolist(), "grpo": grpo.astype(float).tolist()})])
+    widths = [width(one) for one in (gain_of(summary, "grpo", "rce").accuracy, value_of(summary, "grpo"))]
+    assert widths[0] < widths[1] / 2
+    assert gain_of(summary, "grpo", "rce").is_sure
+
+
+def width(one: Estimate) -> float:
+    assert one.low is not None
+    assert one.high is not None
+    return one.high - one.low
+
+
+def test_an_interval_of_one_seed_is_that_of_a_bootstrap_over_queries() -> None:
+    values = np.random.default_rng(1).random(200)
+    found = value_of(summarise([seed_of(0, {"sft": values.tolist()})]), "sft")
+    # 1.96 standard errors, which the percentiles of 2,000 resamples meet within a few per cent
+    assert found.se == pytest.approx(values.std(ddof=1) / 200**0.5)
+    assert width(found) == pytest.approx(2 * 1.96 * found.se, rel=0.08)
+
+
+def test_the_mean_over_seeds_weighs_seeds_alike() -> None:
+    first = seed_of(0, {"sft": [1.0, 1.0, 1.0, 1.0]})
+    second = seed_of(1, {"sft": [0.0, None, None, None]})
+    found = value_of(summarise([first, second]), "sft")
+    assert (found.value, found.by_seed, found.n) == (0.5, {0: 1.0, 1: 0.0}, 4)
+    # the seeds' means 1 and 0: sqrt(.5) / sqrt(2)
+    assert found.se == pytest.approx(0.5)
+
+
+def test_seeds_that_disagree_widen_the_interval() -> None:
+    # each seed alone is sure of its figure
+    summary = summarise([seed_of(number, {"sft": [float(number % 2)] * 50}) for number in range(4)])
+    found = value_of(summary, "sft")
+    assert found.value == 0.5
+    # 4 seeds of 0 and 1: the mean of a resample is below .25 in 1 of 16 cases, so .025 is in the tail at 0
+    assert (found.low, found.high) == (0, 1)
+
+
+def test_the_same_queries_in_every_seed_are_one_cluster_each() -> None:
+    hard = [float(number % 2) for number in range(100)]
+    one = value_of(summarise([seed_of(0, {"sft": hard})]), "sft")
+    five = value_of(summarise([seed_of(number, {"sft": hard}) for number in range(5)]), "sft")
+    # five seeds that agree on every query know no more about other queries than one
+    assert width(five) == pytest.approx(width(one), rel=0.1)
+
+
+def test_queries_of_one_seed_alone_are_resampled_too() -> None:
+    first = seed_of(0, {"sft": [0.0, 1.0] * 50})
+    others = tuple(outcome(f"other {number}", float(number % 2)) for number in range(100))
+    second = Evaluated(
+        conditions=CONDITIONS, seed=1, results=(SelectorResult(selector="sft", shots=2, outcomes=others),)
+    )
+    alone = value_of(summarise([first]), "sft")
+    both = value_of(summarise([first, second]), "sft")
+    assert both.n == 200
+    # twice the queries, and two seeds that agree: narrower by about √2, less what drawing seeds adds
+    assert 0.6 < width(both) / width(alone) < 1
+
+
+def test_a_gain_is_over_the_queries_that_both_were_scored_on() -> None:
+    found = summarise([seed_of(0, {"rce": [0.0, 1.0, None, 0.0], "grpo": [1.0, 1.0, 0.0, None]})])
+    gain = gain_of(found, "grpo", "rce").accuracy
+    assert (gain.value, gain.n) == (0.5, 2)
+    assert [figure.unscored for figure in found.figures] == [1, 1]
+
+
+def test_unscored_queries_are_in_no_mean() -> None:
+    assert value_of(summarise([seed_of(0, {"sft": [1.0, None, 0.0, None]})]), "sft").value == 0.5
+
+
+def test_a_selector_that_was_never_scored_has_no_figure() -> None:
+    summary = summarise([seed_of(0, {"sft": [None, None], "rce": [1.0, 0.0]})])
+    assert summary.figure("sft") is None
+    assert summary.gains == ()
+
+
+def test_a_single_query_has_no_interval() -> None:
+    found = value_of(summarise([seed_of(0, {"sft": [1.0]})]), "sft")
+    assert (found.low, found.high, found.se) == (None, None, None)
+
+
+def test_what_was_trained_is_compared_with_the_strongest_similarity_and_the_stage_before() -> None:
+    accuracies = {"random": 0.1, "similarity": 0.4, "similarity_text": 0.5, "sft": 0.3, "rce": 0.6, "grpo": 0.7}
+    more = {"grpo, no gate": 0.65, "oracle": 1.0}
+    summary = summarise([seed_of(0, {name: [one, one] for name, one in (accuracies | more).items()})])
+    assert [figure.selector for figure in summary.figures] == [*accuracies, *more]
+    assert [(gain.better, gain.worse) for gain in summary.gains] == [
+        ("grpo, no gate", "similarity_text"),
+        ("grpo", "similarity_text"),
+        ("rce", "similarity_text"),
+        ("sft", "similarity_text"),
+        ("similarity_text", "random"),
+        ("grpo", "rce"),
+        ("rce", "sft"),
+        ("sft", "random"),
+    ]
+    assert gain_of(summary, "sft", "similarity_text").accuracy.value == pytest.approx(-0.2)
+
+
+def test_the_way_from_random_to_the_oracle_is_a_share() -> None:
+    # random .2, oracle 1: grpo at .8 is three quarters of the way
+    summary = summarise(
+        [seed_of(0, {"random": [0, 0, 0, 0, 1.0], "grpo": [0, 1.0, 1.0, 1.0, 1.0], "oracle": [1.0] * 5})]
+    )
+    (way,) = summary.ways
+    assert (way.selector, way.share) == ("grpo", pytest.approx(0.75))
+    assert way.low is not None
+    assert way.high is not None
+    assert 0 < way.low < 0.75 < way.high <= 1
+
+
+def test_there_is_no_way_where_the_oracle_is_no_better_than_random() -> None:
+    assert summarise([seed_of(0, {"random": [1.0, 0.0], "grpo": [1.0, 1.0], "oracle": [1.0, 0.0]})]).ways == ()
+
+
+def test_an_oracle_that_did_not_try_everything_is_a_lower_bound() -> None:
+    one = seed_of(0, {"oracle": [1.0, 0.5]})
+    searched = one.results[0].model_copy(update={"search": Search(judged=500, settled=1, queries=2)})
+    (figure,) = summarise([one.model_copy(update={"results": (searched,)})]).figures
+    assert figure.is_lower_bound
+
+
+def test_equal_outcomes_give_equal_summaries() -> None:
+    values = np.random.default_rng(2).random((3, 40)).tolist()
+    both = [summarise([seed_of(at, {"sft": one, "rce": one[::-1]}) for at, one in enumerate(values)]) for _ in "12"]
+    assert both[0] == both[1]
+    assert both[0] == Summary.model_validate_json(both[0].model_dump_json())
+
+
+def test_blocks_do_not_change_the_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(3).random((2, 3, 20))
+    values[0, 1, :5] = np.nan
+    whole = resample(values, seed=0, draws=50)
+    assert whole.shape == (50, 2)
+    monkeypatch.setattr(comparing, "WEIGHTS_AT_ONCE", 20 * 50)
+    np.testing.assert_allclose(resample(values, seed=0, draws=50), whole)
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "said"),
+    [
+        ([], "nothing was evaluated"),
+        ([seed_of(0, {}), seed_of(0, {})], "a seed counts once"),
+        (
+            [seed_of(0, {}), Evaluated(conditions=CONDITIONS.model_copy(update={"pool_size": 64}), seed=1, results=())],
+            "seed 1 was evaluated under .*pool_size=64",
+        ),
+    ],
+    ids=["none", "the same seed", "other conditions"],
+)
+def test_what_does_not_belong_together_is_not_summarised(evaluated: list[Evaluated], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        summarise(evaluated)
