@@ -24,6 +24,7 @@ from flows.learning import Ongoing, begin  # noqa: E402
 from models.weights import fingerprint  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks.budget import Spending  # noqa: E402
+from tasks.lever.comparing import Summary  # noqa: E402
 from tasks.lever.judges import DIGITS, EncoderSpec, JudgeSpec  # noqa: E402
 from tasks.lever.layout import Layout  # noqa: E402
 from tasks.lever.options import (  # noqa: E402
@@ -43,6 +44,7 @@ from tasks.lever.steps import (  # noqa: E402
     Learning,
     World,
     build_pools,
+    draw_results,
     evaluate_selector,
     export_embeddings,
     export_files,
@@ -65,7 +67,6 @@ from tasks.lever.steps import (  # noqa: E402
     write_database,
     write_digits,
     write_embeddings,
-    write_results,
 )
 from tasks.step import called, gather  # noqa: E402
 
@@ -210,7 +211,7 @@ def post_train(config: LeverConfig) -> LeverReport:
             _learn(config, found, world, files.of_seed(seed, alone=config.seeds == 1), ongoing, seed=seed)
     if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
         ongoing.summary = summarise(evaluated)
-        _keep(config, found, files, ongoing)
+        _keep(config, found, files, ongoing, ongoing.summary)
     return ongoing.end()
 
 
@@ -362,10 +363,13 @@ def _places(config: LeverConfig, files: Layout) -> list[Path]:
     return [own, config.rl_data_copy] if config.rl_data_copy else [own]
 
 
-def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing) -> None:
+def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, summary: Summary) -> None:
     """The figures where users look for them: files, the Prefect UI, the database."""
+    drawn = draw_results(summary, seeds=tuple(ongoing.seeds))
     if config.save != "database":
-        ongoing.wrote(write_results(ongoing.report(), folder=files.results / files.dataset / "selectors").files)
-    publish_report(ongoing.report())
+        folder = files.results / files.dataset / "selectors"
+        plots = {f"{name}.png": ref for name, ref in drawn.plots.items()}
+        ongoing.wrote(export_files({str(folder / name): ref for name, ref in (drawn.figures | plots).items()}).files)
+    publish_report(summary, plots=drawn.plots)
     if config.save != "file":
         write_database(ongoing.report(), dataset=found.dataset)

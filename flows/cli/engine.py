@@ -1,14 +1,14 @@
-"""Runs a flow from the command line: a server for it, a progress bar, Ctrl-C, the outcome as a value."""
+"""Runs a flow from the command line: a server for it, a progress bar, signals, the outcome as a value."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from threading import Lock
-from types import FrameType
+from threading import Lock, Thread
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rich.console import Console
@@ -19,6 +19,11 @@ from flows.cli.output import INTERRUPTED, fail, state
 from flows.settings import prepare_environment, settings
 
 R = TypeVar("R")
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+TERMINATED = 143
+"""SIGTERM: 128 and the number of the signal, as shells have it."""
+KEPT = "what is finished is kept, run the same command again to go on"
 
 
 class Outcome(NamedTuple, Generic[R]):
@@ -48,31 +53,46 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
     from flows.server import wait_until_healthy
 
     wait_until_healthy(settings().home)
+    from prefect.exceptions import TerminationSignal
+
     try:
-        with _ends_with_ctrl_c():
+        with _ends_with_a_signal():
             return Outcome(flow(config), None)  # a returned state is resolved by Prefect
     except unfinished as error:
         return Outcome(getattr(error, "report"), str(error))  # noqa: B009 each of them has one
     except KeyboardInterrupt:
-        fail("interrupted; what is finished is kept, run the same command again to go on", INTERRUPTED)
+        fail(f"interrupted; {KEPT}", INTERRUPTED)
+    except TerminationSignal:
+        fail(f"terminated; {KEPT}", TERMINATED)
 
 
 @contextmanager
-def _ends_with_ctrl_c() -> Generator[None]:
-    """Ctrl-C also ends what shards wait for, calls and programs: this process would else stay until their time-out."""
+def _ends_with_a_signal() -> Generator[None]:
+    """Ctrl-C and SIGTERM also end what shards wait for, calls and programs: this process would else stay for these.
+
+    A thread hears of them, whoever handles them: Prefect takes SIGTERM for itself, and then waits for its steps.
+    """
     from tasks.calls import stop_asking
     from tasks.evaluation.sandbox import stop_executing
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        stop_asking()
-        stop_executing()
-        signal.default_int_handler(number, frame)
+    def listen() -> None:
+        while heard := hears.recv(1):
+            if heard[0] in ENDING:
+                stop_asking()
+                stop_executing()
 
-    before = signal.signal(signal.SIGINT, stop)
+    hears, tells = socket.socketpair()
+    tells.setblocking(False)
+    listener = Thread(target=listen, name="signals", daemon=True)
+    listener.start()
+    before = signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.set_wakeup_fd(before)
+        tells.close()
+        listener.join()
+        hears.close()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from tasks.budget import Budget
 from tasks.bulk import ask_all
 from tasks.call_thread import refuse_when_stopped
 from tasks.calls import Answer, Limits, canonical, digest
-from tasks.group_commit import GroupStore
+from tasks.group_commit import GroupCommit, GroupStore
 from tasks.lever.errors import DatasetUnusable, JudgeUnusable
 from tasks.lever.pictures import Pictures
 from tasks.lever.prompting import PromptSettings, answer_in, in_prompt_order, prompt
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from storage.responses import StoredResponse
 
 TOGETHER = 512
-"""Answers whose log-probabilities are asked for at once, and stored at once."""
+"""Answers whose log-probabilities are looked up and asked for at once."""
 MATTERS = ("messages", "template")
 """Of a request, to the likelihood of an answer."""
 
@@ -177,25 +177,26 @@ class Judging:
             self._likely |= {(one, question.answer): found[key] for one in question.asked_by}
 
     def _new_log_probs(self, judge: AnswerLikelihood, questions: Mapping[str, _Question]) -> dict[str, float]:
-        """By key, from the judge; what it gave is stored whatever happens then."""
+        """By key, from the judge; each is stored while the judge goes on, so that a kill loses the last few."""
         if not questions:
             return {}
         keys, started = list(questions), self._limits.clock()
-        given: dict[str, StoredResponse] = {}
-        try:
+        given: dict[str, float] = {}
+        troubles: list[Exception | None] = []
+        with GroupCommit[None](self._responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
             for number, value in judge.answer_log_probs([(one.request, one.answer) for one in questions.values()]):
                 if math.isnan(value):
-                    raise JudgeUnusable(
-                        f"{judge.id} gave NaN as a log-probability; its weights or precision are at fault"
-                    )
+                    raise JudgeUnusable(f"{judge.id} gave NaN as a log-probability; its weights or precision are bad")
                 key = keys[number]
-                given[key] = questions[key].stored(judge.id, value, latency_s=self._limits.clock() - started)
+                latency_s = self._limits.clock() - started
+                commit.begin(key, questions[key].stored(judge.id, value, latency_s=latency_s), None)
+                given[key] = value
                 refuse_when_stopped()
-        finally:
-            self._responses.put_many(given)
+        if trouble := next(filter(None, troubles), None):
+            raise trouble
         if len(given) < len(keys):
             raise RuntimeError(f"{judge.id} gave {len(given)} log-probabilities for {len(keys)} answers")
-        return {key: _log_prob_in(kept) for key, kept in given.items()}
+        return given
 
     def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
         for one in asked:

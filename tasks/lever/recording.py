@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
+from tasks.lever.comparing import Summary
 from tasks.lever.curves import Training, draw_curves
 from tasks.lever.evaluation import Evaluated
 from tasks.lever.plotting import draw_accuracy, draw_shots
 from tasks.lever.records import Curve, Dataset
-from tasks.lever.report import LeverReport
+from tasks.lever.report import LeverReport, SeedReport
 from tasks.lever.results import rows_of, seed_json
 
 
@@ -40,7 +41,7 @@ def record(report: LeverReport, dataset: Dataset, artifacts: Artifacts) -> rows.
     )
 
 
-def curves_of(report: LeverReport, artifacts: Artifacts) -> list[Training]:
+def trainings_of(seeds: Sequence[SeedReport], artifacts: Artifacts) -> list[Training]:
     """All trainings of a run."""
     return [
         Training(
@@ -50,36 +51,28 @@ def curves_of(report: LeverReport, artifacts: Artifacts) -> list[Training]:
             validation=one.validation,
             chosen_epoch=one.chosen_epoch,
         )
-        for seed in report.seeds
+        for seed in seeds
         for one in seed.trained
     ]
 
 
-def plots_of(report: LeverReport, artifacts: Artifacts) -> dict[str, bytes]:
+def plots_of(summary: Summary, trainings: Sequence[Training]) -> dict[str, bytes]:
     """PNGs by name."""
-    if report.summary is None:
-        return {}
-    drawn = {"accuracy": draw_accuracy(report.summary), "shots": draw_shots(report.summary)}
-    if trainings := curves_of(report, artifacts):
-        drawn["curves"] = draw_curves(trainings, about=report.summary.conditions.dataset)
-    return drawn
+    drawn = {"accuracy": draw_accuracy(summary), "shots": draw_shots(summary)}
+    return drawn | ({"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {})
 
 
-def images_of(report: LeverReport, artifacts: Artifacts) -> dict[str, str]:
-    """The plots as data URLs."""
-    plots = plots_of(report, artifacts)
-    return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in plots.items()}
-
-
-def files_of(report: LeverReport, artifacts: Artifacts) -> dict[str, bytes]:
-    """Files of a results folder: accuracies in the seed's JSON, all figures with their intervals, plots."""
-    if report.summary is None:
-        return {}
+def figures_of(summary: Summary) -> dict[str, bytes]:
+    """Accuracies in the seed's JSON, and all figures with their intervals, by file name."""
     return {
-        "accuracy.json": _json(seed_json(report.summary)),
-        "figures.json": _json(report.summary.model_dump(mode="json")),
-        **{f"{name}.png": png for name, png in plots_of(report, artifacts).items()},
+        "accuracy.json": _json(seed_json(summary)),
+        "figures.json": _json(summary.model_dump(mode="json")),
     }
+
+
+def as_url(png: bytes) -> str:
+    """A picture as the Prefect UI takes it."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def _json(value: object) -> bytes:

@@ -31,7 +31,7 @@ from tasks.lever.records import (
     Stage,
     TrainedSelector,
 )
-from tasks.lever.report import LeverReport
+from tasks.lever.report import LeverReport, SeedReport
 from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
 from tasks.resources import artifacts, budget, kept_responses, resources
 from tasks.step import Incomplete, step
@@ -443,17 +443,23 @@ def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
     return embedded_in(queries, candidates, artifacts())
 
 
-@step(version=1, verify=_is_exported)
-def write_results(report: LeverReport, *, folder: Path) -> Exported:
-    """Write the accuracies as the seed's repository has them, all figures, the plots and the learning curves."""
-    from storage.files import write
-    from tasks.lever.recording import files_of
+class Results(Record):
+    """Files that tell how well selectors choose: name → content."""
 
-    written: dict[str, str] = {}
-    for name, content in files_of(report, artifacts()).items():
-        write(folder / name, content)
-        written[str(folder / name)] = sha256_of(folder / name)
-    return Exported(files=written)
+    figures: dict[str, Ref]
+    plots: dict[str, Ref]
+
+
+@step(version=1)
+def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
+    """The accuracies as the seed's repository has them, all figures, their plots and the learning curves."""
+    from tasks.lever.recording import figures_of, plots_of, trainings_of
+
+    plots = plots_of(summary, trainings_of(seeds, artifacts()))
+    return Results(
+        figures={name: artifacts().put("lever-figures", content) for name, content in figures_of(summary).items()},
+        plots={name: artifacts().put("lever-plot", content) for name, content in plots.items()},
+    )
 
 
 def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
@@ -473,22 +479,19 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
 
 
 @step(version=1, reads_world=True)
-def publish_report(report: LeverReport) -> list[str]:
+def publish_report(summary: Summary, *, plots: dict[str, Ref]) -> list[str]:
     """Show the run in the Prefect UI: a table, the words, the plots and the learning curves."""
     from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
-    from tasks.lever.recording import images_of
+    from tasks.lever.recording import as_url
     from tasks.lever.results import markdown_of, table_of
 
-    if report.summary is None:
-        return []
-    key = f"lever-{report.summary.conditions.dataset}"
-    create_table_artifact(table=table_of(report.summary), key=f"{key}-accuracy", description="Accuracy by selector")
-    create_markdown_artifact(markdown=markdown_of(report.summary), key=f"{key}-report")
-    images = images_of(report, artifacts())
-    for name, url in images.items():
-        create_image_artifact(image_url=url, key=f"{key}-{name}", description=name)
-    return [f"{key}-{part}" for part in ("accuracy", "report", *images)]
+    key = f"lever-{summary.conditions.dataset}"
+    create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")
+    create_markdown_artifact(markdown=markdown_of(summary), key=f"{key}-report")
+    for name, ref in plots.items():
+        create_image_artifact(image_url=as_url(artifacts().get(ref)), key=f"{key}-{name}", description=name)
+    return [f"{key}-{part}" for part in ("figures", "report", *plots)]
 
 
 def _train(

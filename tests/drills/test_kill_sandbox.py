@@ -17,13 +17,12 @@ import pytest
 from tasks.evaluation.errors import SandboxUnavailable
 from tasks.evaluation.sandbox import Execution, Limits, Program, Sandbox, walls, worker
 from tasks.evaluation.sandbox.engines import Engine, engines
+from tests.drills.sandbox_processes import SOON_S, gone, identities, places, start_of, still
 from tests.evaluation.sandbox.attacking import command, wait_for_name, watchdog
 
 pytestmark = pytest.mark.drill
 
 ROOT = Path(__file__).parents[2]
-SOON_S = 20.0
-"""Far less than the programs, which have ten minutes, and far more than it takes."""
 SLOW = Program(
     "import ctypes, time\nctypes.CDLL(None).prctl(15, b'trivet-slow', 0, 0, 0)\ntime.sleep(0.5)\nx = 1",
     tests="assert x == 1",
@@ -217,15 +216,6 @@ def zygotes(sandbox: Sandbox) -> list[int]:
     return [pid for pid in walls.descendants(sandbox.pids()) if len(places(pid)) == 2 and places(pid)[-1] == 1]
 
 
-def places(pid: int) -> list[int]:
-    """Its numbers, in this namespace and those below."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").split("\n")
-    except OSError:
-        return []
-    return [int(each) for line in lines if line.startswith("NSpid:") for each in line.split()[1:]]
-
-
 def commands(sandbox: Sandbox) -> set[str]:
     return {command(pid) for pid in walls.descendants(sandbox.pids())}
 
@@ -236,32 +226,6 @@ def command_line_is_ours(pid: int) -> bool:
         return b"inside.serve" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-
-
-def identities(pids: list[int]) -> set[tuple[int, str]]:
-    """Number and start: another process may get the number."""
-    return {(pid, started) for pid in pids if (started := start_of(pid))}
-
-
-def start_of(pid: int) -> str:
-    """Empty when it has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if stat[0] in "ZX" else stat[19]
-
-
-def still(processes: set[tuple[int, str]]) -> list[tuple[int, str, list[int]]]:
-    return [(pid, command(pid), places(pid)) for pid, started in processes if start_of(pid) == started]
-
-
-def gone(processes: set[tuple[int, str]]) -> bool:
-    """Within seconds."""
-    end = time.monotonic() + SOON_S
-    while still(processes) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not still(processes)
 
 
 def wait_until(holds: Callable[[], object]) -> None:

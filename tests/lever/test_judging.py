@@ -2,151 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import math
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PIL import Image as Decoder
 
 from models.errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
-from models.protocols import ChatRequest, ChatResponse, Message, Text
+from models.protocols import ChatRequest, ChatResponse, Message
 from storage import database
 from storage.embedded import Cluster
-from storage.responses import Responses, StoredResponse
+from storage.responses import Responses
 from tasks.budget import Budget, BudgetSpent
-from tasks.calls import CallSettings, Limits
-from tasks.lever.errors import DatasetUnusable, JudgeUnusable
-from tasks.lever.judging import TOGETHER, Asked, Judging, Judgment
+from tasks.lever.errors import DatasetUnusable
+from tasks.lever.judging import Judgment
 from tasks.lever.prompting import PromptSettings
 from tasks.lever.records import VqaItem
+from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
 from tests.storage.conftest import open_home
-
-ANSWERS = ("ferry", "ferry", "a boat", *["ship"] * 7)
-NAMES = "qabcd"
-
-
-class Kept:
-    """A response store in memory."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, StoredResponse] = {}
-
-    def get(self, key: str) -> StoredResponse | None:
-        return self.rows.get(key)
-
-    def put(self, key: str, response: StoredResponse) -> None:
-        self.put_many({key: response})
-
-    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
-        return {key: self.rows[key] for key in keys if key in self.rows}
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.rows = dict(rows) | self.rows
-
-
-class Endpoint:
-    """Answers as `say` does, which gets the questions in the prompt, the last one being asked."""
-
-    id = "endpoint:1"
-
-    def __init__(self, say: Callable[[str], str] = lambda names: "ferry") -> None:
-        self.say = say
-        self.asked: list[str] = []
-
-    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        self.asked.append(names_in(request))
-        return ChatResponse(text=self.say(names_in(request)), finish_reason="stop")
-
-
-class Engine(Endpoint):
-    """The same in this process, many at once; the longer an answer, the less likely."""
-
-    id = "engine:1"
-
-    def __init__(self, say: Callable[[str], str] = lambda names: "ferry") -> None:
-        super().__init__(say)
-        self.weighed: list[tuple[str, str]] = []
-        self.batches: list[int] = []
-        self.dies_after = math.inf
-
-    def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse]]:
-        for number, request in enumerate(requests):
-            yield number, self.complete(request)
-
-    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        self.batches.append(len(asked))
-        for number in reversed(range(len(asked))):
-            if len(self.weighed) >= self.dies_after:
-                raise RuntimeError("out of memory")
-            request, answer = asked[number]
-            self.weighed.append((names_in(request), answer))
-            yield number, self.log_prob(answer)
-
-    def log_prob(self, answer: str) -> float:
-        return -math.log(2) * len(answer)
-
-
-def names_in(request: ChatRequest) -> str:
-    """The letters of the questions in a prompt."""
-    texts = [part.text for turn in request.messages for part in turn.content if isinstance(part, Text)]
-    return "".join(text.removeprefix("Question:What is ")[0] for text in texts if text.startswith("Question:"))
 
 
 @pytest.fixture
 def items(tmp_path: Path) -> dict[str, VqaItem]:
-    """Five questions, each with a picture of its own."""
-    found: dict[str, VqaItem] = {}
-    for number, name in enumerate(NAMES):
-        file = io.BytesIO()
-        Decoder.new("RGB", (4, 4), (number, 0, 0)).save(file, "PNG")
-        path = tmp_path / f"{name}.png"
-        path.write_bytes(file.getvalue())
-        found[name] = VqaItem(
-            id=name,
-            image_id=name,
-            image=str(path),
-            image_sha256=hashlib.sha256(file.getvalue()).hexdigest(),
-            question=f"What is {name}?",
-            answers=ANSWERS,
-        )
-    return found
-
-
-def judging(
-    chat: Endpoint,
-    items: Mapping[str, VqaItem],
-    responses: Kept | Responses | None = None,
-    *,
-    threshold: float = 0.5,
-    prompts: PromptSettings | None = None,
-    budget: Budget | None = None,
-    stem: bool = False,
-) -> Judging:
-    limits = Limits(CallSettings(concurrency=1, tries=1), rng=random.Random(0))
-    return Judging(
-        chat,
-        items,
-        prompts=prompts or PromptSettings(),
-        threshold=threshold,
-        responses=responses or Kept(),
-        limits=limits,
-        budget=budget,
-        stem=stem,
-    )
-
-
-def asked(*words: str) -> list[Asked]:
-    """`abq`: question q after a and b."""
-    return [Asked(word[-1], tuple(word[:-1])) for word in words]
-
-
-def forget(item: VqaItem) -> None:
-    """Its picture is gone."""
-    Path(item.image).unlink()
+    return five_questions(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -284,97 +161,6 @@ def test_a_question_of_another_dataset_is_refused_before_anything_is_asked(items
     with pytest.raises(DatasetUnusable, match="there is no question z in this dataset"):
         judge.log_probs([(one, "ferry") for one in asked("abq", "az")])
     assert (chat.asked, chat.weighed) == ([], [])
-
-
-def test_log_probabilities_come_in_order_and_each_is_asked_for_once(items: dict[str, VqaItem]) -> None:
-    chat = Engine()
-    judge = judging(chat, items)
-    pairs = [(one, answer) for one in asked("bq", "abq", "bq") for answer in ("ship", "ferry")]
-    expected = [chat.log_prob(answer) for _, answer in pairs]
-    assert judge.log_probs(pairs) == expected
-    assert judge.log_probs(pairs[::-1]) == expected[::-1]
-    assert sorted(chat.weighed) == sorted([("abq", "ferry"), ("abq", "ship"), ("bq", "ferry"), ("bq", "ship")])
-
-
-def test_log_probabilities_are_found_again_whatever_the_answer_may_be_long(items: dict[str, VqaItem]) -> None:
-    store, pairs = Kept(), [(one, "ship") for one in asked("abq", "bq")]
-    first = judging(Engine(), items, store).log_probs(pairs)
-    later = Engine()
-    assert judging(later, items, store, prompts=PromptSettings(max_new_tokens=9)).log_probs(pairs) == first
-    assert later.weighed == []
-
-
-@pytest.mark.parametrize("changed", [{"style": "chat"}, {"template": False}, {"instruction": "Be brief."}])
-def test_log_probabilities_depend_on_the_prompt(items: dict[str, VqaItem], changed: dict[str, object]) -> None:
-    store, chat, pairs = Kept(), Engine(), [(one, "ship") for one in asked("abq")]
-    judging(chat, items, store).log_probs(pairs)
-    judging(chat, items, store, prompts=PromptSettings.model_validate(changed)).log_probs(pairs)
-    assert len(chat.weighed) == 2
-
-
-def test_an_answer_and_its_log_probability_do_not_meet_in_the_store(items: dict[str, VqaItem]) -> None:
-    store, chat = Kept(), Engine()
-    judge = judging(chat, items, store)
-    judge.judge(asked("abq"))
-    assert judge.log_probs([(asked("abq")[0], "ship")]) == [chat.log_prob("ship")]
-    assert len(store.rows) == 2
-
-
-def test_an_impossible_answer_has_minus_infinity_in_the_store_too(items: dict[str, VqaItem]) -> None:
-    class Sure(Engine):
-        def log_prob(self, answer: str) -> float:
-            return -math.inf
-
-    store, pairs = Kept(), [(asked("abq")[0], "ship")]
-    assert judging(Sure(), items, store).log_probs(pairs) == [-math.inf]
-    assert judging(Engine(), items, store).log_probs(pairs) == [-math.inf]
-    assert judging(Sure(), items, store).gt_prob(asked("abq")) == [0.0]
-
-
-def test_nan_from_a_judge_is_refused_and_not_stored(items: dict[str, VqaItem]) -> None:
-    class Broken(Engine):
-        def log_prob(self, answer: str) -> float:
-            return math.nan
-
-    store = Kept()
-    with pytest.raises(JudgeUnusable, match="engine:1 gave NaN"):
-        judging(Broken(), items, store).log_probs([(asked("abq")[0], "ship")])
-    assert store.rows == {}
-
-
-def test_a_judge_without_log_probabilities_is_refused(items: dict[str, VqaItem]) -> None:
-    with pytest.raises(JudgeUnusable, match="endpoint:1 gives no log-probabilities"):
-        judging(Endpoint(), items).gt_prob(asked("abq"))
-
-
-def test_log_probabilities_that_came_before_a_failure_are_kept(items: dict[str, VqaItem]) -> None:
-    store, chat = Kept(), Engine()
-    pairs = [(one, "ship") for one in asked("abq", "bq", "cq", "dq")]
-    chat.dies_after = 3
-    with pytest.raises(RuntimeError, match="out of memory"):
-        judging(chat, items, store).log_probs(pairs)
-    later = Engine()
-    judging(later, items, store).log_probs(pairs)
-    assert len(later.weighed) == 1
-
-
-def test_many_log_probabilities_are_asked_for_in_batches(items: dict[str, VqaItem]) -> None:
-    chat = Engine()
-    judging(chat, items).log_probs([(asked("abq")[0], f"{number}") for number in range(TOGETHER + 3)])
-    assert chat.batches == [TOGETHER, 3]
-
-
-def test_a_picture_that_is_gone_has_no_log_probability(items: dict[str, VqaItem]) -> None:
-    forget(items["a"])
-    judge = judging(Engine(), items)
-    assert [math.isnan(one) for one in judge.log_probs([(one, "ship") for one in asked("abq", "bq")])] == [True, False]
-    assert [math.isnan(one) for one in judge.gt_prob(asked("abq", "bq"))] == [True, False]
-
-
-def test_the_probability_of_a_right_answer_weighs_answers_by_people(items: dict[str, VqaItem]) -> None:
-    # 2 of 10 say "ferry", one "a boat", seven "ship"; the engine halves for each letter
-    expected = 2 / 3 * 2**-5 + 1 / 3 * 2**-6 + 1 * 2**-4
-    assert judging(Engine(), items).gt_prob(asked("abq", "q")) == pytest.approx([expected, expected])
 
 
 @pytest.mark.parametrize("method", ["judge", "log_probs", "gt_prob"])

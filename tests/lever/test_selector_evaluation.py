@@ -132,8 +132,9 @@ def test_an_interval_of_one_seed_is_that_of_a_bootstrap_over_queries() -> None:
     values = np.random.default_rng(1).random(200)
     found = value_of(summarise([seed_of(0, {"sft": values.tolist()})]), "sft")
     # 1.96 standard errors, which the percentiles of 2,000 resamples meet within a few per cent
-    assert found.se == pytest.approx(values.std(ddof=1) / 200**0.5)
-    assert width(found) == pytest.approx(2 * 1.96 * found.se, rel=0.08)
+    error = values.std(ddof=1) / 200**0.5
+    assert found.se == pytest.approx(error)
+    assert width(found) == pytest.approx(2 * 1.96 * error, rel=0.08)
 
 
 def test_the_mean_over_seeds_weighs_seeds_alike() -> None:

@@ -1,0 +1,142 @@
+"""Judges by rule, a response store in memory, and five questions with pictures, to put them together."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from PIL import Image as Decoder
+
+from models.protocols import ChatRequest, ChatResponse, Text
+from storage.responses import Responses, StoredResponse
+from tasks.budget import Budget
+from tasks.calls import CallSettings, Limits
+from tasks.lever.judging import Asked, Judging
+from tasks.lever.prompting import PromptSettings
+from tasks.lever.records import VqaItem
+
+ANSWERS = ("ferry", "ferry", "a boat", *["ship"] * 7)
+NAMES = "qabcd"
+
+
+class Kept:
+    """A response store in memory."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, StoredResponse] = {}
+
+    def get(self, key: str) -> StoredResponse | None:
+        return self.rows.get(key)
+
+    def put(self, key: str, response: StoredResponse) -> None:
+        self.put_many({key: response})
+
+    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
+        return {key: self.rows[key] for key in keys if key in self.rows}
+
+    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+        self.rows = dict(rows) | self.rows
+
+
+class Endpoint:
+    """Answers as `say` does, which gets the questions in the prompt, the last one being asked."""
+
+    id = "endpoint:1"
+
+    def __init__(self, say: Callable[[str], str] = lambda names: "ferry") -> None:
+        self.say = say
+        self.asked: list[str] = []
+
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        self.asked.append(names_in(request))
+        return ChatResponse(text=self.say(names_in(request)), finish_reason="stop")
+
+
+class Engine(Endpoint):
+    """The same in this process, many at once; the longer an answer, the less likely."""
+
+    id = "engine:1"
+
+    def __init__(self, say: Callable[[str], str] = lambda names: "ferry") -> None:
+        super().__init__(say)
+        self.weighed: list[tuple[str, str]] = []
+        self.batches: list[int] = []
+        self.dies_after = math.inf
+
+    def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse]]:
+        for number, request in enumerate(requests):
+            yield number, self.complete(request)
+
+    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        self.batches.append(len(asked))
+        for number in reversed(range(len(asked))):
+            if len(self.weighed) >= self.dies_after:
+                raise RuntimeError("out of memory")
+            request, answer = asked[number]
+            self.weighed.append((names_in(request), answer))
+            yield number, self.log_prob(answer)
+
+    def log_prob(self, answer: str) -> float:
+        return -math.log(2) * len(answer)
+
+
+def names_in(request: ChatRequest) -> str:
+    """The letters of the questions in a prompt."""
+    texts = [part.text for turn in request.messages for part in turn.content if isinstance(part, Text)]
+    return "".join(text.removeprefix("Question:What is ")[0] for text in texts if text.startswith("Question:"))
+
+
+def five_questions(folder: Path) -> dict[str, VqaItem]:
+    """Each with a picture of its own."""
+    found: dict[str, VqaItem] = {}
+    for number, name in enumerate(NAMES):
+        file = io.BytesIO()
+        Decoder.new("RGB", (4, 4), (number, 0, 0)).save(file, "PNG")
+        path = folder / f"{name}.png"
+        path.write_bytes(file.getvalue())
+        found[name] = VqaItem(
+            id=name,
+            image_id=name,
+            image=str(path),
+            image_sha256=hashlib.sha256(file.getvalue()).hexdigest(),
+            question=f"What is {name}?",
+            answers=ANSWERS,
+        )
+    return found
+
+
+def judging(
+    chat: Endpoint,
+    items: Mapping[str, VqaItem],
+    responses: Kept | Responses | None = None,
+    *,
+    threshold: float = 0.5,
+    prompts: PromptSettings | None = None,
+    budget: Budget | None = None,
+    stem: bool = False,
+) -> Judging:
+    limits = Limits(CallSettings(concurrency=1, tries=1), rng=random.Random(0))
+    return Judging(
+        chat,
+        items,
+        prompts=prompts or PromptSettings(),
+        threshold=threshold,
+        responses=responses or Kept(),
+        limits=limits,
+        budget=budget,
+        stem=stem,
+    )
+
+
+def asked(*words: str) -> list[Asked]:
+    """`abq`: question q after a and b."""
+    return [Asked(word[-1], tuple(word[:-1])) for word in words]
+
+
+def forget(item: VqaItem) -> None:
+    """Its picture is gone."""
+    Path(item.image).unlink()

@@ -1,0 +1,132 @@
+"""How likely a judge finds an answer: asked for once, in batches, and kept whatever happens then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from models.protocols import ChatRequest
+from storage.errors import DatabaseUnavailable
+from storage.responses import StoredResponse
+from tasks.lever.errors import JudgeUnusable
+from tasks.lever.judging import TOGETHER
+from tasks.lever.prompting import PromptSettings
+from tasks.lever.records import VqaItem
+from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> dict[str, VqaItem]:
+    return five_questions(tmp_path)
+
+
+def test_log_probabilities_come_in_order_and_each_is_asked_for_once(items: dict[str, VqaItem]) -> None:
+    chat = Engine()
+    judge = judging(chat, items)
+    pairs = [(one, answer) for one in asked("bq", "abq", "bq") for answer in ("ship", "ferry")]
+    expected = [chat.log_prob(answer) for _, answer in pairs]
+    assert judge.log_probs(pairs) == expected
+    assert judge.log_probs(pairs[::-1]) == expected[::-1]
+    assert sorted(chat.weighed) == sorted([("abq", "ferry"), ("abq", "ship"), ("bq", "ferry"), ("bq", "ship")])
+
+
+def test_log_probabilities_are_found_again_whatever_the_answer_may_be_long(items: dict[str, VqaItem]) -> None:
+    store, pairs = Kept(), [(one, "ship") for one in asked("abq", "bq")]
+    first = judging(Engine(), items, store).log_probs(pairs)
+    later = Engine()
+    assert judging(later, items, store, prompts=PromptSettings(max_new_tokens=9)).log_probs(pairs) == first
+    assert later.weighed == []
+
+
+@pytest.mark.parametrize("changed", [{"style": "chat"}, {"template": False}, {"instruction": "Be brief."}])
+def test_log_probabilities_depend_on_the_prompt(items: dict[str, VqaItem], changed: dict[str, object]) -> None:
+    store, chat, pairs = Kept(), Engine(), [(one, "ship") for one in asked("abq")]
+    judging(chat, items, store).log_probs(pairs)
+    judging(chat, items, store, prompts=PromptSettings.model_validate(changed)).log_probs(pairs)
+    assert len(chat.weighed) == 2
+
+
+def test_an_answer_and_its_log_probability_do_not_meet_in_the_store(items: dict[str, VqaItem]) -> None:
+    store, chat = Kept(), Engine()
+    judge = judging(chat, items, store)
+    judge.judge(asked("abq"))
+    assert judge.log_probs([(asked("abq")[0], "ship")]) == [chat.log_prob("ship")]
+    assert len(store.rows) == 2
+
+
+def test_an_impossible_answer_has_minus_infinity_in_the_store_too(items: dict[str, VqaItem]) -> None:
+    class Sure(Engine):
+        def log_prob(self, answer: str) -> float:
+            return -math.inf
+
+    store, pairs = Kept(), [(asked("abq")[0], "ship")]
+    assert judging(Sure(), items, store).log_probs(pairs) == [-math.inf]
+    assert judging(Engine(), items, store).log_probs(pairs) == [-math.inf]
+    assert judging(Sure(), items, store).gt_prob(asked("abq")) == [0.0]
+
+
+def test_nan_from_a_judge_is_refused_and_not_stored(items: dict[str, VqaItem]) -> None:
+    class Broken(Engine):
+        def log_prob(self, answer: str) -> float:
+            return math.nan
+
+    store = Kept()
+    with pytest.raises(JudgeUnusable, match="engine:1 gave NaN"):
+        judging(Broken(), items, store).log_probs([(asked("abq")[0], "ship")])
+    assert store.rows == {}
+
+
+def test_a_judge_without_log_probabilities_is_refused(items: dict[str, VqaItem]) -> None:
+    with pytest.raises(JudgeUnusable, match="endpoint:1 gives no log-probabilities"):
+        judging(Endpoint(), items).gt_prob(asked("abq"))
+
+
+def test_log_probabilities_that_came_before_a_failure_are_kept(items: dict[str, VqaItem]) -> None:
+    store, chat = Kept(), Engine()
+    pairs = [(one, "ship") for one in asked("abq", "bq", "cq", "dq")]
+    chat.dies_after = 3
+    with pytest.raises(RuntimeError, match="out of memory"):
+        judging(chat, items, store).log_probs(pairs)
+    later = Engine()
+    judging(later, items, store).log_probs(pairs)
+    assert len(later.weighed) == 1
+
+
+def test_many_log_probabilities_are_asked_for_in_batches(items: dict[str, VqaItem]) -> None:
+    chat = Engine()
+    judging(chat, items).log_probs([(asked("abq")[0], f"{number}") for number in range(TOGETHER + 3)])
+    assert chat.batches == [TOGETHER, 3]
+
+
+def test_a_picture_that_is_gone_has_no_log_probability(items: dict[str, VqaItem]) -> None:
+    forget(items["a"])
+    judge = judging(Engine(), items)
+    assert [math.isnan(one) for one in judge.log_probs([(one, "ship") for one in asked("abq", "bq")])] == [True, False]
+    assert [math.isnan(one) for one in judge.gt_prob(asked("abq", "bq"))] == [True, False]
+
+
+def test_the_probability_of_a_right_answer_weighs_answers_by_people(items: dict[str, VqaItem]) -> None:
+    # 2 of 10 say "ferry", one "a boat", seven "ship"; the engine halves for each letter
+    expected = 2 / 3 * 2**-5 + 1 / 3 * 2**-6 + 1 * 2**-4
+    assert judging(Engine(), items).gt_prob(asked("abq", "q")) == pytest.approx([expected, expected])
+
+
+def test_a_store_that_takes_nothing_is_no_secret(items: dict[str, VqaItem]) -> None:
+    class Away(Kept):
+        def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+            raise DatabaseUnavailable("the database is away")
+
+    with pytest.raises(DatabaseUnavailable):
+        judging(Engine(), items, Away()).log_probs([(asked("abq")[0], "ship")])
+
+
+def test_a_judge_that_leaves_answers_out_is_no_secret(items: dict[str, VqaItem]) -> None:
+    class Forgetful(Engine):
+        def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+            return super().answer_log_probs(asked[1:])
+
+    with pytest.raises(RuntimeError, match="gave 1 log-probabilities for 2 answers"):
+        judging(Forgetful(), items).log_probs([(one, "ship") for one in asked("abq", "bq")])

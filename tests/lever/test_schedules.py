@@ -1,0 +1,59 @@
+"""Learning rates by hand, and draws that depend on nothing but their seed and number."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tasks.lever.schedules import generator_of, learning_rate, order, seed_of
+
+
+@pytest.mark.parametrize(
+    ("update", "rate"),
+    [
+        pytest.param(0, 0.5, id="first of two warm-up updates"),
+        pytest.param(1, 1.0, id="the warm-up ends at the peak"),
+        pytest.param(2, 1.0, id="the cosine begins there"),
+        pytest.param(6, 0.5, id="half way down"),
+        pytest.param(9, 0.5 * (1 - 0.9238795325112867), id="the last one: seven eighths of the way"),
+    ],
+)
+def test_the_rate_rises_in_a_line_and_falls_as_a_cosine(update: int, rate: float):
+    assert learning_rate(update, 10, peak=1.0, warmup_share=0.2) == pytest.approx(rate)
+
+
+def test_without_warm_up_the_first_rate_is_the_peak():
+    assert learning_rate(0, 3, peak=0.3, warmup_share=0) == 0.3
+
+
+def test_one_update_alone_has_a_rate():
+    assert learning_rate(0, 1, peak=0.3, warmup_share=0.1) == 0.3
+
+
+def test_an_order_holds_every_query_once():
+    assert sorted(order(50, seed=3, turn=2).tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize(("seed", "turn"), [(1, 0), (0, 1)], ids=["another seed", "another turn"])
+def test_orders_differ(seed: int, turn: int):
+    assert not torch.equal(order(50, seed=0, turn=0), order(50, seed=seed, turn=turn))
+
+
+def test_draws_for_different_purposes_have_different_seeds():
+    seeds = {
+        seed_of(0, "draw", 1),
+        seed_of(0, "draw", 2),
+        seed_of(0, "order", 1),
+        seed_of(1, "draw", 1),
+        seed_of(0, "draw"),
+    }
+    assert len(seeds) == 5
+
+
+def test_numbers_are_not_run_together():
+    assert seed_of(0, "draw", 1, 12) != seed_of(0, "draw", 11, 2)
+
+
+def test_a_generator_repeats_its_draws():
+    first, second = (torch.rand(5, generator=generator_of(7, "draw", 3)) for _ in range(2))
+    assert torch.equal(first, second)

@@ -1,0 +1,42 @@
+"""Settings of trainings: their forms explain themselves, and what cannot be meant is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from storage.records import Record
+from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
+
+
+@pytest.mark.parametrize("settings", [SftSettings, RceSettings, GrpoSettings])
+def test_every_field_of_the_form_is_explained(settings: type[Record]):
+    fields = settings.model_json_schema()["properties"]
+    assert [name for name, field in fields.items() if not field.get("description")] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        pytest.param({"offline_epochs": 0, "rounds": 0}, "nothing would be learnt", id="neither epochs nor rounds"),
+        pytest.param(
+            {"offline_epochs": 0, "offline_only": True}, "nothing would be learnt", id="offline without epochs"
+        ),
+        pytest.param({"beta": 20.0}, "beta 20.0 is not between", id="beta above its bounds"),
+        pytest.param({"kl_low": 1.0, "kl_high": 0.5}, "kl_low 1.0 is above kl_high 0.5", id="bounds of the KL crossed"),
+        pytest.param({"draws": 1}, "greater than or equal to 2", id="a group of one"),
+        pytest.param({"lr": 0.0}, "greater than 0", id="no learning rate"),
+        pytest.param({"learning_rate": 0.1}, "Extra inputs are not permitted", id="an unknown field"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, float], said: str):
+    with pytest.raises(ValidationError, match=said):
+        GrpoSettings.model_validate(wrong)
+
+
+def test_settings_are_read_without_torch():
+    code = "import sys, tasks.lever.settings; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,115 @@
+"""The state of a training on disk: what is read is what was written, of this very training, or nothing."""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tasks.lever.records import CurvePoint
+from tasks.lever.settings import SftSettings
+from tasks.lever.training_state import NAME, Progress, StateFile, key_of
+
+PROGRESS = Progress(
+    key="this",
+    update=7,
+    beta=0.1 + 0.2,
+    curve=(CurvePoint(step=7, epoch=1, figures={"loss": 1 / 3, "kl": 5e-324}),),
+    validation={0: 0.1, 1: 2 / 3},
+    chosen_epoch=1,
+    passed_over=2,
+)
+TENSORS = {
+    "weights/a": torch.tensor([[1.5, -0.0], [math.inf, 1e-40]]),
+    "adam/0.step": torch.tensor(3.0),
+    "held/pointers": torch.arange(6).view(1, 2, 3),
+    "held/rewards": torch.tensor([0.5, math.nan], dtype=torch.float64),
+    "held/half": torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
+    "held/none": torch.zeros(0, 4),
+}
+
+
+def _bits(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tuple(tensor.shape), tensor.reshape(-1).view(torch.uint8).tolist()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    StateFile(tmp_path, "this").save(PROGRESS, TENSORS)
+    return tmp_path / NAME
+
+
+def test_what_is_read_is_what_was_written_to_the_bit(saved: Path):
+    kept = StateFile(saved.parent, "this").load()
+    assert kept is not None
+    assert kept.progress == PROGRESS
+    assert {name: _bits(one) for name, one in kept.tensors.items()} == {
+        name: _bits(one) for name, one in TENSORS.items()
+    }
+
+
+def test_a_state_is_replaced_and_nothing_is_left_beside_it(saved: Path):
+    StateFile(saved.parent, "this").save(PROGRESS.model_copy(update={"update": 8}), TENSORS)
+    kept = StateFile(saved.parent, "this").load()
+    assert kept is not None
+    assert (kept.progress.update, [path.name for path in saved.parent.iterdir()]) == (8, [NAME])
+
+
+def test_without_a_folder_nothing_is_kept():
+    file = StateFile(None, "this")
+    file.save(PROGRESS, TENSORS)
+    assert file.load() is None
+
+
+def test_an_empty_folder_holds_no_state(tmp_path: Path):
+    assert StateFile(tmp_path, "this").load() is None
+
+
+def test_the_state_of_another_training_is_left_alone_and_said(saved: Path, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING):
+        assert StateFile(saved.parent, "another").load() is None
+    assert "that of other data or settings: starting anew" in caplog.text
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 100, -9, -1], ids=lambda length: f"first {length} bytes")
+def test_a_state_that_is_cut_off_is_damaged_and_said(saved: Path, length: int, caplog: pytest.LogCaptureFixture):
+    saved.write_bytes(saved.read_bytes()[:length])
+    with caplog.at_level(logging.WARNING):
+        assert StateFile(saved.parent, "this").load() is None
+    assert "is damaged: starting anew" in caplog.text
+
+
+def test_a_flipped_bit_anywhere_is_noticed(saved: Path):
+    whole = saved.read_bytes()
+    for place in range(0, len(whole), 37):
+        damaged = bytearray(whole)
+        damaged[place] ^= 4
+        saved.write_bytes(damaged)
+        kept = StateFile(saved.parent, "this").load()
+        assert kept is None or whole[place : place + 1] in b" "  # padding of the header
+
+
+def _key(settings: SftSettings = SftSettings(), seed: int = 0, tensors: dict[str, Tensor] = TENSORS) -> str:
+    return key_of("sft", {"settings": settings, "seed": seed}, tensors)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"settings": SftSettings(lr=0.1)}, id="a setting"),
+        pytest.param({"seed": 1}, id="the seed"),
+        pytest.param({"tensors": TENSORS | {"held/none": torch.zeros(4, 0)}}, id="the shape of a tensor"),
+        pytest.param({"tensors": TENSORS | {"adam/0.step": torch.tensor(4.0)}}, id="a number of a tensor"),
+    ],
+)
+def test_the_key_of_a_training_changes_with(changed: dict[str, Any]):
+    assert _key(**changed) != _key()
+
+
+def test_the_key_of_a_training_does_not_hang_on_the_order_of_tensors():
+    assert _key(tensors=dict(reversed(TENSORS.items()))) == _key()
