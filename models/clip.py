@@ -65,7 +65,7 @@ class ClipEmbedder:
     """
 
     def __init__(self, name: str = "clip", *, adapters: Path | None = None, device: str | None = None) -> None:
-        """name: as find_clip takes it. adapters: a folder of LoRA weights, as clip_lora.save writes it."""
+        """name: as find_clip takes it. adapters: a folder of LoRA weights, as clip_lora.save_lora writes it."""
         weights = find_clip(name, adapters=adapters)
         self._device = torch.device(_device(device))
         self._batch = GPU_BATCH if self._device.type != "cpu" else 1

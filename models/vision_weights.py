@@ -49,7 +49,7 @@ def load_seeing(
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
-    sight = _sight(model, processor)
+    sight = _sight(model, processor, weights.folder)
     _check_reading(sight, weights.folder)
     loaded = Loaded(
         model=model.eval(),
@@ -98,10 +98,12 @@ def _without_videos(kind: Any) -> Any:
     return type(kind.__name__, (kind,), {"get_attributes": staticmethod(lambda: names)})
 
 
-def _sight(model: Any, processor: Any) -> Sight:
+def _sight(model: Any, processor: Any, folder: Path) -> Sight:
+    token: str | None = getattr(processor, "image_token", None)
+    if token is None:
+        raise _unlike(folder)
     names: tuple[str, ...] = ("vision_start_token_id", "vision_end_token_id")
     around = [getattr(model.config, name, None) for name in names]
-    token: str = processor.image_token
     tokens: list[str] = processor.tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
     return Sight(
         processor=processor,

@@ -20,10 +20,8 @@ from flows.settings import prepare_environment, settings
 
 R = TypeVar("R")
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
 TERMINATED = 143
 """SIGTERM: 128 and the number of the signal, as shells have it."""
-KEPT = "what is finished is kept, run the same command again to go on"
 
 
 class Outcome(NamedTuple, Generic[R]):
@@ -55,29 +53,50 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
     wait_until_healthy(settings().home)
     from prefect.exceptions import TerminationSignal
 
-    try:
-        with _ends_with_a_signal():
+    with interruptible(left="what is finished is kept, run the same command again to go on"):
+        try:
             return Outcome(flow(config), None)  # a returned state is resolved by Prefect
-    except unfinished as error:
-        return Outcome(getattr(error, "report"), str(error))  # noqa: B009 each of them has one
-    except KeyboardInterrupt:
-        fail(f"interrupted; {KEPT}", INTERRUPTED)
-    except TerminationSignal:
-        fail(f"terminated; {KEPT}", TERMINATED)
+        except unfinished as error:
+            return Outcome(getattr(error, "report"), str(error))  # noqa: B009 each of them has one
+        except TerminationSignal as error:  # Prefect takes SIGTERM for itself
+            raise _Terminated from error
+
+
+class _Terminated(BaseException):
+    """SIGTERM came."""
 
 
 @contextmanager
-def _ends_with_a_signal() -> Generator[None]:
-    """Ctrl-C and SIGTERM also end what shards wait for, calls and programs: this process would else stay for these.
+def interruptible(*, left: str) -> Generator[None]:
+    """Ctrl-C and SIGTERM end this command with a sentence, and what it waits for with it: calls and programs.
 
-    A thread hears of them, whoever handles them: Prefect takes SIGTERM for itself, and then waits for its steps.
+    left: how things stand then.
     """
+
+    def end(*_: object) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with _stopping_what_is_waited_for():
+            yield
+    except KeyboardInterrupt:
+        fail(f"interrupted; {left}", INTERRUPTED)
+    except _Terminated:
+        fail(f"terminated; {left}", TERMINATED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _stopping_what_is_waited_for() -> Generator[None]:
+    """A thread hears of both signals, whoever handles them: Prefect, told to end, waits for the steps under way."""
     from tasks.calls import stop_asking
     from tasks.evaluation.sandbox import stop_executing
 
     def listen() -> None:
         while heard := hears.recv(1):
-            if heard[0] in ENDING:
+            if heard[0] in (signal.SIGINT, signal.SIGTERM):
                 stop_asking()
                 stop_executing()
 

@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from tasks.lever.banks import EmbeddingBank
+from tasks.lever.banks import EmbeddingBank, require
 from tasks.lever.evaluation import refuse_small_pools
 from tasks.lever.pools import DECIMALS, generator_of
 from tasks.lever.records import Pools
@@ -42,9 +42,10 @@ def choose_most_similar(
 ) -> Chosen:
     """The largest inner products of the pool, the largest last; of equal ones the smaller id is the more similar one.
 
-    Raises PoolTooSmall, and FileUnusable for an id without an embedding.
+    Raises PoolTooSmall, and FileUnusable for an id without an embedding and for banks of two encoders.
     """
     refuse_small_pools(pools, queries, shots=shots)
+    require(of_candidates, where="candidates", encoder=of_queries.encoder, dimension=of_queries.dimension)
     chosen: Chosen = {}
     for start in range(0, len(queries), QUERIES_AT_ONCE):
         part = queries[start : start + QUERIES_AT_ONCE]

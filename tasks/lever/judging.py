@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from models.errors import ModelError, TransientModelError
@@ -164,12 +165,14 @@ class Judging:
     def _find_log_probs(self, judge: AnswerLikelihood, pairs: Sequence[tuple[Asked, str]]) -> None:
         """Remembers them, from the store or from the judge."""
         questions: dict[str, _Question] = {}
-        for one, answer in pairs:
+        for one, group in groupby(pairs, key=lambda pair: pair[0]):
+            answers = [answer for _, answer in group]
             try:
-                question = _Question(self._request(one), answer, [])
+                request = self._request(one)
             except DatasetUnusable:
-                self._likely[one, answer] = math.nan
-            else:
+                self._likely |= {(one, answer): math.nan for answer in answers}
+                continue
+            for question in (_Question(request, answer, []) for answer in answers):
                 questions.setdefault(question.key(judge.id), question).asked_by.append(one)
         found = {key: _log_prob_in(kept) for key, kept in self._responses.many(list(questions)).items()}
         found |= self._new_log_probs(judge, {key: one for key, one in questions.items() if key not in found})

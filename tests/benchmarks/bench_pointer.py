@@ -9,6 +9,8 @@ medians of CPU milliseconds. First both must give the same log-probabilities and
                   for each pointer
     grpo step     forward and backward over 16 pointers of each query, and the update; the other side reads each pool
                   once as well, but with nn.MultiheadAttention, and asks the reference in every step
+    … exact KL    the same, with the divergence of all 4,032 ordered pointers of each pool instead of the estimate from
+                  16 of them; the other side keeps to the estimate
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ import torch
 from torch import Tensor, nn
 
 from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.kl import exact_kl
 from tasks.lever.losses import advantages, grpo_loss
+from tasks.lever.reference import score
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 
 QUERIES, CANDIDATES, SHOTS = 32, 64, 2
@@ -131,9 +135,12 @@ def comparisons(sides: Sides, work: Work, *, layers: int) -> list[Comparison]:
     given = work.pointers[:, :DRAWS]
     ours, theirs, reference = sides
     old = ours.log_probs(*work[:3]).sum(-1).detach()
-    ref = reference.grouped(*work[:3]).detach()  # of fixed pointers, once and for all
-    learner, peer = copy.deepcopy(ours), copy.deepcopy(theirs)
-    optimizers = [torch.optim.AdamW(net.parameters(), lr=1e-5) for net in (learner, peer)]
+    frozen = copy.deepcopy(ours)
+    frozen.load_state_dict(reference.state_dict())
+    with torch.no_grad():  # of fixed pools and pointers, once and for all
+        known = score(frozen, *work[:3], exact=True)
+    learners, peer = (copy.deepcopy(ours), copy.deepcopy(ours)), copy.deepcopy(theirs)
+    updates = [torch.optim.AdamW(net.parameters(), lr=1e-5) for net in (*learners, peer)]
 
     @torch.no_grad()
     def generate_ours() -> None:
@@ -148,17 +155,23 @@ def comparisons(sides: Sides, work: Work, *, layers: int) -> list[Comparison]:
             theirs(query, pool, pointer)
 
     def grpo_ours() -> None:
-        new = learner.log_probs(*work[:3]).sum(-1)
-        _update(optimizers[0], grpo_loss(new, old, ref, advantage, beta=0.1).loss)
+        new = learners[0].log_probs(*work[:3]).sum(-1)
+        _update(updates[0], grpo_loss(new, old, known.log_probs, advantage, beta=0.1).loss)
+
+    def grpo_exactly() -> None:
+        new = score(learners[1], *work[:3], exact=True)
+        kl = exact_kl(new.tables, known.tables).kl.mean()
+        _update(updates[1], grpo_loss(new.log_probs, old, known.log_probs, advantage, beta=0.1, exact_kl=kl).loss)
 
     def grpo_theirs() -> None:
         with torch.no_grad():
             asked = reference.grouped(*work[:3])
-        _update(optimizers[1], _plain_grpo(peer.grouped(*work[:3]), old, asked, advantage))
+        _update(updates[2], _plain_grpo(peer.grouped(*work[:3]), old, asked, advantage))
 
     return [
         Comparison("generation and log-probs", layers, 0.1, generate_ours, generate_theirs),
         Comparison("grpo step", layers, 0.6, grpo_ours, grpo_theirs),
+        Comparison("grpo step, exact KL", layers, 0.6, grpo_exactly, grpo_theirs),
     ]
 
 

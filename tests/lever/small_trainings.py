@@ -1,4 +1,4 @@
-"""Small problems that a selector must learn in a second: the reward of a pointer depends on one feature of candidates."""
+"""Small problems that a selector must learn in a second: rewards depend on one number of the candidates."""
 
 from __future__ import annotations
 

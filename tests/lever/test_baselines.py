@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tasks.lever.banks import EmbeddingBank
 from tasks.lever.baselines import choose_at_random, choose_most_similar
 from tasks.lever.errors import FileUnusable, PoolTooSmall
 from tests.lever.small_dataset import bank, pools
@@ -34,6 +35,14 @@ def test_of_equals_the_smaller_id_is_the_more_similar_one() -> None:
 def test_a_candidate_without_a_vector_is_named() -> None:
     with pytest.raises(FileUnusable, match="d"):
         similar(2, of_candidates=bank({name: [0.6, 0.8] for name in "abc"}))
+
+
+@pytest.mark.parametrize(
+    "other", [CANDIDATES._replace(encoder="another"), bank({name: [1.0, 0.0, 0.0] for name in "abcd"})]
+)
+def test_vectors_of_another_encoder_or_length_are_refused(other: EmbeddingBank) -> None:
+    with pytest.raises(FileUnusable, match="candidates"):
+        similar(2, of_candidates=other)
 
 
 def test_random_positions_are_distinct_and_a_query_s_own() -> None:

@@ -228,7 +228,6 @@ def test_nan_weights_are_refused(tmp_path: Path) -> None:
         read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt")).selector()
 
 
-# what hostile files try. {path} is a folder that they would make.
 
 
 def text(value: str) -> bytes:

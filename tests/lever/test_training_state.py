@@ -15,6 +15,7 @@ from tasks.lever.records import CurvePoint
 from tasks.lever.settings import SftSettings
 from tasks.lever.training_state import NAME, Progress, StateFile, key_of
 
+DEFAULTS = SftSettings()
 PROGRESS = Progress(
     key="this",
     update=7,
@@ -34,8 +35,10 @@ TENSORS = {
 }
 
 
-def _bits(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor.dtype, tuple(tensor.shape), tensor.reshape(-1).view(torch.uint8).tolist()
+def _bits(tensors: dict[str, Tensor]) -> dict[str, tuple[Any, ...]]:
+    return {
+        name: (one.dtype, tuple(one.shape), one.reshape(-1).view(torch.uint8).tolist()) for name, one in tensors.items()
+    }
 
 
 @pytest.fixture
@@ -48,9 +51,7 @@ def test_what_is_read_is_what_was_written_to_the_bit(saved: Path):
     kept = StateFile(saved.parent, "this").load()
     assert kept is not None
     assert kept.progress == PROGRESS
-    assert {name: _bits(one) for name, one in kept.tensors.items()} == {
-        name: _bits(one) for name, one in TENSORS.items()
-    }
+    assert _bits(kept.tensors) == _bits(TENSORS)
 
 
 def test_a_state_is_replaced_and_nothing_is_left_beside_it(saved: Path):
@@ -90,11 +91,10 @@ def test_a_flipped_bit_anywhere_is_noticed(saved: Path):
         damaged = bytearray(whole)
         damaged[place] ^= 4
         saved.write_bytes(damaged)
-        kept = StateFile(saved.parent, "this").load()
-        assert kept is None or whole[place : place + 1] in b" "  # padding of the header
+        assert StateFile(saved.parent, "this").load() is None
 
 
-def _key(settings: SftSettings = SftSettings(), seed: int = 0, tensors: dict[str, Tensor] = TENSORS) -> str:
+def _key(settings: SftSettings = DEFAULTS, seed: int = 0, tensors: dict[str, Tensor] = TENSORS) -> str:
     return key_of("sft", {"settings": settings, "seed": seed}, tensors)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,16 @@ def test_pickled_weights_are_refused(tmp_path: Path):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ModelUnavailable, match="no safetensors"):
         ClipEmbedder(str(folder))
+
+
+def test_the_layout_of_the_hub_is_read(embedder: ClipEmbedder, tmp_path: Path):
+    folder = make_tiny_clip(tmp_path)
+    settings = json.loads((folder / "preprocessor_config.json").read_text())
+    old = {name: settings[name] for name in ("do_resize", "do_center_crop", "do_normalize", "image_mean", "image_std")}
+    old |= {"size": 32, "crop_size": 32, "resample": 3, "feature_extractor_type": "CLIPFeatureExtractor"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(old))
+    pngs = [make_png(0, width=50, height=40)]
+    assert np.array_equal(ClipEmbedder(str(folder), device="cpu").embed_images(pngs), embedder.embed_images(pngs))
 
 
 def test_a_folder_without_its_pictures_settings_is_refused(tmp_path: Path):

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from models.pointer import PointerConfig, PointerSelector, PoolAttention
+from models.pointer import PointerConfig, PointerSelector
+from models.pool_attention import PoolAttention
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 from tests.lever.small_policies import all_pointers, problem, small_selector
 
@@ -30,6 +31,14 @@ def test_it_computes_what_the_straightforward_network_does_one_pointer_at_a_time
     found = ours.log_probs(query, pool, pointers)
     expected = torch.stack([theirs(query, pool, one) for one in pointers.unbind(1)], dim=1)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_many_queries_at_once_are_read_as_each_alone(config: dict[str, Any]):
+    selector, (query, pool) = small_selector(**config), problem(queries=8)
+    pointers = all_pointers(5, 2, queries=8)
+    alone = [selector.log_probs(query[one : one + 1], pool[one : one + 1], pointers[:1]) for one in range(8)]
+    torch.testing.assert_close(selector.log_probs(query, pool, pointers), torch.cat(alone), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("config", CONFIGS)

@@ -65,13 +65,15 @@ def score(
 
     A terminal gets a table; a pipe or a file gets the JSON, as with --json.
     """
+    from flows.cli.engine import interruptible
     from flows.cli.evaluation.starting import expected_errors
     from flows.settings import configure_steps
     from tasks.evaluation.results_file import refuse_output
 
     configure_steps()
     as_json = as_json or not sys.stdout.isatty()
-    with expected_errors():
+    left = "nothing is told before all answers are graded, run the same command again"
+    with expected_errors(), interruptible(left=left):
         judge: dict[str, Any] = {"annotator": annotator_model, "annotator_args": annotator_args}
         programs = _programs(k, unsafe_code=unsafe_code)
         if run is not None:

@@ -1,0 +1,321 @@
+"""Official VQA files become questions with pictures, and what cannot be used is left out with the reason."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.lever.datasets import open_dataset, read_vqa
+from tasks.lever.errors import DatasetUnusable
+from tasks.lever.records import Dataset
+from tests.lever.vqa_folders import annotation, picture, question, write_coco, write_files
+
+TEN = ["book"] * 6 + ["magazine"] * 4
+
+
+def written(folder: Path, asked: list[Any], answered: list[Any], pictures: dict[str, bytes]) -> tuple[Path, Path, Path]:
+    paths = folder / "questions.json", folder / "annotations.json", folder / "images"
+    write_files(paths[0], paths[1], asked, answered)
+    paths[2].mkdir()
+    for name, data in pictures.items():
+        (paths[2] / name).write_bytes(data)
+    return paths
+
+
+def test_a_question_comes_with_its_answers_and_its_picture(tmp_path: Path) -> None:
+    paths = written(
+        tmp_path, [question(5, "a b.png", "What?")], [annotation(5, "a b.png", *TEN)], {"a b.png": picture(7)}
+    )
+    [item] = read_vqa(*paths).items
+    assert (item.id, item.image_id, item.question, item.answer_type) == ("5", "a b.png", "What?", "other")
+    assert item.answers == tuple(TEN)
+    assert item.shown_answer == "book"
+    assert Path(item.image) == paths[2] / "a b.png"
+    assert item.image_sha256 == hashlib.sha256(picture(7)).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("questions", "image_id", "name"),
+    [
+        pytest.param("OpenEnded_mscoco_train2014_questions.json", 9, "COCO_train2014_000000000009.jpg", id="COCO"),
+        pytest.param(
+            "v2_OpenEnded_mscoco_val2014_questions.json", 9, "COCO_val2014_000000000009.jpg", id="COCO, VQAv2"
+        ),
+        pytest.param("textvqa_val_questions_vqa_format.json", "003a8ae2ef43b901", "003a8ae2ef43b901.jpg", id="TextVQA"),
+        pytest.param(
+            "vizwiz_val_questions_vqa_format.json", "VizWiz_val_00000000.jpg", "VizWiz_val_00000000.jpg", id="VizWiz"
+        ),
+        pytest.param("digits_train_questions.json", 12, "digits_train_000012.png", id="digits"),
+        pytest.param("questions.json", 9, "000000000009.jpg", id="COCO of 2017"),
+        pytest.param("questions.json", "9", "9.png", id="number as text"),
+    ],
+)
+def test_pictures_are_found_by_the_names_that_datasets_give_them(
+    tmp_path: Path, questions: str, image_id: int | str, name: str
+) -> None:
+    _, annotations, images = written(tmp_path, [], [annotation(1, image_id, *TEN)], {name: picture()})
+    write_files(tmp_path / questions, annotations, [question(1, image_id)], [annotation(1, image_id, *TEN)])
+    [item] = read_vqa(tmp_path / questions, annotations, images).items
+    assert Path(item.image).name == name
+
+
+LEFT_OUT = [
+    pytest.param(question(2, "b"), annotation(2, "b", *TEN), "there is no picture b or b.jpg in", id="no picture"),
+    pytest.param(question(2, "noise"), annotation(2, "noise", *TEN), "is damaged", id="damaged picture"),
+    pytest.param(question(2, "cut"), annotation(2, "cut", *TEN), "is damaged", id="picture cut short"),
+    pytest.param(question(2, "empty"), annotation(2, "empty", *TEN), "is damaged", id="empty picture"),
+    pytest.param(question(2, "a"), annotation(2, "a"), "has no answers", id="no answers"),
+    pytest.param(
+        question(2, "a"), {"question_id": 2, "answers": [{"answer": None}]}, "has no answers", id="null answer"
+    ),
+    pytest.param(question(2, "a"), {"question_id": 2, "answers": "book"}, "has no answers", id="answers as text"),
+    pytest.param(question(2, "a"), {"question_id": 2}, "has no answers", id="answers missing"),
+    pytest.param(question(2, "a"), annotation(3, "a", *TEN), "nobody annotated it", id="no annotation"),
+    pytest.param(question(2, "a", " "), annotation(2, "a", *TEN), "its question is empty", id="empty question"),
+    pytest.param(
+        {"question_id": 2, "image_id": "a"}, annotation(2, "a", *TEN), "its question is empty", id="no question"
+    ),
+    pytest.param({"question_id": 2, "question": "?"}, annotation(2, "a", *TEN), "no picture None", id="no image id"),
+    pytest.param(question(2, "../images/a.png"), annotation(2, "a", *TEN), "no picture", id="a path for an image id"),
+    pytest.param(question(2, "/etc/passwd"), annotation(2, "a", *TEN), "no picture", id="an absolute path"),
+]
+
+
+@pytest.mark.parametrize(("asked", "answered", "why"), LEFT_OUT)
+def test_what_cannot_be_used_is_left_out_with_the_reason(tmp_path: Path, asked: Any, answered: Any, why: str) -> None:
+    pictures = {"a.png": picture(), "noise.jpg": b"noise", "cut.png": picture()[:40], "empty.png": b""}
+    paths = written(tmp_path, [question(1, "a"), asked], [annotation(1, "a", *TEN), answered], pictures)
+    read = read_vqa(*paths)
+    assert [item.id for item in read.items] == ["1"]
+    assert list(read.left_out) == ["2"]
+    assert why in read.left_out["2"]
+
+
+def test_a_picture_that_claims_to_be_huge_is_left_out(tmp_path: Path) -> None:
+    png = bytearray(picture())
+    png[16:24] = (60_000).to_bytes(4, "big") * 2
+    pictures = {"a.png": picture(), "huge.png": bytes(png)}
+    both = [question(1, "a"), question(2, "huge")], [annotation(1, "a", *TEN), annotation(2, "huge", *TEN)]
+    assert list(read_vqa(*written(tmp_path, *both, pictures)).left_out) == ["2"]
+
+
+@pytest.mark.parametrize("broken", ["questions.json", "annotations.json"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(b"{", "cannot be read as JSON", id="no JSON"),
+        pytest.param(b"[]", "has no list of", id="a list"),
+        pytest.param(b"{}", "not in the official VQA format", id="no list"),
+        pytest.param(b'{"questions": [{}], "annotations": [{}]}', r"\[0\]` has no `question_id`", id="no id"),
+        pytest.param(b'{"questions": [1], "annotations": [1]}', r"\[0\]` has no `question_id`", id="no object"),
+        pytest.param(
+            b'{"questions": [{"question_id": 1}, {"question_id": "1"}], '
+            b'"annotations": [{"question_id": 1}, {"question_id": "1"}]}',
+            "question id 1 stands there twice",
+            id="an id twice",
+        ),
+    ],
+)
+def test_files_in_another_format_are_refused(tmp_path: Path, broken: str, content: bytes, said: str) -> None:
+    paths = written(tmp_path, [question(1, "a")], [annotation(1, "a", *TEN)], {"a.png": picture()})
+    (tmp_path / broken).write_bytes(content)
+    with pytest.raises(DatasetUnusable, match=f"{broken.replace('.', chr(92) + '.')}.*{said}"):
+        read_vqa(*paths)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetUnusable, match=r"questions\.json cannot be read"):
+        read_vqa(tmp_path / "questions.json", tmp_path / "annotations.json", tmp_path)
+
+
+def test_nothing_left_is_an_error_with_the_remedy(tmp_path: Path) -> None:
+    paths = written(
+        tmp_path, [question(1, "a"), question(2, "b")], [annotation(1, "a", *TEN), annotation(2, "b", *TEN)], {}
+    )
+    with pytest.raises(DatasetUnusable, match=r"all of 2 questions were left out .*put the pictures into .*images"):
+        read_vqa(*paths)
+
+
+@pytest.fixture
+def okvqa(tmp_path: Path) -> Path:
+    write_coco(tmp_path, "train", range(1, 21))
+    write_coco(tmp_path, "val", range(101, 111))
+    return tmp_path
+
+
+def opened(folder: Path, **changes: Any) -> Dataset:
+    asked: dict[str, Any] = {"name": "okvqa", "train_queries": 8, "validation": 6, "test": 5, "seed": 3} | changes
+    return open_dataset(asked.pop("name"), folder, **asked)
+
+
+def ids(items: Any) -> set[str]:
+    return {item.id for item in items}
+
+
+def test_splits_have_the_sizes_that_were_asked_for(okvqa: Path) -> None:
+    found = opened(okvqa)
+    assert (len(found.train), len(found.train_queries), len(found.validation), len(found.test)) == (34, 8, 6, 5)
+
+
+def test_no_question_and_no_picture_is_in_two_splits(okvqa: Path) -> None:
+    found = opened(okvqa)
+    splits = [found.train, found.validation, found.test]
+    for of in (lambda item: item.id, lambda item: item.image_id):
+        parts = [{of(item) for item in split} for split in splits]
+        assert len(set.union(*parts)) == sum(map(len, parts))
+    assert set(found.train_queries) <= ids(found.train)
+
+
+def test_test_questions_come_from_the_official_validation_split(okvqa: Path) -> None:
+    assert all(int(item.image_id) > 100 for item in opened(okvqa).test)
+    assert all(int(item.image_id) <= 20 for item in opened(okvqa).validation)
+
+
+def test_the_same_seed_draws_the_same_and_another_one_others(okvqa: Path) -> None:
+    assert opened(okvqa) == opened(okvqa)
+    assert opened(okvqa, seed=4).test != opened(okvqa).test
+
+
+def test_more_test_questions_include_the_fewer(okvqa: Path) -> None:
+    assert ids(opened(okvqa, test=5).test) <= ids(opened(okvqa, test=9).test)
+
+
+def test_without_a_number_all_test_questions_are_taken(okvqa: Path) -> None:
+    assert len(opened(okvqa, test=None).test) == 20
+
+
+def test_candidates_can_be_limited(okvqa: Path) -> None:
+    assert len(opened(okvqa, candidates=10).train) == 10
+
+
+def test_damaged_pictures_do_not_make_a_split_smaller(okvqa: Path) -> None:
+    for image in range(101, 104):
+        (okvqa / "val2014" / f"COCO_val2014_{image:012d}.jpg").write_bytes(b"")
+    found = opened(okvqa, test=12)
+    assert len(found.test) == 12
+    assert all("is damaged" in why for why in found.left_out.values())
+
+
+@pytest.mark.parametrize("folder", ["annotations", "coco/annotations"])
+def test_files_may_lie_in_folders_of_their_own(tmp_path: Path, folder: str) -> None:
+    for split, images in (("train", range(1, 9)), ("val", range(11, 15))):
+        write_coco(tmp_path / folder, split, images, prefix="v2_")
+    assert len(opened(tmp_path, name="vqav2", validation=2).test) == 5
+
+
+def test_one_file_serves_for_all_splits_where_there_is_no_other(tmp_path: Path) -> None:
+    pairs = [(n, f"VizWiz_val_{n:08d}.jpg") for n in range(30)]
+    write_files(
+        tmp_path / "vizwiz_val_questions_vqa_format.json",
+        tmp_path / "vizwiz_val_annotations_vqa_format.json",
+        [question(*pair) for pair in pairs],
+        [annotation(*pair, *TEN, kind=None) for pair in pairs],
+    )
+    (tmp_path / "val").mkdir()
+    for number, name in pairs:
+        (tmp_path / "val" / name).write_bytes(picture(number, kind="JPEG"))
+    found = opened(tmp_path, name="vizwiz")
+    assert (len(found.train), len(found.validation), len(found.test)) == (19, 6, 5)
+    rest = opened(tmp_path, name="vizwiz", test=None)
+    assert (len(rest.train), len(rest.validation), len(rest.test)) == (12, 6, 12)
+
+
+def test_ids_that_both_splits_count_from_zero_stay_apart(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        pairs = [(n, f"VizWiz_{split}_{n:08d}.jpg") for n in range(9)]
+        write_files(
+            tmp_path / f"vizwiz_{split}_questions_vqa_format.json",
+            tmp_path / f"vizwiz_{split}_annotations_vqa_format.json",
+            [question(*pair) for pair in pairs],
+            [annotation(*pair, *TEN) for pair in pairs],
+        )
+        (tmp_path / split).mkdir()
+        for number, name in pairs:
+            (tmp_path / split / name).write_bytes(picture(number, kind="JPEG"))
+    found = opened(tmp_path, name="vizwiz", validation=3, test=None)
+    assert len(ids((*found.train, *found.validation, *found.test))) == 18
+
+
+def test_digits_have_a_validation_file_of_their_own(tmp_path: Path) -> None:
+    for place, split in enumerate(("train", "validation", "test")):
+        images = [place * 100 + n for n in range(12)]
+        write_files(
+            tmp_path / f"digits_{split}_questions.json",
+            tmp_path / f"digits_{split}_annotations.json",
+            [question(image * 1000, image) for image in images],
+            [annotation(image * 1000, image, *TEN) for image in images],
+        )
+        (tmp_path / "images").mkdir(exist_ok=True)
+        for image in images:
+            (tmp_path / "images" / f"digits_{split}_{image:06d}.png").write_bytes(picture(image))
+    found = opened(tmp_path, name="digits", validation=4, test=None)
+    assert (len(found.train), len(found.validation), len(found.test)) == (12, 4, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("imagenet", "no dataset 'imagenet'; choose one of okvqa, vqav2", id="unknown"),
+        pytest.param("vqav2", r"no v2_OpenEnded_mscoco_val2014_questions\.json in", id="files of another one"),
+    ],
+)
+def test_a_dataset_that_is_not_there_is_refused(okvqa: Path, name: str, said: str) -> None:
+    with pytest.raises(DatasetUnusable, match=said):
+        opened(okvqa, name=name)
+
+
+@pytest.mark.parametrize("folder", [None, Path("/nowhere/at/all")], ids=["none", "missing"])
+def test_a_folder_that_is_none_is_refused(folder: Path) -> None:
+    with pytest.raises(DatasetUnusable, match="name it by --data-dir"):
+        opened(folder)
+
+
+def test_annotations_without_questions_are_refused(okvqa: Path) -> None:
+    (okvqa / "mscoco_val2014_annotations.json").unlink()
+    with pytest.raises(DatasetUnusable, match=r"there is no mscoco_val2014_annotations\.json"):
+        opened(okvqa)
+
+
+def test_a_split_without_pictures_is_refused(okvqa: Path) -> None:
+    for path in (okvqa / "val2014").iterdir():
+        path.unlink()
+    with pytest.raises(DatasetUnusable, match=r"okvqa: no test question is left.*there is no picture COCO_val2014_"):
+        opened(okvqa)
+
+
+def test_files_of_two_datasets_in_one_are_refused(okvqa: Path) -> None:
+    text = (okvqa / "OpenEnded_mscoco_train2014_questions.json").read_text()
+    (okvqa / "OpenEnded_mscoco_val2014_questions.json").write_text(text)
+    with pytest.raises(DatasetUnusable, match="is in two splits of okvqa"):
+        opened(okvqa)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["textvqa", "vizwiz"])
+def test_real_questions_without_pictures_are_refused_with_the_remedy(shared: Path, name: str) -> None:
+    with pytest.raises(DatasetUnusable, match=r"questions were left out .*there is no picture"):
+        opened(shared / "vqa", name=name)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("name", "folder"), [("textvqa", "train_images"), ("vizwiz", "val")])
+def test_real_questions_with_some_pictures_are_read(shared: Path, tmp_path: Path, name: str, folder: str) -> None:
+    for kind in ("questions", "annotations"):
+        file = f"{name}_val_{kind}_vqa_format.json"
+        (tmp_path / file).symlink_to(shared / "vqa" / file)
+    asked = json.loads((tmp_path / f"{name}_val_questions_vqa_format.json").read_text())["questions"]
+    chosen = {str(one["image_id"]) for one in asked[:60]}
+    (tmp_path / folder).mkdir()
+    for number, image in enumerate(sorted(chosen)):
+        path = tmp_path / folder / (image if image.endswith(".jpg") else f"{image}.jpg")
+        path.write_bytes(picture(number, kind="JPEG"))
+    found = opened(tmp_path, name=name)
+    used = (*found.train, *found.validation, *found.test)
+    assert {item.image_id for item in used} <= chosen
+    assert all(len(item.answers) == 10 for item in used)
+    assert (len(found.validation), len(found.test)) == (6, 5)
+    assert all("there is no picture" in why for why in found.left_out.values())

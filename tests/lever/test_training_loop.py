@@ -1,0 +1,266 @@
+"""The loop under all trainings: batches, epochs, the choice among them, and going on after an interruption."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.errors import LeverError, TrainingDiverged
+from tasks.lever.losses import sft_loss
+from tasks.lever.settings import Optimization
+from tasks.lever.training_loop import Learnt, Loop, Objective, Plan, Trained, TrainingPlace
+from tests.lever.small_trainings import SHOTS, GreedyReward, same, small_groups, small_start
+
+GROUPS = small_groups()
+DROPPING = PointerConfig(embedding_dim=8, hidden=16, layers=1, dropout=0.5, attention_dropout=0.1)
+PLAN = Plan(queries=20, batch_size=7, turns=(1, 2))
+UPDATES = 9
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Interrupted(Exception):
+    """What a test ends a training with."""
+
+
+def _imitate(selector: PointerSelector, rows: Tensor) -> Learnt:
+    pool = GROUPS.bank[GROUPS.pools[rows]]
+    log_probs = selector.log_probs(GROUPS.queries[rows], pool, GROUPS.pointers[rows])  # (b, G, S)
+    return Learnt(sft_loss(log_probs.flatten(0, 1)), {"first": log_probs[:, 0].mean()})
+
+
+def _train(
+    folder: Path | None = None,
+    *,
+    objective: Objective = _imitate,
+    validate: Callable[[PointerSelector], float] | None = None,
+    save_every: int = 2,
+    key: str = "this",
+    lr: float = 1e-2,
+) -> Trained:
+    loop = Loop(
+        small_start(config=DROPPING),
+        PLAN,
+        Optimization(lr=lr),
+        seed=3,
+        validate=validate or GreedyReward(GROUPS),
+        place=TrainingPlace(folder, save_every=save_every),
+        key=key,
+        shots=SHOTS,
+    )
+    for epoch in loop.epochs():
+        for batch in loop.batches(epoch):
+            loop.learn(batch, objective)
+    return loop.trained()
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> Trained:
+    """What the training of this module gives when nothing happens to it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _train()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _stopping(after: int) -> Objective:
+    """Imitates, and breaks off in the middle of an update."""
+    left = after
+
+    def objective(selector: PointerSelector, rows: Tensor) -> Learnt:
+        nonlocal left
+        if not left:
+            raise Interrupted
+        left -= 1
+        return _imitate(selector, rows)
+
+    return objective
+
+
+@pytest.mark.parametrize("batch_size", [1, 6, 7, 19, 20, 50])
+def test_every_turn_sees_every_query_once_in_batches_of_nearly_one_size(batch_size: int):
+    plan = Plan(queries=20, batch_size=batch_size, turns=(1, 2))
+    batches = [plan.rows(update, seed=0) for update in range(plan.updates)]
+    sizes = [len(rows) for rows in batches]
+    assert torch.equal(torch.cat(batches).bincount(), torch.tensor([3] * 20))
+    assert max(sizes) <= batch_size
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_epochs_end_after_their_turns():
+    assert [PLAN.end(epoch) for epoch in (0, 1, 2)] == [0, 3, UPDATES]
+
+
+@pytest.mark.parametrize("after", range(UPDATES))
+@pytest.mark.parametrize("save_every", [2, 100])
+def test_a_training_that_broke_off_at_any_update_ends_as_an_undisturbed_one(
+    tmp_path: Path, after: int, save_every: int, undisturbed: Trained
+):
+    with pytest.raises(Interrupted):
+        _train(tmp_path, objective=_stopping(after), save_every=save_every)
+    assert same(_train(tmp_path, save_every=save_every), undisturbed)
+
+
+def test_a_training_may_break_off_again_and_again(tmp_path: Path, undisturbed: Trained):
+    for _ in range(UPDATES - 1):
+        with pytest.raises(Interrupted):
+            _train(tmp_path, objective=_stopping(1), save_every=1)
+    assert same(_train(tmp_path), undisturbed)
+
+
+def test_what_is_finished_is_not_done_again(tmp_path: Path):
+    first = _train(tmp_path)
+    validate = GreedyReward(GROUPS)
+    assert same(_train(tmp_path, objective=_stopping(0), validate=validate), first)
+    assert validate.calls == 0
+
+
+def test_the_state_of_another_training_is_not_mixed_in(tmp_path: Path, undisturbed: Trained):
+    with pytest.raises(Interrupted):
+        _train(tmp_path, objective=_stopping(4), key="another")
+    assert same(_train(tmp_path), undisturbed)
+
+
+def test_a_damaged_state_costs_time_but_nothing_else(tmp_path: Path, undisturbed: Trained):
+    with pytest.raises(Interrupted):
+        _train(tmp_path, objective=_stopping(4))
+    (state,) = tmp_path.iterdir()
+    state.write_bytes(state.read_bytes()[:-5])
+    assert same(_train(tmp_path), undisturbed)
+
+
+def _accuracies(*values: float) -> Callable[[PointerSelector], float]:
+    left = iter(values)
+    return lambda _: next(left)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "chosen"),
+    [
+        pytest.param((0.1, 0.2, 0.3), 2, id="the last one is the best"),
+        pytest.param((0.1, 0.3, 0.3), 1, id="of equals the first"),
+        pytest.param((0.3, 0.2, 0.1), 0, id="training only spoilt it"),
+    ],
+)
+def test_the_epoch_with_the_best_accuracy_is_chosen(accuracies: tuple[float, ...], chosen: int):
+    trained = _train(validate=_accuracies(*accuracies))
+    assert (trained.chosen_epoch, trained.validation) == (chosen, dict(enumerate(accuracies)))
+
+
+def test_a_training_that_only_spoils_gives_the_start_back():
+    trained, start = _train(validate=_accuracies(0.3, 0.2, 0.1)), small_start(config=DROPPING)
+    assert all(torch.equal(trained.selector.state_dict()[name], one) for name, one in start.state_dict().items())
+
+
+def test_the_start_is_not_touched():
+    start = small_start(config=DROPPING)
+    loop = Loop(
+        start,
+        PLAN,
+        Optimization(),
+        seed=3,
+        validate=GreedyReward(GROUPS),
+        place=TrainingPlace(),
+        key="this",
+        shots=SHOTS,
+    )
+    for epoch in loop.epochs():
+        for batch in loop.batches(epoch):
+            loop.learn(batch, _imitate)
+    untouched = small_start(config=DROPPING).state_dict()
+    assert all(torch.equal(one, untouched[name]) for name, one in start.state_dict().items())
+
+
+def test_torchs_own_generator_is_left_as_it_was():
+    before = torch.get_rng_state()
+    _train()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_training_does_not_hang_on_torchs_own_generator(undisturbed: Trained):
+    torch.rand(3)
+    assert same(_train(), undisturbed)
+
+
+def test_a_selector_is_validated_without_dropout_and_given_ready_for_use():
+    training: list[bool] = []
+
+    def validate(selector: PointerSelector) -> float:
+        training.append(selector.training)
+        return 0.0
+
+    assert (_train(validate=validate).selector.training, training) == (False, [False] * 3)
+
+
+def test_the_curve_has_a_point_for_each_update():
+    curve = _train().curve
+    assert [(point.step, point.epoch) for point in curve] == [
+        *((step, 1) for step in (1, 2, 3)),
+        *((step, 2) for step in range(4, 10)),
+    ]
+    assert {name for point in curve for name in point.figures} == {"loss", "first", "grad_norm", "lr"}
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_stops_the_training_and_names_the_update(wrong: float):
+    calls = 0
+
+    def objective(selector: PointerSelector, rows: Tensor) -> Learnt:
+        nonlocal calls
+        calls += 1
+        learnt = _imitate(selector, rows)
+        return learnt._replace(loss=learnt.loss * wrong) if calls == 5 else learnt
+
+    with pytest.raises(TrainingDiverged, match=r"update 5 of 9 \(epoch 2\).*loss"):
+        _train(objective=objective)
+
+
+def test_a_training_that_diverged_left_the_state_of_before(tmp_path: Path, undisturbed: Trained):
+    def objective(selector: PointerSelector, rows: Tensor) -> Learnt:
+        return Learnt(_imitate(selector, rows).loss * math.nan, {})
+
+    with pytest.raises(Interrupted):
+        _train(tmp_path, objective=_stopping(6))
+    with pytest.raises(TrainingDiverged):
+        _train(tmp_path, objective=objective)
+    assert same(_train(tmp_path), undisturbed)
+
+
+def test_an_accuracy_that_is_no_number_is_refused():
+    with pytest.raises(LeverError, match="validation after epoch 0 gave nan"):
+        _train(validate=lambda _: math.nan)
+
+
+def test_updates_that_are_passed_over_are_counted_and_said(caplog: pytest.LogCaptureFixture):
+    loop = Loop(
+        small_start(),
+        PLAN,
+        Optimization(),
+        seed=3,
+        validate=GreedyReward(GROUPS),
+        place=TrainingPlace(),
+        key="this",
+        shots=SHOTS,
+    )
+    with caplog.at_level(logging.WARNING):
+        for epoch in loop.epochs():
+            for batch in loop.batches(epoch):
+                loop.pass_over(batch, frac_zero_std=1.0)
+        trained = loop.trained()
+    assert "updates=9 passed_over=9" in caplog.text
+    assert [point.figures for point in trained.curve] == [{"frac_zero_std": 1.0}] * UPDATES
