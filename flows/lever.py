@@ -21,11 +21,16 @@ from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 from pydantic import BaseModel, ConfigDict, Field  # noqa: E402
 
 from flows.learning import Ongoing, begin  # noqa: E402
-from models.weights import fingerprint  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks.budget import Spending  # noqa: E402
 from tasks.lever.comparing import Summary  # noqa: E402
-from tasks.lever.judges import DIGITS, EncoderSpec, JudgeSpec  # noqa: E402
+from tasks.lever.judges import (  # noqa: E402
+    DIGITS,
+    EncoderSpec,
+    JudgeSpec,
+    encoder_spec,
+    fingerprint_of_judge,
+)
 from tasks.lever.layout import Layout  # noqa: E402
 from tasks.lever.options import (  # noqa: E402
     BeamSettings,
@@ -131,6 +136,8 @@ class LeverConfig(_Config):
     """Questions under way at once at an endpoint."""
     encoder: str = DIGITS
     """`clip`, the name or path of another CLIP, or `digits`."""
+    adapters: Path | None = None
+    """Folder of LoRA weights that the CLIP is trained with."""
     prompts: PromptSettings = PromptSettings()
     """How demonstrations are shown."""
     vectors: Vectors = "joint"
@@ -287,11 +294,14 @@ def _open(config: LeverConfig, files: Layout) -> tuple[JudgeSpec, EncoderSpec, D
         queries_of=config.start.beam_data or config.start.rl_data or config.start.query_embeddings,
     )
     judge = JudgeSpec(
-        name=config.judge, weights=weights if config.judge == DIGITS else None, concurrency=config.concurrency
+        name=config.judge,
+        weights=weights if config.judge == DIGITS else None,
+        fingerprint=fingerprint_of_judge(config.judge),
+        concurrency=config.concurrency,
     )
     if config.encoder == DIGITS:
         return judge, EncoderSpec(name=DIGITS, weights=weights), found
-    return judge, EncoderSpec(name=config.encoder, fingerprint=fingerprint(config.encoder)), found
+    return judge, encoder_spec(config.encoder, adapters=config.adapters), found
 
 
 class Imitating(NamedTuple):

@@ -40,7 +40,7 @@ Beams = dict[str, BeamQuery]
 def read_beams(source: Path | bytes) -> Beams:
     """Beam data in either format. Raises FileUnusable naming file, query and field."""
     text, where = content_of(source, "the beam data")
-    beams = {one.key: _query(one.key, one.value, f"{where}: query {one.key}") for one in members(text, where)}
+    beams = {one.key: beam_of(one.key, one.value, f"{where}: query {one.key}") for one in members(text, where)}
     if not beams:
         raise FileUnusable(f"{where} holds no query; search for beams, or name another file")
     return beams
@@ -120,18 +120,18 @@ def with_ids(beams: Mapping[str, BeamQuery], ids: Sequence[str]) -> Beams:
 
 def split_beams(beams: Mapping[str, Value], train_ratio: float = 0.8) -> tuple[dict[str, Value], dict[str, Value]]:
     """The first queries by id, numbers by size, and the rest; always the same ones."""
-    ordered = sorted(beams, key=_by_number)
+    ordered = sorted(beams, key=by_number)
     first = set(ordered[: int(len(ordered) * train_ratio)])
     train = {query: beam for query, beam in beams.items() if query in first}
     return train, {query: beam for query, beam in beams.items() if query not in first}
 
 
-def _by_number(query: str) -> tuple[bool, int, str]:
+def by_number(query: str) -> tuple[bool, int, str]:
     number = query.isdecimal() and len(query) < 100
     return not number, int(query) if number else 0, query
 
 
-def _query(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
+def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
     if "pointer_candidates" in value:
         return _new(query, value, where)
     if "id_list" in value and "score_list" in value:

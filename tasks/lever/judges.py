@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
+from models.errors import ModelUnavailable
+from models.weights import GENERATOR_FILES, digest_files, digest_folder, hub_folder
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
 from tasks.resources import artifacts, vision
@@ -31,6 +34,8 @@ class JudgeSpec(Record):
     """`openai:MODEL` at the endpoint of vision models, `hf:NAME or path`, `digits`, `scripted`, `scripted:FILE`."""
     weights: Ref | None = None
     """Of `digits`, which is trained here."""
+    fingerprint: str = ""
+    """Of weights or a script on this disk, so that others under the same name are not taken for them."""
     concurrency: int = Field(default=16, ge=1)
     """Requests under way at once, of an endpoint."""
 
@@ -53,8 +58,32 @@ class EncoderSpec(Record):
     """`clip` (ViT-B/32), the name or path of another CLIP, or `digits`."""
     weights: Ref | None = None
     """Of `digits`: the vision tower of its judge."""
+    adapters: Path | None = None
+    """Folder of LoRA weights that a CLIP is trained with (v2_lora)."""
     fingerprint: str = ""
     """Of the weights, so that others of the same name are not taken for them."""
+
+
+def fingerprint_of_judge(name: str) -> str:
+    """What lies on this disk under a judge's name; an endpoint shows nothing: its name has to stand for it.
+
+    Raises models.errors.ModelUnavailable.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "hf":
+        return digest_folder(hub_folder(rest, what="judge", wanted=GENERATOR_FILES))
+    if kind in ("scripted", "replay") and rest:
+        if not Path(rest).is_file():
+            raise ModelUnavailable(f"the judge {name!r}: there is no file {rest}; name one")
+        return digest_files([Path(rest)])
+    return ""
+
+
+def encoder_spec(name: str, *, adapters: Path | None) -> EncoderSpec:
+    """A CLIP as it lies on this disk. Raises models.errors.ModelUnavailable."""
+    from models.clip_weights import find_clip
+
+    return EncoderSpec(name=name, adapters=adapters, fingerprint=find_clip(name, adapters=adapters).fingerprint)
 
 
 def open_judge(spec: JudgeSpec) -> Chat:
@@ -68,7 +97,9 @@ def open_judge(spec: JudgeSpec) -> Chat:
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
     """The encoder. Raises models.errors.ModelUnavailable."""
     with _opening:
-        return _digits_encoder(spec.weights.digest, spec.weights.size) if spec.weights else _clip(spec.name)
+        return (
+            _digits_encoder(spec.weights.digest, spec.weights.size) if spec.weights else _clip(spec.name, spec.adapters)
+        )
 
 
 def limits_of(spec: JudgeSpec) -> Limits:
@@ -97,7 +128,7 @@ def _digits_encoder(digest: str, size: int) -> VisionEmbedder:
 
 
 @cache
-def _clip(name: str) -> VisionEmbedder:
+def _clip(name: str, adapters: Path | None) -> VisionEmbedder:
     from models.clip import ClipEmbedder
 
-    return ClipEmbedder(name)
+    return ClipEmbedder(name, adapters=adapters)

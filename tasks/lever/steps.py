@@ -244,6 +244,7 @@ def generate_rl_data(
     world: World, *, pools: Ref, selector: Ref, shard: int, settings: RlDataSettings, learning: Learning
 ) -> Ref:
     """Pointers of one shard of the train queries, and what the judge answers to them."""
+    from tasks.lever.judges import open_judge
     from tasks.lever.rl_data import generate
 
     setting, candidates = _opened(world, learning.spending), artifacts().load(Pools, pools)
@@ -257,7 +258,7 @@ def generate_rl_data(
         shots=learning.shots,
         settings=settings,
         seed=learning.seed + shard,
-        judge=world.judge.name,
+        judge=open_judge(world.judge).id,
     )
     progress.advance("rl data", len(ids))
     kept = artifacts().save("rl-part", RlPart(queries=generated.data))
@@ -354,12 +355,13 @@ def evaluate_selector(
 ) -> Ref:
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.evaluation import Conditions, Evaluated
+    from tasks.lever.judges import open_judge
     from tasks.lever.measuring import banks_of, measure, unanswered
 
     setting, candidates = _opened(world, learning.spending), artifacts().load(Pools, pools)
     conditions = Conditions(
         dataset=setting.dataset.name,
-        judge=world.judge.name,
+        judge=open_judge(world.judge).id,
         encoder=world.embedded.encoder,
         sampler=sampler,
         pool_size=candidates.size,

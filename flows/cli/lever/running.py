@@ -70,6 +70,7 @@ def _command(until: str) -> Callable[..., None]:
             ),
         ] = None,
         encoder: Annotated[str | None, typer.Option(help="clip, the name or path of another CLIP, digits.")] = None,
+        adapters: Annotated[Path | None, typer.Option(help="Folder of LoRA weights of the CLIP (v2_lora).")] = None,
         vectors: Annotated[
             str | None, typer.Option(help="What the selector sees: joint (the default), image, text.")
         ] = None,

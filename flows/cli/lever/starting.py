@@ -54,7 +54,7 @@ def config_of(flags: Mapping[str, Any], *, until: str) -> LeverConfig:
 def _of_flags(flags: Mapping[str, Any], dataset: str, until: str) -> dict[str, Any]:
     from tasks.lever.layout import judge_of, sampler_of, vectors_of
 
-    same = ("encoder", "pool_size", "shots", "seeds", "results", "device")
+    same = ("encoder", "adapters", "pool_size", "shots", "seeds", "results", "device")
     return _given(
         dataset=_given(name=dataset, data_dir=flags["data_dir"], train_queries=flags["train_queries"]),
         judge=flags["judge"] and judge_of(flags["judge"]),

@@ -51,7 +51,7 @@ def error_of(path):
 print(json.dumps({path: error_of(path) for path in sys.argv[1:]}))
 """
 LASTS = """
-import os, signal, sys
+import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: os._exit(5))
 if os.fork() == 0:
     os.setsid()
@@ -63,7 +63,7 @@ if os.fork() == 0:
 os.wait()
 print("ready", flush=True)
 while True:
-    signal.pause()
+    time.sleep(0.1)  # a signal that comes just before `pause` would not end it
 """
 
 
@@ -336,6 +336,16 @@ def test_a_descriptor_is_handed_on_and_not_kept(caller: Caller, program: Path):
 
 def test_sigterm_is_passed_on(caller: Caller, program: Path):
     with lasting(caller, program) as process:
+        process.terminate()
+
+        assert process.wait(PATIENCE_S) == 5
+
+
+def test_sigterm_is_passed_on_by_an_engine_that_had_no_turn_yet(caller: Caller, program: Path):
+    """On a busy machine the command may run long before the process that waits for it goes on."""
+    late = program.with_name("late.py")
+    late.write_text(program.read_text().replace(" _stand_by(child", " __import__('time').sleep(1), _stand_by(child", 1))
+    with lasting(caller, late) as process:
         process.terminate()
 
         assert process.wait(PATIENCE_S) == 5

@@ -1,0 +1,391 @@
+"""SFT, RCE and GRPO: what they must learn, what must not matter to them, and what they say of themselves."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.errors import JudgeUnusable, LeverError, RewardUnusable
+from tasks.lever.groups import Groups
+from tasks.lever.losses import ess
+from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
+from tasks.lever.training import train_grpo, train_rce, train_sft
+from tasks.lever.training_loop import Trained, TrainingPlace
+from tests.lever.small_trainings import (
+    CONFIG,
+    GRPO,
+    HERE,
+    SHOTS,
+    FeatureJudge,
+    GreedyReward,
+    same,
+    small_groups,
+    small_grpo,
+    small_labelled,
+    small_start,
+)
+
+DROPPING = PointerConfig(embedding_dim=8, hidden=16, layers=1, dropout=0.5, attention_dropout=0.1)
+OFFLINE = GRPO.model_copy(update={"offline_only": True})
+ONLINE = GRPO.model_copy(update={"offline_epochs": 0})
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Interrupted(Exception):
+    """What a test ends a training with."""
+
+
+def _likelihood(selector: PointerSelector, groups: Groups, number: int) -> float:
+    """Mean probability of the pointers of that number."""
+    with torch.no_grad():
+        pool = groups.bank[groups.pools]
+        return selector.log_probs(groups.queries, pool, groups.pointers)[:, number].sum(-1).exp().mean().item()
+
+
+def _grpo(groups: Groups, settings: GrpoSettings = OFFLINE, start: PointerSelector | None = None) -> Trained:
+    validate = GreedyReward(small_groups())
+    return train_grpo(start or small_start(), groups, settings, seed=0, validate=validate, place=HERE)
+
+
+# what they must learn
+
+
+def test_sft_learns_labels_that_are_positions_in_the_pool_of_the_query():
+    groups = small_groups(queries=40)
+    labelled = small_labelled(groups)
+    settings = SftSettings(epochs=60, batch_size=10, lr=2e-2)
+    trained = train_sft(
+        CONFIG, labelled, settings, seed=0, validate=lambda selector: _likelihood(selector, groups, 0), place=HERE
+    )
+    chosen = trained.selector.greedy(groups.queries, groups.bank[groups.pools], shots=SHOTS)
+    assert (chosen == labelled.labels).float().mean() > 0.9
+
+
+def test_rce_prefers_the_rewarded_pointer_of_a_group():
+    groups = small_groups()
+    rewards = torch.zeros_like(groups.rewards)
+    rewards[:, 2] = 2.0
+    settings = RceSettings(epochs=20, batch_size=10, lr=1e-2)
+    start = small_start()
+    trained = train_rce(
+        start,
+        groups._replace(rewards=rewards),
+        settings,
+        seed=0,
+        validate=lambda selector: _likelihood(selector, groups, 2),
+        place=HERE,
+    )
+    assert _likelihood(trained.selector, groups, 2) > 3 * max(
+        _likelihood(start, groups, 2), *(_likelihood(trained.selector, groups, number) for number in (0, 1, 3))
+    )
+
+
+def test_grpo_learns_a_reward_that_no_stored_pointer_tells_of():
+    groups = small_groups(queries=60)
+    settings = GrpoSettings(offline_epochs=0, rounds=8, draws=8, batch_size=20, lr=1e-2, kl_high=10.0)
+    trained = train_grpo(
+        small_start(), groups, settings, seed=0, validate=GreedyReward(groups), place=HERE, judge=FeatureJudge(groups)
+    )
+    assert trained.validation[0] < 0.6
+    assert trained.validation[trained.chosen_epoch] > 0.9
+
+
+def test_grpo_makes_the_better_stored_pointers_likelier():
+    groups = small_groups()
+    better = groups.rewards > groups.rewards.mean(-1, keepdim=True)
+
+    def preference(selector: PointerSelector) -> float:
+        log_probs = selector.log_probs(groups.queries, groups.bank[groups.pools], groups.pointers).sum(-1)
+        return (log_probs[better].mean() - log_probs[~better].mean()).item()
+
+    trained = train_grpo(small_start(), groups, OFFLINE, seed=0, validate=preference, place=HERE)
+    assert trained.validation[2] > trained.validation[0] + 0.1
+
+
+# what must not matter
+
+
+def test_what_the_judge_could_not_judge_has_no_influence():
+    groups = small_groups()
+    judged = groups.judged.clone()
+    judged[::2, 3] = False
+    unjudged = groups._replace(judged=judged)
+    spoilt = unjudged._replace(
+        rewards=groups.rewards.masked_fill(~judged, math.nan),
+        pointers=groups.pointers.masked_fill(~judged[..., None], -5),
+        behaviour=groups.behaviour.masked_fill(~judged, 40.0),
+    )
+    assert same(_grpo(unjudged), _grpo(spoilt))
+    rce = [
+        train_rce(small_start(), one, RceSettings(epochs=1), seed=0, validate=lambda _: 0.0, place=HERE)
+        for one in (unjudged, spoilt)
+    ]
+    assert same(*rce)
+
+
+def test_grpo_does_not_see_a_shift_of_the_rewards():
+    groups = small_groups()
+    shifted = groups._replace(rewards=groups.rewards + 4)
+    left, right = (_grpo(one).selector.state_dict() for one in (groups, shifted))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_equal_rewards_everywhere_teach_nothing_and_are_counted_and_said(caplog: pytest.LogCaptureFixture):
+    groups = small_groups()
+    with caplog.at_level(logging.WARNING):
+        trained = _grpo(groups._replace(rewards=torch.full_like(groups.rewards, 0.7)))
+    start = small_start().state_dict()
+    assert all(torch.equal(one, start[name]) for name, one in trained.selector.state_dict().items())
+    assert {point.figures["frac_zero_std"] for point in trained.curve} == {1.0}
+    assert "updates=6 passed_over=6: all rewards of a query were equal" in caplog.text
+
+
+def test_top_k_before_standardising_wipes_the_signal_of_right_and_wrong_out():
+    groups = small_groups()
+    rewards = torch.tensor([1.0, 1.0, 0.0, 0.0]).to(groups.rewards).expand_as(groups.rewards)
+    binary = groups._replace(rewards=rewards)
+    with_top_k = _grpo(binary, OFFLINE.model_copy(update={"top_k": 2}))
+    assert ({point.figures["advantage_std"] for point in with_top_k.curve}, "loss" in with_top_k.curve[0].figures) == (
+        {0.0},
+        False,
+    )
+    assert "loss" in _grpo(binary).curve[0].figures
+
+
+def test_only_the_best_pointer_counts_where_that_is_asked_for():
+    groups, settings = small_groups(), RceSettings(epochs=2, use_top1_only=True)
+    best = groups.rewards.argmax(-1, keepdim=True)
+    others = torch.where(torch.zeros_like(groups.judged).scatter(-1, best, True), groups.rewards, groups.rewards - 9)
+    runs = [
+        train_rce(small_start(), one, settings, seed=0, validate=lambda _: 0.0, place=HERE).selector.state_dict()
+        for one in (groups, groups._replace(rewards=others))
+    ]
+    assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
+
+
+# ratios, divergences and what is reported
+
+
+@pytest.mark.parametrize("up_to", [100_000, 0], ids=["exact divergence", "k3"])
+def test_at_the_first_update_ratios_are_one_and_the_loss_is_minus_the_mean_advantage(up_to: int):
+    settings = OFFLINE.model_copy(update={"exact_kl_up_to": up_to})
+    first = _grpo(small_groups(), settings, small_start(config=DROPPING)).curve[0].figures
+    assert first["ratio_mean"] == pytest.approx(1, abs=1e-12)
+    assert first["ess"] == pytest.approx(1, abs=1e-12)
+    assert first["loss"] == pytest.approx(0, abs=1e-12)  # advantages of a group sum to 0
+    assert first["kl"] == pytest.approx(0, abs=1e-12)
+
+
+def test_dropout_in_the_ratio_takes_it_away_from_one():
+    settings = OFFLINE.model_copy(update={"dropout_in_ratio": True})
+    first = _grpo(small_groups(), settings, small_start(config=DROPPING)).curve[0].figures
+    assert abs(first["ratio_mean"] - 1) > 0.01
+
+
+def test_the_exact_divergence_does_not_hang_on_the_pointers_and_k3_does():
+    exact = _grpo(small_groups(), OFFLINE.model_copy(update={"beta": 0.5})).curve[-1].figures
+    k3 = _grpo(small_groups(), OFFLINE.model_copy(update={"beta": 0.5, "exact_kl_up_to": 0})).curve[-1].figures
+    assert exact["kl"] > 0
+    assert k3["kl"] > 0
+    assert exact["kl"] != pytest.approx(k3["kl"], rel=1e-3)
+
+
+def test_at_the_first_update_of_each_round_ratios_are_one_again():
+    curve = small_grpo(settings=ONLINE).curve
+    firsts = [next(point for point in curve if point.epoch == epoch) for epoch in (1, 2)]
+    assert [point.figures["ratio_mean"] for point in firsts] == pytest.approx([1, 1], abs=1e-12)
+    assert firsts[1].figures["kl"] > 0  # the reference is still the start
+
+
+def test_beta_follows_the_divergence_between_its_bounds():
+    curve = small_grpo(settings=GRPO.model_copy(update={"kl_low": 0.001, "kl_high": 0.01, "beta_max": 0.1})).curve
+    betas, kls = ([point.figures[name] for point in curve] for name in ("beta", "kl"))
+    expected = [0.02]
+    for kl in kls[:-1]:
+        factor = 1.5 if kl > 0.01 else 1 / 1.5 if kl < 0.001 else 1
+        expected.append(min(0.1, max(0.001, expected[-1] * factor)))
+    assert betas == pytest.approx(expected)
+    assert max(betas) == 0.1
+
+
+def test_the_start_is_compared_with_the_policy_that_wrote_the_file(caplog: pytest.LogCaptureFixture):
+    groups, start = small_groups(), small_start()
+    with torch.no_grad():
+        old = start.log_probs(groups.queries, groups.bank[groups.pools], groups.pointers).sum(-1)
+    behaviour = groups.behaviour.clone()
+    behaviour[0] = math.nan
+    with caplog.at_level(logging.INFO):
+        _grpo(groups._replace(behaviour=behaviour))
+    assert f"stored pointers ess={ess(old - behaviour):.3f}" in caplog.text
+
+
+def test_each_update_reports_what_a_person_watches():
+    wanted = {"loss", "reward_mean", "advantage_std", "frac_zero_std", "clip_fraction", "kl", "beta", "entropy", "ess"}
+    assert all(wanted | {"lr", "grad_norm"} <= set(point.figures) for point in small_grpo().curve)
+
+
+def test_the_estimated_entropy_of_own_draws_is_near_the_exact_one():
+    settings = ONLINE.model_copy(update={"draws": 200, "rounds": 1})
+    exact, estimated = (
+        small_grpo(settings=settings.model_copy(update={"exact_kl_up_to": up_to})).curve[0].figures["entropy"]
+        for up_to in (100_000, 0)
+    )
+    assert estimated == pytest.approx(exact, abs=0.1)
+
+
+def test_rce_reports_rewards_and_a_temperature_that_falls_in_a_line():
+    groups = small_groups()
+    trained = train_rce(
+        small_start(), groups, RceSettings(epochs=2, batch_size=7), seed=0, validate=lambda _: 0.0, place=HERE
+    )
+    assert [point.figures["temperature"] for point in trained.curve] == pytest.approx([2.0, 1.7, 1.4, 1.1, 0.8, 0.5])
+    assert all({"reward_mean", "frac_zero_std"} <= set(point.figures) for point in trained.curve)
+
+
+# the judge
+
+
+def test_each_round_asks_for_all_draws_of_all_queries_and_none_is_impossible():
+    judge = FeatureJudge(small_groups())
+    small_grpo(settings=ONLINE, judge=judge)
+    assert [len(asked) for asked in judge.asked] == [20 * 4] * 2
+    assert judge.asked[0] != judge.asked[1]
+    assert [row for row, _ in judge.asked[0]] == [row for row in range(20) for _ in range(4)]
+    assert all(len(set(pointer)) == SHOTS and set(pointer) <= set(range(6)) for _, pointer in judge.asked[0])
+
+
+def test_without_a_judge_only_stored_pointers_are_learnt_from():
+    assert set(small_grpo(judge=None).validation) == {0, 1, 2}
+
+
+def test_offline_only_asks_no_judge():
+    judge = FeatureJudge(small_groups())
+    small_grpo(settings=OFFLINE, judge=judge)
+    assert judge.asked == []
+
+
+def test_without_a_judge_and_without_stored_epochs_nothing_could_be_learnt():
+    with pytest.raises(LeverError, match="no judge and no offline epochs"):
+        small_grpo(settings=ONLINE, judge=None)
+
+
+class FailingJudge(FeatureJudge):
+    """Cannot judge some queries, nor some pointers."""
+
+    def __call__(self, asked: Sequence[tuple[int, tuple[int, ...]]]) -> list[float]:
+        rewards = super().__call__(asked)
+        lost = [row < 8 or number % 3 == 0 for number, (row, _) in enumerate(asked)]
+        return [math.nan if gone else reward for gone, reward in zip(lost, rewards, strict=True)]
+
+
+def test_queries_and_pointers_that_could_not_be_judged_are_left_out_of_a_round():
+    curve = small_grpo(settings=ONLINE, judge=FailingJudge(small_groups())).curve
+    figures = [value for point in curve for value in point.figures.values()]
+    assert all(map(math.isfinite, figures))
+    assert any("loss" in point.figures for point in curve)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "error", "said"),
+    [
+        pytest.param([0.5], JudgeUnusable, "gave 1 rewards for 80 pointers", id="too few"),
+        pytest.param([math.nan] * 80, JudgeUnusable, "failed on all 80 pointers", id="all failed"),
+        pytest.param([0.5] * 79 + [math.inf], RewardUnusable, r"query q19, pointer \[\d, \d\]", id="infinite"),
+    ],
+)
+def test_a_judge_is_refused_whose_rewards_are(rewards: list[float], error: type[LeverError], said: str):
+    with pytest.raises(error, match=said):
+        small_grpo(settings=ONLINE, judge=lambda _: rewards)
+
+
+# going on after an interruption
+
+
+class StoppingJudge(FeatureJudge):
+    """Breaks off at a call."""
+
+    def __init__(self, groups: Groups, at: int) -> None:
+        super().__init__(groups)
+        self.at = at
+
+    def __call__(self, asked: Sequence[tuple[int, tuple[int, ...]]]) -> list[float]:
+        rewards = super().__call__(asked)
+        if len(self.asked) == self.at:
+            raise Interrupted
+        return rewards
+
+
+class StoppingValidation(GreedyReward):
+    """Breaks off at a call."""
+
+    def __init__(self, groups: Groups, at: int) -> None:
+        super().__init__(groups)
+        self.at = at
+
+    def __call__(self, selector: PointerSelector) -> float:
+        accuracy = super().__call__(selector)
+        if self.calls == self.at:
+            raise Interrupted
+        return accuracy
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_grpo_that_broke_off_while_judging_asks_for_the_same_and_ends_the_same(tmp_path: Path, at: int):
+    groups = small_groups()
+    stopping, whole, rest = StoppingJudge(groups, at), FeatureJudge(groups), FeatureJudge(groups)
+    with pytest.raises(Interrupted):
+        small_grpo(tmp_path, judge=stopping)
+    assert same(small_grpo(tmp_path, judge=rest), small_grpo(judge=whole))
+    assert (stopping.asked, rest.asked) == (whole.asked[:at], whole.asked[at - 1 :])
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+def test_grpo_that_broke_off_while_validating_judges_nothing_again_and_ends_the_same(tmp_path: Path, at: int):
+    groups = small_groups()
+    whole, parts = FeatureJudge(groups), FeatureJudge(groups)
+    with pytest.raises(Interrupted):
+        small_grpo(tmp_path, judge=parts, validate=StoppingValidation(groups, at))
+    assert same(small_grpo(tmp_path, judge=parts), small_grpo(judge=whole))
+    assert parts.asked == whole.asked
+
+
+@pytest.mark.parametrize("stage", ["sft", "rce"])
+def test_a_stage_that_broke_off_while_validating_ends_the_same(tmp_path: Path, stage: str):
+    groups = small_groups()
+
+    def train(place: TrainingPlace, validate: GreedyReward) -> Trained:
+        if stage == "sft":
+            labelled, settings = small_labelled(groups), SftSettings(epochs=3, batch_size=8)
+            return train_sft(DROPPING, labelled, settings, seed=0, validate=validate, place=place)
+        start = small_start(config=DROPPING)
+        return train_rce(start, groups, RceSettings(epochs=3), seed=0, validate=validate, place=place)
+
+    with pytest.raises(Interrupted):
+        train(TrainingPlace(tmp_path), StoppingValidation(groups, 3))
+    assert same(train(TrainingPlace(tmp_path), GreedyReward(groups)), train(HERE, GreedyReward(groups)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"settings": GRPO.model_copy(update={"clip": 0.3})}, id="another setting"),
+        pytest.param({"seed": 1}, id="another seed"),
+    ],
+)
+def test_the_state_of_another_grpo_is_not_gone_on_from(tmp_path: Path, changes: dict[str, object]):
+    with pytest.raises(Interrupted):
+        small_grpo(tmp_path, validate=StoppingValidation(small_groups(), 3))
+    assert same(small_grpo(tmp_path, **changes), small_grpo(**changes))
