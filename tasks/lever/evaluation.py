@@ -200,5 +200,5 @@ def _outcome(pointer: Pointer, question: Asked, judgment: Judgment) -> Outcome:
         accuracy=judgment.accuracy,
         correct=judgment.correct,
         failed=judgment.failed,
-        key=getattr(judgment, "key", None),
+        key=judgment.key,
     )

@@ -40,6 +40,8 @@ class Experience(NamedTuple):
     """(Q, G) bool"""
     advantage: Tensor
     """(Q, G)"""
+    drift: Tensor
+    """(Q, G) `old` minus the log-probability under the policy that drew them; NaN where nothing tells."""
 
     def known(self, rows: Tensor) -> Tensor:
         """Of some queries those of which a pointer was judged."""
@@ -54,41 +56,42 @@ class Experience(NamedTuple):
         if not len(rows):
             return {}
         rewards, judged, advantage = self.rewards[rows], self.judged[rows], self.advantage[rows]
+        share = ess(self.drift[rows])
         return {
             "reward_mean": rewards[judged].mean().item(),
             "advantage_std": advantage[judged].std(correction=0).item(),
             "frac_zero_std": frac_zero_std(rewards, judged),
-        }
+        } | ({} if math.isnan(share) else {"ess_behaviour": share})
 
 
 def stored(groups: Groups, reference: Reference, settings: GrpoSettings, *, device: torch.device) -> Experience:
     """The pointers that were judged before; ratios are taken to the reference, which is the policy that now starts."""
     pointers = possible_pointers(groups).to(device)
     old, judged = reference.log_probs(pointers), groups.judged.to(device)
-    behaviour = groups.behaviour.to(old).masked_fill(~judged, math.nan)
-    if not behaviour.isnan().all():
-        log.info(
-            "stored pointers: ess=%.3f of the starting policy against the one that drew them", ess(old - behaviour)
-        )
-    return _experience(pointers, old, groups.rewards.to(old), judged, reference=reference, settings=settings)
+    drift = (old - groups.behaviour.to(old)).masked_fill(~judged, math.nan)
+    if not drift.isnan().all():
+        log.info("ess=%.3f of stored pointers: the starting policy against the one that drew them", ess(drift))
+    known = _experience(pointers, old, groups.rewards.to(old), judged, reference=reference, settings=settings)
+    return known._replace(drift=drift)
 
 
 def drawn(
     loop: Loop,
+    groups: Groups,
     material: Material,
     reference: Reference,
     settings: GrpoSettings,
     *,
     epoch: int,
-    shots: int,
     judge: Judge,
 ) -> Experience:
     """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable, RewardUnusable."""
     if "pointers" not in loop.held:
+        shots = groups.pointers.shape[-1]
         pointers, old = loop.team.from_first(lambda: _draw(loop, material, settings, epoch=epoch, shots=shots))
         loop.hold(pointers=pointers, old=old)
     if "rewards" not in loop.held:
-        (rewards,) = loop.team.from_first(lambda: (_rewards(judge, loop.held["pointers"]),))
+        (rewards,) = loop.team.from_first(lambda: (_rewards(judge, loop.held["pointers"], groups.ids),))
         loop.hold(rewards=rewards)
     pointers, old, rewards = (loop.held[name].to(loop.device) for name in ("pointers", "old", "rewards"))
     judged = ~rewards.isnan()
@@ -102,7 +105,8 @@ def _experience(
     known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
     advantage = torch.zeros_like(rewards)
     advantage[known] = advantages(rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k)
-    return Experience(pointers, old, reference.log_probs(pointers), rewards, judged, advantage)
+    unknown = torch.full_like(rewards, math.nan)
+    return Experience(pointers, old, reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
 
 
 def _draw(loop: Loop, material: Material, settings: GrpoSettings, *, epoch: int, shots: int) -> tuple[Tensor, Tensor]:
@@ -122,7 +126,7 @@ def _draw(loop: Loop, material: Material, settings: GrpoSettings, *, epoch: int,
     return torch.cat([one.pointers for one in parts]).cpu(), torch.cat([one.log_probs.sum(-1) for one in parts]).cpu()
 
 
-def _rewards(judge: Judge, pointers: Tensor) -> Tensor:
+def _rewards(judge: Judge, pointers: Tensor, ids: tuple[str, ...]) -> Tensor:
     """(Q, G), NaN where the judge failed."""
     asked = [(row, tuple(pointer)) for row, group in enumerate(pointers.tolist()) for pointer in group]
     given = list(judge(asked))
@@ -133,5 +137,5 @@ def _rewards(judge: Judge, pointers: Tensor) -> Tensor:
         raise JudgeUnusable(f"the judge failed on all {len(asked)} pointers of a round; run again once it is back")
     if rewards.isinf().any():
         row, pointer = asked[int(rewards.isinf().nonzero()[0])]
-        raise RewardUnusable(f"query {row}, pointer {list(pointer)}: the judge's reward is infinite")
+        raise RewardUnusable(f"query {ids[row]}, pointer {list(pointer)}: the judge's reward is infinite")
     return rewards.view(pointers.shape[:2])

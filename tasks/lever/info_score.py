@@ -41,7 +41,8 @@ def search(
         ]
         likely = iter(judging.log_probs(asked))
         for query, sequences in grown.items():
-            scored = [(one, next(likely)) for one in sequences]
+            # NaN: a picture of it cannot be shown
+            scored = [(one, score) for one in sequences if not math.isnan(score := next(likely))]
             # equals stay in the order of the pool, so that a search always ends alike
             kept[query] = sorted(scored, key=lambda pair: -pair[1])[: settings.width]
     return {

@@ -50,6 +50,8 @@ class Judgment(NamedTuple):
     failed: str | None
     retryable: bool = False
     """True when the judge may answer another time; a picture that cannot be shown stays so."""
+    key: str | None = None
+    """Of the answer in the response store."""
 
 
 class Judging:
@@ -160,7 +162,7 @@ class Judging:
             return _failed(str(answer), retryable=isinstance(answer, TransientModelError))
         said = answer_in(answer.response.text)
         accuracy = accuracy_among(people(self._items[asked.query].answers, stem=self._stem), said)
-        return Judgment(said, int(accuracy >= self.threshold), accuracy, failed=None)
+        return Judgment(said, int(accuracy >= self.threshold), accuracy, failed=None, key=answer.key)
 
     def _find_log_probs(self, judge: AnswerLikelihood, pairs: Sequence[tuple[Asked, str]]) -> None:
         """Remembers them, from the store or from the judge."""

@@ -76,7 +76,7 @@ class GrpoSettings(Optimization):
     floor: float = Field(default=0.1, gt=0)
     """Least standard deviation by which rewards are divided."""
     beta: float = Field(default=0.02, ge=0)
-    """Weight of the KL divergence from the selector that GRPO starts with; adapted after each update."""
+    """Weight of the KL divergence from the selector that GRPO starts with; adapted after each epoch and round."""
     beta_min: float = Field(default=0.001, ge=0)
     """Never below this …"""
     beta_max: float = Field(default=10.0, ge=0)

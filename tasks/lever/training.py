@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from storage.records import Record
+from tasks.lever.errors import JudgeUnusable
 from tasks.lever.experience import Experience, Judge, drawn, stored
 from tasks.lever.groups import Groups, Labelled
 from tasks.lever.kl import exact_kl
@@ -140,8 +143,9 @@ def train_grpo(
 
         return train_across("grpo", start, groups, settings, seed=seed, validate=validate, place=place, judge=judge)
     online = judge is not None and not settings.offline_only
-    online = judge is not None and not settings.offline_only
     turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * (settings.rounds if online else 0)
+    if not turns:
+        raise JudgeUnusable("no judge and no offline epochs: nothing would be learnt; give a judge or raise the epochs")
     shots = groups.pointers.shape[-1]
     loop = Loop(
         start,
@@ -183,16 +187,14 @@ def train_grpo(
 
     for epoch in loop.epochs():
         if epoch > settings.offline_epochs and judge is not None:
-            known = drawn(loop, material, reference, settings, epoch=epoch, shots=shots, judge=judge)
+            known = drawn(loop, groups, material, reference, settings, epoch=epoch, judge=judge)
         for batch in loop.batches(epoch):
             batch = batch._replace(rows=known.known(batch.rows))
             if known.teaches(batch.rows):
-                figures = loop.learn(
-                    batch, partial(surrogate, known=known), **known.figures(batch.rows), beta=loop.beta
-                )
-                loop.beta = _adapted(loop.beta, figures["kl"], settings)
+                loop.learn(batch, partial(surrogate, known=known), beta=loop.beta, **known.figures(batch.rows))
             else:
                 loop.pass_over(batch, **known.figures(batch.rows))
+        loop.beta = _adapted(loop.beta, loop.curve(epoch, "kl"), settings)
     return loop.trained()
 
 
@@ -209,8 +211,12 @@ def _best(groups: Groups) -> Tensor:
     return torch.zeros_like(groups.judged).scatter(-1, best, True)
 
 
-def _adapted(beta: float, kl: float, settings: GrpoSettings) -> float:
-    """More weight of the KL where the policy strays, less where it hardly moves."""
+def _adapted(beta: float, kls: Sequence[float], settings: GrpoSettings) -> float:
+    """More weight of the KL where the policy strays, less where it hardly moves; `kls` of the updates of an epoch.
+
+    Not after each update: the policy answers late, so that the weight overshoots, and between the bounds it stays.
+    """
+    kl = fmean(kls) if kls else 0.0
     if kl > settings.kl_high:
         beta *= BETA_FACTOR
     elif kl < settings.kl_low:

@@ -169,8 +169,9 @@ class Loop:
         if not self._validation:
             self._end_epoch(0)
         for epoch in range(len(self._validation), len(self.plan.turns) + 1):
-            yield epoch
-            self._save()
+            if self._update < self.plan.end(epoch):  # else it broke off while it was validated
+                yield epoch
+                self._save()
             self._end_epoch(epoch)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
@@ -208,6 +209,10 @@ class Loop:
         """Keep what was drawn or judged until the epoch ends, on disk as well."""
         self.held |= tensors
         self._save()
+
+    def curve(self, epoch: int, figure: str) -> list[float]:
+        """A figure of all updates of an epoch so far, those before an interruption too."""
+        return [one.figures[figure] for one in self._curve if one.epoch == epoch and figure in one.figures]
 
     def autocast(self) -> AbstractContextManager[object]:
         """The precision of all log-probabilities of this training."""

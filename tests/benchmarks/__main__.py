@@ -32,6 +32,9 @@ def main() -> int:
         "hf": [],
         "evaluate": ["--inspect", chosen.inspect],
         "code": ["--peers", peers],
+        "pointer": [],
+        "judging": [],
+        "lever": [],
     }
     single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     failed = 0

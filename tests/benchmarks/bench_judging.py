@@ -187,7 +187,7 @@ class Instant:
 
 
 def measure_instant(bench: Bench, count: int) -> dict[str, float]:
-    """CPU milliseconds of a judgment beside the judge's own time."""
+    """CPU microseconds of a judgment beside the judge's own time."""
     judging, asked = bench.judging(Instant()), asked_in(0, count)
     judging.judge(asked_in(-1, count))  # the pictures are read
     again = bench.judging(Instant())
@@ -199,13 +199,13 @@ def measure_instant(bench: Bench, count: int) -> dict[str, float]:
         "a new log-probability": lambda: judging.log_probs(pairs),
         "a stored log-probability": lambda: again.log_probs(pairs),
     }
-    return {f"{name}: CPU, ms": _cpu_ms(way) / count for name, way in ways.items()}
+    return {f"{name}: CPU, µs": _cpu_us(way) / count for name, way in ways.items()}
 
 
-def _cpu_ms(way: Callable[[], object]) -> float:
+def _cpu_us(way: Callable[[], object]) -> float:
     started = time.process_time()
     way()
-    return 1000 * (time.process_time() - started)
+    return 1e6 * (time.process_time() - started)
 
 
 def measure_endpoint(bench: Bench, count: int, *, rounds: int) -> dict[str, float]:

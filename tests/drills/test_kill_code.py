@@ -90,14 +90,12 @@ def test_scoring_ends(number: signal.Signals, code: int, said: str, data: Path, 
     samples = tmp_path / "samples.jsonl"
     lines = (json.dumps({"task_id": f"HumanEval/{item}", "completion": STAYS}) + "\n" for item in range(ITEMS))
     samples.write_text("".join(lines))
-    with executing(
-        [*TRIVET, "eval", "score", str(samples), "--task", "HumanEval", "--data-dir", str(data)], home
-    ) as run:
+    chosen = ("--task", "HumanEval", "--data-dir", str(data))
+    left = "nothing is told before all answers are graded, run the same command again"
+    with executing([*TRIVET, "eval", "score", str(samples), *chosen], home) as run:
         done = ended_by(run, number)
         assert (done.code, done.stdout) == (code, "")
-        assert (
-            done.stderr.strip() == f"{said}; nothing is told before all answers are graded, run the same command again"
-        )
+        assert done.stderr.strip() == f"{said}; {left}"
 
 
 def ended_by(run: subprocess.Popen[str], number: signal.Signals) -> Done:

@@ -56,6 +56,7 @@ FLAGS = {
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 MOUNT_SETATTR = 442
 """On every architecture. Its first three attributes are MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC by number."""
+AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 AT_FDCWD = -100
 AT_RECURSIVE = 0x8000
 PR_CAP_AMBIENT_RAISE = 2
@@ -80,10 +81,13 @@ def _boot(told: dict[str, Any]) -> NoReturn:
     os.umask(0o022)
     _leave_namespaces(in_user_namespace=told["uid_map"])
     alive, held = os.pipe()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)  # before there is anything to tell, so that none is missed
     with _step("fork"):
         child = os.fork()
     if child:
         _stand_by(child, held)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
     os.close(held)
     _die_with(alive)
     _build_root(told)
@@ -119,12 +123,15 @@ def _leave_namespaces(*, in_user_namespace: bool) -> None:
 
 def _stand_by(child: int, held: int) -> NoReturn:
     """Wait for the child, with nothing open that somebody waits for the end of."""
-    signal.signal(signal.SIGTERM, lambda number, _: os.kill(child, number))
     os.close(0)
     os.closerange(3, held)
     os.closerange(held + 1, 65536)
-    _, status = os.waitpid(child, 0)
-    os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+    while True:
+        if signal.sigwait(AWAITED) == signal.SIGTERM:
+            os.kill(child, signal.SIGTERM)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
 
 
 def _die_with(alive: int) -> None:

@@ -52,7 +52,7 @@ _held = ctypes.PyDLL(None, use_errno=True)
 
 
 def _declared(function: Any, *types: Any) -> Any:
-    """Looked up before anything is forked, so that no fork has to, and with types, so that numbers become no objects."""
+    """With types, so that numbers become no objects; and looked up here, so that nothing that is forked has to."""
     function.argtypes = types
     return function
 

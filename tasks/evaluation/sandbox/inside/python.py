@@ -31,6 +31,23 @@ def look_new(settings: Settings) -> None:
     sys.path = [*(one for one in sys.path if one not in ("", OURS)), *settings.packages]
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
+    _open_streams()
+
+
+def _open_streams() -> None:
+    """On the usual descriptors, which the fork that is a program has for others of the same kind: a file, and pipes."""
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r")), "utf-8", "surrogateescape")
+    sys.stdin.mode = "r"  # type: ignore[misc] as the interpreter does
+    before = os.dup(1), os.dup(2)
+    read, write = os.pipe()
+    os.dup2(write, 1)
+    os.dup2(write, 2)
+    sys.stdout = sys.__stdout__ = _writer(1, "surrogateescape")
+    sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace", line_buffering=True)
+    os.dup2(before[0], 1)
+    os.dup2(before[1], 2)
+    for fd in (*before, read, write):
+        os.close(fd)
 
 
 def steps_of(task: Task) -> tuple[Step, ...]:
@@ -58,10 +75,6 @@ def _as_in_a_new_interpreter(folder: str, path: str) -> None:
     _signal.signal(signal.SIGINT, signal.default_int_handler)
     _signal.signal(signal.SIGCHLD, DEFAULT)
     signal.set_wakeup_fd(-1)
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r")), "utf-8", "surrogateescape")
-    sys.stdin.mode = "r"  # type: ignore[misc] as the interpreter does
-    sys.stdout = sys.__stdout__ = _writer(1, "surrogateescape")
-    sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace", line_buffering=True)
     sys.argv = [path]
     sys.path.insert(0, folder)
 

@@ -1,0 +1,122 @@
+"""What the lever costs: groups of 5,000 queries in memory, and the CPU world from its pictures to its figures.
+
+    python -m tests.benchmarks.bench_lever [--seeds N] [--queries N] [--json]
+
+The CPU world runs as a user runs it, on one thread, in a fresh home: judge, search, training and measuring, with all
+processes that the command starts and waits for (Prefect's API; PostgreSQL's server is not waited for).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+TRIVET = [sys.executable, "-c", "from flows.cli import main; main()"]
+SHOWN = ("random", "similarity", "similarity_image", "similarity_class", "sft", "rce", "grpo", "oracle")
+WIDTH, CANDIDATES, POOL, GROUP = 512, 9_000, 64, 16
+
+
+def main() -> None:
+    """Print the figures, and what is aimed at."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--queries", type=int, default=5_000)
+    parser.add_argument("--memory", action="store_true", help="only the groups, in this process")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    chosen = parser.parse_args()
+    if chosen.memory:
+        print(json.dumps(measure_memory(chosen.queries)))
+        return
+    apart = [sys.executable, "-m", "tests.benchmarks.bench_lever", "--memory", "--queries", str(chosen.queries)]
+    figures = json.loads(subprocess.run(apart, check=True, capture_output=True, text=True).stdout)
+    figures |= measure_world(chosen.seeds)
+    if chosen.json:
+        print(json.dumps(figures))
+        return
+    aims = {"groups, peak of the whole process, GB": 1.5, "CPU world, judge included, processor minutes a seed": 8.0}
+    for name, value in figures.items():
+        print(f"{name:<62}{value:>9.3f}{'   aim ≤ ' + str(aims[name]) if name in aims else ''}")
+
+
+def measure_memory(queries: int) -> dict[str, float]:
+    """Peak of a process that reads the RL data of so many queries and makes groups of them."""
+    import torch
+
+    from tasks.lever.banks import EmbeddingBank
+    from tasks.lever.records import PointerRecord, RlQuery
+    from tasks.lever.rl_files import groups_of, iter_rl_data, rl_data_bytes
+
+    made = torch.Generator().manual_seed(0)
+    bank = EmbeddingBank(tuple(map(str, range(CANDIDATES))), torch.randn(CANDIDATES, WIDTH, generator=made), "bench")
+    meta = {"image_id": "1", "question": "What is it?", "split": "train", "threshold": 0.5, "judge": "bench"}
+
+    def query(number: int) -> RlQuery:
+        pool = [(number + 1 + at * 7) % CANDIDATES for at in range(POOL)]
+        pointers = [
+            PointerRecord(
+                pointer=(at, (at + 1) % POOL),
+                gen_method="random",
+                vqa_pred_answer="a word",
+                vqa_correct=1,
+                vqa_acc_score=0.6,
+                behaviour_logp=-8.0,
+            )
+            for at in range(GROUP)
+        ]
+        return RlQuery(
+            meta=meta,
+            candidate_pool=tuple({"id": str(one), "question": "What is it?", "answer": "a word"} for one in pool),
+            candidate_pool_ids=tuple(map(str, pool)),
+            pointer_candidates=tuple(pointers),
+        )
+
+    with tempfile.TemporaryDirectory(prefix="trivet-bench-") as folder:
+        path = Path(folder) / "rl_data_RandSampler.json"
+        with path.open("wb") as file:
+            parts = (rl_data_bytes({str(number): query(number)}) for number in range(queries))
+            file.write(b"{" + b",".join(part.strip()[1:-1] for part in parts) + b"}")
+        size = path.stat().st_size
+        started = time.process_time()
+        groups = groups_of(iter_rl_data(path), queries=bank, candidates=bank, mode="hard_plus_soft")
+        spent = time.process_time() - started
+    assert groups.pointers.shape == (queries, GROUP, 2)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "groups, file, MB": size / 1e6,
+        "groups, read and checked, CPU s": spent,
+        "groups, peak of the whole process, GB": peak / 1e6,
+    }
+
+
+def measure_world(seeds: int) -> dict[str, float]:
+    """Of `trivet lever run --world digits --seeds N`."""
+    place = Path(tempfile.mkdtemp(prefix="trivet-bench-"))
+    single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TRIVET_HOME": str(place / "home")}
+    command = [*TRIVET, "lever", "run", "--world", "digits", "--seeds", str(seeds), "--results", str(place / "out")]
+    try:
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        done = subprocess.run([*command, "--json"], env=os.environ | single, check=True, capture_output=True, text=True)
+        wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+        told: dict[str, Any] = json.loads(done.stdout)
+        subprocess.run([*TRIVET, "db", "stop"], env=os.environ | single, check=False, capture_output=True)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    spent = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+    return {
+        "CPU world, judge included, processor minutes a seed": spent / 60 / seeds,
+        "CPU world, wall minutes": wall / 60,
+        **{f"CPU world, accuracy, {name}": told[name]["accuracy"] for name in SHOWN},
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Lever-Plus's network over ours: its losses against numbers by hand, its checkpoints, its encoder."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from tasks.lever import (
+    PointerSelectorV3,
+    adaptive_kl_beta,
+    build_model_v3,
+    build_model_v3_with_adapter,
+    compute_group_relative_advantage,
+    compute_kl_penalty,
+    compute_softmax_weights,
+    load_v3_from_grpo_checkpoint,
+    load_v3_from_sft_checkpoint,
+    losses,
+    normalize_rewards_zscore,
+)
+from tasks.lever.checkpoints import save_selector
+from tests.lever.seed_files import CONFIG, lightning, save, seed_state
+from tests.lever.seed_world import LABELS, POOL, QUERY, REWARDS, SMALL, model
+from tests.models.tiny_vision import make_png, make_tiny_clip
+
+
+def test_rce_weighs_sequences_by_the_softmax_of_their_rewards() -> None:
+    made = model().eval()
+    log_probs = made.log_probs(QUERY, POOL, LABELS).sum(-1)
+    by_hand = -(torch.softmax(REWARDS / 0.5, -1) * log_probs).sum(-1).mean()
+    torch.testing.assert_close(made.compute_rce_loss(QUERY, POOL, LABELS, REWARDS, temperature=0.5), by_hand)
+
+
+def test_top1_is_the_member_with_the_highest_reward() -> None:
+    made = model().eval()
+    log_probs = made.log_probs(QUERY, POOL, LABELS).sum(-1)
+    found = made.compute_rce_loss(QUERY, POOL, LABELS, torch.tensor([[0.0, 2.0, 1.0], [0, 1, 2]]), use_top1_only=True)
+    torch.testing.assert_close(found, -(log_probs[0, 1] + log_probs[1, 2]) / 2)
+
+
+def test_members_that_are_not_judged_count_for_nothing() -> None:
+    made, judged = model().eval(), torch.tensor([[True, True, False], [True, True, False]])
+    two = made.compute_rce_loss(QUERY, POOL, LABELS[:, :2], REWARDS[:, :2])
+    torch.testing.assert_close(made.compute_rce_loss(QUERY, POOL, LABELS, REWARDS, judged=judged), two)
+    one = made.compute_rce_loss(QUERY, POOL, LABELS, REWARDS, judged=judged, use_top1_only=True)
+    torch.testing.assert_close(
+        one, made.compute_rce_loss(QUERY, POOL, LABELS[:, :2], REWARDS[:, :2], use_top1_only=True)
+    )
+
+
+def test_at_its_start_grpo_has_ratio_one_and_no_divergence_with_dropout_on() -> None:
+    made = model().train()
+    old = made.compute_log_probs_per_beam(QUERY, POOL, LABELS).detach()
+    found = made.compute_grpo_loss(QUERY, POOL, LABELS, REWARDS, old)
+    assert found["mean_ratio"].item() == 1
+    assert found["kl"].item() == 0
+    assert found["loss"].item() == pytest.approx(0, abs=1e-6)
+    assert made.training
+
+
+def test_equal_rewards_have_no_gradient() -> None:
+    made = model().eval()
+    rewards = torch.full((2, 3), 0.7)
+    old = made.compute_log_probs_per_beam(QUERY, POOL, LABELS).detach()
+    made.compute_grpo_loss(QUERY, POOL, LABELS, rewards, old)["loss"].backward()
+    assert all(weight.grad is None or not weight.grad.any() for weight in made.parameters())
+
+
+def test_top_k_takes_advantages_over_the_whole_group() -> None:
+    made = model().eval()
+    old = made.compute_log_probs_per_beam(QUERY, POOL, LABELS).detach()
+    rewards = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
+    found = made.compute_grpo_loss(QUERY, POOL, LABELS, rewards, old, use_top_k=2)
+    assert found["mean_advantage"].item() == pytest.approx(1 / 3 / math.sqrt(1 / 3))
+
+
+def test_the_reference_may_be_another_than_the_policy_of_the_ratio() -> None:
+    made = model().eval()
+    old = made.compute_log_probs_per_beam(QUERY, POOL, LABELS).detach()
+    found = made.compute_grpo_loss(QUERY, POOL, LABELS, REWARDS, old, ref_log_probs=old - 1)
+    torch.testing.assert_close(found["kl"], torch.tensor(math.exp(-1) + 1 - 1))
+    torch.testing.assert_close(found["kl_loss"], 0.1 * found["kl"])
+
+
+def test_advantages_by_hand() -> None:
+    found = model().compute_advantage(torch.tensor([[2.0, 0.0, 1.0], [0.50, 0.52, 0.48]]))
+    torch.testing.assert_close(found, torch.tensor([[1.0, -1.0, 0.0], [0.0, 0.2, -0.2]]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(model(advantage_clip=0.5).compute_advantage(REWARDS)[0], torch.tensor([0.5, -0.5, 0.0]))
+    torch.testing.assert_close(model().compute_advantage(REWARDS, normalize=False)[0], torch.tensor([1.0, -1.0, 0.0]))
+
+
+def test_functions_of_rewards_by_hand() -> None:
+    torch.testing.assert_close(normalize_rewards_zscore(torch.tensor([1.0, 3.0, 2.0])), torch.tensor([-1.0, 1.0, 0.0]))
+    columns = normalize_rewards_zscore(torch.tensor([[1.0, 5.0], [3.0, 5.0], [2.0, 5.0]]), dim=0)
+    torch.testing.assert_close(columns, torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]))
+    torch.testing.assert_close(
+        compute_group_relative_advantage(torch.tensor([[1.0, 3.0]]), normalize=False), torch.tensor([[-1.0, 1.0]])
+    )
+    torch.testing.assert_close(compute_softmax_weights(torch.tensor([0.0, math.log(3.0)])), torch.tensor([0.25, 0.75]))
+
+
+def test_the_penalty_estimates_the_divergence_of_new_from_old() -> None:
+    new, old = torch.tensor([0.5, 0.3, 0.2]).log(), torch.tensor([0.2, 0.3, 0.5]).log()
+    each = torch.stack([compute_kl_penalty(new[[one]], old[[one]]) for one in range(3)])
+    torch.testing.assert_close((new.exp() * each).sum(), (new.exp() * (new - old)).sum())
+    torch.testing.assert_close(model().compute_kl_divergence(new, old), each.mean())
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.01, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize("beta", [0.001, 0.1, 9.0])
+def test_beta_adapts_as_in_the_losses(kl: float, beta: float) -> None:
+    assert adaptive_kl_beta(kl, beta) == losses.adapt_beta(beta, kl)
+
+
+def test_checkpoints_of_lever_plus_and_ours_load_by_its_names(tmp_path: Path) -> None:
+    state = seed_state()
+    v2 = load_v3_from_sft_checkpoint(str(save(lightning(state), tmp_path / "v2.ckpt")), device="cpu")
+    v3 = load_v3_from_grpo_checkpoint(save({"model_state_dict": state}, tmp_path / "v3.pt"), device="cpu")
+    (tmp_path / "own.safetensors").write_bytes(save_selector(v2, meta={}))
+    own = load_v3_from_sft_checkpoint(tmp_path / "own.safetensors", device="cpu")
+    for loaded in (v2, v3, own):
+        assert isinstance(loaded, PointerSelectorV3)
+        assert loaded.config == CONFIG
+        assert (loaded.d_model, loaded.hidden_dim, loaded.num_layers) == (6, 8, 2)
+        assert all(torch.equal(value, state[key]) for key, value in loaded.state_dict().items())
+        assert not loaded.training
+
+
+def test_a_network_is_built_as_configured() -> None:
+    assert build_model_v3().config.embedding_dim == 768
+    assert model().config.model_dump() | {"gate": True} == model().config.model_dump()
+    assert SMALL.to_dict()["hidden_dim"] == 8
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(make_tiny_clip(tmp_path_factory.mktemp("clip"), dimension=16))
+
+
+def test_a_network_behind_a_clip_embeds_pictures_and_questions(clip: str) -> None:
+    made = build_model_v3_with_adapter(SMALL._replace(d_model=16), clip_name=clip, device="cpu")
+    pictures, questions = [make_png(0), make_png(1)], ["What?", "Who?"]
+    joint = made.query_embeddings(pictures, questions)
+    assert joint.shape == (2, 16)
+    torch.testing.assert_close(joint.norm(dim=-1), torch.ones(2))
+    both = torch.from_numpy(made.encoder.embed_images(pictures) + made.encoder.embed_texts(questions))
+    torch.testing.assert_close(joint, torch.nn.functional.normalize(both, dim=-1))
+    assert made.pointer_selector.greedy(joint, joint[None].expand(2, -1, -1), shots=2).shape == (2, 2)
+
+
+def test_queries_and_candidates_may_be_encoded_differently(clip: str) -> None:
+    made = build_model_v3_with_adapter(
+        SMALL._replace(d_model=16),
+        clip_name=clip,
+        query_encoding_flag=["text"],
+        icd_encoding_flag=["image"],
+        device="cpu",
+    )
+    texts = torch.from_numpy(made.encoder.embed_texts(["What?"]))
+    images = torch.from_numpy(made.encoder.embed_images([make_png(0)]))
+    torch.testing.assert_close(made.query_embeddings([make_png(0)], ["What?"]), texts)
+    torch.testing.assert_close(made.candidate_embeddings([make_png(0)], ["What?"]), images)
+
+
+def test_an_encoder_of_another_width_is_refused(clip: str) -> None:
+    with pytest.raises(ValueError, match="gives 16 numbers, the network takes 6"):
+        build_model_v3_with_adapter(SMALL, clip_name=clip, device="cpu")
+
+
+def test_an_unknown_part_is_refused(clip: str) -> None:
+    with pytest.raises(ValueError, match="sound can be no part of an embedding"):
+        build_model_v3_with_adapter(SMALL, clip_name=clip, query_encoding_flag=["sound"], device="cpu")
