@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from flows.program import environment, git_commit, program_version
+from storage.errors import StorageError
 from storage.records import Ref
 from tasks.lever.comparing import Summary
 from tasks.lever.errors import Unfinished
@@ -64,6 +65,18 @@ class Ongoing:
         last = self.seeds[-1]
         self.seeds[-1] = last.model_copy(update={"trained": (*last.trained, selector)})
         return selector.weights
+
+    def say(self, note: str) -> None:
+        """What a reader of the figures must know."""
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def attempt(self, step: Callable[[], object], what: str) -> None:
+        """Do a step; storage that is away costs a note, not the run."""
+        try:
+            step()
+        except StorageError as error:
+            self.unfinished[what] = str(error)
 
     def evaluated(self, outcome: Ref) -> None:
         """What a seed found."""

@@ -9,7 +9,7 @@ read_dataset ─► export_embeddings ──┘                                 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from flows.settings import configure_steps
 
@@ -18,7 +18,7 @@ configure_steps()  # before prefect and the steps are imported: both read what i
 from prefect import flow  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
-from pydantic import BaseModel, ConfigDict, Field  # noqa: E402
+from pydantic import BaseModel, ConfigDict, Field, model_validator  # noqa: E402
 
 from flows.learning import Ongoing, begin  # noqa: E402
 from storage.records import Ref  # noqa: E402
@@ -41,11 +41,12 @@ from tasks.lever.options import (  # noqa: E402
     Vectors,
 )
 from tasks.lever.prompting import PromptSettings  # noqa: E402
-from tasks.lever.records import Sampler  # noqa: E402
+from tasks.lever.records import Embedded, Sampler  # noqa: E402
 from tasks.lever.report import LeverReport  # noqa: E402
 from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings  # noqa: E402
 from tasks.lever.steps import (  # noqa: E402
     DatasetRead,
+    Effort,
     Learning,
     World,
     build_pools,
@@ -123,6 +124,8 @@ class StartConfig(_Config):
     """`rl_data_{Sampler}.json`."""
     rce_checkpoint: Path | None = None
     """A selector that GRPO goes on with."""
+    grpo_checkpoint: Path | None = None
+    """A selector that is only measured."""
 
 
 class LeverConfig(_Config):
@@ -175,7 +178,9 @@ class LeverConfig(_Config):
     first_seed: int = 0
     """Of the first run."""
     start: StartConfig = StartConfig()
-    """Files in place of stages."""
+    """Files in place of stages, the same for all seeds."""
+    begin_at: StageName = "embed"
+    """The first stage: what comes before it is read from the results folder, of each seed its own."""
     until: StageName = "evaluate"
     """The last stage."""
     results: Path = Path("results")
@@ -189,6 +194,18 @@ class LeverConfig(_Config):
     save: Literal["file", "database", "both"] = "both"
     """Where figures are kept."""
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        """Said before anything is trained."""
+        most = max((self.shots, *self.evaluated_shots) if self.until == "evaluate" else (self.shots,))
+        if most > self.pool_size:
+            raise ValueError(f"{most} shots from pools of {self.pool_size}: widen pool_size, or lower the shots")
+        if min(self.evaluated_shots, default=1) < 1:
+            raise ValueError(f"evaluated_shots {self.evaluated_shots}: at least 1 is shown")
+        if self.reward == "hard_plus_gtprob" and not (self.rl_data.gt_prob or self.start.rl_data):
+            raise ValueError("the reward hard_plus_gtprob needs likelihoods: set rl_data.gt_prob")
+        return self
+
 
 runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shards follow one another
 
@@ -198,17 +215,13 @@ def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
     ongoing = begin(flow_run.id, config.model_dump(mode="json"), until=config.until)
     files = Layout(config.results, config.dataset.name)
-    judge, encoder, found = _open(config, files)
-    if (start := config.start).query_embeddings and start.candidate_embeddings:
-        queries, candidates = start.query_embeddings, start.candidate_embeddings
-        embedded = read_embeddings(queries=queries, candidates=candidates)
-    else:
-        embedded = export_embeddings(found.dataset, encoder=encoder)
-        ongoing.wrote(write_embeddings(embedded, folder=files.cache).files)
+    weights = _digits_judge(config)
+    found = _dataset(config, files)
+    embedded = _embedded(config, found, files, ongoing, weights=weights)
     world = World(
         dataset=found.dataset,
         embedded=embedded.model_copy(update={"vectors": config.vectors}),
-        judge=judge,
+        judge=_judge(config, weights),
         prompts=config.prompts,
         threshold=config.threshold,
     )
@@ -226,23 +239,30 @@ def _learn(
     config: LeverConfig, found: DatasetRead, world: World, files: Layout, ongoing: Ongoing, *, seed: int
 ) -> None:
     """One seed, from its pools to its figures."""
-    learning = Learning(shots=config.shots, seed=seed, device=config.device, spending=config.spending)
+    learning = Learning(shots=config.shots, seed=seed)
+    effort = Effort(device=config.device, concurrency=config.concurrency, spending=config.spending)
+    start = config.start.model_copy(update=_begun(config, files))
+    if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
+        ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
     pools = build_pools(
         found.dataset, embedded=world.embedded, sampler=config.sampler, size=config.pool_size, seed=seed
     )
     ongoing.done("pools")
 
-    sft, pools = _imitate(config, found, world, files, ongoing, pools=pools, learning=learning)
+    asking: Any = {"learning": learning, "effort": effort}
+    sft, pools = _imitate(config, start, found, world, files, ongoing, pools=pools, asking=asking)
     ongoing.wrote(export_files({str(files.checkpoint("sft", config.sampler)): sft}).files)
     ongoing.done("sft")
 
-    data = _rl_data(config, found, world, ongoing, pools=pools, selector=sft, learning=learning)
-    ongoing.wrote(export_files(dict.fromkeys(map(str, _places(config, files)), data)).files)
+    data = None
+    if not (start.rce_checkpoint and (start.grpo_checkpoint or config.rce_only)):
+        data = _rl_data(config, start, found, world, ongoing, pools=pools, selector=sft, asking=asking)
+        ongoing.wrote(export_files(dict.fromkeys(map(str, _places(config, files)), data)).files)
     ongoing.done("rl-data")
 
-    learnt: Any = {"pools": pools, "data": data, "reward": config.reward, "learning": learning}
-    if config.start.rce_checkpoint:
-        rce = _read_checkpoint(config, config.start.rce_checkpoint, ongoing)
+    learnt: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
+    if start.rce_checkpoint:
+        rce = _read_checkpoint(config, start.rce_checkpoint, ongoing)
     else:
         step = called(train_rce, f"train RCE, seed {seed}")
         rce = ongoing.trained(step(world, selector=sft, settings=config.rce, **learnt))
@@ -250,10 +270,13 @@ def _learn(
     ongoing.done("rce")
 
     selectors = {"sft": sft, "rce": rce}
-    if not config.rce_only:
+    if start.grpo_checkpoint:
+        selectors["grpo"] = _read_checkpoint(config, start.grpo_checkpoint, ongoing)
+    elif not config.rce_only:
         step = called(train_grpo, f"train GRPO, seed {seed}")
         selectors["grpo"] = ongoing.trained(step(world, selector=rce, settings=config.grpo, **learnt))
-        ongoing.wrote(export_files({str(files.checkpoint("grpo", config.sampler)): selectors["grpo"]}).files)
+    if grpo := selectors.get("grpo"):
+        ongoing.wrote(export_files({str(files.checkpoint("grpo", config.sampler)): grpo}).files)
     ongoing.done("grpo")
 
     future = called(evaluate_selector, f"evaluate, seed {seed}").submit(
@@ -263,45 +286,65 @@ def _learn(
         sampler=config.sampler,
         shots=tuple(sorted({*config.evaluated_shots, config.shots})),
         oracle=config.oracle,
-        learning=learning,
+        **asking,
     )
     [evaluated] = ongoing.note(gather([future]))
     ongoing.evaluated(evaluated)
     ongoing.done("evaluate")
 
 
-def _open(config: LeverConfig, files: Layout) -> tuple[JudgeSpec, EncoderSpec, DatasetRead]:
-    """Who answers, who embeds, and what is asked; the CPU world is made here."""
-    name, data_dir, weights = config.dataset.name, config.dataset.data_dir, None
-    if DIGITS in (name, config.judge, config.encoder):
-        weights = train_digits_judge(seed=config.digits.seed, steps=config.digits.judge_steps)
-    if name == DIGITS:
-        data_dir = data_dir or files.data
-        write_digits(
-            data_dir.absolute(),
-            seed=config.digits.seed,
-            train=config.digits.candidates,
-            validation=config.dataset.validation,
-            test=config.dataset.test or 400,
-        )
-    found = read_dataset(
-        name,
-        data_dir=data_dir,
-        train_queries=config.dataset.train_queries,
-        validation=config.dataset.validation,
-        test=config.dataset.test,
-        seed=config.digits.seed,
-        queries_of=config.start.beam_data or config.start.rl_data or config.start.query_embeddings,
-    )
-    judge = JudgeSpec(
+def _begun(config: LeverConfig, files: Layout) -> dict[str, Path]:
+    """Files that an earlier run has left for this seed; those that the user names go before them."""
+    left = files.files_before(config.begin_at, sampler=config.sampler)
+    return {name: path for name, path in left.items() if getattr(config.start, name) is None}
+
+
+def _digits_judge(config: LeverConfig) -> Ref | None:
+    """The weights of the CPU world's judge, whose tower is its encoder as well."""
+    if DIGITS not in (config.judge, config.encoder):
+        return None
+    return train_digits_judge(seed=config.digits.seed, steps=config.digits.judge_steps)
+
+
+def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
+    return JudgeSpec(
         name=config.judge,
         weights=weights if config.judge == DIGITS else None,
         fingerprint=fingerprint_of_judge(config.judge),
-        concurrency=config.concurrency,
     )
+
+
+def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
+    """What is asked; the CPU world is drawn here."""
+    chosen, start = config.dataset, config.start
+    if drawn := chosen.name == DIGITS and chosen.data_dir is None:
+        sizes: Any = {"train": config.digits.candidates, "validation": chosen.validation, "test": chosen.test or 400}
+        write_digits(files.data.absolute(), seed=config.digits.seed, **sizes)
+    return read_dataset(
+        chosen.name,
+        data_dir=files.data.absolute() if drawn else chosen.data_dir,
+        train_queries=chosen.train_queries,
+        validation=chosen.validation,
+        test=chosen.test,
+        seed=config.digits.seed,
+        queries_of=start.beam_data or start.rl_data or start.query_embeddings,
+    )
+
+
+def _embedded(
+    config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, *, weights: Ref | None
+) -> Embedded:
+    """Vectors of files, or of the encoder."""
+    start = config.start
+    if start.query_embeddings and start.candidate_embeddings:
+        return read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
     if config.encoder == DIGITS:
-        return judge, EncoderSpec(name=DIGITS, weights=weights), found
-    return judge, encoder_spec(config.encoder, adapters=config.adapters), found
+        encoder = EncoderSpec(name=DIGITS, weights=weights)
+    else:
+        encoder = encoder_spec(config.encoder, adapters=config.adapters)
+    embedded = export_embeddings(found.dataset, encoder=encoder)
+    ongoing.wrote(write_embeddings(embedded, folder=files.cache).files)
+    return embedded
 
 
 class Imitating(NamedTuple):
@@ -313,57 +356,61 @@ class Imitating(NamedTuple):
 
 def _imitate(
     config: LeverConfig,
+    start: StartConfig,
     found: DatasetRead,
     world: World,
     files: Layout,
     ongoing: Ongoing,
     *,
     pools: Ref,
-    learning: Learning,
+    asking: Any,
 ) -> Imitating:
     """Of a file, or trained on demonstrations that a file holds or a search finds."""
-    start = config.start
-    if start.sft_checkpoint:
-        return Imitating(_read_checkpoint(config, start.sft_checkpoint, ongoing), pools)
+    beams: tuple[Ref, ...] = ()
     if start.beam_data:
         read = read_beams(start.beam_data, pools=pools, shots=config.shots)
         beams, pools = (read.beams,), read.pools
-    else:
+    if start.sft_checkpoint:
+        return Imitating(_read_checkpoint(config, start.sft_checkpoint, ongoing), pools)
+    seed = asking["learning"].seed
+    if not beams:
         queries = min(found.train_queries, config.beams.queries or found.train_queries)
-        step = called(search_beams, f"search beams, seed {learning.seed}")
-        search: Any = {"pools": pools, "settings": config.beams, "learning": learning}
+        step = called(search_beams, f"search beams, seed {seed}")
+        search: Any = {"pools": pools, "settings": config.beams, **asking}
         beams = tuple(ongoing.note(gather([step.submit(world, shard=one, **search) for one in shards_of(queries)])))
         place = files.beam_data(
             config.judge, config.sampler, config.beams.width, config.shots, config.pool_size, queries
         )
         ongoing.wrote(export_files({str(place): merge_beams(beams, pools=pools)}).files)
     ongoing.done("beams")
-    step = called(train_sft, f"train SFT, seed {learning.seed}")
-    trained = step(world, pools=pools, beams=beams, network=config.network, settings=config.sft, learning=learning)
+    step = called(train_sft, f"train SFT, seed {seed}")
+    trained = step(world, pools=pools, beams=beams, network=config.network, settings=config.sft, **asking)
     return Imitating(ongoing.trained(trained), pools)
 
 
 def _read_checkpoint(config: LeverConfig, path: Path, ongoing: Ongoing) -> Ref:
     read = read_checkpoint(path, heads=config.network.heads)
-    ongoing.notes += [f"{path.name}: {note}" for note in read.notes]
+    for note in read.notes:
+        ongoing.say(f"{path.name}: {note}")
     return read.weights
 
 
 def _rl_data(
     config: LeverConfig,
+    start: StartConfig,
     found: DatasetRead,
     world: World,
     ongoing: Ongoing,
     *,
     pools: Ref,
     selector: Ref,
-    learning: Learning,
+    asking: Any,
 ) -> Ref:
     """Judged pointers: of a file, or drawn by the selector shard by shard."""
-    if config.start.rl_data:
-        return read_rl_data(config.start.rl_data, shots=config.shots)
-    step = called(generate_rl_data, f"RL data, seed {learning.seed}")
-    chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "learning": learning}
+    if start.rl_data:
+        return read_rl_data(start.rl_data, shots=config.shots)
+    step = called(generate_rl_data, f"RL data, seed {asking['learning'].seed}")
+    chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, **asking}
     parts = gather([step.submit(world, shard=one, **chosen) for one in shards_of(found.train_queries)])
     return merge_rl_data(tuple(ongoing.note(parts)))
 
@@ -380,6 +427,6 @@ def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoi
         folder = files.results / files.dataset / "selectors"
         plots = {f"{name}.png": ref for name, ref in drawn.plots.items()}
         ongoing.wrote(export_files({str(folder / name): ref for name, ref in (drawn.figures | plots).items()}).files)
-    publish_report(summary, plots=drawn.plots)
+    ongoing.attempt(lambda: publish_report(summary, plots=drawn.plots), "the Prefect UI")
     if config.save != "file":
-        write_database(ongoing.report(), dataset=found.dataset)
+        ongoing.attempt(lambda: write_database(ongoing.report(), dataset=found.dataset), "the database")

@@ -274,8 +274,9 @@ def _rows(values: Tensor, rows: Tensor) -> Tensor:
 
 def _draw(log_probs: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
     """One position (B, G) from each distribution (B, G, K), flattened by the temperature."""
-    weights = torch.softmax(log_probs / temperature, dim=-1)
-    return torch.multinomial(weights.flatten(0, 1), 1, generator=generator).view(log_probs.shape[:2])
+    weights = torch.softmax(log_probs / temperature, dim=-1).flatten(0, 1)
+    picked = torch.multinomial(weights.to(generator.device), 1, generator=generator)  # it draws where it lives
+    return picked.to(log_probs.device).view(log_probs.shape[:2])
 
 
 def _fewest_usable(encoded: Encoded, shots: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,16 @@ from models.protocols import ChatRequest, ChatResponse
 from models.weights import digest_files
 
 SHOWN_CHARS = 80
+KINDS = (".jsonl", ".jsonl.gz")
+BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 
 Turns = tuple[tuple[str, str], ...]
 
 
 class ReplayChat:
     """Answers by the exact prompt, from JSONL lines `{prompt | messages, response}`; what is not there is refused.
+
+    The file may be packed: `.jsonl.gz`.
 
     prompt: the texts of all messages with a blank line between two, or those of the user alone. messages: role and
     content of each. A folder, or a file of lines with an `id`, holds the answers to a benchmark's items: those are
@@ -89,15 +95,18 @@ def _text(row: dict[str, Any], path: Path, number: int) -> str:
 
 
 def _files(path: Path) -> list[Path]:
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    files = sorted(one for kind in KINDS for one in path.glob(f"*{kind}")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise ModelUnavailable(f"there are no recorded answers at {path}; name a JSONL file, or a folder of them")
     return files
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with path.open("rb") as file:
-        yield from _parsed(file, path)
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield from _parsed(file, path)
+    except BROKEN_GZIP as error:
+        raise ModelUnavailable(f"{path}: the compressed file is damaged ({error})") from error
 
 
 def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

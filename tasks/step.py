@@ -54,6 +54,7 @@ class StepKey(CachePolicy):
     version: int = 1
     reads_world: bool = False
     verify: Verify | None = None
+    aside: tuple[str, ...] = ()
 
     def compute_key(
         self,
@@ -65,7 +66,8 @@ class StepKey(CachePolicy):
         """The key; as a side effect a record that no longer holds is removed, which makes Prefect run the step."""
         # a step that reads the world answers from its record only when its own run is retried
         run = str(task_ctx.task_run.flow_run_id) if self.reads_world else None
-        key = content_key(self.name, self.version, inputs, run)
+        told = {name: value for name, value in inputs.items() if name not in self.aside}
+        key = content_key(self.name, self.version, told, run)
         record = results_folder() / key
         if record.exists() and not self._holds(record, inputs):
             record.unlink(missing_ok=True)
@@ -87,7 +89,12 @@ def results_folder() -> Path:
 
 
 def step(
-    *, version: int, gpu: bool = False, reads_world: bool = False, verify: Verify | None = None
+    *,
+    version: int,
+    gpu: bool = False,
+    reads_world: bool = False,
+    verify: Verify | None = None,
+    aside: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Make a task of a function whose inputs and result are small JSON-able values and Refs.
 
@@ -95,6 +102,7 @@ def step(
     gpu: its backend may run on a device; where there is one, or a pool that has one, the task is tagged `gpu`.
     reads_world: the inputs do not tell what it will find (a folder, a clock), so its record serves only its own run.
     verify: for a step that changes the world, whether its effect is still there.
+    aside: inputs that say how hard to work, not what to find (a budget, a device): others find the same record.
     """
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
@@ -104,7 +112,7 @@ def step(
             function,
             name=function.__name__,
             version=str(version),
-            cache_policy=StepKey(name=name, version=version, reads_world=reads_world, verify=verify),
+            cache_policy=StepKey(name=name, version=version, reads_world=reads_world, verify=verify, aside=aside),
             persist_result=True,
             result_storage=results_folder(),
             result_serializer=JSONSerializer(),

@@ -182,15 +182,20 @@ def plan_task(
             "apply_chat_template": settings.apply_chat_template,
             "model_args": model.shapes_answers,
             "judge": _judge_settings(judge) if benchmark.judge else None,
-            **of_programs(ks, unsafe_code=unsafe_code),
+            **of_programs(ks, unsafe_code=unsafe_code, python=_another_python() if programs else ""),
         },
     )
 
 
-def of_programs(ks: Sequence[int], *, unsafe_code: bool) -> dict[str, JsonValue]:
-    """What the settings of a task say of its programs; nothing where the run says nothing."""
+def of_programs(ks: Sequence[int], *, unsafe_code: bool, python: str) -> dict[str, JsonValue]:
+    """What the settings of a task say of its programs; nothing where the run says nothing.
+
+    python: that executes them, where it is another than the one that runs this. Of that one nothing is said: figures
+    of two machines would else never stand beside each other.
+    """
     said: dict[str, JsonValue] = {"k": list(ks)} if ks else {}
-    return {**said, "unsafe_code": True} if unsafe_code else said
+    said |= {"unsafe_code": True} if unsafe_code else {}
+    return said | {"python": python} if python else said
 
 
 def items_of(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
@@ -253,7 +258,9 @@ def questions_of(task: PlannedTask) -> str:
     return json.dumps([task.task, task.data.checksum, asked], sort_keys=True)
 
 
-NOT_ASKED = ("limit", "repeats", "judge", "k", "unsafe_code")
+OF_PROGRAMS = ("k", "unsafe_code", "python")
+"""Settings of tasks whose answers are programs."""
+NOT_ASKED = ("limit", "repeats", "judge", *OF_PROGRAMS)
 """Settings that no request to the model shows."""
 
 
@@ -266,6 +273,12 @@ def _executing_python() -> str:
     from tasks.evaluation.sandbox.layout import interpreter
 
     return interpreter().digest
+
+
+def _another_python() -> str:
+    from tasks.evaluation.sandbox.layout import another_python
+
+    return another_python()
 
 
 def _reads_itself(benchmark: BaseBenchmark, definition: str) -> DataFacts:

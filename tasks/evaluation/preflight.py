@@ -16,6 +16,8 @@ from tasks.evaluation.records import Item
 SHOWN_PROBLEMS = 5
 CHECKED_ITEMS = 2_000
 """Of a large benchmark the first ones are checked; `trivet eval check` checks all."""
+CHECKED_CHARS = 64 << 20
+"""Of large items fewer: a problem of LiveCodeBench may bring megabytes of tests."""
 
 
 def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
@@ -25,10 +27,19 @@ def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Ite
         if task.judge is None:
             raise PreflightFailed(f"{task.task} is graded by a model; name it with --annotator_model, or give `auto`")
         judge = Judge(open_model(task.judge).id, _asks_nobody)
-    checked = list(islice(items, CHECKED_ITEMS))
-    problems = list(benchmark.check(checked, tools_for(task, judge)))
+    problems = list(benchmark.check(list(_first(items)), tools_for(task, judge)))
     more = len(problems) - SHOWN_PROBLEMS
     return problems[:SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _first(items: Iterable[Item]) -> Iterator[Item]:
+    """As many as are checked, and one at least."""
+    room = CHECKED_CHARS
+    for item in islice(items, CHECKED_ITEMS):
+        yield item
+        room -= sum(map(len, item.prompts)) + sum(len(one) for one in item.detail.values() if isinstance(one, str))
+        if room <= 0:
+            return
 
 
 def _asks_nobody(requests: Iterable[Any]) -> Iterator[Any]:

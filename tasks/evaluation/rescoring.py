@@ -16,7 +16,15 @@ from tasks.evaluation.finding_runs import FoundRun
 from tasks.evaluation.generation import Generated
 from tasks.evaluation.grading import Scored, executed_by, grade_shard
 from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.planning import Plan, PlannedTask, RunSettings, of_programs, plan_task, read_items
+from tasks.evaluation.planning import (
+    OF_PROGRAMS,
+    Plan,
+    PlannedTask,
+    RunSettings,
+    of_programs,
+    plan_task,
+    read_items,
+)
 from tasks.evaluation.records import ModelFacts, Sampling, TaskResult
 from tasks.evaluation.replaying import digest_of, repeats_in, replay
 
@@ -158,13 +166,16 @@ def _planned(
     old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, *, ks: tuple[int, ...], unsafe_code: bool
 ) -> PlannedTask:
     """The task as it was asked; only the grader is today's."""
+    from tasks.evaluation.sandbox.layout import another_python
+
     benchmark = find(named, None)
     assert benchmark is not None
     assert old.items is not None
     repeats = old.settings.get("repeats")
     programs = benchmark.family == "code"
     ks, unsafe_code = (ks or _ks(old)) if programs else (), unsafe_code and programs
-    asked = {name: value for name, value in old.settings.items() if name not in of_programs((1,), unsafe_code=True)}
+    said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
+    asked = {name: value for name, value in old.settings.items() if name not in OF_PROGRAMS}
     return PlannedTask(
         task=old.task,
         benchmark=named,
@@ -178,7 +189,7 @@ def _planned(
         judge=judge_of(benchmark, judge, auto=False) if judge else _judge(benchmark, run),
         ks=ks,
         unsafe_code=unsafe_code,
-        settings=asked | of_programs(ks, unsafe_code=unsafe_code),
+        settings=asked | said_today,
     )
 
 

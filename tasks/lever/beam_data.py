@@ -78,14 +78,18 @@ def pointers_in(beams: Mapping[str, BeamQuery], pools: Pools, *, shots: int) -> 
 
 
 def pools_around(beams: Mapping[str, BeamQuery], pools: Pools) -> Pools:
-    """`pools` with every demonstration of the beams in them: each takes the place of a last one that no beam names.
+    """`pools` in which every demonstration of the beams can be pointed at.
 
-    Beam data of another run were searched in pools of its own; without this hardly any could be pointed at.
+    A file that tells its own pools brings them. In one that does not, of another run with pools of its own, each
+    demonstration that is missing takes the place of a last candidate that no beam names.
     Raises PointerUnusable for a query without a pool, PoolTooSmall if its beams name more than a pool holds.
     """
     changed: dict[str, tuple[str, ...]] = {}
     for query, beam in beams.items():
         pool = _pool(query, pools)
+        if beam.pool:
+            changed[query] = beam.pool
+            continue
         named = list(dict.fromkeys(id for ids in beam.demonstrations for id in ids))
         if len(named) > len(pool):
             raise PoolTooSmall(f"query {query}: its beams name {len(named)} candidates, its pool holds {len(pool)}")

@@ -59,25 +59,29 @@ class Channel:
         self._connection, self._file = connection, connection.makefile("rwb")
 
     def send(self, said: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> None:
-        """Say something. Raises OSError when nobody is there."""
+        """Say something; to somebody who has gone it is nothing, which `receive` tells."""
         data = save({name: one.detach().cpu().contiguous() for name, one in (tensors or {}).items()})
-        self._file.write(json.dumps({"said": said, "bytes": len(data)}).encode() + b"\n" + data)
-        self._file.flush()
+        with suppress(ConnectionError):
+            self._file.write(json.dumps({"said": said, "bytes": len(data)}).encode() + b"\n" + data)
+            self._file.flush()
 
     def receive(self) -> Message | None:
         """What the other side says next; None when it has gone."""
-        line = self._file.readline()
-        if not line.endswith(b"\n"):
+        try:
+            line = self._file.readline()
+            if not line.endswith(b"\n"):
+                return None
+            header = json.loads(line)
+            data = self._file.read(header["bytes"])
+        except ConnectionError:
             return None
-        header = json.loads(line)
-        data = self._file.read(header["bytes"])
         return Message(header["said"], load(data)) if len(data) == header["bytes"] else None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        with suppress(OSError):  # what was not sent is for nobody
+        with suppress(ConnectionError):  # what was not sent is for nobody
             self._file.close()
         self._connection.close()
 
@@ -108,19 +112,26 @@ def train_across(
             Channel(_accepted(listener, launcher, folder)) as channel,
         ):
             while message := channel.receive():
-                asked = message.said["say"]
-                if asked == "trained":
-                    trained = _trained(message, config, place)
-                    launcher.wait()
-                    return trained
-                if asked == "refused":
-                    raise _refusal(message.said)
-                if asked == "validate":
-                    with torch.no_grad():
-                        channel.send({"accuracy": validate(_selector(config, message.tensors, place))})
-                elif judge is not None:
-                    channel.send({"rewards": list(judge([(row, tuple(one)) for row, one in message.said["drawn"]]))})
+                if message.said["say"] == "trained":
+                    return _trained(message, config, place)
+                channel.send(_answer(message, config, place, validate=validate, judge=judge))
             raise _failure(launcher, folder)
+
+
+def _answer(
+    message: Message, config: PointerConfig, place: TrainingPlace, *, validate: Validate, judge: Judge | None
+) -> dict[str, Any]:
+    """To what rank 0 asks. Raises what the training refuses."""
+    match message.said:
+        case {"say": "validate"}:
+            with torch.no_grad():
+                return {"accuracy": validate(_selector(config, message.tensors, place))}
+        case {"say": "judge", "drawn": drawn} if judge:
+            return {"rewards": list(judge([(row, tuple(pointer)) for row, pointer in drawn]))}
+        case {"say": "refused", "kind": kind, "text": text}:
+            raise getattr(errors, kind, LeverError)(text)
+        case other:
+            raise WorkerFailed(f"rank 0 said {other}, which nobody understands")
 
 
 def _write_job(
@@ -168,12 +179,12 @@ def _listening(folder: Path) -> Generator[socket.socket]:
 @contextmanager
 def _launched(folder: Path, place: TrainingPlace) -> Generator[subprocess.Popen[bytes]]:
     """The agent and its ranks; at the end of the block they have ended, also at Ctrl-C."""
-    with (folder / LAUNCHER_LOG).open("wb") as log:
+    with (folder / LAUNCHER_LOG).open("wb") as output:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "tasks.lever.training_worker", folder, str(place.to_start), str(os.getpid())],
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             env=_environment(place),
             start_new_session=True,  # Ctrl-C is for us, and we end it
         )
@@ -200,7 +211,7 @@ def _environment(place: TrainingPlace) -> dict[str, str]:
 
 
 def _accepted(listener: socket.socket, launcher: subprocess.Popen[bytes], folder: Path) -> socket.socket:
-    """The connection of rank 0. Raises WorkerFailed if it ends before there is one."""
+    """The connection of rank 0. Raises WorkerFailed if the processes end before there is one."""
     while launcher.poll() is None:
         try:
             connection, _ = listener.accept()
@@ -228,17 +239,12 @@ def _trained(message: Message, config: PointerConfig, place: TrainingPlace) -> T
     )
 
 
-def _refusal(said: Mapping[str, str]) -> LeverError:
-    kind = getattr(errors, said["kind"], LeverError)
-    return kind(said["text"])
-
-
 def _failure(launcher: subprocess.Popen[bytes], folder: Path) -> WorkerFailed:
     """What ended the ranks, as the agent tells it, with the last lines of the first that failed."""
     launcher.wait()
     if not (folder / FAILURE).exists():
         lines = _last_lines(folder / LAUNCHER_LOG)
-        return WorkerFailed(f"the training processes could not be started (exit code {launcher.returncode}):\n{lines}")
+        return WorkerFailed(f"the processes of the training ended with exit code {launcher.returncode}:\n{lines}")
     failure = json.loads((folder / FAILURE).read_text())
     rank = failure["rank"]
     lines = "\n".join(_last_lines(path) for path in (folder / LOGS).glob(f"*/attempt_0/{rank}/stderr.log"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -57,6 +58,7 @@ def read_embeddings(
     content that changed since the ids were written.
     """
     found, known = _load(path), _ids(path, ids)
+    _refuse_unfolding(found, path)
     if isinstance(found, Mapping):
         read = _by_id(found, known, path)
     elif isinstance(found, Tensor) and found.ndim in (2, 3):
@@ -85,11 +87,22 @@ def read_bank(
 
 def _load(path: Path) -> Any:
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                    raise FileUnusable(f"{path} is packed, and may unfold to any size; torch writes none like that")
         return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {path}; run the embedding step, or name the file") from error
-    except NOT_TENSORS as error:
+    except (*NOT_TENSORS, zipfile.BadZipFile) as error:
         raise FileUnusable(f"{path} holds more than tensors, or is damaged; export the embeddings again") from error
+
+
+def _refuse_unfolding(found: Any, path: Path) -> None:
+    """Raises FileUnusable for tensors that claim more numbers than the file holds."""
+    tensors = [one for one in (found.values() if isinstance(found, Mapping) else [found]) if isinstance(one, Tensor)]
+    if any(one.layout == torch.strided and one.nbytes > one.untyped_storage().nbytes() for one in tensors):
+        raise FileUnusable(f"{path}: its embeddings repeat the same numbers; export them again as they are")
 
 
 def _ids(path: Path, named: Path | None) -> Ids | None:

@@ -1,6 +1,7 @@
 """What the lever can refuse.
 
 LeverError
+├── OptionUnusable       a name that nothing here has: lists what there is
 ├── DatasetUnusable      questions, annotations or pictures that are missing or malformed: names file and entry
 ├── FileUnusable         embeddings, beam data, RL data or a checkpoint that cannot be read as such: names file and key
 ├── PoolTooSmall         fewer candidates than shots
@@ -19,6 +20,10 @@ from typing import Any
 
 class LeverError(Exception):
     """Root; its text is a full sentence with the remedy."""
+
+
+class OptionUnusable(LeverError):
+    """A name that nothing here has."""
 
 
 class DatasetUnusable(LeverError):

@@ -49,6 +49,8 @@ class Outcome(Record):
     """1 where the accuracy reaches the threshold."""
     failed: str | None = None
     """Why there is no answer."""
+    retryable: bool = False
+    """True when the judge may answer another time."""
     key: str | None = None
     """Of the answer in the response store."""
 
@@ -200,5 +202,6 @@ def _outcome(pointer: Pointer, question: Asked, judgment: Judgment) -> Outcome:
         accuracy=judgment.accuracy,
         correct=judgment.correct,
         failed=judgment.failed,
+        retryable=judgment.retryable,
         key=judgment.key,
     )

@@ -96,7 +96,8 @@ def drawn(
     pointers, old, rewards = (loop.held[name].to(loop.device) for name in ("pointers", "old", "rewards"))
     judged = ~rewards.isnan()
     log.info("epoch=%d reward=%.4f judged=%d/%d", epoch, rewards[judged].mean(), judged.sum(), judged.numel())
-    return _experience(pointers, old, rewards.to(old), judged, reference=reference, settings=settings)
+    with loop.autocast():
+        return _experience(pointers, old, rewards.to(old), judged, reference=reference, settings=settings)
 
 
 def _experience(

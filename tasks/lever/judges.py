@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from models.errors import ModelUnavailable
 from models.weights import GENERATOR_FILES, digest_files, digest_folder, hub_folder
@@ -36,8 +36,6 @@ class JudgeSpec(Record):
     """Of `digits`, which is trained here."""
     fingerprint: str = ""
     """Of weights or a script on this disk, so that others under the same name are not taken for them."""
-    concurrency: int = Field(default=16, ge=1)
-    """Requests under way at once, of an endpoint."""
 
     @model_validator(mode="after")
     def _digits_has_weights(self) -> Self:
@@ -102,13 +100,15 @@ def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
         )
 
 
-def limits_of(spec: JudgeSpec) -> Limits:
-    """Retries and concurrency, shared by all threads that ask this judge."""
-    return _limits(spec.name, spec.concurrency)
+def release_judges() -> None:
+    """Forget the models of this process."""
+    for opened in (_digits_judge, _digits_encoder, _clip):
+        opened.cache_clear()
 
 
 @cache
-def _limits(name: str, concurrency: int) -> Limits:
+def limits_of(name: str, *, concurrency: int) -> Limits:
+    """Retries and concurrency, shared by all threads that ask this judge."""
     del name  # one set per judge
     return Limits(CallSettings(concurrency=concurrency), rng=random.Random())
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, get_args
 
-from tasks.lever.errors import FileUnusable
+from tasks.lever.errors import FileUnusable, OptionUnusable
 from tasks.lever.options import Vectors
 from tasks.lever.records import Sampler, Stage
 
@@ -56,20 +56,20 @@ def judge_of(name: str) -> str:
 
 
 def sampler_of(name: str) -> Sampler:
-    """`RandSampler` for `rand_sampler` and for itself. Raises ValueError."""
+    """`RandSampler` for `rand_sampler` and for itself. Raises OptionUnusable."""
     own: dict[str, Sampler] = {one: one for one in SAMPLERS.values()}
     return _one_of(SAMPLERS | own, name, "sampler")
 
 
 def vectors_of(name: str) -> Vectors:
-    """`joint` for `query_img_text_icd_img_text` and for itself. Raises ValueError."""
+    """`joint` for `query_img_text_icd_img_text` and for itself. Raises OptionUnusable."""
     own: dict[str, Vectors] = {one: one for one in VECTORS.values()}
     return _one_of(VECTORS | own, name.removesuffix("_lever_lm"), "choice of vectors")
 
 
 def _one_of(known: Mapping[str, Value], name: str, what: str) -> Value:
     if name not in known:
-        raise ValueError(f"there is no {what} {name!r}; choose one of {', '.join(known)}")
+        raise OptionUnusable(f"there is no {what} {name!r}; choose one of {', '.join(known)}")
     return known[name]
 
 
@@ -175,7 +175,13 @@ class Layout(NamedTuple):
 
         Raises FileUnusable for a stage whose file is not there.
         """
-        found = {"sft": self._beam_data, "rl-data": self._sft, "rce": self._before_rce, "grpo": self._before_grpo}
+        found = {
+            "sft": self._beam_data,
+            "rl-data": self._sft,
+            "rce": self._before_rce,
+            "grpo": self._before_grpo,
+            "evaluate": self._before_evaluate,
+        }
         return found[stage](sampler) if stage in found else {}
 
     def _beam_data(self, sampler: Sampler) -> dict[str, Path]:
@@ -185,7 +191,8 @@ class Layout(NamedTuple):
     def _sft(self, sampler: Sampler) -> dict[str, Path]:
         if (own := self.checkpoint("sft", sampler)).is_file():
             return {"sft_checkpoint": own}
-        return {"sft_checkpoint": _only(own.parent, f"*{sampler}*.ckpt", "v2 checkpoint", "--sft-ckpt")}
+        seeds = f"*{sampler}*.ckpt"
+        return {"sft_checkpoint": _only(own.parent, seeds, f"v2 checkpoint {own.name} or", "--sft-ckpt")}
 
     def _before_rce(self, sampler: Sampler) -> dict[str, Path]:
         data = self.rl_data(sampler)
@@ -194,8 +201,14 @@ class Layout(NamedTuple):
     def _before_grpo(self, sampler: Sampler) -> dict[str, Path]:
         own = self.checkpoint("rce", sampler)
         return self._before_rce(sampler) | {
-            "rce_checkpoint": _only(own.parent, own.name, "RCE checkpoint", "--from rce")
+            "rce_checkpoint": _only(own.parent, own.name, "RCE checkpoint", "--rce-ckpt")
         }
+
+    def _before_evaluate(self, sampler: Sampler) -> dict[str, Path]:
+        """Checkpoints are enough; there is none of GRPO where a run went without it."""
+        rce, grpo = self.checkpoint("rce", sampler), self.checkpoint("grpo", sampler)
+        found = self._sft(sampler) | {"rce_checkpoint": _only(rce.parent, rce.name, "RCE checkpoint", "--rce-ckpt")}
+        return found | ({"grpo_checkpoint": grpo} if grpo.is_file() else {})
 
     def _folder(self, name: str) -> Path:
         place = self.results / self.dataset

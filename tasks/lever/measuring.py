@@ -93,8 +93,8 @@ def _bank(ref: Ref, artifacts: Artifacts) -> EmbeddingBank:
 def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
     """Queries that the judge may answer another time."""
     return {
-        f"{result.selector}, {result.shots} shots, query {one.query}": one.failed
+        f"{result.selector}, {result.shots} shots, query {one.query}": one.failed or ""
         for result in results
         for one in result.outcomes
-        if one.failed is not None
+        if one.retryable
     }

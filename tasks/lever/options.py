@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from storage.records import Record
 
@@ -31,6 +31,12 @@ class NetworkSettings(Record):
     """Of the attention weights."""
     gate: bool = True
     """The state takes in what was picked; False is an ablation."""
+
+    @model_validator(mode="after")
+    def _heads_share_the_width(self) -> Self:
+        if self.hidden % self.heads:
+            raise ValueError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
+        return self
 
     def config(self, embedding_dim: int) -> PointerConfig:
         """As the network wants it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 
@@ -28,7 +28,7 @@ ALL_UP_TO_SHOTS = 2
 """So many shots have few enough ordered pointers to try them all: 992 in a pool of 32, 4,032 in one of 64."""
 BEST_OF = 500
 """Of more shots so many are tried, drawn at random."""
-FIRST_ROUND, LARGEST_ROUND = 4, 256
+FIRST_ROUND, LARGEST_ROUND = 1, 256
 """Pointers of a query that are judged together; each round has twice as many as the one before."""
 PERFECT = 1 - 1e-9
 
@@ -45,14 +45,14 @@ def search_best(
 ) -> SelectorResult:
     """For each query the pointer with the highest accuracy, of equals the one that was tried first.
 
-    known: results of other selectors; what they chose is tried first: it costs nothing, and no selector is better
-    than the oracle then. most_judgments: where the search ends; the best so far counts. `search` of the result tells
-    of how many queries the best is known, and so whether the accuracy is a lower bound.
+    known: results of other selectors; what they found is taken over, so that no selector is better than the oracle,
+    however few judgments are left. most_judgments: where the search ends; the best so far counts. `search` of the
+    result tells of how many queries the best is known, and so whether the accuracy is a lower bound.
     Raises PoolTooSmall, and what `judge` raises.
     """
     refuse_small_pools(pools, queries, shots=shots)
-    first = _chosen_by(known, shots=shots)
-    searches = {query: _Search(query, first.get(query, ()), pools, shots=shots, seed=seed) for query in queries}
+    found = _found_by(known, shots=shots)
+    searches = {query: _Search(query, found.get(query, ()), pools, shots=shots, seed=seed) for query in queries}
     judged, size = 0, FIRST_ROUND
     while asked := [(query, pointer) for query, search in searches.items() for pointer in search.take(size)]:
         affordable = asked[: None if most_judgments is None else max(0, most_judgments - judged)]
@@ -74,13 +74,16 @@ def search_best(
 class _Search:
     """The pointers of one query: those to be tried, and the best so far."""
 
-    def __init__(self, query: str, first: Iterable[Pointer], pools: Pools, *, shots: int, seed: int) -> None:
+    def __init__(self, query: str, found: Iterable[Outcome], pools: Pools, *, shots: int, seed: int) -> None:
         size = len(pools.pools[query])
         self._all = math.perm(size, shots)
         self._scored = 0
-        rng = generator_of(query, seed=seed, purpose=f"oracle {shots}")
-        self._untried = _distinct(chain(first, _pointers(size, shots=shots, rng=rng)))
         self.best = Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged")
+        known = {outcome.pointer: outcome for outcome in found if outcome.accuracy is not None}
+        for outcome in known.values():
+            self.add(outcome)
+        rng = generator_of(query, seed=seed, purpose=f"oracle {shots}")
+        self._untried = (one for one in _pointers(size, shots=shots, rng=rng) if one not in known)
 
     @property
     def is_settled(self) -> bool:
@@ -97,13 +100,13 @@ class _Search:
             self.best = outcome
 
 
-def _chosen_by(known: Iterable[SelectorResult], *, shots: int) -> Mapping[str, list[Pointer]]:
-    chosen: dict[str, list[Pointer]] = {}
+def _found_by(known: Iterable[SelectorResult], *, shots: int) -> Mapping[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = {}
     for result in known:
         if result.shots == shots:
             for outcome in result.outcomes:
-                chosen.setdefault(outcome.query, []).append(outcome.pointer)
-    return chosen
+                found.setdefault(outcome.query, []).append(outcome)
+    return found
 
 
 def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:

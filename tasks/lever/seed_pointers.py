@@ -16,8 +16,15 @@ from tasks.lever.seed_selector import PointerSelectorV3, without_dropout
 
 
 @torch.no_grad()
-def predict_with_v3(model: PointerSelectorV3, query_emb: Tensor, cand_emb: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, S) positions of the likeliest picks one after the other, and (B, S) their logits."""
+def predict_with_v3(
+    model: PointerSelectorV3, query_emb: Tensor, cand_emb: Tensor, top_k: int = 1
+) -> tuple[Tensor, Tensor]:
+    """(B, S) positions of the likeliest picks one after the other, and (B, S) their logits.
+
+    top_k: as in Lever-Plus one pick is given for each step; `beam_search_pointer` gives several pointers.
+    """
+    if top_k != 1:
+        raise ValueError(f"top_k {top_k}: each step has one pick; call beam_search_pointer for several pointers")
     pointers = model.greedy(query_emb, cand_emb, shots=model.shot_num)
     with without_dropout(model):
         taken = [

@@ -26,6 +26,7 @@ class PointerSelectorV3Config(NamedTuple):
     K: int = 32
     """Candidates of a pool; any other number is read as well."""
     shot_num: int = 2
+    label_smoothing: float = 0.0
     dropout: float = 0.5
     hidden_dim: int = 256
     num_heads: int = 1
@@ -49,6 +50,7 @@ class PointerSelectorV3(PointerSelector):
         d_model: int = 768,
         K: int = 32,  # noqa: N803  Lever-Plus's name
         shot_num: int = 2,
+        label_smoothing: float = 0.0,
         dropout: float = 0.5,
         hidden_dim: int = 256,
         num_heads: int = 1,
@@ -59,6 +61,8 @@ class PointerSelectorV3(PointerSelector):
         advantage_clip: float = 5.0,
         gate: bool = True,
     ) -> None:
+        if label_smoothing:
+            raise ValueError(f"label_smoothing {label_smoothing}: must be 0, no loss here smooths its labels")
         config = PointerConfig(
             embedding_dim=d_model,
             hidden=hidden_dim,

@@ -69,14 +69,25 @@ class DatasetRead(Record):
 
 
 class Learning(Record):
-    """How a selector is trained, beside the settings of its stage."""
+    """What a selector learns, beside the settings of its stage."""
 
     shots: int = Field(default=2, ge=1)
     """Demonstrations in a prompt."""
     seed: int = 0
+
+
+class Effort(Record):
+    """How hard a step may work; it finds the same however hard that is."""
+
     device: str | None = None
     """`cpu`, `cuda:0` …; none: a GPU if there is one."""
+    concurrency: int = Field(default=16, ge=1)
+    """Questions under way at once, at an endpoint."""
     spending: Spending = Spending()
+    """When to stop asking the judge."""
+
+
+EFFORT = ("effort",)
 
 
 @step(version=1)
@@ -197,12 +208,14 @@ def build_pools(dataset: Ref, *, embedded: Embedded, sampler: Sampler, size: int
     return artifacts().save("pools", build(items, embedded, artifacts(), sampler=sampler, size=size, seed=seed))
 
 
-@step(version=1, gpu=True)
-def search_beams(world: World, *, pools: Ref, shard: int, settings: BeamSettings, learning: Learning) -> Ref:
+@step(version=1, gpu=True, aside=EFFORT)
+def search_beams(
+    world: World, *, pools: Ref, shard: int, settings: BeamSettings, learning: Learning, effort: Effort
+) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
     from tasks.lever.info_score import search
 
-    setting = _opened(world, learning.spending)
+    setting = _opened(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in _shard(setting.dataset.train_queries[: settings.queries], shard)]
     progress.expect("search beams", len(queries))
@@ -212,7 +225,7 @@ def search_beams(world: World, *, pools: Ref, shard: int, settings: BeamSettings
     return artifacts().save("beams", BeamPart(queries=found))
 
 
-@step(version=1, gpu=True)
+@step(version=1, gpu=True, aside=EFFORT)
 def train_sft(
     world: World,
     *,
@@ -221,12 +234,13 @@ def train_sft(
     network: NetworkSettings,
     settings: SftSettings,
     learning: Learning,
+    effort: Effort,
 ) -> TrainedSelector:
     """A selector that imitates the best pointers."""
     from tasks.lever.learning import labelled_of, validation_of
     from tasks.lever.training import train_sft as train
 
-    setting, candidates = _opened(world, learning.spending), artifacts().load(Pools, pools)
+    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
     found = {query: best for part in beams for query, best in artifacts().load(BeamPart, part).queries.items()}
     labelled = labelled_of(setting, candidates, found)
     validate = validation_of(setting, candidates, shots=learning.shots)
@@ -236,18 +250,18 @@ def train_sft(
         return train(config, labelled, settings, seed=learning.seed, validate=validate, place=place)
 
     inputs = {"pools": pools, "beams": beams, "network": network, "settings": settings}
-    return _train("sft", run, world, learning, **inputs)
+    return _train("sft", run, world, learning, effort, **inputs)
 
 
-@step(version=1, gpu=True)
+@step(version=1, gpu=True, aside=EFFORT)
 def generate_rl_data(
-    world: World, *, pools: Ref, selector: Ref, shard: int, settings: RlDataSettings, learning: Learning
+    world: World, *, pools: Ref, selector: Ref, shard: int, settings: RlDataSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """Pointers of one shard of the train queries, and what the judge answers to them."""
     from tasks.lever.judges import open_judge
     from tasks.lever.rl_data import generate
 
-    setting, candidates = _opened(world, learning.spending), artifacts().load(Pools, pools)
+    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
     ids = _shard(setting.dataset.train_queries, shard)
     progress.expect("rl data", len(ids))
     generated = generate(
@@ -285,7 +299,7 @@ def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     return artifacts().put("rl-data", rl_data_bytes(whole))
 
 
-@step(version=1, gpu=True)
+@step(version=1, gpu=True, aside=EFFORT)
 def train_rce(
     world: World,
     *,
@@ -295,12 +309,13 @@ def train_rce(
     reward: RewardMode,
     settings: RceSettings,
     learning: Learning,
+    effort: Effort,
 ) -> TrainedSelector:
     """The selector learns the whole group of pointers, each as far as it was rewarded."""
     from tasks.lever.learning import groups_in, validation_of
     from tasks.lever.training import train_rce as train
 
-    setting = _opened(world, learning.spending)
+    setting = _opened(world, effort)
     groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
     validate = validation_of(setting, artifacts().load(Pools, pools), shots=learning.shots)
 
@@ -309,10 +324,10 @@ def train_rce(
         return train(start, groups, settings, seed=learning.seed, validate=validate, place=place)
 
     inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
-    return _train("rce", run, world, learning, **inputs)
+    return _train("rce", run, world, learning, effort, **inputs)
 
 
-@step(version=1, gpu=True)
+@step(version=1, gpu=True, aside=EFFORT)
 def train_grpo(
     world: World,
     *,
@@ -322,12 +337,13 @@ def train_grpo(
     reward: RewardMode,
     settings: GrpoSettings,
     learning: Learning,
+    effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
     from tasks.lever.learning import groups_in, online_rewards, pools_in, validation_of
     from tasks.lever.training import train_grpo as train
 
-    setting = _opened(world, learning.spending)
+    setting = _opened(world, effort)
     groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
     candidates = artifacts().load(Pools, pools)
     validate = validation_of(setting, candidates, shots=learning.shots)
@@ -339,10 +355,10 @@ def train_grpo(
         return train(start, groups, settings, seed=learning.seed, validate=validate, place=place, judge=asked)
 
     inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
-    return _train("grpo", run, world, learning, **inputs)
+    return _train("grpo", run, world, learning, effort, **inputs)
 
 
-@step(version=1, gpu=True)
+@step(version=1, gpu=True, aside=EFFORT)
 def evaluate_selector(
     world: World,
     *,
@@ -352,13 +368,14 @@ def evaluate_selector(
     shots: tuple[int, ...],
     oracle: OracleSettings,
     learning: Learning,
+    effort: Effort,
 ) -> Ref:
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.evaluation import Conditions, Evaluated
     from tasks.lever.judges import open_judge
     from tasks.lever.measuring import banks_of, measure, unanswered
 
-    setting, candidates = _opened(world, learning.spending), artifacts().load(Pools, pools)
+    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
     conditions = Conditions(
         dataset=setting.dataset.name,
         judge=open_judge(world.judge).id,
@@ -497,15 +514,20 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref]) -> list[str]:
 
 
 def _train(
-    stage: Stage, run: Callable[[TrainingPlace], Trained], world: World, learning: Learning, **inputs: object
+    stage: Stage,
+    run: Callable[[TrainingPlace], Trained],
+    world: World,
+    learning: Learning,
+    effort: Effort,
+    **inputs: object,
 ) -> TrainedSelector:
     """Train in a folder of these inputs' own, where a killed training is taken up again."""
     from tasks.lever.checkpoints import save_selector
     from tasks.lever.learning import device_of, steady
     from tasks.lever.training import TrainingPlace
 
-    device = device_of(learning.device)
-    about = {"world": world, "learning": learning.model_copy(update={"spending": Spending()}), **inputs}
+    device = device_of(effort.device)
+    about = {"world": world, "learning": learning, **inputs}
     with _training_folder(stage, **about) as folder, steady(device):
         trained = run(TrainingPlace(folder=folder, device=device))
         meta = {"stage": stage, "chosen_epoch": trained.chosen_epoch, "encoder": world.embedded.encoder}
@@ -518,7 +540,7 @@ def _train(
         )
 
 
-def _opened(world: World, spending: Spending) -> Setting:
+def _opened(world: World, effort: Effort) -> Setting:
     from tasks.lever.banks import EmbeddingBank
     from tasks.lever.judges import limits_of, open_judge
     from tasks.lever.judging import Judging
@@ -531,8 +553,8 @@ def _opened(world: World, spending: Spending) -> Setting:
         prompts=world.prompts,
         threshold=world.threshold,
         responses=kept_responses(),
-        limits=limits_of(world.judge),
-        budget=budget(str(flow_run.id), spending),
+        limits=limits_of(world.judge.name, concurrency=effort.concurrency),
+        budget=budget(str(flow_run.id), effort.spending),
     )
     queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen)
     return Setting(dataset, queries, candidates, judging)

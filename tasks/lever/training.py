@@ -216,10 +216,9 @@ def _adapted(beta: float, kls: Sequence[float], settings: GrpoSettings) -> float
 
     Not after each update: the policy answers late, so that the weight overshoots, and between the bounds it stays.
     """
-    kl = fmean(kls) if kls else 0.0
-    if kl > settings.kl_high:
+    if kls and fmean(kls) > settings.kl_high:
         beta *= BETA_FACTOR
-    elif kl < settings.kl_low:
+    elif kls and fmean(kls) < settings.kl_low:
         beta /= BETA_FACTOR
     return max(settings.beta_min, min(settings.beta_max, beta))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,23 @@ def test_how_programs_are_counted_is_asked_of_programs_alone(sums: Path, artifac
     assert (counted.ks, counted.unsafe_code) == ((1, 5), True)
     assert counted.settings == plain.settings | {"k": [1, 5], "unsafe_code": True}
     assert questions_of(counted) == questions_of(plain), "the model is asked the same"
+
+
+@pytest.mark.parametrize(("family", "said"), [("code", True), ("math", False)])
+def test_another_python_makes_another_run_of_programs_alone(
+    family: str, said: bool, sums: Path, tmp_path: Path, artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums.write_text(SUMS.replace("family: math", f"family: {family}"))
+    plain = plan_of(sums, artifacts)
+    monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", sys.executable)
+    assert plan_of(sums, artifacts) == plain, "it is the one that runs this"
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\necho \'["{other}", "/usr", [], "3.9.1", [3, 9]]\'\n')
+    other.chmod(0o755)
+    monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(other))
+    changed = plan_of(sums, artifacts)
+    assert (settings_digest(changed) != settings_digest(plain), "python" in changed.settings) == (said, said)
+    assert questions_of(changed) == questions_of(plain), "the model is asked the same"
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from models.errors import ModelUnavailable
 from storage.artifacts import Artifacts
-from tasks.evaluation.benchmarks.base import BaseBenchmark
+from tasks.evaluation import preflight
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.benchmarks.finding import find_benchmark
 from tasks.evaluation.data import Data
 from tasks.evaluation.errors import PreflightFailed
@@ -57,6 +59,25 @@ def test_of_a_large_benchmark_the_first_items_are_checked(artifacts: Artifacts) 
 
     assert problems_of(Counting(), task_of([], artifacts), items()) == []
     assert read == CHECKED_ITEMS
+
+
+def test_of_large_items_fewer_are_checked_and_one_at_least(
+    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "CHECKED_CHARS", 1000)
+    checked: list[int] = []
+
+    class Counting(BaseBenchmark):
+        name = "Counting"
+
+        def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
+            checked.append(len(items))
+            yield from ()
+
+    for chars in (1, 400, 5000):
+        items = (Item(id=str(number), prompts=("?",), detail={"tests": "x" * chars}) for number in range(50))
+        assert problems_of(Counting(), task_of([], artifacts), items) == []
+    assert checked == [50, 3, 1]
 
 
 def judged(artifacts: Artifacts, judge: ModelSpec | None) -> tuple[BaseBenchmark, PlannedTask, list[Item]]:

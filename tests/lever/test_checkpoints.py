@@ -16,6 +16,7 @@ from tasks.lever.checkpoints import load_selector, read_header, save_selector
 from tasks.lever.errors import FileUnusable
 from tests.lever.seed_files import CONFIG, seed_state
 
+ROOT = Path(__file__).parents[2]
 META = {"stage": "sft", "chosen_epoch": 3, "encoder": "digits@1"}
 
 
@@ -70,7 +71,7 @@ def test_equal_selectors_give_equal_bytes_in_every_process() -> None:
         "from tasks.lever.checkpoints import save_selector;"
         "sys.stdout.buffer.write(save_selector(selector(), meta=dict(reversed(META.items()))))"
     )
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
     assert other.stdout == save_selector(selector(), meta=META)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from tasks.lever.banks import EmbeddingBank
 from tasks.lever.embedding_files import QueryPools, read_bank, read_embeddings
 from tasks.lever.errors import FileUnusable
+from tests.lever.seed_files import repack
 
 ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 
@@ -83,6 +85,8 @@ def test_pools_of_queries_keep_their_candidates(tmp_path: Path, content: object,
         pytest.param(ROWS.long(), [7, 8, 9], "torch.int64 are no embeddings", id="integers"),
         pytest.param(ROWS[0], [7, 8], r"\[2\] are no embeddings", id="one row"),
         pytest.param([1, 2], None, "list are no embeddings", id="a list"),
+        pytest.param(ROWS[:1].expand(9, 2), list(range(9)), "repeat the same numbers", id="one row many times"),
+        pytest.param(ROWS[:1, :1].expand(1 << 40, 1 << 20), [1], "repeat the same numbers", id="endless rows"),
         pytest.param({}, None, "nothing but tensors by id", id="an empty dict"),
         pytest.param({7: ROWS[0], "meta": "x"}, None, "'meta' is none", id="text in a dict"),
         pytest.param({7: ROWS[0], 8: ROWS}, None, "different shapes", id="shapes that differ"),
@@ -152,6 +156,12 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     path = saved(tmp_path, ROWS, [1, 2, 3])
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(FileUnusable, match="damaged"):
+        read_embeddings(path)
+
+
+def test_a_packed_file_is_refused_before_it_unfolds(tmp_path: Path) -> None:
+    path = repack(saved(tmp_path, torch.zeros(1 << 20), [1]), lambda _, data: data, compression=zipfile.ZIP_DEFLATED)
+    with pytest.raises(FileUnusable, match="is packed"):
         read_embeddings(path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.lever.errors import FileUnusable
+from tasks.lever.errors import FileUnusable, OptionUnusable
 from tasks.lever.layout import BeamName, Layout, dataset_of, judge_of, model_in_names, sampler_of, vectors_of
 
 EXAMPLE = (
@@ -98,7 +98,7 @@ def test_names_of_the_seeds_scripts_are_understood(ours, theirs) -> None:
 
 @pytest.mark.parametrize("of", [sampler_of, vectors_of])
 def test_an_unknown_name_is_refused_with_those_there_are(of) -> None:
-    with pytest.raises(ValueError, match="'best'; choose one of"):
+    with pytest.raises(OptionUnusable, match="'best'; choose one of"):
         of("best")
 
 

@@ -61,6 +61,13 @@ def test_a_beam_as_wide_as_the_pool_finds_the_best_pairs_of_all(config: dict[str
     torch.testing.assert_close(found.log_probs.sum(-1)[:, 0], best.values[:, 0], rtol=0, atol=1e-12)
 
 
+def test_a_beam_that_cuts_nothing_off_finds_all_triples_in_order():
+    selector, given = small_selector(), problem()
+    best = _all_log_probs(selector, given, shots=3).sort(descending=True).indices
+    found = selector.beam(*given, shots=3, width=60)
+    assert found.pointers.equal(all_pointers(5, 3, queries=2).gather(1, best[..., None].expand(-1, -1, 3)))
+
+
 def test_a_beam_of_one_misses_the_best_pair_where_the_likeliest_first_pick_leads_nowhere():
     selector = small_selector(layers=0, hidden=2, temperature=0.5)
     with torch.no_grad():

@@ -228,8 +228,6 @@ def test_nan_weights_are_refused(tmp_path: Path) -> None:
         read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt")).selector()
 
 
-
-
 def text(value: str) -> bytes:
     return b"X" + len(value.encode()).to_bytes(4, "little") + value.encode()
 

@@ -98,6 +98,11 @@ def test_a_pointer_outside_its_pool_is_not_judged() -> None:
         evaluate_pointer_candidate(Judge(), None, "?", ["a"], [0, -1], [], str, lambda *_: (0, 0.0))
 
 
+def test_several_picks_for_one_step_are_refused() -> None:
+    with pytest.raises(ValueError, match="each step has one pick"):
+        predict_with_v3(model(), QUERY, POOL, top_k=2)
+
+
 def test_prediction_is_the_greedy_pointer_with_its_logits() -> None:
     made = model().train()
     predictions, scores = predict_with_v3(made, QUERY, POOL)

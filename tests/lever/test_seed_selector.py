@@ -129,6 +129,11 @@ def test_checkpoints_of_lever_plus_and_ours_load_by_its_names(tmp_path: Path) ->
         assert not loaded.training
 
 
+def test_label_smoothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"label_smoothing 0\.1: must be 0"):
+        PointerSelectorV3(label_smoothing=0.1)
+
+
 def test_a_network_is_built_as_configured() -> None:
     assert build_model_v3().config.embedding_dim == 768
     assert model().config.model_dump() | {"gate": True} == model().config.model_dump()

@@ -229,6 +229,18 @@ def test_learning_drops_and_evaluation_does_not():
     assert spread[False].max() == 0
 
 
+@pytest.mark.parametrize("candidates", [3, 9], ids=["few vectors", "many vectors"])
+def test_it_drops_what_the_straightforward_network_does(candidates: int):
+    ours, (query, pool) = small_selector(dropout=0.5).train(), problem(candidates=candidates)
+    theirs = StraightforwardPointer(ours.config).double().train()
+    theirs.load_state_dict(ours.state_dict())
+    pointers = all_pointers(candidates, 2, queries=2)
+    torch.manual_seed(7)
+    found = ours.log_probs(query, pool, pointers).sum(-1)
+    torch.manual_seed(7)
+    torch.testing.assert_close(found, theirs.grouped(query, pool, pointers), rtol=0, atol=1e-12)
+
+
 def test_half_precision_gives_log_probabilities_in_full():
     selector, (query, pool) = small_selector().float(), problem()
     pointers = all_pointers(5, 2, queries=2)

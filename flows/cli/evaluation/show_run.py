@@ -56,7 +56,8 @@ def _row(result: TaskResult, headline: Estimate | None) -> list[str]:
 def _further(result: TaskResult) -> Iterator[Estimate]:
     """Of programs every pass@k, and those of each language or difficulty where there are several."""
     if result.family == "code":
-        several = len({one.part for one in result.estimates if one.part}) > 1
+        of_one = result.headline is not None and not result.headline.metric.startswith("pass@")  # python_pass@1
+        several = len({one.part for one in result.estimates if one.part}) + of_one > 1
         yield from (one for one in result.estimates if not one.headline and (several or not one.part))
 
 

@@ -68,8 +68,9 @@ def expected_errors() -> Generator[None]:
         ResultsUnusable,
         UnknownTask,
     )
+    from tasks.evaluation.sandbox.engines import UnsafeCodeRefused
 
-    asked = (OptionUnusable, UnknownTask, PreflightFailed, NeedsLogLikelihood)
+    asked = (OptionUnusable, UnknownTask, PreflightFailed, NeedsLogLikelihood, UnsafeCodeRefused)
     read = (DataMissing, DataUnusable, BenchmarkUnusable, ResultsUnusable)
     with plain_errors(*asked, *read, failed=(EvaluationError, StorageError, ModelError, ServerDidNotStart)):
         yield

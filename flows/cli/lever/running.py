@@ -43,6 +43,7 @@ class Start(enum.StrEnum):
     rl_data = "rl-data"
     rce = "rce"
     grpo = "grpo"
+    evaluate = "evaluate"
 
 
 def register(app: typer.Typer) -> None:
@@ -100,6 +101,12 @@ def _command(until: str) -> Callable[..., None]:
         ] = None,
         sft_ckpt: Annotated[
             Path | None, typer.Option("--sft-ckpt", "--sft_ckpt", help="A trained v2 selector; ours or the seed's.")
+        ] = None,
+        rce_ckpt: Annotated[
+            Path | None, typer.Option("--rce-ckpt", "--rce_ckpt", help="A selector that GRPO goes on with.")
+        ] = None,
+        grpo_ckpt: Annotated[
+            Path | None, typer.Option("--grpo-ckpt", "--grpo_ckpt", help="A selector that is only measured.")
         ] = None,
         beam_data: Annotated[
             Path | None, typer.Option("--beam-data", "--beam_data", help="Beam data, in the old or the new format.")

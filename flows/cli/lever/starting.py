@@ -73,26 +73,23 @@ def _of_flags(flags: Mapping[str, Any], dataset: str, until: str) -> dict[str, A
         )
         or None,
         spending=_given(max_calls=flags["max_calls"]) or None,
-        start=_started(flags, dataset) or None,
+        start=_started(flags) or None,
+        begin_at=flags["from_stage"] and flags["from_stage"].value,
         **{one: flags[one] for one in same},
     )
 
 
-def _started(flags: Mapping[str, Any], dataset: str) -> dict[str, Any]:
-    """Files in place of stages: those that flags name, and those of the results folder that `--from` asks for."""
-    named = _given(
+def _started(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Files in place of stages."""
+    return _given(
         query_embeddings=flags["query_emb"],
         candidate_embeddings=flags["cand_emb"],
         beam_data=flags["beam_data"],
         sft_checkpoint=flags["sft_ckpt"],
         rl_data=flags["rl_data"],
+        rce_checkpoint=flags["rce_ckpt"],
+        grpo_checkpoint=flags["grpo_ckpt"],
     )
-    if flags["from_stage"] is None:
-        return named
-    from tasks.lever.layout import Layout, sampler_of
-
-    layout = Layout(flags["results"] or Path("results"), dataset)
-    return layout.files_before(flags["from_stage"].value, sampler=sampler_of(flags["sampler"] or "RandSampler")) | named
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -149,8 +146,16 @@ def expected_errors() -> Generator[None]:
     from models.errors import ModelError
     from storage.errors import StorageError
     from tasks.budget import BudgetSpent
-    from tasks.lever.errors import DatasetUnusable, FileUnusable, JudgeUnusable, LeverError, PoolTooSmall
+    from tasks.lever.errors import (
+        DatasetUnusable,
+        FileUnusable,
+        LeverError,
+        OptionUnusable,
+        PointerUnusable,
+        PoolTooSmall,
+        RewardUnusable,
+    )
 
-    refused = (DatasetUnusable, FileUnusable, PoolTooSmall, JudgeUnusable)
+    refused = (OptionUnusable, DatasetUnusable, FileUnusable, PoolTooSmall, PointerUnusable, RewardUnusable)
     with plain_errors(*refused, failed=(LeverError, StorageError, ModelError, ServerDidNotStart, BudgetSpent)):
         yield

@@ -83,12 +83,19 @@ def engines(*, privileged: bool | None = None) -> tuple[Engine, Engine]:
     return Engine("bubblewrap", root), Engine("namespaces", root)
 
 
+class UnsafeCodeRefused(SandboxUnavailable):
+    """Generated code without walls was asked for where that is out of the question."""
+
+
 def refuse_unsafe() -> None:
-    """Raises SandboxUnavailable where generated code without walls is out of the question."""
+    """Raises UnsafeCodeRefused to root and in tests."""
     if os.geteuid() == 0:
-        raise SandboxUnavailable("--unsafe-code is refused to root: generated code could do anything to this machine")
+        raise UnsafeCodeRefused(
+            "--unsafe-code is refused to root: generated code could do anything to this machine; leave it, or be "
+            "another user"
+        )
     if "PYTEST_CURRENT_TEST" in os.environ:
-        raise SandboxUnavailable("--unsafe-code is refused in tests")
+        raise UnsafeCodeRefused("--unsafe-code is refused in tests")
 
 
 def none_holds(tried: list[str]) -> SandboxUnavailable:

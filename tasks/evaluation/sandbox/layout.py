@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -137,6 +138,14 @@ def interpreter(python: Path | None = None) -> Interpreter:
     """The Python named, else that of TRIVET_SANDBOX_PYTHON, else this one. Raises SandboxUnavailable."""
     named = python or os.environ.get("TRIVET_SANDBOX_PYTHON") or sys.executable
     return _examined(str(named))
+
+
+def another_python() -> str:
+    """Version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where that is as good as this one."""
+    own, named = "", interpreter()
+    with suppress(SandboxUnavailable):  # this one may be of no use, which is why another is named
+        own = _examined(sys.executable).digest
+    return "" if named.digest == own else f"{named.version}-{named.digest[:12]}"
 
 
 @cache

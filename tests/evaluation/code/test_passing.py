@@ -109,7 +109,7 @@ def test_where_nothing_was_scored_there_is_no_figure() -> None:
     assert summary.estimates == ()
 
 
-def test_languages_have_keys_of_their_own() -> None:
+def test_of_several_languages_pythons_is_the_headline_and_the_others_are_parts() -> None:
     samples = [
         *drawn("HumanEval/0", [1, 0], group="python"),
         *drawn("HumanEval/1", [1, 1], group="python"),
@@ -130,12 +130,30 @@ def test_languages_have_keys_of_their_own() -> None:
             "sh_pass@2": "HumanEval_0_x has 1 scored sample",
         },
     }
-    parts = [(one.metric, one.part, one.value, one.n) for one in summary.estimates if one.part]
-    assert parts == [
-        ("pass@1", "group=python", 0.75, 2),
-        ("pass@2", "group=python", 1.0, 2),
+    assert [(one.metric, one.part, one.value, one.n) for one in summary.estimates] == [
+        ("pass@1", "", 0.5, 3),
+        ("python_pass@1", "", 0.75, 2),
+        ("python_pass@2", "", 1.0, 2),
         ("pass@1", "group=sh", 0.0, 1),
     ]
+    assert [one.metric for one in summary.estimates if one.headline] == ["python_pass@1"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "headline"),
+    [
+        (["python"], "pass@1"),
+        (["py", "sh"], "py_pass@1"),
+        (["sh", "js"], "pass@1"),
+        (["easy", "python"], "pass@1"),
+        (["easy", "hard"], "pass@1"),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, list) else value,
+)
+def test_the_headline_is_over_all_where_no_language_stands_beside_python(groups: list[str], headline: str) -> None:
+    summary = summarise_code([sample for name in groups for sample in drawn(f"of {name}", [1, 0], group=name)])
+    [found] = [one for one in summary.estimates if one.headline]
+    assert (found.metric, found.part) == (headline, "")
 
 
 def test_levels_of_difficulty_are_parts_without_keys() -> None:

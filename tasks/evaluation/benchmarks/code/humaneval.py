@@ -54,6 +54,7 @@ class HumanEval(CodeBenchmark):
     """All three languages in one; groups are `python`, `sh` and `js`, and so begin the keys of the figures."""
 
     name = "HumanEval"
+    version = 2
     summary = "164 functions to complete in Python; in Bash and JavaScript too where humaneval_sh, _js.jsonl are there"
     files = (PYTHON, *(file for _, file in TRANSLATED.values()))
     sampling = Sampling(temperature=0.0, max_tokens=1024)

@@ -112,7 +112,7 @@ class HumanEvalPlus(CodeBenchmark):
         summary = super().summarise(_noting_base(samples, base))
         named = [
             one.model_copy(update={"metric": f"base_{one.metric}", "part": ""})
-            for one in Part("base_", "base", base).passes(sorted({1, *(self.ks or USUAL_KS)}))
+            for _, one in Part("base_", "base", base).passes(sorted({1, *(self.ks or USUAL_KS)}))
         ]
         metrics: dict[str, JsonValue] = {one.metric: one.value for one in named}
         return summary._replace(metrics=summary.metrics | metrics, estimates=(*summary.estimates, *named))

@@ -21,25 +21,27 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import Summary
+from tasks.evaluation.benchmarks.base import Summary, Tools
 from tasks.evaluation.benchmarks.code.livecodebench_prompts import evalchemys_words, official_words
 from tasks.evaluation.benchmarks.code.livecodebench_running import program_of, run_test
 from tasks.evaluation.benchmarks.code.livecodebench_tests import checked_kind, read_tests, value_of
+from tasks.evaluation.benchmarks.code.livecodebench_trial import TRIALS
 from tasks.evaluation.benchmarks.fields import text
 from tasks.evaluation.data import Data, DataFile, Row
 from tasks.evaluation.records import Item, Sample, Sampling
-from tasks.evaluation.sandbox import Sandbox
+from tasks.evaluation.sandbox import Sandbox, shared_sandbox
 from tasks.evaluation.sandbox.languages import language_named
 from tasks.evaluation.scoring.code.extraction import blocks_in
 from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict
 
 DIFFICULTIES = ("easy", "medium", "hard")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+TRIAL_FILE = "livecodebench_trial.py"
 
 
 class Window(NamedTuple):
@@ -104,6 +106,18 @@ class LiveCodeBench(CodeBenchmark):
     def empty_response(self, item: Item) -> str | None:
         del item
         return "```python\npass\n```"
+
+    def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
+        """As every code benchmark; and on problems of our own, right programs pass and wrong ones do not."""
+        yield from super().check(items, tools)
+        sandbox = tools.sandbox or shared_sandbox()
+        for trial in TRIALS:
+            item = _item(Row(trial.row, file=TRIAL_FILE, line=1, number=0), official=self.official)
+            right, wrong = (self.try_out(item, answer, sandbox) for answer in (trial.right, trial.wrong))
+            if right.score != 1:
+                yield f"item {item.id}, of our own: a right program does not pass ({right.reason})"
+            if wrong.score != 0:
+                yield f"item {item.id}, of our own: a wrong program is not graded as wrong ({wrong.reason})"
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """pass@k, and evalchemy's figures of repeats, over all and by difficulty.

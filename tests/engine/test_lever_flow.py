@@ -1,0 +1,187 @@
+"""The lever as a flow on a small CPU world: each stage once, files where users look, everything found again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import Done, run_here
+from tests.drills.levering import SMALL, count_questions
+
+pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
+
+SELECTORS = {
+    *("random", "similarity", "similarity_text", "similarity_image", "similarity_class"),
+    *("sft", "rce", "grpo", "oracle"),
+}
+
+
+class World:
+    """A small world that was run once; other tests go on from its files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.results = folder / "results"
+        self.questions = folder / "questions"
+        self.first = self.run("run")
+
+    def run(self, stage: str, *options: object, results: Path | None = None) -> Done:
+        return run_here("lever", stage, *SMALL, "--results", results or self.results, "--json", *options)
+
+    @property
+    def asked(self) -> Counter[str]:
+        return Counter(self.questions.read_text().split())
+
+    @property
+    def made(self) -> Path:
+        return self.results / "digits"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    from tasks.lever.digits.judge import DigitsJudge
+    from tasks.lever.judges import release_judges
+
+    folder, ask = tmp_path_factory.mktemp("lever"), DigitsJudge.complete_many
+    count_questions(folder / "questions")
+    yield World(folder)
+    DigitsJudge.complete_many = ask
+    release_judges()
+
+
+def test_a_run_tells_the_accuracy_of_every_selector(world: World) -> None:
+    assert world.first.code == 0, world.first.stderr
+    told = world.first.json
+    assert told.keys() >= SELECTORS
+    assert all(0 <= told[name]["accuracy"] <= 1 for name in SELECTORS)
+    assert told["oracle"]["accuracy"] >= max(told[name]["accuracy"] for name in SELECTORS)
+    assert told["stages"] == ["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
+
+
+def test_files_lie_where_the_seed_has_them(world: World) -> None:
+    made = {str(path.relative_to(world.made)) for path in world.made.rglob("*") if path.is_file()}
+    beams = (
+        "vqa-digits-digits-RandSampler-scorer:infoscore-construct_order:left-beam_size:5-max_shot:2"
+        "-candidate_num:8-sample_num:20.json"
+    )
+    assert {
+        "cache/query_embeddings.pt",
+        "cache/candidate_embeddings.pt",
+        f"generated_data/{beams}",
+        "generated_data/rl_data_RandSampler.json",
+        "model_cpk/v2/sft_RandSampler.safetensors",
+        "model_cpk/v3/rce_RandSampler.safetensors",
+        "model_cpk/v3/grpo_RandSampler.safetensors",
+        "selectors/accuracy.json",
+        "selectors/accuracy.png",
+        "selectors/curves.png",
+    } <= made
+    accuracy = json.loads((world.made / "selectors" / "accuracy.json").read_text())
+    [grpo] = [value for name, value in accuracy.items() if "-GRPO-" in name]
+    assert grpo["shot_num=2"] == world.first.json["grpo"]["accuracy"]
+    assert set(grpo) == {f"shot_num={shots}" for shots in (1, 2, 3, 4)}
+
+
+def test_a_second_run_asks_nothing_and_says_the_same(world: World) -> None:
+    before = world.asked
+    again = world.run("run")
+    assert again.code == 0, again.stderr
+    assert {name: again.json[name] for name in SELECTORS} == {name: world.first.json[name] for name in SELECTORS}
+    assert world.asked == before
+    assert set(before.values()) == {1}
+
+
+def test_working_harder_or_less_hard_finds_the_same_record(world: World) -> None:
+    before = world.asked
+    done = world.run("run", "--max-calls", 0, "--set", "concurrency=3", "--device", "cpu")
+    assert done.code == 0, done.stderr
+    assert world.asked == before
+
+
+def test_files_that_are_lost_are_written_again_without_a_question(world: World) -> None:
+    before, lost = world.asked, world.made / "generated_data" / "rl_data_RandSampler.json"
+    content = lost.read_bytes()
+    lost.unlink()
+    assert world.run("rl-data").code == 0
+    assert lost.read_bytes() == content
+    assert world.asked == before
+
+
+@pytest.mark.parametrize(
+    ("stage", "last"), [("embed", "embed"), ("pools", "pools"), ("sft", "sft"), ("rce", "rce")], ids=lambda one: one
+)
+def test_a_stage_ends_where_it_is_told(world: World, stage: str, last: str) -> None:
+    done = world.run(stage)
+    assert done.code == 0, done.stderr
+    assert done.json["stages"][-1] == last
+    assert not SELECTORS & done.json.keys()
+
+
+@pytest.mark.parametrize("stage", ["sft", "rl-data", "rce", "grpo", "evaluate"])
+def test_a_run_can_begin_with_the_files_of_any_stage(world: World, stage: str) -> None:
+    done = world.run("run", "--from", stage)
+    assert done.code == 0, done.stderr
+    assert done.json["grpo"]["accuracy"] == world.first.json["grpo"]["accuracy"]
+
+
+def test_samples_lead_to_the_answers_that_made_them(world: World) -> None:
+    from tasks.resources import evaluations, responses
+
+    run = world.first.json["run"]
+    [found] = evaluations().read(run)
+    headline = next(result for result in found.results if result.headline)
+    assert headline.metric == "accuracy.grpo"
+    assert headline.value == pytest.approx(world.first.json["grpo"]["accuracy"])
+    [first, *_] = found.samples
+    assert first.response_keys
+    kept = responses().many(first.response_keys)
+    assert set(kept) == set(first.response_keys)
+    choices: Any = first.detail["choices"]
+    assert {one["answer"] for one in choices.values()} <= {
+        str(one.response["text"]) for one in kept.values() if isinstance(one.response, dict)
+    }
+
+
+def test_a_trained_selector_predicts_from_the_exported_files(world: World) -> None:
+    cache = world.made / "cache"
+    checkpoint = world.made / "model_cpk" / "v3" / "grpo_RandSampler.safetensors"
+    vectors = ("--query_emb", cache / "query_embeddings.pt", "--cand_emb", cache / "candidate_embeddings.pt")
+    done = run_here("lever", "predict", checkpoint, *vectors, "--shots", 3, "--json")
+    assert done.code == 0, done.stderr
+    assert len(done.json) == 80 + 20 + 20
+    for query, one in done.json.items():
+        assert len(set(one["demonstrations"])) == 3
+        assert query not in one["demonstrations"]
+
+
+def test_several_seeds_are_told_together_and_kept_apart(world: World, tmp_path: Path) -> None:
+    done = world.run("run", "--seeds", 2, "--rce-only", results=tmp_path)
+    assert done.code == 0, done.stderr
+    assert "grpo" not in done.json
+    assert done.json["summary"]["seeds"] == [0, 1]
+    folders = {path.name for path in (tmp_path / "digits").iterdir()}
+    assert {"seed0", "seed1", "cache", "selectors"} <= folders
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--shots", 9), "9 shots from pools of 8"),
+        (("--set", "grpo.rounds=many"), "grpo.rounds"),
+        (("--set", "nonsense"), "is not NAME=VALUE"),
+        (("--sampler", "psychic"), "psychic"),
+        (("--judge", "openai:nobody", "--dataset", "okvqa", "--data-dir", "/nowhere"), "/nowhere"),
+        (("--sft-ckpt", "/nowhere.safetensors"), "/nowhere.safetensors"),
+        (("--rl-data", "/nowhere.json", "--sft-ckpt", "/nowhere.safetensors"), "/nowhere"),
+    ],
+    ids=["shots", "set", "name", "sampler", "data", "checkpoint", "rl-data"],
+)
+def test_what_cannot_be_used_is_refused_in_a_sentence(world: World, options: tuple[object, ...], said: str) -> None:
+    done = world.run("run", *options)
+    assert (done.code, done.stdout) == (2, ""), done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,75 @@
+"""Requests to the digits' judge, built without any picture file."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal, NamedTuple
+
+import torch
+
+from models.protocols import ChatRequest, Image, Message, Text
+from tasks.lever.digits.language import QUESTIONS, answer_to
+from tasks.lever.digits.scenes import Digits, load_digits, render, to_png
+from tasks.lever.digits.streams import stream
+from tasks.lever.digits.training import train_judge
+from tasks.lever.digits.world import lexicon
+
+Style = Literal["completion", "chat", "pictures first", "placeholders"]
+
+
+class Question(NamedTuple):
+    """A question about a picture, with its answer."""
+
+    png: bytes
+    text: str
+    answer: str
+
+
+@cache
+def weights(steps: int = 1) -> bytes:
+    """A judge; after one step it says anything, after 400 it reads its demonstrations."""
+    torch.set_num_threads(1)
+    return train_judge(seed=0, steps=steps)
+
+
+@cache
+def _held_out() -> Digits:
+    return load_digits()["test"]
+
+
+@cache
+def picture(left: int, right: int, seed: int = 0) -> bytes:
+    """A picture of these two digits."""
+    digits, generator = _held_out(), stream(seed, f"picture {left} {right}")
+    rows = [torch.nonzero(digits.labels == digit)[:, 0] for digit in (left, right)]
+    pair = [int(of_digit[int(torch.randint(len(of_digit), (1,), generator=generator))]) for of_digit in rows]
+    return to_png(render(digits.ink[None, pair], generator)[0].numpy())
+
+
+def question(kind: int, left: int, right: int, *, seed: int = 0, names: tuple[str, ...] = lexicon(0)) -> Question:
+    """A question about these digits, and what it is answered where digits have these names."""
+    answer = answer_to(kind, left=names[left], right=names[right])
+    return Question(picture(left, right, seed), QUESTIONS[kind], answer)
+
+
+def request(asked: Question, *shown: Question, style: Style = "completion", max_tokens: int = 5) -> ChatRequest:
+    """The request that asks one question after these demonstrations."""
+    items = [*((one, one.answer) for one in shown), (asked, "")]
+    images = [Image(png=one.png) for one, _ in items]
+    cues = [f"Question:{one.text} Short answer:" for one, _ in items]
+    texts = [Text(text=cue + answer) for cue, (_, answer) in zip(cues, items, strict=True)]
+    if style == "chat":
+        turns: list[Message] = []
+        for image, cue, (_, answer) in zip(images, cues, items, strict=True):
+            turns.append(Message(role="user", content=(image, Text(text=cue))))
+            if answer:
+                turns.append(Message(role="assistant", content=(Text(text=answer),)))
+        return ChatRequest(messages=tuple(turns), max_tokens=max_tokens)
+    match style:
+        case "completion":
+            content = [part for pair in zip(images, texts, strict=True) for part in pair]
+        case "pictures first":
+            content = [*images, *texts]
+        case "placeholders":
+            content = [*images, Text(text="".join(f"<image>{text.text}" for text in texts))]
+    return ChatRequest(messages=(Message(role="user", content=tuple(content)),), max_tokens=max_tokens)

@@ -1,0 +1,177 @@
+"""The digits' judge reads prompts of every style alike, answers each request as if it were alone, and refuses the rest."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import product
+
+import pytest
+
+from models.errors import ContextOverflow, ModelUnavailable, RequestRefused
+from models.protocols import AnswerLikelihood, BatchChat, ChatRequest, ChatResponse, Image, Message, Text
+from tasks.lever.digits.judge import CHUNK, NEVER, DigitsJudge
+from tasks.lever.digits.language import BOTH, LEFT, QUESTIONS, RIGHT, WORDS
+from tasks.lever.digits.world import lexicon
+from tests.lever.digits.prompts import Question, Style, picture, question, request, weights
+
+ASKED = question(BOTH, 3, 7)
+SHOWN = (question(LEFT, 3, 1, seed=1), question(RIGHT, 5, 7, seed=2))
+
+
+@pytest.fixture(scope="module")
+def judge() -> DigitsJudge:
+    return DigitsJudge(weights())
+
+
+def some_requests(count: int) -> list[ChatRequest]:
+    dice = random.Random(0)
+
+    def one() -> Question:
+        return question(dice.randrange(3), dice.randrange(10), dice.randrange(10), seed=dice.randrange(2))
+
+    return [request(one(), *(one() for _ in range(dice.randrange(5)))) for _ in range(count)]
+
+
+def test_it_answers_in_batches_and_tells_likelihoods(judge: DigitsJudge):
+    assert isinstance(judge, BatchChat)
+    assert isinstance(judge, AnswerLikelihood)
+    assert judge.id == DigitsJudge(weights()).id
+    assert judge.id.startswith("digits:")
+
+
+@pytest.mark.parametrize("style", ["chat", "pictures first", "placeholders"])
+def test_prompts_of_every_style_are_read_alike(judge: DigitsJudge, style: Style):
+    plain, other = request(ASKED, *SHOWN), request(ASKED, *SHOWN, style=style)
+    assert judge.complete(other) == judge.complete(plain)
+    assert likely(judge, other, "dax wug") == likely(judge, plain, "dax wug")
+
+
+def test_instructions_of_the_system_and_blanks_are_passed_over(judge: DigitsJudge):
+    plain = request(ASKED, *SHOWN)
+    wordy = (Message(role="system", content=(Text(text="Question: be brief. Short answer: yes"),)), *plain.messages)
+    assert judge.complete(plain.model_copy(update={"messages": wordy})) == judge.complete(plain)
+    spaced = [Text(text=f" {part.text}\n") if isinstance(part, Text) else part for part in plain.messages[0].content]
+    loose = Message(role="user", content=tuple(spaced))
+    assert judge.complete(plain.model_copy(update={"messages": (loose,)})) == judge.complete(plain)
+
+
+def test_an_answer_does_not_depend_on_what_is_asked_with_it(judge: DigitsJudge):
+    asked = some_requests(2 * CHUNK + 9)
+    together = dict(judge.complete_many(asked))
+    assert len(together) == len(asked)
+    assert [judge.complete(one) for one in asked] == [together[number] for number in range(len(asked))]
+
+
+def test_a_log_probability_does_not_depend_on_what_is_asked_with_it_to_the_last_bit(judge: DigitsJudge):
+    pairs = [(one, answer) for one, answer in product(some_requests(CHUNK + 5), ("dax", "wug fep"))]
+    together = dict(judge.answer_log_probs(pairs))
+    backwards = dict(judge.answer_log_probs(pairs[::-1]))
+    assert [together[number] for number in range(len(pairs))] == [likely(judge, *pair) for pair in pairs]
+    assert [together[number] for number in range(len(pairs))] == [
+        backwards[len(pairs) - 1 - number] for number in range(len(pairs))
+    ]
+
+
+def test_probabilities_of_all_answers_add_up_to_one_less_what_is_never_said(judge: DigitsJudge):
+    asked = request(ASKED, *SHOWN)
+    answers = [*WORDS, *(f"{first} {second}" for first, second in product(WORDS, WORDS))]
+    total = math.fsum(math.exp(value) for _, value in judge.answer_log_probs([(asked, one) for one in answers]))
+    assert 0 < 1 - total < 0.1  # the rest begins with the end
+
+
+@pytest.mark.parametrize("answer", ["", "a b c", "daxx", "dax daxx"])
+def test_an_answer_without_words_of_the_judge_is_never_said(judge: DigitsJudge, answer: str):
+    assert likely(judge, request(ASKED, *SHOWN), answer) == NEVER
+
+
+def test_unknown_words_in_a_demonstration_are_read_as_such(judge: DigitsJudge):
+    strange = [SHOWN[0]._replace(answer=answer) for answer in ("daxx", "zebra", "one two three")]
+    first, second, long = (judge.complete(request(ASKED, one)) for one in strange)
+    assert first == second
+    assert long.text
+
+
+def test_a_limit_cuts_the_second_word_and_says_so(judge: DigitsJudge):
+    whole = judge.complete(request(ASKED, *SHOWN))
+    both = whole if len(whole.text.split()) == 2 else None
+    for asked in some_requests(200):
+        both = both or (answer if len((answer := judge.complete(asked)).text.split()) == 2 else None)
+        if both:
+            cut = judge.complete(asked.model_copy(update={"max_tokens": 1}))
+            assert (cut.text, cut.finish_reason, cut.completion_tokens) == (both.text.split()[0], "length", 1)
+            return
+    pytest.fail("no answer of two words")
+
+
+def test_what_listens_hears_the_answer(judge: DigitsJudge):
+    heard: list[str] = []
+    answer = judge.complete(request(ASKED, *SHOWN), on_text=heard.append)
+    assert heard == [answer.text]
+
+
+def bare(*parts: Text | Image, **fields: float) -> ChatRequest:
+    messages = (Message(role="user", content=parts),) if parts else ()
+    return ChatRequest.model_validate({"messages": messages, **fields})
+
+
+CUE = Text(text=f"Question:{QUESTIONS[0]} Short answer:")
+SEEN = Image(png=picture(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        pytest.param(bare(), "has no question", id="nothing"),
+        pytest.param(bare(Text(text="Say it")), "has no question", id="no question"),
+        pytest.param(bare(CUE), "0 pictures and 1 questions", id="no picture"),
+        pytest.param(bare(SEEN, SEEN, CUE), "2 pictures and 1 questions", id="a picture too many"),
+        pytest.param(bare(Image(png=b"PNG"), CUE), "no readable PNG", id="broken picture"),
+        pytest.param(bare(SEEN, Text(text="Question:Why? Short answer:")), "does not know", id="strange question"),
+        pytest.param(bare(SEEN, Text(text=CUE.text + "dax")), "already answered", id="answered"),
+        pytest.param(bare(SEEN, CUE, SEEN, CUE), "has no answer", id="demonstration without answer"),
+        pytest.param(bare(SEEN, CUE, temperature=0.5), "set 0", id="drawing"),
+    ],
+)
+def test_what_it_cannot_read_is_refused_with_the_reason(judge: DigitsJudge, asked: ChatRequest, why: str):
+    with pytest.raises(RequestRefused, match=why):
+        judge.complete(asked)
+
+
+def test_more_demonstrations_than_it_was_trained_on_are_too_many(judge: DigitsJudge):
+    with pytest.raises(ContextOverflow, match="5 demonstrations"):
+        judge.complete(request(ASKED, *[SHOWN[0]] * 5))
+
+
+def test_a_refused_request_ends_no_other(judge: DigitsJudge):
+    answers = dict(judge.complete_many([request(ASKED, *SHOWN), bare(SEEN), request(ASKED)]))
+    assert isinstance(answers[0], ChatResponse)
+    assert isinstance(answers[1], RequestRefused)
+    assert isinstance(answers[2], ChatResponse)
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense" * 10, weights()[:-1], weights()[:500]])
+def test_other_bytes_are_no_judge(data: bytes):
+    with pytest.raises(ModelUnavailable, match="no judge of the digits' world"):
+        DigitsJudge(data)
+
+
+def likely(judge: DigitsJudge, asked: ChatRequest, answer: str) -> float:
+    [(_, value)] = judge.answer_log_probs([(asked, answer)])
+    return value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_trained_judge_answers_in_any_lexicon_what_its_demonstrations_reveal_and_only_that(seed: int):
+    judge, dice, names = DigitsJudge(weights(400)), random.Random(seed), lexicon(seed)
+    right, blind = 0, 0
+    for number in range(150):
+        left, other, third = dice.sample(range(10), 3)
+        asked = question(BOTH, left, other, seed=number, names=names)
+        telling = (question(LEFT, left, third, seed=1, names=names), question(RIGHT, third, other, seed=2, names=names))
+        silent = (question(RIGHT, left, third, seed=1, names=names), telling[1])
+        right += judge.complete(request(asked, *telling)).text == asked.answer
+        blind += judge.complete(request(asked, *silent)).text == asked.answer
+    assert right >= 0.8 * 150
+    assert blind <= 0.3 * 150

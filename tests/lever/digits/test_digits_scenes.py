@@ -1,0 +1,80 @@
+"""Pictures of the digits' world come back from their PNG as they were drawn, and nothing else passes for one."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+
+from models.protocols import Image
+from tasks.lever.digits.scenes import PARTS, SIZE, NoScene, from_png, glimpses, load_digits, render, to_png
+from tasks.lever.digits.streams import stream
+from tasks.lever.pictures import png_of
+
+
+def scene() -> np.ndarray:
+    return render(load_digits()["test"].ink[None, :2], stream(0, "scene"))[0].numpy()
+
+
+def reencoded(mode: str = "RGB", size: tuple[int, int] = SIZE, format: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    PIL.Image.open(io.BytesIO(to_png(scene()))).convert(mode).resize(size).save(file, format)
+    return file.getvalue()
+
+
+def test_every_grey_value_comes_back():
+    drawn = np.arange(128, dtype=np.uint8).reshape(8, 16)
+    assert np.array_equal(from_png(to_png(drawn)), drawn)
+    assert np.array_equal(from_png(to_png(drawn + 128)), drawn + 128)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_png_that_was_written_again_shows_the_same(mode: str):
+    assert np.array_equal(from_png(reencoded(mode)), scene())
+
+
+def test_a_judge_gets_the_file_as_it_is():
+    assert png_of(to_png(scene()), longest_side_px=None) == to_png(scene())
+    assert Image(png=to_png(scene())).png.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("png", "why"),
+    [
+        pytest.param(b"", "no readable PNG", id="nothing"),
+        pytest.param(to_png(scene())[:200], "no readable PNG", id="cut off"),
+        pytest.param(reencoded(format="JPEG"), "no readable PNG", id="another format"),
+        pytest.param(reencoded(size=(64, 64)), "64 × 64 pixels, not 128 × 64", id="another size"),
+    ],
+)
+def test_what_is_no_scene_is_refused(png: bytes, why: str):
+    with pytest.raises(NoScene, match=why):
+        from_png(png)
+
+
+def test_a_scaled_picture_is_refused_even_in_the_right_size():
+    file = io.BytesIO()
+    small = PIL.Image.open(io.BytesIO(to_png(scene()))).resize((40, 20))
+    small.resize(SIZE, PIL.Image.Resampling.BICUBIC).save(file, "PNG")
+    with pytest.raises(NoScene, match="scaled or compressed"):
+        from_png(file.getvalue())
+
+
+def test_each_digit_is_in_one_part_and_each_part_has_all_ten():
+    parts = load_digits()
+    assert {part: len(digits.ink) for part, digits in parts.items()} == PARTS
+    assert sum(PARTS.values()) == 1797
+    assert all(digits.labels.unique().tolist() == list(range(10)) for digits in parts.values())
+
+
+def test_a_brighter_scene_is_seen_alike():
+    dim = torch.randint(0, 100, (3, 8, 16), generator=stream(0, "dim")).to(torch.uint8)
+    assert torch.allclose(glimpses(dim), glimpses(dim + 100), atol=1e-5)
+
+
+def test_light_differs_from_picture_to_picture():
+    one, other = render(load_digits()["test"].ink[:2].repeat(2, 1, 1, 1), stream(0, "scenes"))
+    assert (one.float() - other.float()).abs().mean() > 5

@@ -1,0 +1,79 @@
+"""The judge's training gives the same bytes every time, killed or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tasks.lever.digits import training
+from tasks.lever.digits.net import from_bytes
+from tasks.lever.digits.training import train_judge
+from tests.lever.digits.prompts import weights
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(training, "TOWER_STEPS", 25)
+    monkeypatch.setattr(training, "SAVE_EVERY", 10)
+    torch.set_num_threads(1)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_one_others():
+    assert train_judge(seed=1, steps=3) == train_judge(seed=1, steps=3) != train_judge(seed=2, steps=3)
+
+
+def test_it_draws_from_no_generator_of_others():
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    train_judge(seed=1, steps=1)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("update", [12, 25, 31], ids=["in the tower's training", "between both", "in the reader's"])
+def test_a_killed_training_ends_as_if_nothing_had_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
+) -> None:
+    whole = train_judge(seed=1, steps=15)
+    updates = count_updates(monkeypatch, kill_at=update)
+    with pytest.raises(Killed):
+        train_judge(seed=1, steps=15, folder=tmp_path)
+    assert train_judge(seed=1, steps=15, folder=tmp_path) == whole
+    assert updates.count <= 25 + 15 + 10  # at most what was done since the last save is done again
+
+
+def test_whoever_listens_hears_every_step_once(tmp_path: Path):
+    heard: list[int] = []
+    train_judge(seed=1, steps=25, folder=tmp_path, tell=heard.append)
+    assert heard == [10, 10, 5]
+    heard.clear()
+    train_judge(seed=1, steps=25, folder=tmp_path, tell=heard.append)
+    assert heard == [25]
+
+
+def test_unused_words_keep_their_places_in_a_net_of_bytes():
+    net = from_bytes(weights())
+    assert not any(weight.requires_grad for weight in net.parameters())
+    assert not net.training
+
+
+class Updates:
+    count = 0
+
+
+def count_updates(monkeypatch: pytest.MonkeyPatch, *, kill_at: int) -> Updates:
+    updates, real = Updates(), torch.optim.AdamW.step
+
+    def step(self: torch.optim.AdamW, *args: object) -> None:
+        updates.count += 1
+        if updates.count == kill_at:
+            raise Killed
+        real(self, *args)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    return updates

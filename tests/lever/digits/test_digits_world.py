@@ -1,0 +1,108 @@
+"""The digits' world is written in the official VQA format, the same bytes for the same seed, and its majority is right."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.lever.datasets import open_dataset
+from tasks.lever.digits.language import KINDS, QUESTIONS, WORDS, tokens_of
+from tasks.lever.digits.scenes import from_png
+from tasks.lever.digits.world import SPLITS, Split, WorldSize, lexicon, write_world
+from tasks.vqa_accuracy import accuracy_among, people
+
+SIZE = WorldSize(train=60, validation=12, test=15)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    write_world(folder, SIZE, seed=5)
+    return folder
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def annotations(folder: Path, split: Split) -> list[dict[str, Any]]:
+    return json.loads((folder / f"digits_{split}_annotations.json").read_bytes())["annotations"]
+
+
+def test_the_same_seed_writes_the_same_bytes(folder: Path, tmp_path: Path):
+    write_world(tmp_path, SIZE, seed=5)
+    assert digests(tmp_path) == digests(folder)
+
+
+def test_another_seed_writes_another_world(folder: Path, tmp_path: Path):
+    write_world(tmp_path, SIZE, seed=6)
+    assert lexicon(5) != lexicon(6)
+    assert not set(digests(tmp_path).values()) & set(digests(folder).values())
+
+
+def test_a_split_does_not_depend_on_the_size_of_another(folder: Path, tmp_path: Path):
+    write_world(tmp_path, SIZE.model_copy(update={"train": 3}), seed=5)
+    own = {name: digest for name, digest in digests(tmp_path).items() if "_train_" not in name}
+    assert own.items() <= digests(folder).items()
+
+
+def test_ten_distinct_words_name_the_digits():
+    assert len(set(lexicon(5))) == 10
+    assert set(lexicon(5)) < set(WORDS)
+
+
+def test_words_and_questions_survive_the_official_normalisation():
+    assert all(accuracy_among(people([word, word, word, *["other"] * 7], stem=False), word) == 1 for word in WORDS)
+    assert all(word not in question for word in WORDS for question in QUESTIONS)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_questions_and_annotations_belong_together(folder: Path, split: Split):
+    asked = json.loads((folder / f"digits_{split}_questions.json").read_bytes())
+    answered = annotations(folder, split)
+    assert asked["task_type"] == "Open-Ended"
+    assert len(asked["questions"]) == getattr(SIZE, split)
+    assert [(one["question_id"], one["image_id"]) for one in asked["questions"]] == [
+        (one["question_id"], one["image_id"]) for one in answered
+    ]
+    assert {(one["question_type"], one["answer_type"]) for one in answered} <= {(kind, "other") for kind in KINDS}
+    assert all([one["answer_id"] for one in item["answers"]] == list(range(1, 11)) for item in answered)
+
+
+def test_it_is_read_as_any_other_dataset(folder: Path):
+    found = open_dataset("digits", folder, train_queries=20, validation=12, test=15, seed=0)
+    assert (len(found.train), len(found.validation), len(found.test), found.left_out) == (60, 12, 15, {})
+    items = (*found.train, *found.validation, *found.test)
+    assert len({item.id for item in items}) == len({item.image_sha256 for item in items}) == 87
+    assert all(from_png(Path(item.image).read_bytes()).shape == (8, 16) for item in items)
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_annotators_of_held_out_questions_agree(folder: Path, split: Split):
+    assert all(len({one["answer"] for one in item["answers"]}) == 1 for item in annotations(folder, split))
+
+
+def test_some_annotators_of_train_questions_err_and_the_majority_is_right(folder: Path):
+    given = [Counter(one["answer"] for one in item["answers"]) for item in annotations(folder, "train")]
+    right = [item["multiple_choice_answer"] for item in annotations(folder, "train")]
+    assert {counts[answer] for counts, answer in zip(given, right, strict=True)} == {8, 9, 10}
+    assert all(sum(counts.values()) == 10 for counts in given)
+    # a slip is nobody else's, so that no slip counts as a right answer
+    assert all(
+        count == 1 for counts, answer in zip(given, right, strict=True) for a, count in counts.items() if a != answer
+    )
+
+
+def test_answers_are_what_the_lexicon_says(folder: Path):
+    names = set(lexicon(5))
+    for item in annotations(folder, "test"):
+        words = item["multiple_choice_answer"].split()
+        assert set(words) <= names
+        assert len(words) == (2 if item["question_type"] == "both" else 1)
+        assert tokens_of(item["multiple_choice_answer"]) is not None
