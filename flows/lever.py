@@ -127,6 +127,12 @@ class StartConfig(_Config):
     grpo_checkpoint: Path | None = None
     """A selector that is only measured."""
 
+    @model_validator(mode="after")
+    def _has_both_embeddings(self) -> Self:
+        if (self.query_embeddings is None) != (self.candidate_embeddings is None):
+            raise ValueError("query_embeddings and candidate_embeddings: give both files, or none")
+        return self
+
 
 class LeverConfig(_Config):
     """What `post_train` needs to know; the Prefect UI draws its form from it."""
@@ -220,7 +226,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     embedded = _embedded(config, found, files, ongoing, weights=weights)
     world = World(
         dataset=found.dataset,
-        embedded=embedded.model_copy(update={"vectors": config.vectors}),
+        embedded=embedded,
         judge=_judge(config, weights),
         prompts=config.prompts,
         threshold=config.threshold,
@@ -337,14 +343,15 @@ def _embedded(
     """Vectors of files, or of the encoder."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
-        return read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
+        read = read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
+        return read.seen_as(config.vectors)
     if config.encoder == DIGITS:
         encoder = EncoderSpec(name=DIGITS, weights=weights)
     else:
         encoder = encoder_spec(config.encoder, adapters=config.adapters)
     embedded = export_embeddings(found.dataset, encoder=encoder)
     ongoing.wrote(write_embeddings(embedded, folder=files.cache).files)
-    return embedded
+    return embedded.seen_as(config.vectors)
 
 
 class Imitating(NamedTuple):

@@ -20,7 +20,7 @@ from tasks.lever.rewards import reward_of
 from tasks.lever.rl_files import groups_of, iter_rl_data
 
 MOST_FAILED = 0.5
-"""Share of judgments that may fail before a training stops: it would learn from what is left, which is no sample."""
+"""Share of judgments that may fail for good before a training stops: what is left is no sample."""
 
 
 class Setting(NamedTuple):
@@ -144,9 +144,12 @@ def _reward(judgment: Judgment, likely: float | None, mode: RewardMode) -> float
 
 
 def _refuse_failures(judged: Sequence[Judgment]) -> None:
-    failed = [one.failed for one in judged if one.failed is not None]
-    if len(failed) > MOST_FAILED * len(judged):
+    """A judge that is away for now ends the step, so that its absence is nowhere learnt from and never kept."""
+    if away := [one.failed for one in judged if one.retryable]:
         raise JudgeUnusable(
-            f"the judge failed on {len(failed)} of {len(judged)} questions ({failed[0]}); "
+            f"the judge did not answer {len(away)} of {len(judged)} questions ({away[0]}); "
             "what it answered is kept, run again once it is back"
         )
+    failed = [one.failed for one in judged if one.failed is not None]
+    if len(failed) > MOST_FAILED * len(judged):
+        raise JudgeUnusable(f"{len(failed)} of {len(judged)} questions cannot be asked ({failed[0]}); see the dataset")

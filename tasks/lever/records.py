@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from storage.records import Record, Ref
+from tasks.lever.errors import FileUnusable
 
 Split = Literal["train", "validation", "test"]
 Sampler = Literal["RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
@@ -78,6 +79,15 @@ class Embedded(Record):
     """What the encoder takes the pictures for, where it tells; another baseline."""
     vectors: Literal["joint", "image", "text"] = "joint"
     """What a selector sees."""
+
+    def seen_as(self, vectors: Literal["joint", "image", "text"]) -> Embedded:
+        """The same, of which a selector sees these. Raises FileUnusable where they are missing."""
+        if vectors != "joint" and (self.images if vectors == "image" else self.texts) is None:
+            raise FileUnusable(
+                f"the embedding files hold one vector for each question, and none of the {vectors} alone; "
+                "leave --vectors out, or let an encoder make them (--encoder)"
+            )
+        return self.model_copy(update={"vectors": vectors})
 
     @property
     def seen(self) -> tuple[Ref, Ref]:

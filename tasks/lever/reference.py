@@ -15,7 +15,7 @@ from models.pointer import PointerSelector
 from tasks.lever.kl import step_log_probs
 from tasks.lever.learnable import Material
 
-CHUNK = 512
+CHUNK = 256
 """Queries that go through a frozen policy at once."""
 MOST_KEPT_BYTES = 1 << 28
 """Tables that take more are made anew for each batch."""

@@ -241,7 +241,7 @@ class Loop:
         return dict(zip(("loss", *learnt.figures), self.team.total(own * share).unbind(), strict=True))
 
     def _refuse_nan(self, batch: Batch, figures: Mapping[str, float]) -> None:
-        wrong = {name: figures[name] for name in ("loss", "grad_norm") if not math.isfinite(figures[name])}
+        wrong = {name: value for name, value in figures.items() if not math.isfinite(value)}
         if wrong:
             raise TrainingDiverged(
                 f"update {batch.update + 1} of {self.plan.updates} (epoch {batch.epoch}): {wrong}; the learning rate "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,14 +15,13 @@ from tasks.evaluation.errors import SandboxUnavailable
 from tasks.evaluation.sandbox import Sandbox, walls
 from tests.command import TRIVET, Done
 from tests.drills.evaluating import kill_when, start
+from tests.drills.sandbox_processes import gone, identities, still
 from tests.evaluation.sandbox.attacking import command
 from tests.storage.conftest import open_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(300)]
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"
-SOON_S = 20.0
-"""Far less than the programs, which have a minute, and far more than it takes."""
 RIGHT = "    return max((abs(b - a) for a, b in zip(readings, readings[1:])), default=0.0)\n"
 NAMED = "    import ctypes, os, time\n    ctypes.CDLL(None).prctl(15, b'trivet-{name}', 0, 0, 0)\n"
 SLOW = NAMED.format(name="slow") + "    time.sleep(0.3)\n" + RIGHT
@@ -64,12 +62,12 @@ def test_a_run_that_is_killed_while_programs_run_leaves_no_process_and_loses_not
         below = walls.descendants([run.pid])
         if "trivet-slow" not in map(command, below):
             return False
-        processes.update((pid, started) for pid in below if (started := start_of(pid)))
+        processes.update(identities(below))
         return True
 
     kill_when(run, executes)
     assert len(processes) >= 4, "the run, what walls in, the zygote, the program"
-    assert gone(processes), [(pid, command(pid)) for pid, started in processes if start_of(pid) == started]
+    assert gone(processes), still(processes)
 
     done = finished(start(arguments, TRIVET_HOME=str(home)))
     assert done.code == 0, done.stderr
@@ -88,20 +86,3 @@ def test_a_run_that_is_killed_while_programs_run_leaves_no_process_and_loses_not
 def finished(run: subprocess.Popen[str]) -> Done:
     stdout, stderr = run.communicate(timeout=120)
     return Done(run.returncode, stdout, stderr)
-
-
-def start_of(pid: int) -> str:
-    """When a process started: another one may get its number. Empty when it has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if stat[0] in "ZX" else stat[19]
-
-
-def gone(processes: set[tuple[int, str]]) -> bool:
-    """Within seconds."""
-    end = time.monotonic() + SOON_S
-    while any(start_of(pid) == started for pid, started in processes) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not any(start_of(pid) == started for pid, started in processes)

@@ -56,9 +56,10 @@ def _row(result: TaskResult, headline: Estimate | None) -> list[str]:
 def _further(result: TaskResult) -> Iterator[Estimate]:
     """Of programs every pass@k, and those of each language or difficulty where there are several."""
     if result.family == "code":
-        of_one = result.headline is not None and not result.headline.metric.startswith("pass@")  # python_pass@1
-        several = len({one.part for one in result.estimates if one.part}) + of_one > 1
-        yield from (one for one in result.estimates if not one.headline and (several or not one.part))
+        language = result.headline.metric.partition("pass@")[0] if result.headline else ""  # `python_`, or nothing
+        several = len({one.part for one in result.estimates if one.part}) + bool(language) > 1
+        shown = (one for one in result.estimates if not one.headline and (several or not one.part))
+        yield from sorted(shown, key=lambda one: not one.metric.startswith(language))
 
 
 def _figure(value: float) -> str:

@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.errors import SandboxUnavailable
-from tasks.evaluation.sandbox.layout import ENVIRONMENT, INSIDE, SEEN_AS, Interpreter, interpreter, layout, write_etc
+from tasks.evaluation.sandbox.layout import (
+    ENVIRONMENT,
+    INSIDE,
+    SEEN_AS,
+    Interpreter,
+    another_python,
+    interpreter,
+    layout,
+    write_etc,
+)
 
 HOME = "/home/somebody"
 
@@ -62,6 +71,23 @@ def test_the_environment_names_another_and_an_argument_goes_before_it(tmp_path: 
     monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(one))
     assert interpreter() == Interpreter("/usr/bin/one", "/usr", (), "3.12.1")
     assert interpreter(two).version == "3.12.2"
+
+
+def test_another_python_is_told_where_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("TRIVET_SANDBOX_PYTHON", raising=False)
+    told = [another_python()]
+    other = stands_for_python(tmp_path / "one", '["/usr/bin/one", "/usr", [], "3.12.1", [3, 12]]')
+    for named in (sys.executable, str(other)):
+        monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", named)
+        told.append(another_python())
+    assert told == ["", "", f"3.12.1-{interpreter().digest[:12]}"]
+
+
+def test_where_this_python_is_of_no_use_the_other_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    other = stands_for_python(tmp_path / "one", '["/usr/bin/one", "/usr", [], "3.12.1", [3, 12]]')
+    monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(other))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert another_python().startswith("3.12.1-")
 
 
 def test_an_empty_name_is_none(monkeypatch: pytest.MonkeyPatch):

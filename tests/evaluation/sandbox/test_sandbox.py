@@ -206,6 +206,55 @@ def test_what_programs_commonly_do_works(sandbox: Sandbox, source: str):
     assert done.passed, done
 
 
+SIGNALS = {"blocked": "SigBlk", "ignored": "SigIgn", "handled": "SigCgt"}
+TELLS_SIGNALS = """import signal, threading
+for line in open('/proc/self/status'):
+    print(line, end='')
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+assert signal.set_wakeup_fd(-1) == -1
+assert threading.main_thread() is threading.current_thread()
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "ignored", "handled"),
+    [("python", TELLS_SIGNALS, {13, 25}, {2}), ("bash", "exec cat /proc/self/status", set(), set())],
+    ids=["python", "bash"],
+)
+def test_signals_are_as_a_new_process_has_them(
+    sandbox: Sandbox, language: str, source: str, ignored: set[int], handled: set[int]
+):
+    """SIGPIPE and SIGXFSZ are ignored by every Python, which handles SIGINT."""
+    done = sandbox.run(Program(source, language))
+    assert done.passed, done
+    told = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
+    masks = {name: int(told[field], 16) for name, field in SIGNALS.items()}
+    found = {name: {bit + 1 for bit in range(31) if mask >> bit & 1} for name, mask in masks.items()}
+    assert found == {"blocked": set(), "ignored": ignored, "handled": handled}
+
+
+def test_a_program_finds_none_of_our_modules_and_streams_of_its_own(sandbox: Sandbox):
+    source = """import sys
+print([name for name in sys.modules if name.partition('.')[0] == 'inside'], sys.path[0], sys.argv)
+print([one.fileno() for one in (sys.stdin, sys.stdout, sys.stderr)], sys.stdin.seekable(), sys.stdout.seekable())
+print([one.mode for one in (sys.stdin, sys.stdout, sys.stderr)], sys.stderr.line_buffering, sys.__stdin__ is sys.stdin)
+print(sys.stdin.read(), sys.stdin.seek(0), sys.stdin.read(1))
+"""
+    done = sandbox.run(Program(source, stdin="é!".encode()))
+    assert done.stdout.splitlines() == [
+        "[] /tmp/work ['/tmp/work/main.py']",
+        "[0, 1, 2] True False",
+        "['r', 'w', 'w'] True True",
+        "é! 0 é",
+    ], done
+
+
+def test_a_thread_that_is_no_daemon_is_waited_for(sandbox: Sandbox):
+    source = "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print('done'))).start()"
+    assert sandbox.run(Program(source)).stdout == "done\n"
+
+
 def test_two_programs_draw_other_numbers_but_hash_alike():
     """Random numbers that repeat would be a state that is shared; an order of sets that varies would be luck."""
     source = "import random\nprint(random.random(), hash('a'))"
