@@ -9,7 +9,7 @@ read_dataset ─► export_embeddings ──┘                                 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from flows.settings import configure_steps
 
@@ -77,6 +77,7 @@ from tasks.lever.steps import (  # noqa: E402
 from tasks.step import called, gather  # noqa: E402
 
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
+STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 class _Config(BaseModel):
@@ -96,6 +97,8 @@ class DatasetConfig(_Config):
     """Held-out queries by which checkpoints are chosen."""
     test: int | None = Field(default=400, ge=1)
     """Held-out queries that are reported; none: all that are left."""
+    seed: int = 0
+    """By which the splits are drawn; the same for all runs that are to be compared."""
 
 
 class DigitsConfig(_Config):
@@ -169,6 +172,8 @@ class LeverConfig(_Config):
     """What an answer is worth."""
     threshold: float = Field(default=0.5, gt=0, le=1)
     """VQA accuracy from which an answer counts as right."""
+    stem: bool = False
+    """Compare stems of words, as OK-VQA does."""
     rce: RceSettings = RceSettings()
     """Learning from rewarded groups."""
     grpo: GrpoSettings = GrpoSettings()
@@ -208,8 +213,17 @@ class LeverConfig(_Config):
             raise ValueError(f"{most} shots from pools of {self.pool_size}: widen pool_size, or lower the shots")
         if min(self.evaluated_shots, default=1) < 1:
             raise ValueError(f"evaluated_shots {self.evaluated_shots}: at least 1 is shown")
-        if self.reward == "hard_plus_gtprob" and not (self.rl_data.gt_prob or self.start.rl_data):
-            raise ValueError("the reward hard_plus_gtprob needs likelihoods: set rl_data.gt_prob")
+        likely = self.judge.split(":")[0] in (DIGITS, "hf", "scripted")
+        if self.reward == "hard_plus_gtprob" and not likely:
+            raise ValueError(
+                f"the reward hard_plus_gtprob needs log-probabilities, and {self.judge} gives none; take hf:…"
+            )
+        searched = self.until not in ("embed", "pools") and STAGES.index(self.begin_at) <= STAGES.index("beams")
+        if searched and not likely and not (self.start.beam_data or self.start.sft_checkpoint):
+            raise ValueError(
+                f"the search for demonstrations to imitate needs log-probabilities, and {self.judge} gives none: give "
+                "--beam-data or --sft-ckpt, or a judge in this process (hf:…)"
+            )
         return self
 
 
@@ -230,6 +244,7 @@ def post_train(config: LeverConfig) -> LeverReport:
         judge=_judge(config, weights),
         prompts=config.prompts,
         threshold=config.threshold,
+        stem=config.stem,
     )
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         with ongoing.seed(seed):
@@ -260,15 +275,15 @@ def _learn(
     ongoing.wrote(export_files({str(files.checkpoint("sft", config.sampler)): sft}).files)
     ongoing.done("sft")
 
-    data = None
-    if not (start.rce_checkpoint and (start.grpo_checkpoint or config.rce_only)):
+    data, measured_only = None, config.begin_at == "evaluate"
+    if not (start.rce_checkpoint and (start.grpo_checkpoint or config.rce_only or measured_only)):
         data = _rl_data(config, start, found, world, ongoing, pools=pools, selector=sft, asking=asking)
         ongoing.wrote(export_files(dict.fromkeys(map(str, _places(config, files)), data)).files)
     ongoing.done("rl-data")
 
     learnt: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
     if start.rce_checkpoint:
-        rce = _read_checkpoint(config, start.rce_checkpoint, ongoing)
+        rce = _read_checkpoint(config, start.rce_checkpoint, world, ongoing)
     else:
         step = called(train_rce, f"train RCE, seed {seed}")
         rce = ongoing.trained(step(world, selector=sft, settings=config.rce, **learnt))
@@ -277,13 +292,13 @@ def _learn(
 
     selectors = {"sft": sft, "rce": rce}
     if start.grpo_checkpoint:
-        selectors["grpo"] = _read_checkpoint(config, start.grpo_checkpoint, ongoing)
-    elif not config.rce_only:
+        selectors["grpo"] = _read_checkpoint(config, start.grpo_checkpoint, world, ongoing)
+    elif not (config.rce_only or measured_only):
         step = called(train_grpo, f"train GRPO, seed {seed}")
         selectors["grpo"] = ongoing.trained(step(world, selector=rce, settings=config.grpo, **learnt))
     if grpo := selectors.get("grpo"):
         ongoing.wrote(export_files({str(files.checkpoint("grpo", config.sampler)): grpo}).files)
-    ongoing.done("grpo")
+        ongoing.done("grpo")
 
     future = called(evaluate_selector, f"evaluate, seed {seed}").submit(
         world,
@@ -316,7 +331,7 @@ def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
     return JudgeSpec(
         name=config.judge,
         weights=weights if config.judge == DIGITS else None,
-        fingerprint=fingerprint_of_judge(config.judge),
+        fingerprint="" if config.until in ("embed", "pools") else fingerprint_of_judge(config.judge),
     )
 
 
@@ -332,7 +347,7 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
         train_queries=chosen.train_queries,
         validation=chosen.validation,
         test=chosen.test,
-        seed=config.digits.seed,
+        seed=chosen.seed,
         queries_of=start.beam_data or start.rl_data or start.query_embeddings,
     )
 
@@ -378,7 +393,7 @@ def _imitate(
         read = read_beams(start.beam_data, pools=pools, shots=config.shots)
         beams, pools = (read.beams,), read.pools
     if start.sft_checkpoint:
-        return Imitating(_read_checkpoint(config, start.sft_checkpoint, ongoing), pools)
+        return Imitating(_read_checkpoint(config, start.sft_checkpoint, world, ongoing), pools)
     seed = asking["learning"].seed
     if not beams:
         queries = min(found.train_queries, config.beams.queries or found.train_queries)
@@ -395,8 +410,8 @@ def _imitate(
     return Imitating(ongoing.trained(trained), pools)
 
 
-def _read_checkpoint(config: LeverConfig, path: Path, ongoing: Ongoing) -> Ref:
-    read = read_checkpoint(path, heads=config.network.heads)
+def _read_checkpoint(config: LeverConfig, path: Path, world: World, ongoing: Ongoing) -> Ref:
+    read = read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
     for note in read.notes:
         ongoing.say(f"{path.name}: {note}")
     return read.weights
@@ -415,9 +430,15 @@ def _rl_data(
 ) -> Ref:
     """Judged pointers: of a file, or drawn by the selector shard by shard."""
     if start.rl_data:
-        return read_rl_data(start.rl_data, shots=config.shots)
+        read = read_rl_data(start.rl_data, world=world, shots=config.shots)
+        for note in read.notes:
+            ongoing.say(note)
+        return read.data
     step = called(generate_rl_data, f"RL data, seed {asking['learning'].seed}")
-    chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, **asking}
+    settings = config.rl_data.model_copy(
+        update={"gt_prob": config.rl_data.gt_prob or config.reward == "hard_plus_gtprob"}
+    )
+    chosen: Any = {"pools": pools, "selector": selector, "settings": settings, **asking}
     parts = gather([step.submit(world, shard=one, **chosen) for one in shards_of(found.train_queries)])
     return merge_rl_data(tuple(ongoing.note(parts)))
 

@@ -82,12 +82,17 @@ def pools_around(beams: Mapping[str, BeamQuery], pools: Pools) -> Pools:
 
     A file that tells its own pools brings them. In one that does not, of another run with pools of its own, each
     demonstration that is missing takes the place of a last candidate that no beam names.
-    Raises PointerUnusable for a query without a pool, PoolTooSmall if its beams name more than a pool holds.
+    Raises PointerUnusable for a query without a pool or in its own, PoolTooSmall if its beams name more than a pool
+    holds, FileUnusable for pools of different sizes.
     """
     changed: dict[str, tuple[str, ...]] = {}
     for query, beam in beams.items():
         pool = _pool(query, pools)
         if beam.pool:
+            if query in beam.pool:
+                raise PointerUnusable(
+                    f"query {query}: the pool of its beams holds the query itself; search for beams again"
+                )
             changed[query] = beam.pool
             continue
         named = list(dict.fromkeys(id for ids in beam.demonstrations for id in ids))
@@ -97,6 +102,8 @@ def pools_around(beams: Mapping[str, BeamQuery], pools: Pools) -> Pools:
         spare = [id for id in pool if id not in named]
         dropped = set(spare[len(spare) - len(missing) :])
         changed[query] = (*(id for id in pool if id not in dropped), *missing)
+    if len(sizes := {len(pool) for pool in changed.values()}) > 1:
+        raise FileUnusable(f"the beam data have pools of different sizes, {sorted(sizes)[:5]}; search for beams again")
     return pools.model_copy(update={"pools": pools.pools | changed})
 
 

@@ -90,7 +90,8 @@ def open_dataset(
     if data_dir is None or not data_dir.is_dir():
         raise DatasetUnusable(f"{name} is read from a folder, and {data_dir} is none; name it by --data-dir")
     drawn = _draw(OFFICIAL[name], data_dir, validation=validation, test=test, seed=seed)
-    if (twice := first_twice(one.id for part in drawn for one in part)) is not None:
+    splits = (drawn.train, drawn.validation, drawn.test)
+    if (twice := first_twice(one.id for part in splits for one in part)) is not None:
         raise DatasetUnusable(
             f"{data_dir}: question id {twice} is in two splits of {name}; the files do not belong together"
         )
@@ -104,7 +105,7 @@ def open_dataset(
         if not items:
             raise nothing_left(data_dir, data_dir, left_out, split=f"{name}: no {split} question is left: ")
     queries = tuple(item.id for item in train[:train_queries])
-    return Dataset(name=name, train=train, train_queries=queries, **held_out, left_out=left_out)
+    return Dataset(name=name, train=train, train_queries=queries, **held_out, left_out=left_out, counted=drawn.counted)
 
 
 class _Drawn(NamedTuple):
@@ -113,6 +114,8 @@ class _Drawn(NamedTuple):
     train: list[Asked]
     validation: list[Asked]
     test: list[Asked]
+    counted: tuple[str, ...] = ()
+    """Ids of the training file in its order; empty where there is no such file."""
 
 
 def _draw(official: Official, folder: Path, *, validation: int, test: int | None, seed: int) -> _Drawn:
@@ -120,12 +123,12 @@ def _draw(official: Official, folder: Path, *, validation: int, test: int | None
     if _find(folder, official.train.questions) is None:
         return _apart(held_out, validation=validation, test=test, seed=seed)
     train = _questions_in(folder, official.train)
-    rest = _shuffled(held_out, seed, "test")
+    rest, counted = _shuffled(held_out, seed, "test"), tuple(one.id for one in train)
     if official.validation is not None:
         found = _questions_in(folder, official.validation)
-        return _Drawn(_shuffled(train, seed, "train"), _shuffled(found, seed, "validation"), rest)
+        return _Drawn(_shuffled(train, seed, "train"), _shuffled(found, seed, "validation"), rest, counted)
     chosen, left = _by_picture(train, seed, [validation])
-    return _Drawn(left, chosen[0], rest)
+    return _Drawn(left, chosen[0], rest, counted)
 
 
 def _apart(asked: Sequence[Asked], *, validation: int, test: int | None, seed: int) -> _Drawn:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from models.pointer import PointerSelector
-from tasks.lever.banks import EmbeddingBank
+from tasks.lever.banks import EmbeddingBank, require
 from tasks.lever.errors import FileUnusable, PoolTooSmall
 
 QUERIES_AT_ONCE = 256
@@ -45,6 +45,11 @@ def predict(
                 f"the {what} have {bank.dimension} numbers each, the selector reads {selector.config.embedding_dim}; "
                 "export them with the encoder that it was trained with"
             )
+    require(candidates, where="the candidates", encoder=queries.encoder or None)
+    if pools is not None and (missing := [query for query in queries.ids if query not in pools]):
+        raise FileUnusable(
+            f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
+        )
     found: dict[str, Prediction] = {}
     for start in range(0, len(queries.ids), QUERIES_AT_ONCE):
         ids = queries.ids[start : start + QUERIES_AT_ONCE]

@@ -49,6 +49,8 @@ class Dataset(Record):
     test: tuple[VqaItem, ...]
     left_out: dict[str, str] = Field(default_factory=dict[str, str])
     """Question id → why it cannot be used (no picture, no answer)."""
+    counted: tuple[str, ...] = ()
+    """Ids of all questions of the training file, in its order: files of Lever-Plus name them by their numbers."""
 
 
 class Pools(Record):

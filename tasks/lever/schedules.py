@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,3 +35,41 @@ def generator_of(seed: int, purpose: str, *numbers: int, device: torch.device | 
 def order(count: int, *, seed: int, turn: int) -> Tensor:
     """(count,) the order in which queries are seen at their `turn`-th time."""
     return torch.randperm(count, generator=generator_of(seed, "order", turn))
+
+
+class Plan(NamedTuple):
+    """How often all queries are seen."""
+
+    queries: int
+    batch_size: int
+    turns: tuple[int, ...]
+    """Of each epoch: times that every query is seen in it."""
+
+    @property
+    def batches(self) -> int:
+        """In one turn; they differ by at most one query, so that no update hangs on a few."""
+        return math.ceil(self.queries / self.batch_size)
+
+    @property
+    def updates(self) -> int:
+        """In all."""
+        return sum(self.turns) * self.batches
+
+    def end(self, epoch: int) -> int:
+        """Updates that are done when an epoch (1 …) is."""
+        return sum(self.turns[:epoch]) * self.batches
+
+    def rows(self, update: int, *, seed: int) -> Tensor:
+        """(b,) the queries of an update (0 …)."""
+        turn, batch = divmod(update, self.batches)
+        return order(self.queries, seed=seed, turn=turn).tensor_split(self.batches)[batch]
+
+
+class Batch(NamedTuple):
+    """Queries of one update."""
+
+    update: int
+    """Updates that were done before."""
+    epoch: int
+    rows: Tensor
+    """(b,) of all queries, on the CPU."""

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.checkpoints import load_selector, named, require_layout, selector_of
+from tasks.lever.checkpoints import load_selector, named, read_header, require_layout, selector_of
 from tasks.lever.errors import FileUnusable
 from tasks.lever.inert_pickle import Made
 from tasks.lever.torch_files import TensorFacts, as_mapping, open_archive
@@ -57,14 +57,29 @@ class Opened(NamedTuple):
     selector: PointerSelector
     notes: tuple[str, ...]
     """What a user should know of how it was read; empty for our own."""
+    encoder: str | None
+    """Whose vectors it was trained with; those of the seed do not tell."""
+
+    def refuse_other(self, encoder: str, *, dimension: int, path: Path) -> None:
+        """Raise FileUnusable unless it reads vectors of this encoder."""
+        if self.encoder and encoder and self.encoder != encoder:
+            raise FileUnusable(
+                f"{path} was trained with vectors of {self.encoder}, and these are of {encoder}; embed anew"
+            )
+        if (width := self.selector.config.embedding_dim) != dimension:
+            raise FileUnusable(
+                f"{path} reads vectors of {width} numbers, and these have {dimension}; "
+                "take the encoder that it was trained with"
+            )
 
 
 def open_selector(path: Path, *, heads: int | None = None) -> Opened:
     """The selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable."""
     if path.suffix in SEED_SUFFIXES:
         seed = read_seed_checkpoint(path, heads=heads)
-        return Opened(seed.selector(), seed.notes)
-    return Opened(load_selector(path), ())
+        return Opened(seed.selector(), seed.notes, None)
+    encoder = read_header(path).meta.get("encoder")
+    return Opened(load_selector(path), (), str(encoder) if encoder else None)
 
 
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> SeedCheckpoint:

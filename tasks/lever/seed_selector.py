@@ -13,7 +13,7 @@ from torch import Tensor
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever import losses
 from tasks.lever.seed_checkpoints import open_selector
-from tasks.lever.seed_rewards import compute_group_relative_advantage, compute_kl_penalty
+from tasks.lever.seed_rewards import compute_kl_penalty
 
 if TYPE_CHECKING:
     from models.protocols import VisionEmbedder
@@ -161,7 +161,10 @@ class PointerSelectorV3(PointerSelector):
     ) -> Tensor:
         """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean."""
         if not normalize:
-            return compute_group_relative_advantage(rewards, normalize=False, clip_range=self.advantage_clip)
+            known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
+            mean = torch.where(known, rewards, 0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
+            found = torch.where(known, rewards - mean, 0)
+            return found.clamp(-self.advantage_clip, self.advantage_clip)
         found = losses.advantages(rewards, floor=min_std, judged=judged)
         return found.clamp(-self.advantage_clip, self.advantage_clip)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
 from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.lever.banks import EmbeddingBank
-from tasks.lever.beam_data import pointers_in, pools_around, read_beams
+from tasks.lever.beam_data import BeamQuery, Beams, pointers_in, pools_around, read_beams, with_ids
 from tasks.lever.embedding_files import read_bank
 from tasks.lever.errors import FileUnusable
-from tasks.lever.records import BeamPart, Dataset, Embedded, Pools
-from tasks.lever.rl_files import iter_rl_data
+from tasks.lever.records import BeamPart, Dataset, Embedded, Pools, RlQuery
+from tasks.lever.rl_files import iter_rl_data, read_rl_data, rl_data_bytes
 
 
 class BeamsRead(NamedTuple):
@@ -21,32 +23,101 @@ class BeamsRead(NamedTuple):
     beams: BeamPart
     pools: Pools
     """Of this run, with all that the beams show in them."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of them."""
 
 
-def beams_in(path: Path, pools: Pools, *, shots: int) -> BeamsRead:
-    """Sequences to imitate. Raises FileUnusable, PointerUnusable, PoolTooSmall."""
-    found = {query: beam for query, beam in read_beams(path).items() if query in pools.pools}
+def beams_in(path: Path, pools: Pools, dataset: Dataset | None = None, *, shots: int) -> BeamsRead:
+    """Sequences to imitate, of demonstrations that may be shown. Raises FileUnusable, PointerUnusable, PoolTooSmall."""
+    named = read_beams(path)
+    by_number = dataset is not None and are_numbers(named, dataset.counted)
+    beams = with_ids(named, dataset.counted) if dataset and by_number else named
+    found = {query: beam for query, beam in beams.items() if query in pools.pools}
     if not found:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
-    around = pools_around(found, pools)
-    return BeamsRead(BeamPart(queries=pointers_in(found, around, shots=shots)), around)
+    shown = _showable(found, {item.id for item in dataset.train}) if dataset else found
+    if not shown:
+        raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
+    around = pools_around(shown, pools)
+    notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
+    if lost := _sequences(found) - _sequences(shown):
+        notes.append(
+            f"{path.name}: {lost} of {_sequences(found)} sequences are not imitated; they show questions that were "
+            "left out, or whose pictures are set apart for validation"
+        )
+    return BeamsRead(BeamPart(queries=pointers_in(shown, around, shots=shots)), around, tuple(notes))
 
 
-def queries_in(path: Path) -> tuple[str, ...]:
+def _sequences(beams: Beams) -> int:
+    return sum(len(beam.demonstrations) for beam in beams.values())
+
+
+def _showable(beams: Beams, candidates: AbstractSet[str]) -> Beams:
+    """The sequences, and the pools, of nothing but candidates; queries that keep one."""
+    kept: Beams = {}
+    for query, beam in beams.items():
+        pairs = zip(beam.demonstrations, beam.scores, strict=True)
+        if usable := [(shown, score) for shown, score in pairs if candidates.issuperset(shown)]:
+            shown, scores = zip(*usable, strict=True)
+            kept[query] = BeamQuery(query, shown, scores, tuple(one for one in beam.pool if one in candidates))
+    return kept
+
+
+def are_numbers(beams: Beams, counted: Sequence[str]) -> bool:
+    """True where every name is a number of a training question, and not every one is an id of one.
+
+    Files of Lever-Plus do not tell which of both their names are. Ids of VQA are those of pictures times ten and more,
+    so that a small number may be the id of some question, but all names of a file never are by chance.
+    """
+    names = set(beams).union(*(shown for beam in beams.values() for shown in (*beam.demonstrations, beam.pool)))
+    return not names <= set(counted) and all(one.isdecimal() and int(one) < len(counted) for one in names)
+
+
+def queries_in(path: Path, counted: Sequence[str] = ()) -> tuple[str, ...]:
     """Ids of the queries of beam data, of RL data or of embeddings, in the order of the file."""
     if path.suffix == ".pt":
         return read_bank(path).ids
     if path.name.startswith("rl_data"):
         return tuple(query for query, _ in iter_rl_data(path))
-    return tuple(read_beams(path))
+    beams = read_beams(path)
+    return tuple(with_ids(beams, counted) if are_numbers(beams, counted) else beams)
 
 
 def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
     """The dataset, whose train queries are those of a file. Raises FileUnusable if it has none of them."""
     train = {item.id for item in dataset.train}
-    if not (ids := tuple(query for query in queries_in(path) if query in train)):
+    if not (ids := tuple(query for query in queries_in(path, dataset.counted) if query in train)):
         raise FileUnusable(f"{path}: none of its queries is a training item of {dataset.name}; name its own dataset")
     return dataset.model_copy(update={"train_queries": ids})
+
+
+class RlDataRead(NamedTuple):
+    """RL data of a file, as one of this run."""
+
+    content: bytes
+    notes: tuple[str, ...]
+
+
+def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> RlDataRead:
+    """Checked; `vqa_correct` is told anew where the file has another threshold. Raises FileUnusable."""
+    data = read_rl_data(path, shots=shots)
+    others = sorted({str(one.meta.get("judge")) for one in data.values()} - {judge, "None"})
+    thresholds = sorted({str(one.meta.get("threshold")) for one in data.values()} - {str(threshold), "None"})
+    notes = [f"{path.name} was judged by {', '.join(others)}; this run asks {judge}"] if others else []
+    if thresholds:
+        notes.append(f"{path.name} counts answers as right from {', '.join(thresholds)}; counted anew from {threshold}")
+        data = {query: _counted_anew(one, threshold) for query, one in data.items()}
+    return RlDataRead(rl_data_bytes(data), tuple(notes))
+
+
+def _counted_anew(query: RlQuery, threshold: float) -> RlQuery:
+    pointers = tuple(
+        record
+        if record.vqa_acc_score is None
+        else record.model_copy(update={"vqa_correct": int(record.vqa_acc_score >= threshold)})
+        for record in query.pointer_candidates
+    )
+    return query.model_copy(update={"pointer_candidates": pointers, "meta": query.meta | {"threshold": threshold}})
 
 
 def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:

@@ -54,6 +54,8 @@ class World(Record):
     prompts: PromptSettings = PromptSettings()
     threshold: float = Field(default=0.5, gt=0, le=1)
     """VQA accuracy from which an answer counts as right."""
+    stem: bool = False
+    """Compare stems of words, as OK-VQA does."""
 
 
 class DatasetRead(Record):
@@ -88,6 +90,8 @@ class Effort(Record):
 
 
 EFFORT = ("effort",)
+TRAINING_VERSION = 1
+"""Raise it, with the steps', when a training would learn otherwise: no half-trained state of before is taken up."""
 
 
 @step(version=1)
@@ -260,6 +264,7 @@ def generate_rl_data(
     """Pointers of one shard of the train queries, and what the judge answers to them."""
     from tasks.lever.judges import open_judge
     from tasks.lever.rl_data import generate
+    from tasks.lever.schedules import seed_of
 
     setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
     ids = _shard(setting.dataset.train_queries, shard)
@@ -271,7 +276,7 @@ def generate_rl_data(
         selector=_selector(selector, "cpu"),
         shots=learning.shots,
         settings=settings,
-        seed=learning.seed + shard,
+        seed=seed_of(learning.seed, "rl data", shard),
         judge=open_judge(world.judge).id,
     )
     progress.advance("rl data", len(ids))
@@ -419,13 +424,15 @@ class CheckpointRead(Record):
 
 
 @step(version=1, reads_world=True)
-def read_checkpoint(path: Path, *, heads: int) -> CheckpointRead:
+def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
     """A selector of a file: ours, or a checkpoint of the seed, of which nothing is executed."""
     from tasks.lever.checkpoints import save_selector
     from tasks.lever.seed_checkpoints import open_selector
 
     opened = open_selector(path, heads=heads)
-    weights = artifacts().put("selector", save_selector(opened.selector, meta={"read_from": path.name}))
+    opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)
+    meta = {"read_from": path.name, "encoder": opened.encoder}
+    weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
     return CheckpointRead(weights=weights, notes=opened.notes)
 
 
@@ -446,12 +453,22 @@ def read_beams(path: Path, *, pools: Ref, shots: int) -> BeamsRead:
     return BeamsRead(beams=artifacts().save("beams", found.beams), pools=artifacts().save("pools", found.pools))
 
 
-@step(version=1, reads_world=True)
-def read_rl_data(path: Path, *, shots: int) -> Ref:
-    """RL data of a file, every record checked."""
-    from tasks.lever import rl_files
+class RlDataRead(Record):
+    """RL data of a file."""
 
-    return artifacts().put("rl-data", rl_files.rl_data_bytes(rl_files.read_rl_data(path, shots=shots)))
+    data: Ref
+    notes: tuple[str, ...]
+    """What a user should know of it."""
+
+
+@step(version=1, reads_world=True)
+def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
+    """RL data of a file, every record checked; what counts as right is told by this run's threshold."""
+    from tasks.lever.judges import open_judge
+    from tasks.lever.starting import rl_data_in
+
+    found = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
+    return RlDataRead(data=artifacts().put("rl-data", found.content), notes=found.notes)
 
 
 @step(version=1, reads_world=True)
@@ -552,6 +569,7 @@ def _opened(world: World, effort: Effort) -> Setting:
         {item.id: item for item in (*dataset.train, *dataset.validation, *dataset.test)},
         prompts=world.prompts,
         threshold=world.threshold,
+        stem=world.stem,
         responses=kept_responses(),
         limits=limits_of(world.judge.name, concurrency=effort.concurrency),
         budget=budget(str(flow_run.id), effort.spending),
@@ -583,7 +601,12 @@ def _telling(stage: str, count: int) -> Callable[[int], None]:
 
 @contextmanager
 def _training_folder(name: str, **inputs: object) -> Generator[Path]:
-    """Where a training keeps its state until it is through; the same one for the same inputs."""
-    folder = resources().home / "cache" / "training" / content_key(name, 1, inputs)[:32]
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """Where a training keeps its state until it is through: the same one for the same inputs, for one run at a time."""
+    from storage.locking import alone
+    from tasks.evaluation.asking import wait_for_twin
+
+    key = content_key(name, TRAINING_VERSION, inputs)[:32]
+    folder = resources().home / "cache" / "training" / key
+    with alone(resources().home, f"training {key}", wait=wait_for_twin):
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)

@@ -26,9 +26,9 @@ from tasks.lever.kl import exact_kl
 from tasks.lever.learnable import Material, possible_pointers, refuse_unlearnable, tensors_of
 from tasks.lever.losses import BETA_FACTOR, ess, frac_zero_std, grpo_loss, linear_temperature, rce_loss, sft_loss
 from tasks.lever.reference import Reference, score
-from tasks.lever.schedules import seed_of
+from tasks.lever.schedules import Plan, seed_of
 from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
-from tasks.lever.training_loop import Learnt, Loop, Plan, Trained, TrainingPlace, Validate, seeded
+from tasks.lever.training_loop import Learnt, Loop, Trained, TrainingPlace, Validate, seeded
 from tasks.lever.training_state import key_of
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from models.pointer import PointerSelector
 from tasks.lever.errors import LeverError, TrainingDiverged
 from tasks.lever.records import CurvePoint
-from tasks.lever.schedules import learning_rate, order, seed_of
+from tasks.lever.schedules import Batch, Plan, learning_rate, seed_of
 from tasks.lever.settings import Optimization
 from tasks.lever.team import Alone, Team
 from tasks.lever.training_state import Progress, StateFile
@@ -55,44 +55,6 @@ class TrainingPlace(NamedTuple):
         return max(torch.cuda.device_count(), 1) if self.device == "cuda" else 1
 
 
-class Plan(NamedTuple):
-    """How often all queries are seen."""
-
-    queries: int
-    batch_size: int
-    turns: tuple[int, ...]
-    """Of each epoch: times that every query is seen in it."""
-
-    @property
-    def batches(self) -> int:
-        """In one turn; they differ by at most one query, so that no update hangs on a few."""
-        return math.ceil(self.queries / self.batch_size)
-
-    @property
-    def updates(self) -> int:
-        """In all."""
-        return sum(self.turns) * self.batches
-
-    def end(self, epoch: int) -> int:
-        """Updates that are done when an epoch (1 …) is."""
-        return sum(self.turns[:epoch]) * self.batches
-
-    def rows(self, update: int, *, seed: int) -> Tensor:
-        """(b,) the queries of an update (0 …)."""
-        turn, batch = divmod(update, self.batches)
-        return order(self.queries, seed=seed, turn=turn).tensor_split(self.batches)[batch]
-
-
-class Batch(NamedTuple):
-    """Queries of one update."""
-
-    update: int
-    """Updates that were done before."""
-    epoch: int
-    rows: Tensor
-    """(b,) of all queries, on the CPU."""
-
-
 class Learnt(NamedTuple):
     """What an objective finds for some queries."""
 
@@ -123,7 +85,7 @@ class Loop:
 
     Draws have seeds of their own, so that a resumed training needs to know only how many updates are done.
     key: names the training (training_state.key_of). shots: picks of a pointer. dropout: it is on while learning.
-    beta: weight of the KL divergence; whoever adapts it does so after each update.
+    beta: weight of the KL divergence; whoever adapts it does so at the end of an epoch.
     """
 
     def __init__(
@@ -222,7 +184,8 @@ class Loop:
     def trained(self) -> Trained:
         """The selector of the best epoch."""
         if self._passed_over:
-            log.warning("updates=%d passed_over=%d: all rewards of a query were equal", self._update, self._passed_over)
+            said = "updates=%d passed_over=%d: the rewards of each query were all equal, which teaches nothing"
+            log.warning(said, self._update, self._passed_over)
         self.selector.load_state_dict(self._best)
         self.selector.eval()
         return Trained(self.selector, tuple(self._curve), dict(self._validation), self._chosen_epoch)

@@ -8,23 +8,17 @@ VizWiz's.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from PIL import Image
-
 from tasks.lever.errors import DatasetUnusable
 from tasks.lever.json_files import first_twice
+from tasks.lever.pictures import trouble_of
 from tasks.lever.records import VqaItem
 
-LARGEST_SIDE = 1 << 15
-"""Pixels; a picture that claims more is refused before it is decoded."""
-NO_PICTURE = (OSError, SyntaxError, ValueError, TypeError, OverflowError, Image.DecompressionBombError)
-"""What Pillow raises for bytes that are no picture."""
 YEAR = re.compile(r"(train|val|test)(20\d\d)")
 
 
@@ -188,12 +182,10 @@ class Pictures:
 def _look(path: Path) -> tuple[str, str | None]:
     try:
         data = path.read_bytes()
-        with Image.open(io.BytesIO(data)) as image:
-            if max(image.size) > LARGEST_SIDE:
-                return "", f"picture {path} claims {image.size[0]} × {image.size[1]} pixels"
-            image.verify()
-    except NO_PICTURE as error:
-        return "", f"picture {path} is damaged ({type(error).__name__})"
+    except OSError as error:
+        return "", f"picture {path} cannot be read ({error.strerror})"
+    if trouble := trouble_of(data):
+        return "", f"picture {path} {trouble}"
     return hashlib.sha256(data).hexdigest(), None
 
 

@@ -12,7 +12,7 @@ import pytest
 from tasks.lever.datasets import open_dataset, read_vqa
 from tasks.lever.errors import DatasetUnusable
 from tasks.lever.records import Dataset
-from tests.lever.vqa_folders import annotation, picture, question, write_coco, write_files
+from tests.lever.vqa_folders import annotation, photograph, picture, question, write_coco, write_files
 
 TEN = ["book"] * 6 + ["magazine"] * 4
 
@@ -67,6 +67,8 @@ LEFT_OUT = [
     pytest.param(question(2, "b"), annotation(2, "b", *TEN), "there is no picture b or b.jpg in", id="no picture"),
     pytest.param(question(2, "noise"), annotation(2, "noise", *TEN), "is damaged", id="damaged picture"),
     pytest.param(question(2, "cut"), annotation(2, "cut", *TEN), "is damaged", id="picture cut short"),
+    pytest.param(question(2, "half"), annotation(2, "half", *TEN), "is damaged", id="photograph cut short"),
+    pytest.param(question(2, "drawn"), annotation(2, "drawn", *TEN), "is damaged", id="a format that is not read"),
     pytest.param(question(2, "empty"), annotation(2, "empty", *TEN), "is damaged", id="empty picture"),
     pytest.param(question(2, "a"), annotation(2, "a"), "has no answers", id="no answers"),
     pytest.param(
@@ -88,6 +90,7 @@ LEFT_OUT = [
 @pytest.mark.parametrize(("asked", "answered", "why"), LEFT_OUT)
 def test_what_cannot_be_used_is_left_out_with_the_reason(tmp_path: Path, asked: Any, answered: Any, why: str) -> None:
     pictures = {"a.png": picture(), "noise.jpg": b"noise", "cut.png": picture()[:40], "empty.png": b""}
+    pictures |= {"half.jpg": photograph()[:-400], "drawn.png": picture(kind="PPM")}
     paths = written(tmp_path, [question(1, "a"), asked], [annotation(1, "a", *TEN), answered], pictures)
     read = read_vqa(*paths)
     assert [item.id for item in read.items] == ["1"]

@@ -15,7 +15,7 @@ from PIL import Image as Decoder
 
 from tasks.lever import pictures as module
 from tasks.lever.errors import DatasetUnusable
-from tasks.lever.pictures import MOST_PIXELS, Pictures
+from tasks.lever.pictures import MOST_PIXELS, Pictures, trouble_of
 from tasks.lever.records import VqaItem
 
 TURNED_LEFT = 6
@@ -202,3 +202,19 @@ def test_threads_share_one_picture(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         seen = list(pool.map(lambda _: pictures(one), range(64)))
     assert len({id(picture) for picture in seen}) == 1
+
+
+def test_a_quick_look_finds_what_showing_would(tmp_path: Path) -> None:
+    for kind in ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP"):
+        whole = tmp_path / f"a.{kind.lower()}"
+        Decoder.effect_noise((64, 64), 50).convert("RGB").save(whole)
+        data = whole.read_bytes()
+        assert trouble_of(data) is None
+        assert "is damaged" in str(trouble_of(data[: len(data) * 3 // 4])), kind
+    assert "has more than" in str(trouble_of(bomb()))
+
+
+def test_a_few_bytes_behind_a_jpeg_do_no_harm(tmp_path: Path) -> None:
+    one = saved(tmp_path / "a.jpg", red_and_blue())
+    assert trouble_of(Path(one.image).read_bytes() + bytes(20)) is None
+    assert trouble_of(Path(one.image).read_bytes() + bytes(2000)) is None

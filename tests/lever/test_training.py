@@ -152,7 +152,7 @@ def test_equal_rewards_everywhere_teach_nothing_and_are_counted_and_said(caplog:
     start = small_start().state_dict()
     assert all(torch.equal(one, start[name]) for name, one in trained.selector.state_dict().items())
     assert {point.figures["frac_zero_std"] for point in trained.curve} == {1.0}
-    assert "updates=6 passed_over=6: all rewards of a query were equal" in caplog.text
+    assert "updates=6 passed_over=6: the rewards of each query were all equal" in caplog.text
 
 
 def test_top_k_before_standardising_wipes_the_signal_of_right_and_wrong_out():

@@ -14,8 +14,9 @@ from torch import Tensor
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.errors import LeverError, TrainingDiverged
 from tasks.lever.losses import sft_loss
+from tasks.lever.schedules import Plan
 from tasks.lever.settings import Optimization
-from tasks.lever.training_loop import Learnt, Loop, Objective, Plan, Trained, TrainingPlace
+from tasks.lever.training_loop import Learnt, Loop, Objective, Trained, TrainingPlace
 from tests.lever.small_trainings import SHOTS, GreedyReward, same, small_groups, small_start
 
 GROUPS = small_groups()

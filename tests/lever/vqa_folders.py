@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,14 @@ from PIL import Image
 def picture(shade: int = 0, *, kind: str = "PNG") -> bytes:
     data = io.BytesIO()
     Image.new("RGB", (4, 3), (shade % 256, shade // 256, 0)).save(data, kind)
+    return data.getvalue()
+
+
+def photograph(seed: int = 0, *, exif: Image.Exif | None = None) -> bytes:
+    """A JPEG of noise, 48 × 32 pixels; its last bytes are pixels."""
+    data = io.BytesIO()
+    pixels = random.Random(seed).randbytes(48 * 32 * 3)
+    Image.frombytes("RGB", (48, 32), pixels).save(data, "JPEG", **({} if exif is None else {"exif": exif}))
     return data.getvalue()
 
 

@@ -45,9 +45,9 @@ def predict(
         opened = open_selector(checkpoint, heads=heads)
         candidates = read_embeddings(cand_emb, ids=cand_ids)
         bank, pools = (candidates.bank, candidates.pools) if isinstance(candidates, QueryPools) else (candidates, None)
-        found = predicting.predict(
-            opened.selector, read_bank(query_emb, ids=ids), bank, shots=shots, pools=pools, pool_size=pool_size
-        )
+        queries = read_bank(query_emb, ids=ids)
+        opened.refuse_other(queries.encoder, dimension=queries.dimension, path=checkpoint)
+        found = predicting.predict(opened.selector, queries, bank, shots=shots, pools=pools, pool_size=pool_size)
     told = {query: one._asdict() for query, one in found.items()}
     emit(told, as_json, lambda: _show(told, opened.notes))
 

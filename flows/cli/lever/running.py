@@ -5,12 +5,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli.opening import Json
-from flows.cli.output import FAILED, REFUSED, emit, fail, sentences
+from flows.cli.output import FAILED, REFUSED, emit, fail
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 STAGES = {
     "run": (
@@ -162,7 +165,17 @@ def _run(until: str, flags: dict[str, Any], *, as_json: bool) -> None:
     try:
         outcome = start(flags, until=until, quiet=as_json)
     except ValidationError as error:
-        fail(sentences(error), REFUSED)
+        fail(_sentences(error), REFUSED)
     emit(outcome.report.told(), as_json, lambda: show_run.report(outcome.report))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
+
+
+def _sentences(error: ValidationError) -> str:
+    """What pydantic refused, a parameter a line, named as `--set` and YAML files name it."""
+    return "\n".join(
+        str(item["ctx"]["error"])
+        if item["type"] == "value_error" and "ctx" in item
+        else f"{'.'.join(map(str, item['loc']))}: {item['msg']} (it is {str(item['input'])[:80]!r})"
+        for item in error.errors()
+    )

@@ -18,6 +18,7 @@ def report(found: LeverReport) -> None:
     """Accuracies with their intervals, gains, and where everything lies."""
     screen = Screen(highlight=False)
     if found.summary:
+        screen.print(_title(found.summary), style="bold", markup=False)
         screen.print(_accuracies(found.summary))
         for line in _gains(found.summary):
             screen.print(line)
@@ -29,18 +30,16 @@ def report(found: LeverReport) -> None:
         screen.print(escape(path), style="dim", soft_wrap=True)
 
 
+def _title(found: Summary) -> str:
+    about = found.conditions
+    seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
+    return f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}: VQA accuracy"
+
+
 def _accuracies(found: Summary) -> Table:
     shots = sorted({one.shots for one in found.figures})
     about = found.conditions
-    seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
-    table = Table(
-        title=escape(f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}: VQA accuracy"),
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        header_style="dim",
-    )
+    table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("demonstrations by")
     for count in shots:
         table.add_column(f"{count} shot{'s' if count > 1 else ''}", justify="right", no_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,7 +45,7 @@ def config_of(flags: Mapping[str, Any], *, until: str) -> LeverConfig:
     chosen = dict(_in_file(flags["config"]))
     name = dataset_of(flags["dataset"] or chosen.get("dataset", {}).get("name", DIGITS))
     if name != DIGITS:
-        chosen = OF_REAL_DATA | chosen
+        chosen = deepcopy(OF_REAL_DATA) | chosen
     _merge(chosen, _of_flags(flags, name, until))
     for one in flags["settings"] or ():
         _set(chosen, one)
