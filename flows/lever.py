@@ -91,7 +91,7 @@ class DatasetConfig(_Config):
     """`digits` is drawn here; the others lie in `data_dir` in the official format."""
     data_dir: Path | None = None
     """Folder of questions, annotations and pictures; of `digits` below the results unless said."""
-    train_queries: int = Field(default=800, ge=1)
+    train_queries: int = Field(default=4000, ge=1)
     """Training items that selectors learn from; all training items are candidates."""
     validation: int = Field(default=400, ge=1)
     """Held-out queries by which checkpoints are chosen."""
@@ -106,9 +106,9 @@ class DigitsConfig(_Config):
 
     seed: int = 0
     """Of its pictures, its lexicon and its judge."""
-    candidates: int = Field(default=2000, ge=10)
+    candidates: int = Field(default=4000, ge=10)
     """Training items."""
-    judge_steps: int = Field(default=4000, ge=1)
+    judge_steps: int = Field(default=800, ge=1)
     """Updates of the judge's training."""
 
 
@@ -138,7 +138,7 @@ class StartConfig(_Config):
 
 
 class LeverConfig(_Config):
-    """What `post_train` needs to know; the Prefect UI draws its form from it."""
+    """What `post_train` needs to know; the Prefect UI draws its form from it. The defaults are of the CPU world."""
 
     dataset: DatasetConfig = DatasetConfig()
     digits: DigitsConfig = DigitsConfig()
@@ -160,13 +160,13 @@ class LeverConfig(_Config):
     """Candidates of a query."""
     shots: int = Field(default=2, ge=1)
     """Demonstrations that selectors learn to choose."""
-    network: NetworkSettings = NetworkSettings()
+    network: NetworkSettings = NetworkSettings(layers=2, dropout=0.3)
     """The pointer network."""
-    beams: BeamSettings = BeamSettings()
+    beams: BeamSettings = BeamSettings(candidates=16, queries=1500)
     """The search for demonstrations to imitate."""
     sft: SftSettings = SftSettings()
     """Learning to imitate."""
-    rl_data: RlDataSettings = RlDataSettings()
+    rl_data: RlDataSettings = RlDataSettings(random=5)
     """Which pointers are judged."""
     reward: RewardMode = "hard_plus_soft"
     """What an answer is worth."""
@@ -174,9 +174,9 @@ class LeverConfig(_Config):
     """VQA accuracy from which an answer counts as right."""
     stem: bool = False
     """Compare stems of words, as OK-VQA does."""
-    rce: RceSettings = RceSettings()
+    rce: RceSettings = RceSettings(epochs=10, temperature_start=0.5, temperature_end=0.1)
     """Learning from rewarded groups."""
-    grpo: GrpoSettings = GrpoSettings()
+    grpo: GrpoSettings = GrpoSettings(lr=1.5e-3, rounds=16, draws=8, beta=0.005, beta_min=0.005, beta_max=0.005)
     """Learning from comparisons within groups; it goes on from RCE."""
     rce_only: bool = False
     """No GRPO; an ablation."""
@@ -365,7 +365,7 @@ def _embedded(
     else:
         encoder = encoder_spec(config.encoder, adapters=config.adapters)
     embedded = export_embeddings(found.dataset, encoder=encoder)
-    ongoing.wrote(write_embeddings(embedded, folder=files.cache).files)
+    ongoing.wrote(write_embeddings(embedded, dataset=found.dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 
 
@@ -390,7 +390,9 @@ def _imitate(
     """Of a file, or trained on demonstrations that a file holds or a search finds."""
     beams: tuple[Ref, ...] = ()
     if start.beam_data:
-        read = read_beams(start.beam_data, pools=pools, shots=config.shots)
+        read = read_beams(start.beam_data, dataset=found.dataset, pools=pools, shots=config.shots)
+        for note in read.notes:
+            ongoing.say(note)
         beams, pools = (read.beams,), read.pools
     if start.sft_checkpoint:
         return Imitating(_read_checkpoint(config, start.sft_checkpoint, world, ongoing), pools)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
+
+import torch
 
 from storage.artifacts import Artifacts
 from storage.records import Ref
@@ -15,6 +17,8 @@ from tasks.lever.embedding_files import read_bank
 from tasks.lever.errors import FileUnusable
 from tasks.lever.records import BeamPart, Dataset, Embedded, Pools, RlQuery
 from tasks.lever.rl_files import iter_rl_data, read_rl_data, rl_data_bytes
+
+HELD_OUT = ("validation_embeddings.pt", "test_embeddings.pt")
 
 
 class BeamsRead(NamedTuple):
@@ -35,8 +39,8 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset | None = None, *, shots:
     found = {query: beam for query, beam in beams.items() if query in pools.pools}
     if not found:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
-    shown = _showable(found, {item.id for item in dataset.train}) if dataset else found
-    if not shown:
+    shown = _showable(found, {item.id for item in dataset.train}, pools) if dataset else found
+    if not _sequences(shown):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
     around = pools_around(shown, pools)
     notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
@@ -52,14 +56,19 @@ def _sequences(beams: Beams) -> int:
     return sum(len(beam.demonstrations) for beam in beams.values())
 
 
-def _showable(beams: Beams, candidates: AbstractSet[str]) -> Beams:
-    """The sequences, and the pools, of nothing but candidates; queries that keep one."""
+def _showable(beams: Beams, candidates: set[str], pools: Pools) -> Beams:
+    """The sequences of nothing but candidates; what leaves a pool is replaced by a candidate of this run's."""
     kept: Beams = {}
     for query, beam in beams.items():
-        pairs = zip(beam.demonstrations, beam.scores, strict=True)
-        if usable := [(shown, score) for shown, score in pairs if candidates.issuperset(shown)]:
-            shown, scores = zip(*usable, strict=True)
-            kept[query] = BeamQuery(query, shown, scores, tuple(one for one in beam.pool if one in candidates))
+        whole = [candidates.issuperset(shown) for shown in beam.demonstrations]
+        pool = [one for one in beam.pool if one in candidates]
+        spare = [one for one in pools.pools[query] if one not in pool]
+        kept[query] = BeamQuery(
+            query,
+            tuple(compress(beam.demonstrations, whole)),
+            tuple(compress(beam.scores, whole)),
+            (*pool, *spare[: len(beam.pool) - len(pool)]),
+        )
     return kept
 
 
@@ -121,22 +130,46 @@ def _counted_anew(query: RlQuery, threshold: float) -> RlQuery:
 
 
 def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:
-    """Vectors of two files. Raises FileUnusable for unequal widths and encoders."""
-    of_queries, of_candidates = read_bank(queries), read_bank(candidates)
-    for what, one, other in (
-        ("encoder", of_queries.encoder, of_candidates.encoder),
-        ("width", of_queries.dimension, of_candidates.dimension),
-    ):
-        if one != other:
-            raise FileUnusable(
-                f"{queries} and {candidates} differ in their {what} ({one!r}, {other!r}); embed both again"
-            )
+    """Vectors of files; those of held-out queries are looked for beside the train queries'.
+
+    Raises FileUnusable for unequal widths and encoders.
+    """
+    held_out = [path for name in HELD_OUT if (path := queries.with_name(name)).is_file() and path != queries]
+    banks = {path: read_bank(path) for path in (queries, *held_out, candidates)}
+    first = banks[queries]
+    for path, bank in banks.items():
+        for what, one, other in (
+            ("encoder", first.encoder, bank.encoder),
+            ("width", first.dimension, bank.dimension),
+        ):
+            if one != other:
+                raise FileUnusable(
+                    f"{queries} and {path} differ in their {what} ({one!r}, {other!r}); embed both again"
+                )
     return Embedded(
-        encoder=of_queries.encoder or str(queries),
-        dimension=of_queries.dimension,
-        candidates=_kept(of_candidates, artifacts),
-        queries=_kept(of_queries, artifacts),
+        encoder=first.encoder or str(queries),
+        dimension=first.dimension,
+        candidates=_kept(banks[candidates], artifacts),
+        queries=_kept(_together([banks[path] for path in (queries, *held_out)]), artifacts),
     )
+
+
+def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) -> dict[str, EmbeddingBank]:
+    """What lies in a cache folder: the candidates, and the queries of each split."""
+    queries = EmbeddingBank.from_bytes(artifacts.get(embedded.queries))
+    splits = {
+        "query_embeddings.pt": dataset.train_queries,
+        "validation_embeddings.pt": [item.id for item in dataset.validation],
+        "test_embeddings.pt": [item.id for item in dataset.test],
+    }
+    files = {name: EmbeddingBank(tuple(ids), queries.rows(list(ids)), queries.encoder) for name, ids in splits.items()}
+    return files | {"candidate_embeddings.pt": EmbeddingBank.from_bytes(artifacts.get(embedded.candidates))}
+
+
+def _together(banks: Sequence[EmbeddingBank]) -> EmbeddingBank:
+    """One bank of several; an id that stands in two is taken from the first."""
+    rows = {name: vector for bank in reversed(banks) for name, vector in zip(bank.ids, bank.vectors, strict=True)}
+    return EmbeddingBank(tuple(rows), torch.stack(list(rows.values())), banks[0].encoder)
 
 
 def _kept(bank: EmbeddingBank, artifacts: Artifacts) -> Ref:

@@ -128,14 +128,15 @@ def export_files(files: dict[str, Ref]) -> Exported:
 
 
 @step(version=1, verify=_is_exported)
-def write_embeddings(embedded: Embedded, *, folder: Path) -> Exported:
-    """Write the vectors of queries and candidates as the seed has them, their ids beside them."""
-    from tasks.lever.banks import EmbeddingBank, beside
+def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
+    """Write the vectors of candidates and queries as the seed has them, each split its file, ids beside it."""
+    from tasks.lever.banks import beside
+    from tasks.lever.starting import banks_by_file
 
-    places = {"query_embeddings.pt": embedded.queries, "candidate_embeddings.pt": embedded.candidates}
-    for name, ref in places.items():
-        EmbeddingBank.from_bytes(artifacts().get(ref)).export_pt(folder / name)
-    written = [path for name in places for path in (folder / name, beside(folder / name))]
+    written: list[Path] = []
+    for name, bank in banks_by_file(embedded, artifacts().load(Dataset, dataset), artifacts()).items():
+        bank.export_pt(folder / name)
+        written += [folder / name, beside(folder / name)]
     return Exported(files={str(path): sha256_of(path) for path in written})
 
 
@@ -442,15 +443,18 @@ class BeamsRead(Record):
     beams: Ref
     pools: Ref
     """With all that the beams show in them."""
+    notes: tuple[str, ...]
+    """What a user should know of it."""
 
 
 @step(version=1, reads_world=True)
-def read_beams(path: Path, *, pools: Ref, shots: int) -> BeamsRead:
+def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> BeamsRead:
     """Beam data of a file, for the train queries; a pool takes in what its beams show."""
     from tasks.lever.starting import beams_in
 
-    found = beams_in(path, artifacts().load(Pools, pools), shots=shots)
-    return BeamsRead(beams=artifacts().save("beams", found.beams), pools=artifacts().save("pools", found.pools))
+    found = beams_in(path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots)
+    beams, around = artifacts().save("beams", found.beams), artifacts().save("pools", found.pools)
+    return BeamsRead(beams=beams, pools=around, notes=found.notes)
 
 
 class RlDataRead(Record):

@@ -71,6 +71,8 @@ def test_files_lie_where_the_seed_has_them(world: World) -> None:
     assert {
         "cache/query_embeddings.pt",
         "cache/candidate_embeddings.pt",
+        "cache/validation_embeddings.pt",
+        "cache/test_embeddings.pt",
         f"generated_data/{beams}",
         "generated_data/rl_data_RandSampler.json",
         "model_cpk/v2/sft_RandSampler.safetensors",
@@ -152,10 +154,19 @@ def test_a_trained_selector_predicts_from_the_exported_files(world: World) -> No
     vectors = ("--query_emb", cache / "query_embeddings.pt", "--cand_emb", cache / "candidate_embeddings.pt")
     done = run_here("lever", "predict", checkpoint, *vectors, "--shots", 3, "--json")
     assert done.code == 0, done.stderr
-    assert len(done.json) == 80 + 20 + 20
+    assert len(done.json) == 80
     for query, one in done.json.items():
         assert len(set(one["demonstrations"])) == 3
         assert query not in one["demonstrations"]
+
+
+def test_exported_vectors_stand_in_for_the_encoder(world: World, tmp_path: Path) -> None:
+    cache = world.made / "cache"
+    vectors = ("--query_emb", cache / "query_embeddings.pt", "--cand_emb", cache / "candidate_embeddings.pt")
+    done = world.run("run", *vectors, results=tmp_path)
+    assert done.code == 0, done.stderr
+    assert done.json["grpo"] == world.first.json["grpo"]
+    assert "similarity_image" not in done.json
 
 
 def test_several_seeds_are_told_together_and_kept_apart(world: World, tmp_path: Path) -> None:
@@ -174,11 +185,12 @@ def test_several_seeds_are_told_together_and_kept_apart(world: World, tmp_path: 
         (("--set", "grpo.rounds=many"), "grpo.rounds"),
         (("--set", "nonsense"), "is not NAME=VALUE"),
         (("--sampler", "psychic"), "psychic"),
-        (("--judge", "openai:nobody", "--dataset", "okvqa", "--data-dir", "/nowhere"), "/nowhere"),
+        (("--judge", "scripted", "--dataset", "okvqa", "--data-dir", "/nowhere"), "/nowhere"),
+        (("--judge", "openai:nobody"), "give --beam-data or --sft-ckpt"),
         (("--sft-ckpt", "/nowhere.safetensors"), "/nowhere.safetensors"),
         (("--rl-data", "/nowhere.json", "--sft-ckpt", "/nowhere.safetensors"), "/nowhere"),
     ],
-    ids=["shots", "set", "name", "sampler", "data", "checkpoint", "rl-data"],
+    ids=["shots", "set", "name", "sampler", "data", "judge", "checkpoint", "rl-data"],
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(world: World, options: tuple[object, ...], said: str) -> None:
     done = world.run("run", *options)

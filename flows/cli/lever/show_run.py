@@ -25,7 +25,7 @@ def report(found: LeverReport) -> None:
     else:
         screen.print(f"done: {', '.join(found.stages)}")
     for note in found.notes:
-        screen.print(f"[yellow]{escape(note)}[/]")
+        screen.print(note, style="yellow", markup=False, soft_wrap=True)
     for path in found.files:
         screen.print(escape(path), style="dim", soft_wrap=True)
 

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from flows.lever import LeverConfig
 
 OF_REAL_DATA: dict[str, Any] = {
+    "dataset": {"train_queries": 800, "test": 1000},
     "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
     "encoder": "clip",
+    "prompts": {"style": "chat"},
     "pool_size": 64,
     "network": {},
+    "beams": {},
     "sft": {},
+    "rl_data": {},
     "rce": {},
     "grpo": {},
+    "oracle": {"most_judgments": 20_000},
 }
 """What a run on anything but the CPU world has in place of the flow's own defaults; {}: the seed's."""
 

@@ -53,12 +53,13 @@ BODY = "    if x < 0:\n        return 0\n    return x * x\n"
         (f"```python\n{CODE}```\n```python\nprint(area(2) + area(3) + area(4) + area(5))\n```", CODE),
         ("    return x * x\n", "    return x * x\n"),
         (CODE.replace("\n", "\r\n"), CODE),
+        (CODE.replace("\n", "\r\r\n"), CODE),
         ("Take `x * x`, not ~~x~~.", "Take `x * x`, not ~~x~~."),
     ],
     ids=[
         *("tagged", "alias", "case", "more words", "braces", "untagged", "tildes", "four", "unclosed", "behind words"),
         *("CRLF", "indented", "fence only indented", "bullet", "closed behind code", "another language first"),
-        *("longest", "empty first", "several", "none", "none, CRLF", "inline"),
+        *("longest", "empty first", "several", "none", "none, CRLF", "CRCRLF", "inline"),
     ],
 )
 def test_the_program_of_an_answer(text: str, code: str) -> None:

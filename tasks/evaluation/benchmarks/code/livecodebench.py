@@ -36,7 +36,7 @@ from tasks.evaluation.data import Data, DataFile, Row
 from tasks.evaluation.records import Item, Sample, Sampling
 from tasks.evaluation.sandbox import Sandbox, shared_sandbox
 from tasks.evaluation.sandbox.languages import language_named
-from tasks.evaluation.scoring.code.extraction import blocks_in
+from tasks.evaluation.scoring.code.extraction import blocks_in, with_plain_ends
 from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict
 
 DIFFICULTIES = ("easy", "medium", "hard")
@@ -173,7 +173,7 @@ class LiveCodeBenchV5Official(LiveCodeBenchV5):
 
 def last_block(answer: str) -> str:
     """The last fenced block of Python, else the last fenced block, else the answer itself."""
-    blocks = list(blocks_in(answer.replace("\r\n", "\n")))
+    blocks = list(blocks_in(with_plain_ends(answer)))
     of_python = [block.code for block in blocks if language_named(block.tag) == "python"]
     return (of_python or [block.code for block in blocks] or [answer])[-1]
 

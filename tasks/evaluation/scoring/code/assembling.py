@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from tasks.evaluation.scoring.code.extraction import before_signature, canonical_name, completed, defines, signature_of
+from tasks.evaluation.scoring.code.extraction import (
+    before_signature,
+    canonical_name,
+    completed,
+    defines,
+    signature_of,
+    with_plain_ends,
+)
 
 BLANKED = {
     "bash": r"""\\.|'[^']*+'?|"(?:\\.|[^"\\])*+"?|(?:^|(?<=\s))#[^\n]*""",
@@ -62,7 +69,7 @@ def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests
     stops: where a continuation ends, the first that occurs; none for a code that was fenced, which ends by itself.
     A brace that closes the function stands there once in the end, whether code, tests, both or none of them bring it.
     """
-    language, code = canonical_name(language), code.replace("\r\n", "\n")
+    language, code = canonical_name(language), with_plain_ends(code)
     tested = _together(prompt, code, entry_point, language, tests=tests, stops=stops)
     return RUN_HERE[language](tested) if language in RUN_HERE else tested
 

@@ -39,11 +39,19 @@ def code_in(text: str, language: str) -> str:
     text: an answer without its reasoning. Blocks may be fenced by ``` or ~~~, indented as in a list, or never closed,
     as where an answer was cut off; empty ones are passed over. Lines end with \\n in what is given.
     """
-    text = text.replace("\r\n", "\n")
+    text = with_plain_ends(text)
     blocks = [block for block in blocks_in(text) if block.code.strip()]
     wanted = canonical_name(language)
     own = next((block.code for block in blocks if block.tag and canonical_name(block.tag) == wanted), None)
     return own or max((block.code for block in blocks), key=len, default=text)
+
+
+def with_plain_ends(text: str) -> str:
+    """Every line ends with a line feed alone; some have several carriage returns before it, as when Windows wrote
+    what ended for Windows already.
+    """
+    *lines, last = text.split("\n")
+    return "\n".join([*(line.rstrip("\r") for line in lines), last])
 
 
 TRIPLE = re.compile(r"\"{3}|'{3}")
@@ -68,7 +76,7 @@ def completed(prompt: str, code: str, entry_point: str, language: str) -> str:
     that defines `entry_point` itself keeps what stands before that signature. One of Python that is the function's body
     and has lost its indentation, or that of its first line, gets it back; any other is appended as it is.
     """
-    code = code.replace("\r\n", "\n")
+    code = with_plain_ends(code)
     if defines(code, entry_point, language):
         return _replaced(prompt, code, entry_point, language)
     if prompt and not prompt.endswith("\n"):
