@@ -1,4 +1,4 @@
-"""The lever on questions in OK-VQA's files: pictures in all states, models of a folder, an endpoint, files of the seed."""
+"""The lever on questions in OK-VQA's files: pictures in all states, models of a folder, an endpoint, the seed's files."""
 
 from __future__ import annotations
 
@@ -91,8 +91,10 @@ def whole(folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def endpoint() -> Iterator[Server]:
     """A model that answers by the length of what it is asked."""
-    import flows.lever  # noqa: F401 it configures the resources
+    from flows.settings import configure_steps
     from tasks.resources import configure, resources
+
+    configure_steps()
 
     with serving() as running:
         running.answer = lambda body: SAID[len(prompt_of(body)) % 5]
@@ -228,12 +230,8 @@ def test_the_script_of_the_seed_runs_on_its_own_files(
     with passing_class("gone_config", "DictConfig") as kind:
         state = seed_state(PointerConfig(embedding_dim=16))
         checkpoint = save(lightning(state, hyper_parameters={"cfg": kind()}), tmp_path / "x.ckpt")
-    vectors = {
-        id: vector
-        for kind_of in ("candidate", "query", "validation", "test")
-        if (path := whole / "cache" / f"{kind_of}_embeddings.pt").is_file()
-        for id, vector in zip((bank := read_bank(path)).ids, bank.vectors, strict=True)
-    }
+    banks = [read_bank(path) for path in (whole / "cache").glob("*_embeddings.pt")]
+    vectors = {id: vector for bank in banks for id, vector in zip(bank.ids, bank.vectors, strict=True)}
     if old:
         torch.save(vectors, tmp_path / "q.pt")
     else:

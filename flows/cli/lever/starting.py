@@ -47,14 +47,24 @@ def config_of(flags: Mapping[str, Any], *, until: str) -> LeverConfig:
     from tasks.lever.judges import DIGITS
     from tasks.lever.layout import dataset_of
 
-    chosen = dict(_in_file(flags["config"]))
-    name = dataset_of(flags["dataset"] or chosen.get("dataset", {}).get("name", DIGITS))
-    if name != DIGITS:
-        chosen = deepcopy(OF_REAL_DATA) | chosen
-    _merge(chosen, _of_flags(flags, name, until))
+    typed: dict[str, Any] = {}
     for one in flags["settings"] or ():
-        _set(chosen, one)
+        _set(typed, one)
+    in_file = _in_file(flags["config"])
+    name = dataset_of(flags["dataset"] or _dataset_in(typed) or _dataset_in(in_file) or DIGITS)
+    # whole, so that a flag or a line that sets one field of several leaves the others as they are
+    chosen = LeverConfig().model_dump() | (deepcopy(OF_REAL_DATA) if name != DIGITS else {})
+    for more in (in_file, _of_flags(flags, name, until), typed):
+        _merge(chosen, more)
     return LeverConfig.model_validate(chosen)
+
+
+def _dataset_in(chosen: dict[str, Any]) -> str | None:
+    """The dataset that a file or `--set` names; a bare name is put where it belongs."""
+    if isinstance(given := chosen.get("dataset"), str):
+        chosen["dataset"] = {"name": given}
+        return given
+    return given.get("name") if isinstance(given, dict) else None
 
 
 def _of_flags(flags: Mapping[str, Any], dataset: str, until: str) -> dict[str, Any]:
