@@ -1,4 +1,4 @@
-"""The lever on questions in OK-VQA's files: pictures in all states, models of a folder, an endpoint, the seed's files."""
+"""The lever on questions in OK-VQA's files: spoilt pictures, models of a folder, an endpoint, files of Lever-Plus."""
 
 from __future__ import annotations
 

@@ -33,7 +33,10 @@ def report(found: LeverReport) -> None:
 def _title(found: Summary) -> str:
     about = found.conditions
     seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
-    return f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}: VQA accuracy"
+    questions = max(figure.accuracy.n for figure in found.figures)
+    return (
+        f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}, {questions:,} questions: VQA accuracy"
+    )
 
 
 def _accuracies(found: Summary) -> Table:

@@ -27,7 +27,7 @@ class Question(NamedTuple):
 
 @cache
 def weights(steps: int = 1) -> bytes:
-    """A judge; after one step it says anything, after 400 it reads its demonstrations."""
+    """A judge; after one step it says anything, after `training.STEPS` it reads its demonstrations."""
     torch.set_num_threads(1)
     return train_judge(seed=0, steps=steps)
 

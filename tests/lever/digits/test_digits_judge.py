@@ -1,4 +1,4 @@
-"""The digits' judge reads prompts of every style alike, answers each request as if it were alone, and refuses the rest."""
+"""The digits' judge reads prompts of every style alike, answers each as if it were alone, and refuses the rest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from models.errors import ContextOverflow, ModelUnavailable, RequestRefused
 from models.protocols import AnswerLikelihood, BatchChat, ChatRequest, ChatResponse, Image, Message, Text
+from tasks.lever.digits import training
 from tasks.lever.digits.judge import CHUNK, NEVER, DigitsJudge
 from tasks.lever.digits.language import BOTH, LEFT, QUESTIONS, RIGHT, WORDS
 from tasks.lever.digits.world import lexicon
@@ -93,15 +94,13 @@ def test_unknown_words_in_a_demonstration_are_read_as_such(judge: DigitsJudge):
 
 
 def test_a_limit_cuts_the_second_word_and_says_so(judge: DigitsJudge):
-    whole = judge.complete(request(ASKED, *SHOWN))
-    both = whole if len(whole.text.split()) == 2 else None
-    for asked in some_requests(200):
-        both = both or (answer if len((answer := judge.complete(asked)).text.split()) == 2 else None)
-        if both:
-            cut = judge.complete(asked.model_copy(update={"max_tokens": 1}))
-            assert (cut.text, cut.finish_reason, cut.completion_tokens) == (both.text.split()[0], "length", 1)
-            return
-    pytest.fail("no answer of two words")
+    asked = some_requests(200)
+    numbers = [number for number, answer in judge.complete_many(asked) if " " in answered(answer)]
+    whole, cut = (
+        judge.complete(one) for one in (asked[numbers[0]], asked[numbers[0]].model_copy(update={"max_tokens": 1}))
+    )
+    assert (cut.text, cut.finish_reason, cut.completion_tokens) == (whole.text.split()[0], "length", 1)
+    assert (whole.finish_reason, whole.completion_tokens) == ("stop", 2)
 
 
 def test_what_listens_hears_the_answer(judge: DigitsJudge):
@@ -156,6 +155,11 @@ def test_other_bytes_are_no_judge(data: bytes):
         DigitsJudge(data)
 
 
+def answered(answer: object) -> str:
+    assert isinstance(answer, ChatResponse)
+    return answer.text
+
+
 def likely(judge: DigitsJudge, asked: ChatRequest, answer: str) -> float:
     [(_, value)] = judge.answer_log_probs([(asked, answer)])
     return value
@@ -164,7 +168,7 @@ def likely(judge: DigitsJudge, asked: ChatRequest, answer: str) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_trained_judge_answers_in_any_lexicon_what_its_demonstrations_reveal_and_only_that(seed: int):
-    judge, dice, names = DigitsJudge(weights(400)), random.Random(seed), lexicon(seed)
+    judge, dice, names = DigitsJudge(weights(training.STEPS)), random.Random(seed), lexicon(seed)
     right, blind = 0, 0
     for number in range(150):
         left, other, third = dice.sample(range(10), 3)
@@ -173,5 +177,5 @@ def test_a_trained_judge_answers_in_any_lexicon_what_its_demonstrations_reveal_a
         silent = (question(RIGHT, left, third, seed=1, names=names), telling[1])
         right += judge.complete(request(asked, *telling)).text == asked.answer
         blind += judge.complete(request(asked, *silent)).text == asked.answer
-    assert right >= 0.8 * 150
+    assert right >= 0.9 * 150
     assert blind <= 0.3 * 150

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from tasks.lever.digits import training
-from tasks.lever.digits.net import from_bytes
 from tasks.lever.digits.training import train_judge
-from tests.lever.digits.prompts import weights
 
 
 class Killed(BaseException):
@@ -35,6 +33,7 @@ def test_it_draws_from_no_generator_of_others():
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [12, 25, 31], ids=["in the tower's training", "between both", "in the reader's"])
 def test_a_killed_training_ends_as_if_nothing_had_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
@@ -54,12 +53,6 @@ def test_whoever_listens_hears_every_step_once(tmp_path: Path):
     heard.clear()
     train_judge(seed=1, steps=25, folder=tmp_path, tell=heard.append)
     assert heard == [25]
-
-
-def test_unused_words_keep_their_places_in_a_net_of_bytes():
-    net = from_bytes(weights())
-    assert not any(weight.requires_grad for weight in net.parameters())
-    assert not net.training
 
 
 class Updates:

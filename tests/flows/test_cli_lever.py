@@ -1,0 +1,111 @@
+"""What `trivet lever` makes of its flags before anything runs, and how it tells a run that has ended."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.lever import show_run
+from flows.cli.lever.running import STAGES
+from flows.cli.lever.starting import OF_REAL_DATA, config_of
+from tasks.lever.comparing import summarise
+from tasks.lever.report import LeverReport
+from tests.command import run_here
+from tests.lever.outcomes import seed_of
+
+FLAGS = (
+    *("dataset", "data_dir", "judge", "encoder", "adapters", "vectors", "sampler", "pool_size", "shots", "seeds"),
+    *("seed", "train_queries", "config", "settings", "from_stage", "sft_ckpt", "rce_ckpt", "grpo_ckpt", "beam_data"),
+    *("rl_data", "query_emb", "cand_emb", "output_path", "results", "device", "top_k", "max_calls", "save"),
+)
+SWITCHES = ("offline_only", "rce_only", "no_gate", "dropout_in_ratio")
+
+
+def flags(**given: Any) -> dict[str, Any]:
+    return dict.fromkeys(FLAGS) | dict.fromkeys(SWITCHES, False) | given
+
+
+def test_the_names_of_the_seed_are_understood() -> None:
+    given = flags(
+        dataset="okvqa_local",
+        judge="qwen2.5_vl_3B",
+        sampler="rand_sampler",
+        vectors="query_img_text_icd_img_text",
+        sft_ckpt=Path("x.ckpt"),
+    )
+    config = config_of(given, until="rl-data")
+    assert config.dataset.name == "okvqa"
+    assert config.judge == "hf:Qwen/Qwen2.5-VL-3B-Instruct"
+    assert (config.sampler, config.vectors) == ("RandSampler", "joint")
+    assert (config.encoder, config.pool_size) == ("clip", 64)
+
+
+def test_one_run_leaves_nothing_to_the_next() -> None:
+    before = copy.deepcopy(OF_REAL_DATA)
+    assert config_of(flags(dataset="okvqa", top_k=3), until="evaluate").grpo.top_k == 3
+    assert config_of(flags(dataset="okvqa", settings=["sft.epochs=1"]), until="evaluate").grpo.top_k is None
+    assert before == OF_REAL_DATA
+
+
+def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> None:
+    path = tmp_path / "lever.yaml"
+    path.write_text("shots: 1\npool_size: 20\ngrpo: {rounds: 3, draws: 5}\n")
+    config = config_of(flags(config=path, shots=2, settings=["grpo.rounds=7"]), until="evaluate")
+    assert (config.shots, config.pool_size, config.grpo.rounds, config.grpo.draws) == (2, 20, 7, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--top-k", "1"), "grpo.top_k: Input should be greater than or equal to 2 (it is '1')"),
+        (("--set", "grpo.round=3"), "grpo.round: Extra inputs"),
+        (("--set", "sft.epochs=2", "--set", "sft.epochs.more=3"), "--set sft.epochs.more: epochs has no parts"),
+        (("--query-emb", "q.pt"), "query_embeddings and candidate_embeddings: give both files, or none"),
+        (("--config", "/nowhere.yaml"), "--config /nowhere.yaml: No such file or directory; name a YAML file"),
+        (("--shots", "40"), "40 shots from pools of 32"),
+        (("--judge", "openai:m"), "give --beam-data or --sft-ckpt"),
+    ],
+    ids=["range", "typo", "no parts", "one of two files", "no file", "shots", "no log-probabilities"],
+)
+def test_what_does_not_fit_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")  # nobody is asked so early
+    done = run_here("lever", "run", *options)
+    assert (done.code, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())
+    assert "Value error" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [*STAGES, "predict", "vqa-score"])
+def test_help_fits_a_narrow_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run_here("lever", command, "--help")
+    assert done.code == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def told(**changes: Any) -> LeverReport:
+    now = datetime.now(UTC)
+    return LeverReport(
+        run="r", started_at=now, ended_at=now, version="0", git_commit=None, environment={}, config={}, **changes
+    )
+
+
+def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFixture[str]) -> None:
+    found = summarise([seed_of(0, {"random": [0.0, 0.3], "similarity": [0.3, 0.6], "grpo": [1.0, 0.6]})])
+    show_run.report(told(stages=("embed", "evaluate"), summary=found))
+    title, header, *rows = capsys.readouterr().out.splitlines()
+    assert title == "digits, RandSampler, pools of 32, 1 seed, 2 questions: VQA accuracy"
+    assert header.split() == ["demonstrations", "by", "2", "shots", "95", "%", "interval"]
+    assert [row.split()[:2] for row in rows[:3]] == [["random", "0.150"], ["similarity", "0.450"], ["grpo", "0.800"]]
+
+
+def test_notes_and_paths_can_be_copied_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    note, path = "a [red] file " + "x" * 200, "results/" + "y" * 200
+    show_run.report(told(stages=("embed",), notes=(note,), files=(path,)))
+    assert capsys.readouterr().out.splitlines() == ["done: embed", note, path]
