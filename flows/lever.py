@@ -235,8 +235,14 @@ def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
     ongoing = begin(flow_run.id, config.model_dump(mode="json"), until=config.until)
     files = Layout(config.results, config.dataset.name)
+    if config.device:
+        from tasks.lever.learning import device_of
+
+        device_of(config.device)
     weights = _digits_judge(config)
     found = _dataset(config, files)
+    if found.left_out:
+        ongoing.say(f"{found.left_out} questions were left out: no whole picture, or no answer")
     embedded = _embedded(config, found, files, ongoing, weights=weights)
     world = World(
         dataset=found.dataset,

@@ -11,7 +11,7 @@ import torch
 
 from models.pointer import PointerSelector
 from tasks.lever.banks import EmbeddingBank
-from tasks.lever.errors import FileUnusable, JudgeUnusable
+from tasks.lever.errors import FileUnusable, JudgeUnusable, OptionUnusable
 from tasks.lever.groups import Groups, Labelled
 from tasks.lever.judging import Asked, Judging, Judgment
 from tasks.lever.options import RewardMode
@@ -45,8 +45,15 @@ def steady(device: str) -> Generator[None]:
 
 
 def device_of(wanted: str | None) -> str:
-    """The device that a user named, else a GPU if there is one."""
-    return wanted or ("cuda" if torch.cuda.is_available() else "cpu")
+    """The device that a user named, else a GPU if there is one. Raises OptionUnusable for one that is not here."""
+    if wanted is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=wanted)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0]
+        raise OptionUnusable(f"there is no device {wanted!r} here ({why}); name cpu, cuda or cuda:NUMBER") from error
+    return wanted
 
 
 def rows_of(pools: Pools, ids: Sequence[str], candidates: EmbeddingBank) -> torch.Tensor:

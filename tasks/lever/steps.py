@@ -248,7 +248,7 @@ def train_sft(
     setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
     found = {query: best for part in beams for query, best in artifacts().load(BeamPart, part).queries.items()}
     labelled = labelled_of(setting, candidates, found)
-    validate = validation_of(setting, candidates, shots=learning.shots)
+    validate = _told("train SFT", settings.epochs, validation_of(setting, candidates, shots=learning.shots))
 
     def run(place: TrainingPlace) -> Trained:
         config = network.config(world.embedded.dimension)
@@ -323,7 +323,8 @@ def train_rce(
 
     setting = _opened(world, effort)
     groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
-    validate = validation_of(setting, artifacts().load(Pools, pools), shots=learning.shots)
+    candidates = artifacts().load(Pools, pools)
+    validate = _told("train RCE", settings.epochs, validation_of(setting, candidates, shots=learning.shots))
 
     def run(place: TrainingPlace) -> Trained:
         start = _selector(selector, place.device)
@@ -352,7 +353,8 @@ def train_grpo(
     setting = _opened(world, effort)
     groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
     candidates = artifacts().load(Pools, pools)
-    validate = validation_of(setting, candidates, shots=learning.shots)
+    epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
+    validate = _told("train GRPO", epochs, validation_of(setting, candidates, shots=learning.shots))
     judge = online_rewards(setting, pools_in(artifacts().get(data), candidates), groups.ids, mode=reward)
 
     def run(place: TrainingPlace) -> Trained:
@@ -595,6 +597,18 @@ def _shard(ids: Sequence[str], shard: int) -> Sequence[str]:
 def shards_of(queries: int) -> range:
     """Numbers of the shards of so many queries."""
     return range(-(-queries // QUERIES_PER_SHARD))
+
+
+def _told(stage: str, epochs: int, validate: Callable[[PointerSelector], float]) -> Callable[[PointerSelector], float]:
+    """`validate`, which is called before the first epoch and after each; whoever watches sees them pass."""
+    progress.expect(stage, epochs + 1)
+
+    def validated(selector: PointerSelector) -> float:
+        accuracy = validate(selector)
+        progress.advance(stage)
+        return accuracy
+
+    return validated
 
 
 def _telling(stage: str, count: int) -> Callable[[int], None]:
