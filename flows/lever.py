@@ -162,7 +162,7 @@ class LeverConfig(_Config):
     """Demonstrations that selectors learn to choose."""
     network: NetworkSettings = NetworkSettings(layers=2, dropout=0.3)
     """The pointer network."""
-    beams: BeamSettings = BeamSettings(candidates=16, queries=1500)
+    beams: BeamSettings = BeamSettings(candidates=16, queries=2500)
     """The search for demonstrations to imitate."""
     sft: SftSettings = SftSettings()
     """Learning to imitate."""
@@ -176,7 +176,7 @@ class LeverConfig(_Config):
     """Compare stems of words, as OK-VQA does."""
     rce: RceSettings = RceSettings(epochs=10, temperature_start=0.5, temperature_end=0.1)
     """Learning from rewarded groups."""
-    grpo: GrpoSettings = GrpoSettings(lr=1.5e-3, rounds=16, draws=8, beta=0.005, beta_min=0.005, beta_max=0.005)
+    grpo: GrpoSettings = GrpoSettings(lr=1.5e-3, rounds=18, draws=8, beta=0.005, beta_min=0.005, beta_max=0.005)
     """Learning from comparisons within groups; it goes on from RCE."""
     rce_only: bool = False
     """No GRPO; an ablation."""
