@@ -9,5 +9,5 @@ import torch
 
 def stream(seed: int, purpose: str) -> torch.Generator:
     """The random numbers of a seed for one purpose."""
-    digest = hashlib.sha256(f"{seed} {purpose}".encode()).digest()
+    digest = hashlib.sha256(f"{seed} {purpose}".encode("utf-8", "surrogatepass")).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8]) >> 1)
