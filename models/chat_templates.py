@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from models.errors import ModelUnavailable, RequestRefused
@@ -10,7 +11,9 @@ from models.protocols import ChatRequest
 
 WITHOUT = "give `--apply_chat_template False` to send the prompts as they stand"
 
-Turn = dict[str, str]
+Turn = dict[str, Any]
+Fold = Callable[[list[Turn]], list[Turn]]
+"""Turns without one of the system, whose words stand elsewhere; the same list where there is none."""
 
 
 class Rendered(NamedTuple):
@@ -32,13 +35,13 @@ def render(tokenizer: Any, request: ChatRequest) -> Rendered:
     if request.template is False:
         return Rendered(raw_prompt(request), is_whole=False)
     refuse_images(request, "A text model")
-    template = _template(tokenizer, request.template)
+    template = template_of(tokenizer, request.template)
     turns = [{"role": message.role, "content": plain_text(message)} for message in request.messages]
     turns.sort(key=lambda turn: turn["role"] != "system")  # stable: the others keep their order
-    return Rendered(_apply(tokenizer, turns, template), is_whole=True)
+    return Rendered(apply_template(tokenizer, turns, template, fold=_without_system), is_whole=True)
 
 
-def _template(tokenizer: Any, wanted: bool | str) -> str:
+def template_of(tokenizer: Any, wanted: bool | str) -> str:
     """The text of a template. Raises ModelUnavailable: without one, no request of the run can work."""
     known = tokenizer.chat_template
     if not known:
@@ -53,15 +56,16 @@ def _template(tokenizer: Any, wanted: bool | str) -> str:
     return named[name]
 
 
-def _apply(tokenizer: Any, turns: list[Turn], template: str) -> str:
+def apply_template(tokenizer: Any, turns: list[Turn], template: str, *, fold: Fold) -> str:
+    """The text of turns; a template that refuses the system's gets them folded. Raises RequestRefused."""
     from jinja2 import TemplateError
 
     try:
         return _rendered(tokenizer, turns, template)
     except (TemplateError, TypeError, ValueError) as error:
-        folded = _without_system(turns)
+        folded = fold(turns)
         if len(folded) < len(turns):
-            return _apply(tokenizer, folded, template)
+            return apply_template(tokenizer, folded, template, fold=fold)
         raise RequestRefused(f"The model's chat template refuses these messages ({error}); {WITHOUT}.") from error
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from models.chat_templates import WITHOUT, Rendered, _rendered, _template
+from models.chat_templates import WITHOUT, Rendered, Turn, apply_template, template_of
 from models.errors import RequestRefused
 from models.pictures import pictures_of
 from models.prompts import sendable
 from models.protocols import ChatRequest, Image, Message, Text
 from models.vision_sight import Sight
-
-Turn = dict[str, Any]
 
 
 def render_seen(sight: Sight, request: ChatRequest) -> Rendered:
@@ -26,7 +22,9 @@ def render_seen(sight: Sight, request: ChatRequest) -> Rendered:
         rendered = Rendered("\n\n".join(_as_it_stands(message, sight) for message in request.messages), is_whole=False)
     else:
         tokenizer = sight.processor.tokenizer
-        rendered = Rendered(_apply(tokenizer, _turns(request), _template(tokenizer, request.template)), is_whole=True)
+        template = template_of(tokenizer, request.template)
+        text = apply_template(tokenizer, _turns(request), template, fold=_without_system)
+        rendered = Rendered(text, is_whole=True)
     _check_placeholders(rendered.text, request, sight)
     return rendered
 
@@ -44,18 +42,6 @@ def _turns(request: ChatRequest) -> list[Turn]:
 
 def _part(part: Text | Image) -> dict[str, str]:
     return {"type": "text", "text": sendable(part.text)} if isinstance(part, Text) else {"type": "image"}
-
-
-def _apply(tokenizer: Any, turns: list[Turn], template: str) -> str:
-    from jinja2 import TemplateError
-
-    try:
-        return _rendered(tokenizer, turns, template)
-    except (TemplateError, TypeError, ValueError) as error:
-        folded = _without_system(turns)
-        if len(folded) < len(turns):
-            return _apply(tokenizer, folded, template)
-        raise RequestRefused(f"The model's chat template refuses these messages ({error}); {WITHOUT}.") from error
 
 
 def _without_system(turns: list[Turn]) -> list[Turn]:

@@ -1,6 +1,6 @@
 """How selectors are trained; the forms of the Prefect UI are drawn from these, so nothing here is heavy.
 
-Defaults are those of the digits world (S = 2, K = 32, 800 train queries), where they were tried.
+Defaults are those of the specification where it gives any; flows/lever_config.py has what the digits world wants.
 """
 
 from __future__ import annotations

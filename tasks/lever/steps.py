@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prefect.runtime import flow_run
-from pydantic import Field
 
 from storage.records import Record, Ref
 from tasks import progress
-from tasks.budget import Spending
 from tasks.keys import content_key
 from tasks.lever.comparing import Summary
-from tasks.lever.exports import digest_of_folder, sha256_of
-from tasks.lever.judges import WEIGHTS, EncoderSpec, JudgeSpec
+from tasks.lever.exports import digest_of_folder
+from tasks.lever.judges import WEIGHTS, EncoderSpec
 from tasks.lever.options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings
-from tasks.lever.prompting import PromptSettings
 from tasks.lever.records import (
     BeamPart,
     Curve,
@@ -33,6 +30,7 @@ from tasks.lever.records import (
 )
 from tasks.lever.report import LeverReport, SeedReport
 from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
+from tasks.lever.step_values import DatasetRead, Effort, Learning, World
 from tasks.resources import artifacts, budget, kept_responses, resources
 from tasks.step import Incomplete, step
 
@@ -43,50 +41,6 @@ if TYPE_CHECKING:
 
 QUERIES_PER_SHARD = 64
 """Judged together: a judge in this process gets the same batches however often it is interrupted."""
-
-
-class World(Record):
-    """What every step behind the embeddings starts from."""
-
-    dataset: Ref
-    embedded: Embedded
-    judge: JudgeSpec
-    prompts: PromptSettings = PromptSettings()
-    threshold: float = Field(default=0.5, gt=0, le=1)
-    """VQA accuracy from which an answer counts as right."""
-    stem: bool = False
-    """Compare stems of words, as OK-VQA does."""
-
-
-class DatasetRead(Record):
-    """A dataset as it was found."""
-
-    dataset: Ref
-    candidates: int
-    train_queries: int
-    validation: int
-    test: int
-    left_out: int
-    """Questions without a picture or an answer."""
-
-
-class Learning(Record):
-    """What a selector learns, beside the settings of its stage."""
-
-    shots: int = Field(default=2, ge=1)
-    """Demonstrations in a prompt."""
-    seed: int = 0
-
-
-class Effort(Record):
-    """How hard a step may work; it finds the same however hard that is."""
-
-    device: str | None = None
-    """`cpu`, `cuda:0` …; none: a GPU if there is one."""
-    concurrency: int = Field(default=16, ge=1)
-    """Questions under way at once, at an endpoint."""
-    spending: Spending = Spending()
-    """When to stop asking the judge."""
 
 
 EFFORT = ("effort",)
@@ -103,41 +57,6 @@ def train_digits_judge(*, seed: int, steps: int) -> Ref:
     with _training_folder("train_digits_judge", seed=seed, steps=steps) as folder, steady("cpu"):
         weights = train_judge(seed=seed, steps=steps, folder=folder, tell=_telling("train judge", steps))
         return artifacts().put(WEIGHTS, weights)
-
-
-class Exported(Record):
-    """Files that users see."""
-
-    files: dict[str, str]
-    """Path → SHA-256 (hex) of its content."""
-
-
-def _is_exported(result: Exported, inputs: dict[str, Any]) -> bool:
-    del inputs
-    return all(Path(path).is_file() and sha256_of(Path(path)) == digest for path, digest in result.files.items())
-
-
-@step(version=1, verify=_is_exported)
-def export_files(files: dict[str, Ref]) -> Exported:
-    """Write artifacts where users look for them, each whole or not at all."""
-    from storage.files import write
-
-    for path, ref in files.items():
-        write(Path(path), artifacts().get(ref))
-    return Exported(files={path: ref.digest for path, ref in files.items()})
-
-
-@step(version=1, verify=_is_exported)
-def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
-    """Write the vectors of candidates and queries as the seed has them, each split its file, ids beside it."""
-    from tasks.lever.banks import beside
-    from tasks.lever.starting import banks_by_file
-
-    written: list[Path] = []
-    for name, bank in banks_by_file(embedded, artifacts().load(Dataset, dataset), artifacts()).items():
-        bank.export_pt(folder / name)
-        written += [folder / name, beside(folder / name)]
-    return Exported(files={str(path): sha256_of(path) for path in written})
 
 
 class Written(Record):
@@ -416,73 +335,6 @@ def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     from tasks.lever.evaluation import Evaluated
 
     return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
-
-
-class CheckpointRead(Record):
-    """A selector of a file."""
-
-    weights: Ref
-    notes: tuple[str, ...]
-    """What a user should know of how it was read."""
-
-
-@step(version=1, reads_world=True)
-def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
-    """A selector of a file: ours, or a checkpoint of the seed, of which nothing is executed."""
-    from tasks.lever.checkpoints import save_selector
-    from tasks.lever.seed_checkpoints import open_selector
-
-    opened = open_selector(path, heads=heads)
-    opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)
-    meta = {"read_from": path.name, "encoder": opened.encoder}
-    weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
-    return CheckpointRead(weights=weights, notes=opened.notes)
-
-
-class BeamsRead(Record):
-    """Beam data of a file."""
-
-    beams: Ref
-    pools: Ref
-    """With all that the beams show in them."""
-    notes: tuple[str, ...]
-    """What a user should know of it."""
-
-
-@step(version=1, reads_world=True)
-def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> BeamsRead:
-    """Beam data of a file, for the train queries; a pool takes in what its beams show."""
-    from tasks.lever.starting import beams_in
-
-    found = beams_in(path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots)
-    beams, around = artifacts().save("beams", found.beams), artifacts().save("pools", found.pools)
-    return BeamsRead(beams=beams, pools=around, notes=found.notes)
-
-
-class RlDataRead(Record):
-    """RL data of a file."""
-
-    data: Ref
-    notes: tuple[str, ...]
-    """What a user should know of it."""
-
-
-@step(version=1, reads_world=True)
-def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
-    """RL data of a file, every record checked; what counts as right is told by this run's threshold."""
-    from tasks.lever.judges import open_judge
-    from tasks.lever.starting import rl_data_in
-
-    found = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
-    return RlDataRead(data=artifacts().put("rl-data", found.content), notes=found.notes)
-
-
-@step(version=1, reads_world=True)
-def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
-    """Vectors of two files in place of an encoder's."""
-    from tasks.lever.starting import embedded_in
-
-    return embedded_in(queries, candidates, artifacts())
 
 
 class Results(Record):

@@ -13,7 +13,7 @@ from flows.cli.output import REFUSED, fail, plain_errors
 
 if TYPE_CHECKING:
     from flows.learning import LeverReport
-    from flows.lever import LeverConfig
+    from flows.lever_config import LeverConfig
 
 OF_REAL_DATA: dict[str, Any] = {
     "dataset": {"train_queries": 800, "test": 1000},
@@ -43,7 +43,7 @@ def start(flags: Mapping[str, Any], *, until: str, quiet: bool) -> Outcome[Lever
 
 def config_of(flags: Mapping[str, Any], *, until: str) -> LeverConfig:
     """The parameters of the flow: its defaults, then the YAML file, then the flags, then each --set."""
-    from flows.lever import LeverConfig
+    from flows.lever_config import LeverConfig
     from tasks.lever.judges import DIGITS
     from tasks.lever.layout import dataset_of
 

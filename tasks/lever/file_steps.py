@@ -1,0 +1,115 @@
+"""Steps between the lever and files: those of earlier runs, ours or the seed's, and those that users see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from storage.records import Record, Ref
+from tasks.lever.exports import sha256_of
+from tasks.lever.records import Dataset, Embedded, Pools
+from tasks.lever.step_values import World
+from tasks.resources import artifacts
+from tasks.step import step
+
+
+class CheckpointRead(Record):
+    """A selector of a file."""
+
+    weights: Ref
+    notes: tuple[str, ...]
+    """What a user should know of how it was read."""
+
+
+@step(version=1, reads_world=True)
+def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
+    """A selector of a file: ours, or a checkpoint of the seed, of which nothing is executed."""
+    from tasks.lever.checkpoints import save_selector
+    from tasks.lever.seed_checkpoints import open_selector
+
+    opened = open_selector(path, heads=heads)
+    opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)
+    meta = {"read_from": path.name, "encoder": opened.encoder}
+    weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
+    return CheckpointRead(weights=weights, notes=opened.notes)
+
+
+class BeamsRead(Record):
+    """Beam data of a file."""
+
+    beams: Ref
+    pools: Ref
+    """With all that the beams show in them."""
+    notes: tuple[str, ...]
+    """What a user should know of it."""
+
+
+@step(version=1, reads_world=True)
+def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> BeamsRead:
+    """Beam data of a file, for the train queries; a pool takes in what its beams show."""
+    from tasks.lever.starting import beams_in
+
+    found = beams_in(path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots)
+    beams, around = artifacts().save("beams", found.beams), artifacts().save("pools", found.pools)
+    return BeamsRead(beams=beams, pools=around, notes=found.notes)
+
+
+class RlDataRead(Record):
+    """RL data of a file."""
+
+    data: Ref
+    notes: tuple[str, ...]
+    """What a user should know of it."""
+
+
+@step(version=1, reads_world=True)
+def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
+    """RL data of a file, every record checked; what counts as right is told by this run's threshold."""
+    from tasks.lever.judges import open_judge
+    from tasks.lever.starting import rl_data_in
+
+    found = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
+    return RlDataRead(data=artifacts().put("rl-data", found.content), notes=found.notes)
+
+
+@step(version=1, reads_world=True)
+def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
+    """Vectors of two files in place of an encoder's."""
+    from tasks.lever.starting import embedded_in
+
+    return embedded_in(queries, candidates, artifacts())
+
+
+class Exported(Record):
+    """Files that users see."""
+
+    files: dict[str, str]
+    """Path → SHA-256 (hex) of its content."""
+
+
+def _is_exported(result: Exported, inputs: dict[str, Any]) -> bool:
+    del inputs
+    return all(Path(path).is_file() and sha256_of(Path(path)) == digest for path, digest in result.files.items())
+
+
+@step(version=1, verify=_is_exported)
+def export_files(files: dict[str, Ref]) -> Exported:
+    """Write artifacts where users look for them, each whole or not at all."""
+    from storage.files import write
+
+    for path, ref in files.items():
+        write(Path(path), artifacts().get(ref))
+    return Exported(files={path: ref.digest for path, ref in files.items()})
+
+
+@step(version=1, verify=_is_exported)
+def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
+    """Write the vectors of candidates and queries as the seed has them, each split its file, ids beside it."""
+    from tasks.lever.banks import beside
+    from tasks.lever.starting import banks_by_file
+
+    written: list[Path] = []
+    for name, bank in banks_by_file(embedded, artifacts().load(Dataset, dataset), artifacts()).items():
+        bank.export_pt(folder / name)
+        written += [folder / name, beside(folder / name)]
+    return Exported(files={str(path): sha256_of(path) for path in written})
