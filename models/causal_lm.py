@@ -164,7 +164,7 @@ class CausalLM:
         tokens = model.generate(
             input_ids=torch.tensor(rows, device=model.device),
             attention_mask=torch.tensor(seen, device=model.device),
-            generation_config=_settings(model, tokenizer, max(limits)),
+            generation_config=generation_settings(model, tokenizer, max(limits)),
             logits_processor=[Draws(drawings, **place)],
             stopping_criteria=[ends],
         )[:, width:].tolist()
@@ -274,7 +274,7 @@ class CausalLM:
         return 8 * len(row[0]) * self._load().model.config.get_text_config().vocab_size
 
 
-def _settings(model: Any, tokenizer: Any, most: int) -> Any:
+def generation_settings(model: Any, tokenizer: Any, most: int) -> Any:
     """The model's own settings, with drawing left to `Draws`."""
     settings = copy.deepcopy(model.generation_config)
     settings.update(

@@ -58,11 +58,11 @@ def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | Non
     if peft and importlib.util.find_spec("peft") is None:
         raise ModelUnavailable(f"peft={peft} needs the library peft, which is not installed; run `pip install peft`")
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
-    folder = _folder(name, revision, wanted, "model")
+    folder = weights_folder(name, revision, wanted, "model")
     config = read_json(folder / "config.json")
     if not config:
         raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
-    adapter = _folder(peft, None, wanted, "LoRA") if peft else None
+    adapter = weights_folder(peft, None, wanted, "LoRA") if peft else None
     digests = [digest_folder(place, wanted) for place in (folder, adapter) if place]
     label = folder.resolve().name if Path(name).expanduser().is_dir() else name.partition("@")[0]
     return Weights(
@@ -75,7 +75,7 @@ def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | Non
     )
 
 
-def _folder(name: str, revision: str | None, wanted: tuple[str, ...], what: str) -> Path:
+def weights_folder(name: str, revision: str | None, wanted: tuple[str, ...], what: str) -> Path:
     path = Path(name).expanduser()
     if path.is_dir():
         return path
@@ -95,13 +95,13 @@ def _dtype(config: dict[str, Any], wanted: str) -> str:
 def load(weights: Weights, *, device: str | None, device_map: Any, max_length: int | None) -> Loaded:
     """The model on its device. Only safetensors are read. Raises ModelUnavailable."""
     require_safetensors(weights.folder)
-    device = _device(device)
+    device = device_for(device)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise ModelUnavailable(
             f"device_map={device_map} needs the library accelerate, which is not installed; "
             "run `pip install accelerate`, or name one device (`device=cuda:0`)"
         )
-    with _progress_hidden(), _failures_named(weights.folder):
+    with progress_hidden(), failures_named(weights.folder):
         model, tokenizer = _read(weights, device_map)
         model = model if device_map is not None else model.to(device)
     if tokenizer.pad_token_id is None:
@@ -109,8 +109,8 @@ def load(weights: Weights, *, device: str | None, device_map: Any, max_length: i
     return Loaded(
         model=model.eval(),
         tokenizer=tokenizer,
-        context_tokens=max_length or _context_tokens(model.config, tokenizer),
-        end_tokens=_end_tokens(model, tokenizer),
+        context_tokens=max_length or context_tokens_of(model.config, tokenizer),
+        end_tokens=end_tokens_of(model, tokenizer),
     )
 
 
@@ -131,7 +131,7 @@ def _read(weights: Weights, device_map: Any) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _device(wanted: str | None) -> str:
+def device_for(wanted: str | None) -> str:
     import torch
 
     best = "cuda" if torch.cuda.is_available() else "cpu"
@@ -144,7 +144,7 @@ def _device(wanted: str | None) -> str:
     return str(device)
 
 
-def _context_tokens(config: Any, tokenizer: Any) -> int:
+def context_tokens_of(config: Any, tokenizer: Any) -> int:
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     for part in (text, config):
         for name in CONTEXT_NAMES:
@@ -154,14 +154,14 @@ def _context_tokens(config: Any, tokenizer: Any) -> int:
     return known if known and known < NO_LIMIT else UNKNOWN_CONTEXT
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+def end_tokens_of(model: Any, tokenizer: Any) -> frozenset[int]:
     known = model.generation_config.eos_token_id
     known = tokenizer.eos_token_id if known is None else known
     return frozenset(known if isinstance(known, list) else [] if known is None else [known])
 
 
 @contextmanager
-def _progress_hidden() -> Generator[None]:
+def progress_hidden() -> Generator[None]:
     from transformers.utils import logging as progress
 
     bars = progress.is_progress_bar_enabled()
@@ -174,7 +174,7 @@ def _progress_hidden() -> Generator[None]:
 
 
 @contextmanager
-def _failures_named(folder: Path) -> Generator[None]:
+def failures_named(folder: Path) -> Generator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.causal_weights import _device, _failures_named, _progress_hidden
+from models.causal_weights import device_for, failures_named, progress_hidden
 from models.clip_weights import ClipWeights, find_clip
 from models.pictures import open_picture
 from models.prompts import sendable
@@ -67,7 +67,7 @@ class ClipEmbedder:
     def __init__(self, name: str = "clip", *, adapters: Path | None = None, device: str | None = None) -> None:
         """name: as find_clip takes it. adapters: a folder of LoRA weights, as clip_lora.save_lora writes it."""
         weights = find_clip(name, adapters=adapters)
-        self._device = torch.device(_device(device))
+        self._device = torch.device(device_for(device))
         self._batch = GPU_BATCH if self._device.type != "cpu" else 1
         self._clip = _with_adapters(weights) if adapters else load_clip(weights)
         self._clip.model.to(self._device)
@@ -126,7 +126,7 @@ def load_clip(weights: ClipWeights) -> Clip:
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
     source: dict[str, Any] = {"local_files_only": True}
-    with _progress_hidden(), _failures_named(weights.folder):
+    with progress_hidden(), failures_named(weights.folder):
         model = CLIPModel.from_pretrained(
             weights.folder, use_safetensors=True, dtype=torch.float32, trust_remote_code=False, **source
         )

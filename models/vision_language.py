@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from models.causal_lm import CausalLM, Prompt, _settings
+from models.causal_lm import CausalLM, Prompt, generation_settings
 from models.causal_weights import Loaded
 from models.decoding import Draws, Ends
 from models.errors import ContextOverflow, ModelError
@@ -124,7 +124,7 @@ class HFVision(CausalLM):
         ends = Ends([prompt.request.stop for prompt in batch], tokenizer=loaded.tokenizer, listener=listener, **place)
         tokens = loaded.model.generate(
             **inputs,
-            generation_config=_settings(loaded.model, loaded.tokenizer, max(limits)),
+            generation_config=generation_settings(loaded.model, loaded.tokenizer, max(limits)),
             logits_processor=[Draws(drawings, **place)],
             stopping_criteria=[ends],
         )[:, width:].tolist()

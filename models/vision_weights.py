@@ -12,12 +12,12 @@ import PIL.Image
 from models.causal_weights import (
     Loaded,
     Weights,
-    _context_tokens,
-    _device,
-    _end_tokens,
-    _failures_named,
-    _folder,
-    _progress_hidden,
+    context_tokens_of,
+    device_for,
+    end_tokens_of,
+    failures_named,
+    progress_hidden,
+    weights_folder,
 )
 from models.errors import ModelUnavailable
 from models.pictures import open_picture
@@ -30,7 +30,7 @@ SHAPES = ((48, 32), (30, 70), (700, 700))
 
 def sees(name: str) -> bool:
     """True for a model of a folder or of the hub that takes pictures; loads nothing. Raises ModelUnavailable."""
-    return "vision_config" in read_json(_folder(name, None, ("config.json",), "model") / "config.json")
+    return "vision_config" in read_json(weights_folder(name, None, ("config.json",), "model") / "config.json")
 
 
 def load_seeing(
@@ -40,8 +40,8 @@ def load_seeing(
 
     pixels: `min_pixels` and `max_pixels` of a picture, in place of the model's own.
     """
-    target = _device(device)
-    with _progress_hidden(), _failures_named(weights.folder):
+    target = device_for(device)
+    with progress_hidden(), failures_named(weights.folder):
         processor = _read_processor(weights.folder, pixels)
         model = _read_model(weights, device_map)
         model = model if device_map is not None else model.to(target)
@@ -54,8 +54,8 @@ def load_seeing(
     loaded = Loaded(
         model=model.eval(),
         tokenizer=tokenizer,
-        context_tokens=max_length or _context_tokens(model.config, tokenizer),
-        end_tokens=_end_tokens(model, tokenizer),
+        context_tokens=max_length or context_tokens_of(model.config, tokenizer),
+        end_tokens=end_tokens_of(model, tokenizer),
     )
     return loaded, sight
 

@@ -48,7 +48,7 @@ def draw(bars: Sequence[Bar], *, title: str, format: Literal["png", "svg"] = "pn
     # it would say on stderr that a Korean font has no bold
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     # a model may be called $\frac$
-    style = STYLE | {"font.family": [STYLE["font.family"], *_korean_font()], "text.parse_math": False}
+    style = STYLE | {"font.family": [STYLE["font.family"], *korean_font()], "text.parse_math": False}
     with matplotlib.rc_context(style):
         figure = _figure(bars, title)
         out = io.BytesIO()
@@ -69,7 +69,7 @@ def _figure(bars: Sequence[Bar], title: str) -> Figure:
         _draw_panel(axes, panel)
     if bars:
         rows[-1][0].set_xlabel("dots: scores · lines: 95 % intervals", fontsize=8.5, color=SOFT)
-    figure.suptitle(_printable(title, TITLE_CHARS), x=0.015, ha="left", fontsize=13, fontweight=_weight(title))
+    figure.suptitle(printable(title, TITLE_CHARS), x=0.015, ha="left", fontsize=13, fontweight=_weight(title))
     return figure
 
 
@@ -102,10 +102,10 @@ def _draw_bar(axes: Axes, at: int, bar: Bar) -> None:
     axes.errorbar(bar.value, at, xerr=around, fmt="o", color=COLOURS[0], markersize=6.5, elinewidth=1.8, clip_on=False)
     beside: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
     axes.annotate(
-        _printable(bar.label, LABEL_CHARS), (0, at), (-10, 5), ha="right", va="center", fontsize=10, color=INK, **beside
+        printable(bar.label, LABEL_CHARS), (0, at), (-10, 5), ha="right", va="center", fontsize=10, color=INK, **beside
     )
     axes.annotate(
-        _printable(bar.detail, DETAIL_CHARS),
+        printable(bar.detail, DETAIL_CHARS),
         (0, at),
         (-10, -7),
         ha="right",
@@ -123,7 +123,7 @@ def _bar(result: TaskResult, one: Estimate) -> Bar:
     return Bar(result.task, detail, one.value, one.low, one.high)
 
 
-def _printable(text: str, chars: int) -> str:
+def printable(text: str, chars: int) -> str:
     """`text` on one line that a font can draw."""
     kept = "".join(sign if sign.isprintable() else " " for sign in text)
     return kept if len(kept) <= chars else f"{kept[: chars - 1]}…"
@@ -138,7 +138,7 @@ def _weight(text: str) -> str:
 
 
 @cache
-def _korean_font() -> tuple[str, ...]:
+def korean_font() -> tuple[str, ...]:
     """Droid Sans Fallback, which PyMuPDF carries, so that Hangul is drawn the same on every machine."""
     import atexit
     import tempfile

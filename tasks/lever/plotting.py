@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from tasks.evaluation.plotting import _korean_font, _printable
+from tasks.evaluation.plotting import korean_font, printable
 from tasks.lever.comparing import RANDOM, Estimate, Figure, Summary
 from tasks.lever.evaluation import ORACLE, SIMILARITIES
 from tasks.rag.measuring.plotting import BAND, DOTS_PER_INCH, GRID, INK, SOFT, STYLE
@@ -70,7 +70,7 @@ def save(draw: Any, format: Format) -> bytes:
     # it would say on stderr that a Korean font has no bold
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     # a judge may be called $\frac$
-    style = STYLE | {"font.family": [STYLE["font.family"], *_korean_font()], "text.parse_math": False}
+    style = STYLE | {"font.family": [STYLE["font.family"], *korean_font()], "text.parse_math": False}
     with matplotlib.rc_context(style):
         figure, out = draw(), io.BytesIO()
         figure.savefig(out, format=format, dpi=DOTS_PER_INCH, metadata={"Date": None} if format == "svg" else None)
@@ -80,7 +80,7 @@ def save(draw: Any, format: Format) -> bytes:
 def title(figure: Drawing, text: str, detail: str) -> None:
     """A line in bold, and a small one below it."""
     figure.suptitle(text, x=0.012, y=0.985, ha="left", va="top", fontsize=13, fontweight="bold")
-    figure.text(0.012, 0.985, f"\n\n{_printable(detail, DETAIL_CHARS)}", ha="left", va="top", fontsize=8.5, color=SOFT)
+    figure.text(0.012, 0.985, f"\n\n{printable(detail, DETAIL_CHARS)}", ha="left", va="top", fontsize=8.5, color=SOFT)
 
 
 def colour(selector: str) -> str:
@@ -88,7 +88,7 @@ def colour(selector: str) -> str:
 
 
 def name(selector: str) -> str:
-    return NAMES.get(selector, _printable(selector, 40))
+    return NAMES.get(selector, printable(selector, 40))
 
 
 def _accuracy_figure(summary: Summary, shots: int) -> Drawing:
