@@ -59,6 +59,7 @@ def killed(run: subprocess.Popen[str], when: Callable[[], bool]) -> bool:
             run.communicate()
             return True
         time.sleep(0.01)
+    run.communicate()
     return False
 
 
@@ -89,13 +90,12 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(home: Path, other_home: Pa
 
     rng, kills = random.Random(os.urandom(8)), 0
     trainings = other_home / "cache" / "training"
+    # among the questions of the beam search's validation, of the RL data, of GRPO's rounds, of the evaluation
     moments: list[Callable[[], bool]] = [
-        # among the questions of the beam search's validation, of the RL data, of GRPO's rounds, of the evaluation
-        *(lambda share=share: sum(questions(broken).values()) > share * asked for share in (0.1, 0.45, 0.8)),
-        # while some training has a state on the disk
-        lambda: any(trainings.rglob("*")) and rng.random() < 0.05,
+        lambda share=share: sum(questions(broken).values()) > share * asked for share in (0.1, 0.45, 0.8)
     ]
-    rng.shuffle(moments)
+    # while some training has a state on the disk
+    moments.insert(rng.randrange(3), lambda: any(trainings.rglob("*")) and rng.random() < 0.05)
     for moment in moments:
         kills += killed(begin(other_home, broken), moment)
     finished(begin(other_home, broken))
