@@ -234,6 +234,17 @@ def test_signals_are_as_a_new_process_has_them(
     assert found == {"blocked": set(), "ignored": ignored, "handled": handled}
 
 
+def test_what_nohup_ignores_programs_hear():
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGQUIT)}
+    try:
+        with Sandbox(workers=1) as started:
+            done = started.run(Program("exec cat /proc/self/status", "bash"))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "SigIgn:\t0000000000000000" in done.stdout, done
+
+
 def test_a_program_finds_none_of_our_modules_and_streams_of_its_own(sandbox: Sandbox):
     source = """import sys
 print([name for name in sys.modules if name.partition('.')[0] == 'inside'], sys.path[0], sys.argv)

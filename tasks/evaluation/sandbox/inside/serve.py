@@ -97,6 +97,9 @@ def _keep_signals_from_runners() -> None:
     It inherits what is set here, where it costs nothing, and programs set it back.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in range(1, signal.SIGRTMIN):  # `nohup`, or a shell in the background, has some ignored
+        if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _wake)
 
