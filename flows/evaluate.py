@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from flows.settings import configure_steps
 
 configure_steps()  # before prefect and the steps are imported: both read what it sets
 
-from prefect import Task, flow  # noqa: E402
+from prefect import flow  # noqa: E402
 from prefect.futures import PrefectFuture  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
-from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 from pydantic import BaseModel, ConfigDict, Field  # noqa: E402
 
 from flows.evaluating import Ongoing, begin  # noqa: E402
+from flows.runners import task_runner  # noqa: E402
+from flows.shown import few, say, watched  # noqa: E402
 from storage.errors import StorageError  # noqa: E402
 from tasks.budget import Spending  # noqa: E402
 from tasks.evaluation.asking import release_models  # noqa: E402
@@ -32,6 +33,7 @@ from tasks.evaluation.model_spec import ModelSpec  # noqa: E402
 from tasks.evaluation.planning import PlannedTask, RunSettings, TaskChoice  # noqa: E402
 from tasks.evaluation.records import EvalReport, TaskResult  # noqa: E402
 from tasks.evaluation.replaying import digest_of, recorded_of  # noqa: E402
+from tasks.evaluation.report import headline_of  # noqa: E402
 from tasks.evaluation.results_file import refuse_output  # noqa: E402
 from tasks.evaluation.steps import (  # noqa: E402
     Compared,
@@ -50,10 +52,7 @@ from tasks.evaluation.steps import (  # noqa: E402
     write_json,
 )
 from tasks.resources import budget  # noqa: E402
-from tasks.step import as_is, called, gather  # noqa: E402
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from tasks.step import as_is, called, gather, placed  # noqa: E402
 
 
 class EvaluateConfig(BaseModel):
@@ -86,11 +85,17 @@ class EvaluateConfig(BaseModel):
     data_parallel: int = Field(default=1, ge=1)
     """Parts that the items are split into, each a GPU step of its own."""
 
+    @property
+    def title(self) -> str:
+        """What the UI calls the run: `evaluate qwen2.5-7b AIME24,MATH500`."""
+        return f"evaluate {few([self.model.name or self.model.backend])} {few(task.task for task in self.tasks)}"
 
-runner: Any = ThreadPoolTaskRunner(max_workers=max(4, os.cpu_count() or 1))
+
+runner: Any = task_runner(max(4, os.cpu_count() or 1))
 
 
-@flow(name="evaluation", flow_run_name="evaluate {config.model.name}", task_runner=runner, persist_result=False)
+@flow(name="evaluation", flow_run_name="{config.title}", task_runner=runner, persist_result=False)
+@watched
 def evaluate(config: EvaluateConfig) -> EvalReport:
     """Measure a model; only what was never asked is asked, and only what is not graded yet is graded."""
     ongoing = begin(flow_run.id, config.model_dump(mode="json"))
@@ -111,10 +116,13 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
             called(preflight, f"preflight {task.task}")(as_is(task))
 
     asked: list[_Asked] = []
+    revision = planned.model.revision
     for task in planned.tasks:
         if task.whole:
             ongoing.results += ongoing.guard(task.task, lambda task=task: _run_whole(task, config, ongoing)) or []
-        elif generated := ongoing.guard(task.task, lambda task=task: _generate(task, config, ongoing)):
+        elif generated := ongoing.guard(
+            task.task, lambda task=task: _generate(task, config, ongoing, revision=revision)
+        ):
             asked.append(_Asked(task, generated, None if _wants_device(task) else _score(task, generated, config)))
     for chosen in planned.harness:
         ongoing.results += ongoing.guard(chosen.task, lambda chosen=chosen: _run_harness(chosen, config, ongoing)) or []
@@ -127,6 +135,8 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     report = ongoing.report(planned, spent=budget(str(flow_run.id), config.spending))
     if (report.results or report.earlier) and not config.settings.debug:
         report = _keep(report, config, ongoing)
+    for result in report.results:
+        say(headline_of(result))
     return ongoing.end(report)
 
 
@@ -138,22 +148,34 @@ class _Asked(NamedTuple):
     scoring: list[PrefectFuture[Scored]] | None
 
 
-def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing) -> Generated:
+def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing, *, revision: str) -> Generated:
     """The answers to a task; this waits for them, since one model fills the device."""
     if config.model.backend == "replay":
         recorded = recorded_of(config.model, task.task)
         return called(recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=digest_of(recorded))
-    step = called(_placed(generate, config), f"generate {task.task}")
-    chosen: dict[str, Any] = {"model": config.model, "spending": config.spending, "parts": config.data_parallel}
-    parts = [step.submit(as_is(task), part=part, **chosen) for part in range(config.data_parallel)]
-    answered = ongoing.note(gather(parts))
+    parts, step = config.data_parallel, placed(generate, in_process=config.model.in_process)
+    chosen: dict[str, Any] = {
+        "model": config.model,
+        "revision": revision,
+        "spending": config.spending,
+        "parts": parts,
+    }
+    answering = [
+        called(step, f"generate {task.task} {part + 1}/{parts}").submit(as_is(task), part=part, **chosen)
+        for part in range(parts)
+    ]
+    answered = ongoing.note(gather(answering))
     return answered[0] if len(answered) == 1 else merge(as_is(task), parts=as_is(tuple(answered)))
 
 
 def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> list[PrefectFuture[Scored]]:
     """Every shard on its way, in parallel, while the next task generates."""
-    step = called(score.with_options(tags=generate.tags) if _wants_device(task) else score, f"score {task.task}")
-    return [step.submit(shard, task=as_is(task), spending=config.spending) for shard in generated.shards]
+    step, shards = score.with_options(tags=generate.tags) if _wants_device(task) else score, generated.shards
+    chosen: dict[str, Any] = {"task": as_is(task), "spending": config.spending}
+    return [
+        called(step, f"score {task.task} {number}/{len(shards)}").submit(shard, **chosen)
+        for number, shard in enumerate(shards, start=1)
+    ]
 
 
 def _aggregate(asked: _Asked, config: EvaluateConfig, ongoing: Ongoing) -> list[TaskResult]:
@@ -165,12 +187,12 @@ def _aggregate(asked: _Asked, config: EvaluateConfig, ongoing: Ongoing) -> list[
 
 
 def _run_whole(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing) -> list[TaskResult]:
-    step = called(_placed(run_whole, config), task.task)
+    step = called(placed(run_whole, in_process=config.model.in_process), task.task)
     return ongoing.note(gather([step.submit(as_is(task), model=config.model, spending=config.spending)]))
 
 
 def _run_harness(chosen: TaskChoice, config: EvaluateConfig, ongoing: Ongoing) -> list[TaskResult]:
-    step = called(_placed(run_harness, config), f"harness {chosen.task}")
+    step = called(placed(run_harness, in_process=config.model.in_process), f"harness {chosen.task}")
     future = step.submit(
         chosen,
         model=config.model,
@@ -179,11 +201,6 @@ def _run_harness(chosen: TaskChoice, config: EvaluateConfig, ongoing: Ongoing) -
         spending=config.spending,
     )
     return ongoing.note(gather([future]))
-
-
-def _placed(step: Task[P, R], config: EvaluateConfig) -> Task[P, R]:
-    """A step that asks the model is one for a device only where the model is in the process."""
-    return step if config.model.in_process else step.with_options(tags=())
 
 
 def _wants_device(task: PlannedTask) -> bool:
@@ -203,7 +220,7 @@ def _keep(report: EvalReport, config: EvaluateConfig, ongoing: Ongoing) -> EvalR
         file = ongoing.attempt(lambda: write_json(as_is(report), output_path=config.output_path), "the results file")
         ongoing.written = file.path if file else None
     if report.results:
-        publish_report(as_is(report))
+        publish_report(as_is(report), file=ongoing.written)
     return report
 
 

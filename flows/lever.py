@@ -21,6 +21,7 @@ from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
 from flows.learning import Ongoing, begin  # noqa: E402
 from flows.lever_config import LeverConfig, StartConfig  # noqa: E402
+from flows.shown import say, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks.lever.comparing import Summary  # noqa: E402
 from tasks.lever.file_steps import (  # noqa: E402
@@ -41,6 +42,7 @@ from tasks.lever.judges import (  # noqa: E402
 from tasks.lever.layout import Layout  # noqa: E402
 from tasks.lever.records import Embedded  # noqa: E402
 from tasks.lever.report import LeverReport  # noqa: E402
+from tasks.lever.results import headline_of  # noqa: E402
 from tasks.lever.step_values import DatasetRead, Effort, Learning, World  # noqa: E402
 from tasks.lever.steps import (  # noqa: E402
     build_pools,
@@ -62,7 +64,7 @@ from tasks.lever.steps import (  # noqa: E402
     write_database,
     write_digits,
 )
-from tasks.step import called, gather  # noqa: E402
+from tasks.step import called, gather, placed  # noqa: E402
 
 
 class Asking(TypedDict):
@@ -75,7 +77,13 @@ class Asking(TypedDict):
 runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shards follow one another
 
 
-@flow(name="lever", flow_run_name="post-train {config.dataset.name}", task_runner=runner, persist_result=False)
+@flow(
+    name="lever",
+    flow_run_name="post-train {config.dataset.name} {config.sampler} shots={config.shots} seeds={config.seeds}",
+    task_runner=runner,
+    persist_result=False,
+)
+@watched
 def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
     ongoing = begin(flow_run.id, config.model_dump(mode="json"), until=config.until)
@@ -104,6 +112,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
         ongoing.summary = summarise(evaluated)
         _keep(config, found, files, ongoing, ongoing.summary)
+        say(headline_of(ongoing.summary))
     return ongoing.end()
 
 
@@ -251,9 +260,14 @@ def _imitate(
     seed = asking["learning"].seed
     if not beams:
         queries = min(found.train_queries, config.beams.queries or found.train_queries)
-        step = called(search_beams, f"search beams, seed {seed}")
+        shards = shards_of(queries)
         search: Any = {"pools": pools, "settings": config.beams, **asking}
-        beams = tuple(ongoing.note(gather([step.submit(world, shard=one, **search) for one in shards_of(queries)])))
+        asks_judge = placed(search_beams, in_process=world.judge.in_process)
+        searching = [
+            called(asks_judge, f"search beams, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **search)
+            for one in shards
+        ]
+        beams = tuple(ongoing.note(gather(searching)))
         place = files.beam_data(
             config.judge, config.sampler, config.beams.width, config.shots, config.pool_size, queries
         )
@@ -288,13 +302,17 @@ def _rl_data(
         for note in read.notes:
             ongoing.say(note)
         return read.data
-    step = called(generate_rl_data, f"RL data, seed {asking['learning'].seed}")
+    seed, shards = asking["learning"].seed, shards_of(found.train_queries)
     settings = config.rl_data.model_copy(
         update={"gt_prob": config.rl_data.gt_prob or config.reward == "hard_plus_gtprob"}
     )
     chosen: Any = {"pools": pools, "selector": selector, "settings": settings, **asking}
-    parts = gather([step.submit(world, shard=one, **chosen) for one in shards_of(found.train_queries)])
-    return merge_rl_data(tuple(ongoing.note(parts)))
+    asks_judge = placed(generate_rl_data, in_process=world.judge.in_process)
+    drawing = [
+        called(asks_judge, f"RL data, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **chosen)
+        for one in shards
+    ]
+    return merge_rl_data(tuple(ongoing.note(gather(drawing))))
 
 
 def _places(config: LeverConfig, files: Layout) -> list[Path]:
@@ -309,6 +327,6 @@ def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoi
         folder = files.results / files.dataset / "selectors"
         plots = {f"{name}.png": ref for name, ref in drawn.plots.items()}
         ongoing.wrote(export_files({str(folder / name): ref for name, ref in (drawn.figures | plots).items()}).files)
-    ongoing.attempt(lambda: publish_report(summary, plots=drawn.plots), "the Prefect UI")
+    ongoing.attempt(lambda: publish_report(summary, plots=drawn.plots, files=tuple(ongoing.files)), "the Prefect UI")
     if config.save != "file":
         ongoing.attempt(lambda: write_database(ongoing.report(), dataset=found.dataset), "the database")

@@ -21,9 +21,11 @@ configure_steps()  # before prefect and the steps are imported: both read what i
 from prefect import State, flow  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 from prefect.states import Completed  # noqa: E402
-from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 from pydantic import BaseModel, ConfigDict, Field, JsonValue  # noqa: E402
 
+from flows.runners import task_runner  # noqa: E402
+from flows.shown import few, say, watched  # noqa: E402
+from models.chats import is_in_process  # noqa: E402
 from models.weights import fingerprint  # noqa: E402
 from tasks.budget import Spending  # noqa: E402
 from tasks.rag.answering.graph import AnswerSettings  # noqa: E402
@@ -35,7 +37,8 @@ from tasks.rag.documents.reading import ReadOptions  # noqa: E402
 from tasks.rag.errors import Unfinished  # noqa: E402
 from tasks.rag.indexing.building import build  # noqa: E402
 from tasks.rag.indexing.figures import FigureSettings  # noqa: E402
-from tasks.rag.indexing.report import IndexReport  # noqa: E402
+from tasks.rag.indexing.report import IndexReport, failures  # noqa: E402
+from tasks.rag.indexing.report_page import headline  # noqa: E402
 from tasks.rag.indexing.scan import require_folder  # noqa: E402
 from tasks.rag.language.tokens import installed_tokenizer  # noqa: E402
 from tasks.rag.steps import (  # noqa: E402
@@ -47,12 +50,14 @@ from tasks.rag.steps import (  # noqa: E402
     find_figures,
     mark_duplicates,
     parse,
+    publish_failures,
     publish_index,
+    publish_report,
     read_questions,
     scan,
     write_answers,
 )
-from tasks.step import as_is, on_each  # noqa: E402
+from tasks.step import as_is, on_each, placed  # noqa: E402
 
 
 class IndexConfig(BaseModel):
@@ -93,15 +98,21 @@ class IndexConfig(BaseModel):
     preview_chunks: int = Field(default=20, ge=0)
     """Chunks shown in `chunk_preview.json`."""
 
+    @property
+    def title(self) -> str:
+        """What the UI calls the run: `index FOLDER`."""
+        return f"index {self.documents.absolute().name}"
+
     def shown(self) -> dict[str, JsonValue]:
         """What an index records of how it was made; documents count as unchanged while this is the same."""
         return self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder", "vlm"})
 
 
-runner: Any = ThreadPoolTaskRunner(max_workers=os.cpu_count() or 1)
+runner: Any = task_runner(os.cpu_count() or 1)
 
 
-@flow(name="rag", flow_run_name="index {config.documents}", task_runner=runner, persist_result=False)
+@flow(name="rag", flow_run_name="{config.title}", task_runner=runner, persist_result=False)
+@watched
 def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     """Index a folder of documents; only what is new or changed is read, described, cut and embedded."""
     require_folder(config.documents)
@@ -117,6 +128,8 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             password_env=config.password_env,
         )
         ongoing.note_failures(flat(parsed.results), found)
+        if failed := failures(flat(parsed.results), found):
+            publish_failures(as_is(failed), index=config.index)
         refuse_too_many_failures(parsed.results, allowed=config.max_failed_share)
 
         ongoing.enter("extract_figures")
@@ -128,9 +141,8 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             password_env=config.password_env,
         )
         distinct = mark_duplicates(as_is(tuple(pictured.results)), settings=config.figures)
-        described = on_each(
-            distinct.shards, extract_figures, settings=config.figures, vlm=config.vlm, spending=config.spending
-        )
+        seeing = placed(extract_figures, in_process=is_in_process(config.vlm or ""))
+        described = on_each(distinct.shards, seeing, settings=config.figures, vlm=config.vlm, spending=config.spending)
 
         ongoing.enter("chunk")
         tokenizer = installed_tokenizer()
@@ -144,7 +156,8 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 
         ongoing.enter("embed")
         weights = fingerprint(config.embedder)
-        embedded = on_each(chunked.results, embed, embedder=config.embedder, fingerprint=weights)
+        embedding = placed(embed, in_process=not config.embedder.startswith("openai:"))
+        embedded = on_each(chunked.results, embedding, embedder=config.embedder, fingerprint=weights)
 
         ongoing.enter("publish_index")
         catalogued = catalogue(
@@ -166,10 +179,13 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             settings=shown,
             preview_chunks=config.preview_chunks,
         )
+        publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)
+        say(headline(report))
         if unfinished := parsed.unfinished | pictured.unfinished | described.unfinished:
-            raise Unfinished(unfinished, report=report)
+            raise Unfinished(found.named(unfinished), report=report)
     if report.documents.failed:
-        return Completed(name="CompletedWithFailures", message=f"{report.documents.failed} failed", data=report)
+        message = f"{report.documents.failed} could not be read: {few(one.document for one in failed)}"
+        return Completed(name="CompletedWithFailures", message=message, data=report)
     return report
 
 
@@ -192,7 +208,8 @@ class AnswerConfig(BaseModel):
     """How chunks are found, and how much of them is told."""
 
 
-@flow(name="rag-answer", flow_run_name="answer {config.questions}", task_runner=runner, persist_result=False)
+@flow(name="rag-answer", flow_run_name="answer {config.questions.name}", task_runner=runner, persist_result=False)
+@watched
 def answer_batch(config: AnswerConfig) -> BatchReport:
     """Answer a file of questions; an answer that was given before on the same index is recalled."""
     batch = read_questions(config.questions, index=config.index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -27,6 +28,10 @@ class Settings(BaseSettings):
     """PostgreSQL to use in place of the embedded one: `postgresql://user:password@host/name`."""
     gpu_deployment: str | None = Field(default=None, validation_alias="TRIVET_GPU_DEPLOYMENT")
     """Prefect deployment that runs GPU steps, `gpu-step/gpu`; unset: they run inline."""
+    task_runner: Literal["thread", "dask", "ray"] = Field(default="thread", validation_alias="TRIVET_TASK_RUNNER")
+    """Where shards of CPU work run: threads of the flow's process, or processes of a Dask or Ray cluster."""
+    cluster: str | None = Field(default=None, validation_alias="TRIVET_CLUSTER")
+    """An existing cluster: `tcp://host:8786` (Dask), `ray://host:10001` or `auto` (Ray); unset: one on this machine."""
     vlm_base_url: str | None = Field(default=None, validation_alias="TRIVET_VLM_BASE_URL")
     """OpenAI-compatible endpoint of the figure model: `http://127.0.0.1:8000/v1`."""
     openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
@@ -58,6 +63,7 @@ QUIET = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "LANGSMITH_TRACING": "false",
     "TOKENIZERS_PARALLELISM": "false",
+    "RAY_USAGE_STATS_ENABLED": "0",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
     "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
@@ -83,6 +89,8 @@ def prepare_environment() -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     home = settings().home
+    with suppress(OSError):  # Prefect warns of a missing folder; one that cannot be made is refused in its turn
+        home.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PREFECT_HOME", str(home / "prefect"))
     if "PREFECT_API_URL" not in os.environ:
         os.environ.setdefault("PREFECT_SERVER_ALLOW_EPHEMERAL_MODE", "true")

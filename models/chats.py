@@ -45,6 +45,11 @@ def open_chat(
     raise ModelUnavailable(f"There is no model backend called {name!r}; give {NAMES}.")
 
 
+def is_in_process(name: str) -> bool:
+    """True where the weights of the backend called `name` are loaded in the process that asks it."""
+    return name.startswith("hf:")
+
+
 def _open_local(name: str) -> Chat:
     from models.vision_weights import sees
 

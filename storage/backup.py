@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
@@ -26,6 +26,7 @@ from storage.embedded import Cluster
 from storage.errors import BackupUnusable, DamagedArtifact, DatabaseUnavailable, MissingArtifact
 from storage.postgres_binaries import find_program
 from storage.records import Record
+from storage.results import FOLDER, Results
 
 MANIFEST = "manifest.json"
 DATABASE = "database.dump"
@@ -87,10 +88,10 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
     """
     tally = _Tally()
     with files.replacing(target) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for path in sorted((home / "results").rglob("*")):
-            with suppress(FileNotFoundError):  # removed since the folder was listed
-                if path.is_file() and not path.name.startswith(files.TEMPORARY):
-                    _add(tar, tally, path.relative_to(home).as_posix(), path.read_bytes())
+        results = Results.beside(store, home)
+        for name in sorted(each.name for each in results.listed()):
+            if (record := results.read(name)) is not None:  # else removed since it was listed
+                _add(tar, tally, f"{FOLDER}/{name}", record)
         for key in sorted(store.noted_keys()):
             if ref := store.noted(key):
                 _add(tar, tally, f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
@@ -112,8 +113,8 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
 def restore(source: Path, home: Path, store: Artifacts, database_url: str | None) -> Manifest:
     """Bring a backup into an empty home; nothing is changed unless the whole file is sound.
 
-    store: where artifacts go: below the home, or a remote store. Raises BackupUnusable, DatabaseUnavailable,
-    StoreUnreachable.
+    store: where artifacts and results go: below the home, or a store elsewhere.
+    Raises BackupUnusable, DatabaseUnavailable, StoreUnreachable.
     """
     if home.exists() and any(home.iterdir()):
         raise BackupUnusable(f"{home} is not empty; set TRIVET_HOME to a new folder, or move this one away")
@@ -123,8 +124,7 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
         manifest = _unpack(source, staging)
         try:
             _hand_over(Artifacts(staging / "store"), store)
-            if (staging / "results").is_dir():
-                (staging / "results").rename(home / "results")
+            _hand_over_results(Results(staging / FOLDER), Results.beside(store, home))
             if manifest.database:
                 _load_database(staging / DATABASE, home, database_url)
         except BaseException:
@@ -136,7 +136,7 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
 def _empty(home: Path) -> None:
     """Take back what was brought into a home that was empty."""
     Cluster(home).remove()
-    for name in ("store", "results"):
+    for name in ("store", FOLDER):
         shutil.rmtree(home / name, ignore_errors=True)
 
 
@@ -206,7 +206,7 @@ def _section(name: str) -> str:
     if KEY_NAME.fullmatch(name):
         return "keys"
     parts = PurePosixPath(name).parts
-    if len(parts) > 1 and parts[0] == "results" and ".." not in parts and "\0" not in name and "\\" not in name:
+    if len(parts) > 1 and parts[0] == FOLDER and ".." not in parts and "\0" not in name and "\\" not in name:
         return "results"
     raise BackupUnusable(f"the backup holds {name!r}, which no backup does; it was made or changed by something else")
 
@@ -242,6 +242,13 @@ def _hand_over(staged: Artifacts, store: Artifacts) -> None:
     for key in staged.noted_keys():
         if ref := staged.noted(key):
             store.remember(key, ref)
+
+
+def _hand_over_results(staged: Results, results: Results) -> None:
+    """Bring the records to where the steps look for them."""
+    for each in staged.listed():
+        if record := staged.read(each.name):
+            results.write(each.name, record)
 
 
 @contextmanager

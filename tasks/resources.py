@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from storage.artifacts import Artifacts
+from storage.results import Results
 from tasks.budget import Budget, Spending
 from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
 
@@ -63,6 +64,7 @@ def configure(resources: Resources) -> None:
     _configured[:] = [resources]
     for opened in (
         artifacts,
+        results,
         responses,
         kept_responses,
         sessions,
@@ -87,6 +89,12 @@ def resources() -> Resources:
 def artifacts() -> Artifacts:
     """The artifact store of this process."""
     return Artifacts.open(resources().store, cache=resources().home / "cache" / "objects")
+
+
+@cache
+def results() -> Results:
+    """The records of finished steps."""
+    return Results.beside(artifacts(), resources().home)
 
 
 @cache

@@ -7,29 +7,45 @@ removed and the step runs. Results are small JSON records, never pickles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from uuid import UUID
 
 from prefect import Task, task
 from prefect.cache_policies import CachePolicy
+from prefect.concurrency.sync import concurrency
 from prefect.context import TaskRunContext
+from prefect.filesystems import WritableFileSystem
 from prefect.futures import PrefectFuture
 from prefect.results import ResultRecord  # pyright: ignore[reportPrivateImportUsage]
 from prefect.serializers import JSONSerializer
 from prefect.utilities.annotations import quote
+from pydantic import PrivateAttr
 
 from storage.records import refs_in
+from tasks.dispatch import Sent, send
 from tasks.keys import content_key
-from tasks.resources import artifacts, resources
+from tasks.resources import artifacts, resources, results
 
 P = ParamSpec("P")
 R = TypeVar("R")
 V = TypeVar("V")
 
+GPU = "gpu"
+"""Tag of a step whose backend runs on a device, and name of the slot that it takes where it runs."""
+
 Verify = Callable[[Any, dict[str, Any]], bool]
 """(result, inputs) → whether a cached result may stand."""
+
+_inline: ContextVar[bool] = ContextVar("_inline", default=False)
+"""Whether this is the process that a step was sent to."""
 
 
 class Incomplete(Exception, Generic[R]):
@@ -64,18 +80,22 @@ class StepKey(CachePolicy):
         **_: Any,
     ) -> str:
         """The key; as a side effect a record that no longer holds is removed, which makes Prefect run the step."""
-        # a step that reads the world answers from its record only when its own run is retried
-        run = str(task_ctx.task_run.flow_run_id) if self.reads_world else None
-        told = {name: value for name, value in inputs.items() if name not in self.aside}
-        key = content_key(self.name, self.version, told, run)
-        record = results_folder() / key
-        if record.exists() and not self._holds(record, inputs):
-            record.unlink(missing_ok=True)
+        key = self.key_of(inputs, run=task_ctx.task_run.flow_run_id)
+        record = results().read(key)
+        if record is not None and self._holds(record, inputs):
+            results().renew(key, record)
+        elif record is not None:
+            results().remove(key)
         return key
 
-    def _holds(self, record: Path, inputs: dict[str, Any]) -> bool:
+    def key_of(self, inputs: dict[str, Any], *, run: object) -> str:
+        """Name of the record; a step that reads the world finds it only when its own run is retried."""
+        told = {name: value for name, value in inputs.items() if name not in self.aside}
+        return content_key(self.name, self.version, told, str(run) if self.reads_world else None)
+
+    def _holds(self, record: bytes, inputs: dict[str, Any]) -> bool:
         try:
-            result: Any = ResultRecord.deserialize(record.read_bytes()).result
+            result: Any = ResultRecord.deserialize(record).result
         except Exception:  # noqa: BLE001 whatever is wrong with a record, running the step mends it
             return False
         if not all(map(artifacts().verify, refs_in(result))):
@@ -83,9 +103,26 @@ class StepKey(CachePolicy):
         return self.verify is None or self.verify(result, inputs)
 
 
-def results_folder() -> Path:
-    """Where Prefect keeps the results of steps."""
-    return resources().home / "results"
+class Records(WritableFileSystem):
+    """The records of steps as Prefect reads and writes them: wherever this process keeps them."""
+
+    _block_type_name = "Records of Trivet's steps"
+    # Prefect takes only blocks that its server has; this one has no settings, so there is nothing to ask a server for
+    _block_document_id: UUID | None = PrivateAttr(UUID(int=0))
+
+    def read_path(self, path: str, **_: Any) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A record. Raises ValueError where there is none, as Prefect's own file systems do."""
+        record = results().read(path)
+        if record is None:
+            raise ValueError(f"there is no record {path}")
+        return record
+
+    def write_path(self, path: str, content: bytes, **_: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Keep a record."""
+        results().write(path, content)
+
+
+_RECORDS = Records()
 
 
 def step(
@@ -107,25 +144,65 @@ def step(
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
         name = f"{function.__module__}.{function.__qualname__}"
+        key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, aside=aside)
         make: Any = task  # its overloads do not know a function whose parameters are a ParamSpec
         return make(
-            function,
+            _placed(function, key) if gpu else function,
             name=function.__name__,
             version=str(version),
-            cache_policy=StepKey(name=name, version=version, reads_world=reads_world, verify=verify, aside=aside),
+            cache_policy=key,
             persist_result=True,
-            result_storage=results_folder(),
+            result_storage=_RECORDS,
             result_serializer=JSONSerializer(),
             cache_result_in_memory=False,
-            tags={"gpu"} if gpu and _on_device() else None,
+            tags={GPU} if gpu and (resources().gpu_deployment or _has_device()) else None,  # a tag costs .1 s a task
         )
 
     return decorate
 
 
-def _on_device() -> bool:
-    """Whether GPU steps meet a device here, or are sent to one. Prefect asks its server about each tag: .1 s a task."""
-    return resources().gpu_deployment is not None or Path("/dev/nvidiactl").exists()
+def _placed(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
+    """The function where it belongs: here, or on the pool that has a device."""
+
+    @wraps(function)
+    def body(*args: P.args, **kwargs: P.kwargs) -> R:
+        context = TaskRunContext.get()
+        if context is None or GPU not in context.task.tags:
+            return function(*args, **kwargs)
+        deployment = resources().gpu_deployment
+        if deployment and not _inline.get():
+            bound = signature(function).bind(*args, **kwargs)
+            bound.apply_defaults()
+            run = context.task_run
+            sent = Sent(key.name, key.key_of(bound.arguments, run=run.flow_run_id), bound.arguments, name=run.name)
+            return send(sent, deployment)
+        if not _has_device():
+            return function(*args, **kwargs)
+        with slot(GPU):
+            return function(*args, **kwargs)
+
+    return body
+
+
+@contextmanager
+def slot(name: str) -> Generator[None]:
+    """Hold one of the places that a server gives out under `name` (deployments/limits.yaml); unlimited elsewhere."""
+    with concurrency(name):
+        yield
+
+
+@contextmanager
+def inline() -> Generator[None]:
+    """Run GPU steps here, whatever pool is configured: this is the pool's process."""
+    token = _inline.set(True)
+    try:
+        yield
+    finally:
+        _inline.reset(token)
+
+
+def _has_device() -> bool:
+    return Path("/dev/nvidiactl").exists()
 
 
 class Gathered(NamedTuple, Generic[R]):
@@ -136,13 +213,30 @@ class Gathered(NamedTuple, Generic[R]):
 
 
 def called(step: Task[P, R], name: str) -> Task[P, R]:
-    """The same step, shown under `name` in the UI."""
-    return step.with_options(task_run_name=name)
+    """The same step, shown under `name` in the UI: `score MATH500 2/4` where it is one shard of several."""
+    named = copy(step)  # with_options reads the source again: 2 ms a shard
+    named.task_run_name = name.replace("{", "{{").replace("}", "}}")  # Prefect formats it
+    return named
+
+
+def placed(step: Task[P, R], *, in_process: bool) -> Task[P, R]:
+    """The step without its claim to a device where the model that it asks is not in its process."""
+    if in_process:
+        return step
+    placed = step.with_options()
+    placed.tags = set()  # with_options takes no tags for the same tags
+    return placed
 
 
 def on_each(shards: Iterable[Any], step: Task[..., R], **settings: Any) -> Gathered[R]:
-    """Run a step on every shard, in parallel, and gather."""
-    return gather([step.submit(as_is(shard), **settings) for shard in shards])
+    """Run a step on every shard, in parallel, and gather; the UI shows `parse 3/16`."""
+    listed = list(shards)
+    return gather(
+        [
+            called(step, f"{step.name} {number}/{len(listed)}").submit(as_is(shard), **settings)
+            for number, shard in enumerate(listed, start=1)
+        ]
+    )
 
 
 def as_is(value: V) -> V:

@@ -6,7 +6,23 @@ import sys
 
 import typer
 
-from flows.cli import asking, chatting, db, evaluation, house, lever, measuring, output, rag, searching, serving
+from flows.cli import (
+    asking,
+    chatting,
+    db,
+    deploying,
+    evaluation,
+    house,
+    lever,
+    measuring,
+    nightly,
+    output,
+    rag,
+    rerunning,
+    searching,
+    service,
+    serving,
+)
 
 app = typer.Typer(
     name="trivet",
@@ -21,7 +37,8 @@ app.add_typer(rag.app, name="rag")
 app.add_typer(evaluation.app, name="eval")
 app.add_typer(lever.app, name="lever")
 app.add_typer(db.app, name="db")
-house.register(app)
+for commands in (service, deploying, rerunning, nightly, house):
+    commands.register(app)
 
 
 @app.callback()

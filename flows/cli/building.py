@@ -10,19 +10,24 @@ from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_
 from flows.cli.output import plain_errors
 
 if TYPE_CHECKING:
+    from flows.cli.placing import TaskRunnerName
     from tasks.rag.batching import BatchReport
     from tasks.rag.indexing.figures import FigurePlan
     from tasks.rag.indexing.report import IndexReport
 
 
-def run_build(chosen: dict[str, Any], *, quiet: bool) -> Outcome[IndexReport]:
+def run_build(
+    chosen: dict[str, Any], *, quiet: bool, task_runner: TaskRunnerName | None = None, cluster: str | None = None
+) -> Outcome[IndexReport]:
     """Run `build_index` here and now. Raises pydantic.ValidationError for options that do not fit."""
     from tasks.rag.errors import Unfinished
 
     with prefect_for_a_command(_expected_errors(), quiet=quiet):
         from flows.rag import IndexConfig, build_index
+        from flows.runners import placed
 
-        return run_flow(build_index, IndexConfig.model_validate(chosen), Unfinished)
+        config = IndexConfig.model_validate(chosen)
+        return run_flow(placed(build_index, task_runner, cluster), config, Unfinished)
 
 
 def run_batch(chosen: dict[str, Any], *, quiet: bool) -> Outcome[BatchReport]:
@@ -62,11 +67,12 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
 
 @contextmanager
 def _expected_errors() -> Generator[None]:
+    from flows.runners import ClusterUnusable
     from flows.server import ServerDidNotStart
     from models.errors import ModelError
     from storage.errors import IndexUnusable, StorageError
     from tasks.rag.errors import FolderUnusable, MetadataUnusable, QuestionsUnusable, RagError
 
     refused = (FolderUnusable, MetadataUnusable, QuestionsUnusable, IndexUnusable)
-    with plain_errors(*refused, failed=(RagError, StorageError, ModelError, ServerDidNotStart)):
+    with plain_errors(*refused, failed=(RagError, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)):
         yield

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from flows.cli.output import emit, plain_errors
+from flows.cli.output import DONE_WITH_FAILURES, emit, plain_errors
 
 if TYPE_CHECKING:
     from flows.doctor import Report
+    from flows.old_runs import History
     from storage.artifacts import Artifacts
     from storage.backup import Manifest
     from storage.cleanup import Cleanup
     from tasks.evaluation.sandbox.walls import Inspection
 
 JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
+ORPHANS_DAYS, HISTORY_DAYS = 7, 90
+"""What nothing refers to is soon of no use; a result that is gone costs doing its step again."""
 SHOWN = 20
 """Lines of a long list that people get; --json has them all."""
 
@@ -57,27 +61,49 @@ def restore(
 
 def gc(
     dry_run: bool = typer.Option(False, "--dry-run", help="Only show what would be removed."),
-    older_than: float = typer.Option(
-        7.0, "--older-than", min=0.0, metavar="DAYS", help="Keep what is younger than this."
+    older_than: float | None = typer.Option(
+        None,
+        "--older-than",
+        min=0.0,
+        metavar="DAYS",
+        help=f"Keep what is younger; unless given, {ORPHANS_DAYS} for what nothing refers to, {HISTORY_DAYS} for runs.",
+    ),
+    shared_runs: bool = typer.Option(
+        False, "--shared-runs", help="Also remove this house's old runs at the server of PREFECT_API_URL."
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Remove artifacts that no key and no result refers to, and the leftovers of killed runs."""
+    """Remove runs that ended long ago, results that no run has used since, and what nothing refers to any more."""
     from datetime import UTC, datetime, timedelta
 
+    from flows.old_runs import clear_history
     from flows.settings import settings
     from storage import cleanup
     from storage.errors import StorageError
+    from storage.results import Results
 
+    now, store = datetime.now(UTC), _store()
+    orphans, history = (
+        timedelta(days=usual if older_than is None else older_than) for usual in (ORPHANS_DAYS, HISTORY_DAYS)
+    )
     with plain_errors(failed=(StorageError,)):
+        cleared = clear_history(settings().home, ended_before=now - history, dry_run=dry_run, shared=shared_runs)
         done = cleanup.collect(
-            _store(),
-            settings().home / "results",
-            older_than=timedelta(days=older_than),
-            now=datetime.now(UTC),
+            store,
+            Results.beside(store, settings().home),
+            older_than=orphans,
+            unused_for=history,
+            now=now,
             dry_run=dry_run,
+            needed=cleared.needed,
         )
-    emit(done, as_json, lambda: _show_cleanup(done))
+    prefect = [each.model_dump(mode="json") for each in cleared.histories]
+    emit({**done.model_dump(mode="json"), "prefect": prefect}, as_json, lambda: _show_cleanup(done, cleared.histories))
+    for each in cleared.histories:
+        if each.trouble:
+            typer.secho(f"note: {each.server}: {each.trouble}", fg="yellow", err=True)
+    if cleared.histories and cleared.needed is None:
+        raise typer.Exit(DONE_WITH_FAILURES)
 
 
 def doctor(
@@ -146,13 +172,25 @@ def _contents(manifest: Manifest) -> str:
     )
 
 
-def _show_cleanup(done: Cleanup) -> None:
+def _show_cleanup(done: Cleanup, histories: Sequence[History]) -> None:
     for each in done.removed[:SHOWN]:
         typer.echo(f"{each.name}  {_megabytes(each.size)}")
     if len(done.removed) > SHOWN:
         typer.echo(f"… and {len(done.removed) - SHOWN} more")
     verb = "Would remove" if done.dry_run else "Removed"
-    typer.echo(f"{verb} {len(done.removed)} ({_megabytes(done.removed_bytes)}); {done.kept} artifacts stay.")
+    typer.echo(
+        f"{verb} {len(done.removed)} ({_megabytes(done.removed_bytes)}); "
+        f"{done.kept} artifacts and {done.kept_results} results stay."
+    )
+    for each in histories:
+        if not each.trouble:
+            runs = ", ".join(f"{flow} {number}" for flow, number in sorted(each.runs.items())) or "none"
+            typer.echo(
+                f"{verb} Prefect runs at {each.server}: {runs}, with {each.artifacts} artifacts of theirs; "
+                f"{each.unfinished} have not ended and stay."
+            )
+    if not histories and done.kept_results:
+        typer.echo("No Prefect server is known here that tells which results unfinished runs need: all of them stay.")
 
 
 def _show_report(report: Report) -> None:

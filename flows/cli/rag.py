@@ -12,6 +12,7 @@ import typer
 from flows.cli import show
 from flows.cli.opening import IndexFolder, Json, require_file
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors, sentences
+from flows.cli.placing import ClusterOption, TaskRunnerOption
 
 app = typer.Typer(no_args_is_help=True, help="Documents become an index; questions get answers with their page.")
 
@@ -69,6 +70,8 @@ def index(
         float, typer.Option(min=0.0, max=1.0, help="Publish nothing when a larger share of the documents failed.")
     ] = 0.5,
     preview_chunks: Annotated[int, typer.Option(min=0, help="Chunks in chunk_preview.json.")] = 20,
+    task_runner: TaskRunnerOption = None,
+    cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the figures and the calls they need.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -101,7 +104,7 @@ def index(
             plan = plan_figures(chosen, quiet=as_json)
             emit(plan, as_json, lambda: show.plan(plan))
             return
-        outcome = run_build(chosen, quiet=as_json)
+        outcome = run_build(chosen, quiet=as_json, task_runner=task_runner, cluster=cluster)
     except ValidationError as error:
         fail(sentences(error), REFUSED)
     emit(outcome.report, as_json, lambda: show.report(outcome.report, index))

@@ -94,7 +94,10 @@ class Unfinished(EvaluationError):
             by_reason.setdefault(why, []).append(name)
         named = "; ".join(f"{_few(names)}: {why}" for why, names in list(by_reason.items())[:3])
         more = f" … and {len(by_reason) - 3} other reasons" if len(by_reason) > 3 else ""
-        super().__init__(f"{len(items)} not finished ({named}{more}); run the same command again to ask only for these")
+        super().__init__(
+            f"{len(items)} not finished ({named}{more}); run the same command again, or retry the run, to ask only for "
+            "these"
+        )
         self.items = items
         self.report = report
 

@@ -29,6 +29,7 @@ class ModelSpec(Record):
     backend: str
     """`openai`, `responses`, `hf`, `vllm`, `curator`, `replay`, `scripted`, or the dotted name of an lm_eval LM."""
     name: str | None = None
+    """As results show it; none: as the backend calls it."""
     args: dict[str, JsonValue] = Field(default_factory=dict)
     """`--model_args`, without secrets."""
     base_url: str | None = None
@@ -38,6 +39,7 @@ class ModelSpec(Record):
     api_key_env: str | None = None
     """Name of the environment variable that holds the key."""
     calls: CallSettings = CallSettings(concurrency=16)
+    """How hard it may be pressed."""
 
     @field_validator("args")
     @classmethod

@@ -33,13 +33,17 @@ class RunSettings(Record):
     limit: int | None = Field(default=None, ge=1)
     """First items of each task only."""
     n_repeat: int | None = Field(default=None, ge=1)
+    """Answers to each item; none: the benchmark's own number."""
     max_tokens: int | None = Field(default=None, ge=1)
+    """Longest answer; none: the benchmark's own."""
     gen_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
     """temperature, top_p, stop (or until), max_tokens (or max_gen_toks, max_new_tokens)."""
     seed: tuple[int, int, int, int] = (0, 1234, 1234, 1234)
     """Of python (which the model gets; repeat i has the first + i), numpy, torch, few-shot examples."""
     system_instruction: str | None = None
+    """Said before each item."""
     apply_chat_template: bool | str = True
+    """Ask as a chat; a word is the name of one of the tokenizer's templates."""
     num_fewshot: int | None = Field(default=None, ge=0)
     """Of harness tasks."""
     fewshot_as_multiturn: bool = False
@@ -106,6 +110,7 @@ class TaskChoice(Record):
     task: str
     """Name, path of a YAML file, `file.py:Class`; or a task of the lm-evaluation-harness."""
     batch_size: int | None = None
+    """Items at once, where the backend takes batches; none: its own choice."""
 
 
 class Plan(Record):

@@ -24,13 +24,23 @@ def rows_of(report: EvalReport) -> list[dict[str, Any]]:
     return [_row(result) for result in report.results]
 
 
-def markdown_of(report: EvalReport) -> str:
-    """The run in words."""
-    return "\n".join(_lines(report))
+def headline_of(result: TaskResult) -> str:
+    """A task in a line: `AIME24: accuracy 0.433 (0.260 – 0.606), 30 items`."""
+    if (headline := result.headline) is None:
+        return f"{result.task}: none of {result.counts.items} items scored"
+    interval = f" ({low:.3f} – {high:.3f})" if (low := headline.low) is not None and (high := headline.high) else ""
+    return f"{result.task}: {headline.metric} {headline.value:.3f}{interval}, {headline.n} items"
+
+
+def markdown_of(report: EvalReport, *, file: str | None = None, plot: str | None = None) -> str:
+    """The run in words; `file`: where its results were written; `plot`: its address."""
+    shown = ["", f"![Scores with their 95 % intervals]({plot})"] if plot else []
+    kept = [f"`{file}`"] if file else []
+    return "\n".join([*_lines(report), *shown, *_section("Results file", kept)])
 
 
 def image_of(report: EvalReport) -> str:
-    """The plot as a data URL, since an image artifact is an address."""
+    """The plot as a data URL, which stands in the words: both Prefect UIs write it out beside an image artifact."""
     from tasks.evaluation.plotting import plot_results
 
     return "data:image/png;base64," + base64.b64encode(plot_results(report)).decode()

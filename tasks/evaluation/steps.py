@@ -20,7 +20,7 @@ from tasks.evaluation.planning import Plan, PlannedTask, RunSettings, TaskChoice
 from tasks.evaluation.records import EvalReport, TaskResult
 from tasks.evaluation.replaying import digest_of
 from tasks.resources import artifacts, budget, evaluations, resources
-from tasks.step import Incomplete, step
+from tasks.step import Incomplete, slot, step
 
 if TYPE_CHECKING:
     from tasks.evaluation.asking import Asking
@@ -66,9 +66,15 @@ def preflight(task: PlannedTask) -> int:
     return task.count
 
 
-@step(version=1, gpu=True)
-def generate(task: PlannedTask, *, model: ModelSpec, spending: Spending, part: int = 0, parts: int = 1) -> Generated:
-    """Ask the model; each answer is in the response store before the next is asked for, so none is paid for twice."""
+@step(version=2, gpu=True)
+def generate(
+    task: PlannedTask, *, model: ModelSpec, revision: str, spending: Spending, part: int = 0, parts: int = 1
+) -> Generated:
+    """Ask the model; each answer is in the response store before the next is asked for, so none is paid for twice.
+
+    revision: of the weights or the script; others under the same name are another model.
+    """
+    del revision
     from storage.locking import alone
     from tasks.evaluation.asking import wait_for_twin
     from tasks.evaluation.generation import generate as ask
@@ -129,7 +135,7 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     asking = _asking(task.judge, spending) if task.judge else None
     progress.expect("score", 1)
     twins = alone(resources().home, f"{asking.chat.id} {shard.digest}", wait=wait_for_twin) if asking else nullcontext()
-    with twins:
+    with twins, slot("judge") if asking else nullcontext():
         graded = grade_shard(shard, task, artifacts(), judge=asking and asking.as_judge)
     progress.advance("score")
     scored = Scored(
@@ -189,7 +195,8 @@ def write_database(report: EvalReport) -> str:
     """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
     from tasks.evaluation.keeping import keep
 
-    keep(report, artifacts(), evaluations())
+    with slot("database"):
+        keep(report, artifacts(), evaluations())
     return report.run.id
 
 
@@ -235,14 +242,17 @@ def compare_with_last(report: EvalReport) -> Compared:
 
 
 @step(version=1, reads_world=True)
-def publish_report(report: EvalReport) -> Sequence[str]:
-    """Show the run in the Prefect UI: a table, the words, a plot; gives the keys of the artifacts."""
-    from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+def publish_report(report: EvalReport, *, file: str | None = None) -> Sequence[str]:
+    """Show the run in the Prefect UI: a table, and the words with a plot; gives the keys of the artifacts.
+
+    file: the results file, which the words name.
+    """
+    from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
     from tasks.evaluation.report import image_of, markdown_of, rows_of, slug
 
     key = f"evaluation-{slug(report.run.model.name)}"  # one key per model, so that the UI shows its history
     create_table_artifact(table=rows_of(report), key=f"{key}-scores", description="Scores with their 95 % intervals")
-    create_markdown_artifact(markdown=markdown_of(report), key=f"{key}-report")
-    create_image_artifact(image_url=image_of(report), key=f"{key}-plot", description="Scores with error bars")
-    return [f"{key}-{part}" for part in ("scores", "report", "plot")]
+    told = markdown_of(report, file=file, plot=image_of(report))
+    create_markdown_artifact(markdown=told, key=f"{key}-report", description="Scores, plot and results file")
+    return [f"{key}-scores", f"{key}-report"]

@@ -63,6 +63,9 @@ class Unfinished(LeverError):
 
     def __init__(self, items: dict[str, str], *, report: Any) -> None:
         name, why = next(iter(items.items()))
-        super().__init__(f"{len(items)} not finished ({name}: {why}); run the same command again, it does only these")
+        super().__init__(
+            f"{len(items)} not finished ({name}: {why}); run the same command again, or retry the run: only these are "
+            "done"
+        )
         self.report = report
         self.items = items

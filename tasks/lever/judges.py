@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import model_validator
 
+from models.chats import is_in_process
 from models.errors import ModelUnavailable
 from models.weights import GENERATOR_FILES, digest_files, digest_folder, hub_folder
 from storage.records import Record, Ref
@@ -46,7 +47,7 @@ class JudgeSpec(Record):
     @property
     def in_process(self) -> bool:
         """True when it needs the device of the process that asks it."""
-        return self.name == DIGITS or self.name.startswith("hf:")
+        return self.name == DIGITS or is_in_process(self.name)
 
 
 class EncoderSpec(Record):

@@ -56,9 +56,19 @@ def table_of(summary: Summary) -> list[dict[str, Any]]:
     ]
 
 
-def markdown_of(summary: Summary) -> str:
-    """The run in words and tables."""
-    return "\n".join(_lines(summary))
+def headline_of(summary: Summary) -> str:
+    """The run in a line: `digits, 2 shots: random 0.412, sft 0.634, rce 0.701`."""
+    about = summary.conditions
+    figures = [one for one in summary.figures if one.shots == about.trained_shots]
+    found = ", ".join(f"{one.selector} {one.accuracy.value:.3f}" for one in figures)
+    return f"{about.dataset}, {about.trained_shots} shots: {found}"
+
+
+def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
+    """The run in words and tables; `files`: those that it wrote for users; `plots`: their addresses by name."""
+    shown = [line for name, url in (plots or {}).items() for line in ("", f"![{name}]({url})")]
+    kept = ["", "## Files", *(f"- `{file}`" for file in files)] if files else []
+    return "\n".join([*_lines(summary), *shown, *kept])
 
 
 def rows_of(

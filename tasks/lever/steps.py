@@ -32,7 +32,7 @@ from tasks.lever.report import LeverReport, SeedReport
 from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
 from tasks.lever.step_values import DatasetRead, Effort, Learning, World
 from tasks.resources import artifacts, budget, kept_responses, resources
-from tasks.step import Incomplete, step
+from tasks.step import Incomplete, slot, step
 
 if TYPE_CHECKING:
     from models.pointer import PointerSelector
@@ -368,24 +368,26 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
     from tasks.lever.recording import record
     from tasks.resources import evaluations
 
-    evaluations().write([record(report, artifacts().load(Dataset, dataset), artifacts())])
+    recorded = record(report, artifacts().load(Dataset, dataset), artifacts())
+    with slot("database"):
+        evaluations().write([recorded])
     return report.run
 
 
 @step(version=1, reads_world=True)
-def publish_report(summary: Summary, *, plots: dict[str, Ref]) -> list[str]:
-    """Show the run in the Prefect UI: a table, the words, the plots and the learning curves."""
-    from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str, ...] = ()) -> list[str]:
+    """Show the run in the Prefect UI: a table, and the words with the plots, the learning curves and the files."""
+    from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
     from tasks.lever.recording import as_url
     from tasks.lever.results import markdown_of, table_of
 
     key = f"lever-{summary.conditions.dataset}"
     create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")
-    create_markdown_artifact(markdown=markdown_of(summary), key=f"{key}-report")
-    for name, ref in plots.items():
-        create_image_artifact(image_url=as_url(artifacts().get(ref)), key=f"{key}-{name}", description=name)
-    return [f"{key}-{part}" for part in ("figures", "report", *plots)]
+    urls = {name: as_url(artifacts().get(ref)) for name, ref in plots.items()}
+    told = markdown_of(summary, files=files, plots=urls)
+    create_markdown_artifact(markdown=told, key=f"{key}-report", description="Accuracy, plots, learning curves, files")
+    return [f"{key}-figures", f"{key}-report"]
 
 
 def _train(

@@ -72,7 +72,8 @@ class Unfinished(RagError):
     def __init__(self, unfinished: Mapping[str, str], *, report: Any, items: str = "documents") -> None:
         named = "; ".join(f"{name}: {why}" for name, why in list(unfinished.items())[:5])
         more = f"; and {len(unfinished) - 5} more" if len(unfinished) > 5 else ""
-        super().__init__(f"{len(unfinished)} {items} are unfinished ({named}{more}); run again to redo just these.")
+        count = f"1 {items.removesuffix('s')} is" if len(unfinished) == 1 else f"{len(unfinished)} {items} are"
+        super().__init__(f"{count} unfinished ({named}{more}); run again, or retry the run, to redo just these.")
         self.report = report
         """What is published: tasks.rag.indexing.report.IndexReport, or tasks.rag.batching.BatchReport."""
 

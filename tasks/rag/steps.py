@@ -21,7 +21,9 @@ from tasks.rag.documents.reading import ReadOptions
 from tasks.rag.indexing.building import Published
 from tasks.rag.indexing.cataloguing import Catalogued
 from tasks.rag.indexing.figures import FigureSettings
+from tasks.rag.indexing.report import IndexReport
 from tasks.rag.indexing.scan import ScanResult
+from tasks.rag.indexing.status import DocumentStatus
 from tasks.resources import artifacts, embedding_cache, resources, responses
 from tasks.step import Incomplete, step
 
@@ -183,6 +185,38 @@ def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -
     return Published(generation=generation.id, digest=generation.digest)
 
 
+def _shown_as(index: Path, part: str) -> str:
+    """Key of an artifact of the Prefect UI: the same for all builds of an index, so that it shows their history."""
+    from tasks.evaluation.report import slug
+
+    return f"rag-{slug(index.absolute().name)}-{part}"
+
+
+@step(version=1, reads_world=True)
+def publish_failures(failed: tuple[DocumentStatus, ...], *, index: Path) -> str:
+    """Show in the Prefect UI which documents could not be read, and why; gives the key of the table."""
+    from prefect.artifacts import create_table_artifact
+
+    from tasks.rag.indexing.report_page import rows_of
+
+    key = _shown_as(index, "failures")
+    create_table_artifact(table=rows_of(failed), key=key, description=f"Could not be read: {len(failed):,}")
+    return key
+
+
+@step(version=1, reads_world=True)
+def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], documents: Path, index: Path) -> str:
+    """Show in the Prefect UI what a build did, in words; gives the key of the artifact."""
+    from prefect.artifacts import create_markdown_artifact
+
+    from tasks.rag.indexing.report_page import markdown_of
+
+    key = _shown_as(index, "report")
+    told = markdown_of(report, failed=failed, documents=documents, index=index)
+    create_markdown_artifact(markdown=told, key=key, description="What became of the documents")
+    return key
+
+
 @step(version=1, reads_world=True)
 def read_questions(questions: Path, *, index: Path) -> Batch:
     """The questions, and which content of the index they are asked of."""
@@ -193,7 +227,7 @@ def read_questions(questions: Path, *, index: Path) -> Batch:
         return read_batch(questions, index_digest=opened.digest)
 
 
-@step(version=1, gpu=True)
+@step(version=1)
 def answer(
     asked: tuple[Asked, ...],
     *,

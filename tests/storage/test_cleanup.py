@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Container
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from storage.artifacts import Artifacts
 from storage.cleanup import Cleanup, collect
 from storage.records import Ref
+from storage.results import Results
 
 LATER = datetime.now(UTC) + timedelta(days=30)
 KEY = hashlib.sha256(b"inputs").hexdigest()
@@ -24,8 +26,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
     return Artifacts.open(where, cache=tmp_path / "cache")
 
 
-def clean(store: Artifacts, results: Path, *, now: datetime = LATER, dry_run: bool = False) -> Cleanup:
-    return collect(store, results, older_than=timedelta(days=7), now=now, dry_run=dry_run)
+def clean(
+    store: Artifacts,
+    results: Path,
+    *,
+    now: datetime = LATER,
+    dry_run: bool = False,
+    needed: Container[str] | None = None,
+) -> Cleanup:
+    week = timedelta(days=7)
+    return collect(store, Results(results), older_than=week, unused_for=week, now=now, dry_run=dry_run, needed=needed)
 
 
 def left(store: Artifacts) -> set[str]:
@@ -65,6 +75,32 @@ def test_a_result_keeps_what_it_mentions_even_in_an_escaped_string(store: Artifa
     (tmp_path / "results" / "key").write_text(json.dumps({"result": json.dumps({"ref": ref.model_dump()})}))
     clean(store, tmp_path / "results")
     assert left(store) == {ref.digest}
+
+
+def test_a_result_that_serves_no_run_goes_and_what_it_kept_goes_with_it(store: Artifacts, tmp_path: Path) -> None:
+    ref = store.put("document", b"abc")
+    Results(tmp_path / "results").write("key", ref.model_dump_json().encode())
+    done = clean(store, tmp_path / "results", needed=())
+    assert [each.name for each in done.removed] == ["results/key", f"document/{ref.digest}"]
+    assert (left(store), done.kept_results) == (set(), 0)
+
+
+def test_a_dry_run_tells_of_results_too(store: Artifacts, tmp_path: Path) -> None:
+    ref = store.put("document", b"abc")
+    Results(tmp_path / "results").write("key", ref.model_dump_json().encode())
+    shown = clean(store, tmp_path / "results", needed=(), dry_run=True)
+    assert shown.removed == clean(store, tmp_path / "results", needed=()).removed
+
+
+def test_a_result_that_an_unfinished_run_needs_stays_with_what_it_names(store: Artifacts, tmp_path: Path) -> None:
+    ref = store.put("document", b"abc")
+    Results(tmp_path / "results").write("key", ref.model_dump_json().encode())
+    assert clean(store, tmp_path / "results", needed=("key",)).removed == ()
+
+
+def test_a_young_result_stays(store: Artifacts, tmp_path: Path) -> None:
+    Results(tmp_path / "results").write("key", b"{}")
+    assert clean(store, tmp_path / "results", now=datetime.now(UTC), needed=()).kept_results == 1
 
 
 def test_a_manifest_keeps_what_it_mentions_through_others(store: Artifacts, tmp_path: Path) -> None:

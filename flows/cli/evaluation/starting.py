@@ -11,18 +11,28 @@ from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_
 from flows.cli.output import plain_errors
 
 if TYPE_CHECKING:
+    from flows.cli.placing import TaskRunnerName
     from tasks.evaluation.estimating import RunEstimate
     from tasks.evaluation.records import EvalReport
 
 
-def start(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> Outcome[EvalReport]:
+def start(
+    flags: Mapping[str, Any],
+    file: Path | None,
+    *,
+    quiet: bool,
+    task_runner: TaskRunnerName | None = None,
+    cluster: str | None = None,
+) -> Outcome[EvalReport]:
     """Run `evaluate` here and now. Raises pydantic.ValidationError for options that do not fit."""
     with prefect_for_a_command(expected_errors(), quiet=quiet):
         from flows.cli.evaluation.config import config_of
         from flows.evaluate import evaluate
+        from flows.runners import placed
         from tasks.evaluation.errors import NotKept, TasksFailed, Unfinished
 
-        return run_flow(evaluate, config_of(flags, file), TasksFailed, Unfinished, NotKept)
+        config = config_of(flags, file)
+        return run_flow(placed(evaluate, task_runner, cluster), config, TasksFailed, Unfinished, NotKept)
 
 
 def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> RunEstimate:
@@ -54,6 +64,7 @@ def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
 @contextmanager
 def expected_errors() -> Generator[None]:
     """What an evaluation may refuse or miss, as a sentence."""
+    from flows.runners import ClusterUnusable
     from flows.server import ServerDidNotStart
     from models.errors import ModelError
     from storage.errors import StorageError
@@ -72,5 +83,6 @@ def expected_errors() -> Generator[None]:
 
     asked = (OptionUnusable, UnknownTask, PreflightFailed, NeedsLogLikelihood, UnsafeCodeRefused)
     read = (DataMissing, DataUnusable, BenchmarkUnusable, ResultsUnusable)
-    with plain_errors(*asked, *read, failed=(EvaluationError, StorageError, ModelError, ServerDidNotStart)):
+    broken = (EvaluationError, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)
+    with plain_errors(*asked, *read, failed=broken):
         yield

@@ -15,6 +15,7 @@ class ReadOptions(Record):
     pdf_reader: Literal["auto", "pdfplumber", "pymupdf"] = "auto"
     """auto: pymupdf's text for every page, tables by layout only where a page asks for them."""
     tables: bool = True
+    """Tables of PDFs become rows of their own."""
     ocr: Literal["auto", "off"] = "auto"
     """auto: tesseract (kor+eng) on pages without text, when it is installed."""
 

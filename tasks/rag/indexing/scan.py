@@ -10,7 +10,7 @@ import io
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -74,6 +74,11 @@ class ScanResult(Record):
     def sources(self) -> list[Source]:
         """The documents without their names."""
         return [Source(content=file.content, suffix=file.suffix) for file in self.files]
+
+    def named(self, by_digest: Mapping[str, str]) -> dict[str, str]:
+        """What steps say of documents, which they know by the first twelve digits of their content, by name."""
+        names = {file.content.digest[:12]: file.name for file in self.files}
+        return {names.get(digest, digest): said for digest, said in by_digest.items()}
 
 
 def scan_folder(

@@ -1,0 +1,55 @@
+"""One step of any pipeline, on a pool that has a device: what `TRIVET_GPU_DEPLOYMENT` names.
+
+a step of a parent ─► run_step, on the pool `gpu` ─► the same step, the same key, the same store ─► the parent goes on
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from flows.settings import configure_steps
+
+configure_steps()  # before prefect and the steps are imported: both read what it sets
+
+from prefect import Task, flow, get_run_logger  # noqa: E402
+from prefect.runtime import flow_run  # noqa: E402
+
+from flows.shown import watched  # noqa: E402
+from tasks.dispatch import inputs_of, keep_outcome  # noqa: E402
+from tasks.step import StepKey, inline  # noqa: E402
+
+STEPS = "tasks."
+"""Where steps live; nothing else is called, whatever a run's parameters say."""
+
+
+class NotAStep(ValueError):
+    """The parameters of a run name something that is no step of this house."""
+
+
+@flow(name="gpu-step", persist_result=False)
+@watched
+def run_step(entry: str, params: dict[str, Any]) -> None:
+    """Do the step `entry` (`tasks.rag.steps.embed`) with its parameters as JSON, or the Ref of an artifact with them.
+
+    Raises NotAStep, and what the step raises.
+    """
+    step = step_of(entry)
+    get_run_logger().info("%s in process %d, a child of %d", entry, os.getpid(), os.getppid())
+    with inline():
+        keep_outcome(flow_run.id, lambda: step(**inputs_of(step.fn, params)))
+
+
+def step_of(entry: str) -> Task[..., Any]:
+    """The step of this name. Raises NotAStep."""
+    module, _, name = entry.rpartition(".")
+    if not entry.startswith(STEPS) or not module.endswith("steps"):
+        raise NotAStep(f"{entry!r} is not a step: expected tasks.….steps.NAME")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        raise NotAStep(f"{entry!r}: there is no module {module}; is this the version that the parent runs?") from error
+    if not isinstance(found, Task) or not isinstance(found.cache_policy, StepKey):
+        raise NotAStep(f"{entry!r} is not a step of {module}; is this the version that the parent runs?")
+    return found

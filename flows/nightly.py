@@ -1,0 +1,169 @@
+"""A night: what changed is indexed, every model of a suite is measured, and a report says what moved beyond noise.
+
+open_suite ─► index (flow) ─► measure_index ─┐
+                                             ▼
+              evaluate model 1 (flow) ─► evaluate model 2 (flow) ─► … ─► train selector (flow)
+                                                                                   │
+collect (database, nights before) ◄────────────────────────────────────────────────┘
+   └─► draw ─► write_files ─► publish_report ─► Completed · CompletedWithFailures · Failed · Regressed
+
+The order is one of dependency, not of the clock. A part that fails ends no other, and *Retry* does only what is
+missing: a part that was whole left a record of its runs, and is not begun again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flows.settings import configure_steps
+
+configure_steps()  # before prefect and the steps are imported: both read what it sets
+
+from prefect import State, flow  # noqa: E402
+from prefect.runtime import flow_run  # noqa: E402
+from prefect.states import Completed, Failed  # noqa: E402
+from pydantic import BaseModel, ConfigDict  # noqa: E402
+
+from flows.answering import models_of  # noqa: E402
+from flows.evaluate import EvaluateConfig, evaluate  # noqa: E402
+from flows.lever import post_train  # noqa: E402
+from flows.nightly_parts import Parts, index_run, model_run, selector_run  # noqa: E402
+from flows.nightly_plan import known_flags, plan_of  # noqa: E402
+from flows.program import git_commit, program_version  # noqa: E402
+from flows.rag import IndexConfig, build_index  # noqa: E402
+from flows.shown import few, watched  # noqa: E402
+from tasks.evaluation.asking import release_models  # noqa: E402
+from tasks.evaluation.replaying import digest_of  # noqa: E402
+from tasks.nightly.ending import sentence  # noqa: E402
+from tasks.nightly.errors import NightFailed, NightRegressed, NightUnfinished, SuiteUnusable  # noqa: E402
+from tasks.nightly.measuring import Program  # noqa: E402
+from tasks.nightly.records import IndexRun, ModelRun, Night, NightReport, SelectorRun  # noqa: E402
+from tasks.nightly.steps import (  # noqa: E402
+    begin_night,
+    collect,
+    draw,
+    measure_index,
+    open_suite,
+    publish_report,
+    write_files,
+)
+from tasks.nightly.suite import Suite, SuiteIndex  # noqa: E402
+from tasks.resources import artifacts  # noqa: E402
+from tasks.step import gather  # noqa: E402
+
+
+class NightlyConfig(BaseModel):
+    """What `nightly` needs to know; the Prefect UI draws its form from it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    suite: Path
+    """YAML file of the suite: models, benchmarks, index, selector. A whole path where a worker runs it."""
+
+
+@flow(name="nightly", flow_run_name="nightly {config.suite.stem}", persist_result=False)
+@watched
+def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
+    """Run a suite: refresh its index, measure its models, train its selector, and report what changed."""
+    file = config.suite.absolute()
+    if not file.is_file():
+        raise SuiteUnusable(f"there is no file {file}; name the YAML file of a suite, by its whole path")
+    started = begin_night()
+    suite = open_suite(file, digest=digest_of(file), known=known_flags())
+    planned = plan_of(suite)  # before anything begins: a mistake in the file is one of the night
+
+    parts = Parts(night=_run_id())
+    if planned.index and suite.index:
+        _index(suite.index, planned.index, parts, started=started)
+    for label, chosen in planned.models.items():
+        _measure(label, chosen, parts)
+    if selector := planned.selector:
+        parts.selector = parts.once("selector", selector, SelectorRun, lambda: post_train(selector), selector_run)
+
+    night = Night(
+        run=_run_id(),
+        suite=suite.name,
+        file=str(suite.file),
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        version=program_version(),
+        git_commit=git_commit(),
+        models=tuple(parts.models),
+        index=parts.index,
+        selector=parts.selector.run if parts.selector else None,
+        failures=tuple(parts.failures),
+    )
+    return _end(_publish(night, suite))
+
+
+def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: datetime) -> None:
+    """Refresh the index, and measure it where there are questions."""
+    refreshed = parts.once(
+        "index", chosen, IndexRun, lambda: build_index(chosen), lambda report: index_run(report, run=_run_id())
+    )
+    if refreshed is None:
+        return
+    parts.index = refreshed
+    if refreshed.failed:
+        why = f"{refreshed.failed} of {refreshed.documents} documents could not be read; see `trivet rag status`"
+        parts.fail("index", why)
+    if not asked.questions:
+        return
+
+    def measure() -> str:
+        future = measure_index.submit(
+            asked,
+            index=chosen.index,
+            generation=refreshed.generation,
+            run=_run_id(),
+            started=started,
+            models=models_of(asked.llm),
+            program=Program(version=program_version(), git_commit=git_commit()),
+        )
+        return parts.note("index questions", gather([future]))
+
+    parts.index = refreshed.model_copy(update={"measured": parts.attempt("index questions", measure)})
+
+
+def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
+    """One model, as a child of its own."""
+    name = f"evaluate {label} {few(task.task for task in chosen.tasks)}"
+    child: Any = evaluate.with_options(flow_run_name=lambda: name)
+    measured = parts.once(
+        f"model {label}", chosen, ModelRun, lambda: child(chosen), lambda report: model_run(label, report)
+    )
+    if measured:
+        parts.models.append(measured)
+    release_models()  # the next one needs the device, and the next night may find other weights under the same name
+
+
+def _publish(night: Night, suite: Suite) -> NightReport:
+    """The report: an artifact of the UI, files, and a line in the history of the suite."""
+    ref = collect(night, nights=suite.nights, rules=suite.regression)
+    plots = draw(ref)
+    written = write_files(ref, plots=plots, output=suite.output)
+    publish_report(ref, plots=plots, written=sorted(written.files))
+    return artifacts().load(NightReport, ref)
+
+
+def _end(report: NightReport) -> NightReport | State[NightReport]:
+    """The state of the run: its name is what automations listen to, its message what people read."""
+    message = sentence(report)
+    match report.state:
+        case "Completed":
+            return report
+        case "CompletedWithFailures":
+            return Completed(name=report.state, message=message, data=report)
+        case "Regressed":
+            error = NightRegressed(message, report=report)
+        case "Failed":
+            passing = any(failure.may_pass for failure in report.failures)
+            error = (NightUnfinished if passing else NightFailed)(message, report=report)
+    failed: Any = Failed(name=report.state, message=message, data=error)
+    return failed
+
+
+def _run_id() -> str:
+    return str(flow_run.id).replace("-", "")

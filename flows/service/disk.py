@@ -1,0 +1,48 @@
+"""What a home takes on the disk, part by part."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flows.service.database import cluster_of
+from flows.service.place import Place
+from storage.embedded import Cluster
+
+BLOCK_BYTES = 512
+"""What `st_blocks` counts in, whatever the file system does."""
+
+
+def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:
+    """Bytes of each part, as `du` counts them; walks through every folder.
+
+    store: that of the artifacts; None where they are not on this machine.
+    """
+    folders = {
+        "artifacts": [store] if store else [],
+        "results": [place.home / "results"],
+        "database": [Cluster(place.home).status().folder],
+        "prefect": [place.database, cluster_of(place).status().folder, place.home / "prefect"],
+        "cache": [place.home / "cache"],
+        "logs": [place.logs],
+    }
+    return {name: _size({each for each in parts if each}) for name, parts in folders.items()}
+
+
+def _size(folders: set[Path]) -> int:
+    apart = [each for each in folders if not any(other in each.parents for other in folders)]
+    return sum(_size_of(each) for each in apart)
+
+
+def _size_of(folder: Path) -> int:
+    total, waiting = 0, [os.fspath(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    total += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except FileNotFoundError:
+            continue  # it went while we looked
+    return total

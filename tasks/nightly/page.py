@@ -1,0 +1,181 @@
+"""A night as one HTML file, in the look of the leaderboard: light and dark, for a screen of any width, nothing fetched.
+
+Every value is escaped, and the page's own policy lets neither script nor address in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from math import ceil, floor, log10
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tasks.evaluation import leaderboard_page
+from tasks.nightly import wording
+from tasks.nightly.records import Change, NightReport, Point, Score, Series, Trend
+
+PARTS = Path(__file__).parent / "page"
+TICKS = 4
+"""About as many on an axis."""
+COLOURS = 7
+"""Of lines; more models begin again."""
+
+
+def render_page(report: NightReport) -> str:
+    """The page."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    style = (leaderboard_page.PARTS / "leaderboard.css").read_text("utf-8") + _part("nightly.css")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    labels = [one.label for one in report.models]
+    return environment.from_string(_part("nightly.html")).render(
+        report=report,
+        night=report.night,
+        say=wording,
+        tasks=list(dict.fromkeys(score.task for score in report.scores)),
+        labels=labels,
+        colour={label: at % COLOURS + 1 for at, label in enumerate(labels)},
+        score=lambda label, task: _score(report, label, task),
+        change={(one.of, one.task): one for one in report.changes},
+        whiskers=_whiskers(report.changes),
+        charts=[chart_of(trend) for trend in report.trends if max(len(one.points) for one in trend.series) > 1],
+        style=Markup(style),
+        policy=f"default-src 'none'; style-src '{_digest(style)}'",
+    )
+
+
+class Mark(NamedTuple):
+    """A figure of a night on a chart; places are per cent of width and height."""
+
+    x: str
+    y: str
+    low: str | None
+    high: str | None
+    told: str
+
+
+class Line(NamedTuple):
+    """A model on a chart."""
+
+    label: str
+    marks: tuple[Mark, ...]
+    last: Point
+
+
+class Tick(NamedTuple):
+    """A line of the grid, with what stands beside it."""
+
+    at: str
+    text: str
+
+
+class Chart(NamedTuple):
+    """A trend, ready to be drawn."""
+
+    trend: Trend
+    lines: tuple[Line, ...]
+    rows: tuple[Tick, ...]
+    columns: tuple[Tick, ...]
+
+
+class Scale(NamedTuple):
+    """From where to where an axis reaches."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    def at(self, value: float) -> str:
+        """Where `value` is, in per cent from the low end."""
+        return f"{100 * (value - self.low) / (self.high - self.low):.2f}%"
+
+    def down(self, value: float) -> str:
+        """The same, from the high end: pictures count from the top."""
+        return f"{100 * (self.high - value) / (self.high - self.low):.2f}%"
+
+
+def chart_of(trend: Trend) -> Chart:
+    """Where the points of a trend are on its chart."""
+    points = [point for line in trend.series for point in line.points]
+    nights = sorted({point.night for point in points})
+    across = {night: f"{100 * at / max(1, len(nights) - 1):.2f}%" for at, night in enumerate(nights)}
+    ends = [end for point in points for end in (point.measure.low, point.measure.value, point.measure.high)]
+    scale = scale_of(end for end in ends if end is not None)
+    every = max(1, ceil(len(nights) / 6))
+    same_day = len({night.date() for night in nights}) < len(nights)
+    return Chart(
+        trend=trend,
+        lines=tuple(_line(line, across=across, scale=scale) for line in trend.series),
+        rows=tuple(Tick(scale.down(tick), f"{tick:g}") for tick in scale.ticks),
+        columns=tuple(
+            Tick(across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in nights[::every]
+        ),
+    )
+
+
+def scale_of(values: Iterable[float]) -> Scale:
+    """Round numbers around all values; shares of one stay within 0 and 1."""
+    ends = list(values)
+    low, high = min(ends), max(ends)
+    size = max(abs(low), abs(high)) or 1.0
+    step = _step(max(high - low, 0.1 * size) / TICKS)
+    first, last = floor(round(low / step, 9)), ceil(round(high / step, 9))
+    if first == last:
+        first, last = first - 1, last + 1
+    if low >= 0 and high <= 1:
+        first, last = max(first, 0), min(last, round(1 / step))
+    ticks = tuple(round(at * step, 10) for at in range(first, last + 1))
+    return Scale(ticks[0], ticks[-1], ticks)
+
+
+def _line(line: Series, *, across: dict[Any, str], scale: Scale) -> Line:
+    def mark(point: Point) -> Mark:
+        one = point.measure
+        around = "" if one.low is None else f", 95 % {wording.interval(one)}"
+        return Mark(
+            x=across[point.night],
+            y=scale.down(one.value),
+            low=None if one.low is None else scale.down(one.low),
+            high=None if one.high is None else scale.down(one.high),
+            told=f"{line.label} {point.night:%F %R}: {wording.figure(one.value)}{around}, run {one.run}",
+        )
+
+    return Line(line.label, tuple(map(mark, line.points)), line.points[-1])
+
+
+def _score(report: NightReport, label: str, task: str) -> Score | None:
+    return next((one for one in report.scores if (one.model, one.task) == (label, task)), None)
+
+
+def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:
+    """Where the differences are on the axis that all changes share; zero is always on it."""
+    ends = [end for one in changes for end in (one.low, one.difference, one.high) if end is not None]
+    scale = scale_of([0.0, *ends]) if any(ends) else Scale(-1, 1, (-1, 0, 1))
+    return {
+        "scale": scale,
+        "of": {
+            (one.of, one.task): {
+                "dot": scale.at(one.difference),
+                "bar": None if one.low is None or one.high is None else (scale.at(one.low), scale.at(one.high)),
+            }
+            for one in changes
+            if one.difference is not None
+        },
+    }
+
+
+def _step(at_least: float) -> float:
+    """The next of … 0.1, 0.2, 0.5, 1, 2 …"""
+    power = 10.0 ** floor(log10(at_least))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= at_least * (1 - 1e-9))
+
+
+def _part(name: str) -> str:
+    return (PARTS / name).read_text("utf-8")
+
+
+def _digest(content: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}"

@@ -1,0 +1,142 @@
+"""The steps of a night beside its evaluations: open, call, keep. What they do stands in the modules that they call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from storage.records import Record, Ref
+from tasks.nightly.measuring import Program
+from tasks.nightly.records import Failure, Night, NightReport
+from tasks.nightly.suite import RegressionRules, Suite, SuiteIndex
+from tasks.rag.answering.wiring import Models
+from tasks.resources import artifacts, evaluations, resources
+from tasks.step import Incomplete, step
+
+
+@step(version=1, reads_world=True)
+def begin_night() -> datetime:
+    """When the night began; a retry goes on with the same."""
+    return datetime.now(UTC)
+
+
+@step(version=1, reads_world=True, aside=("known",))
+def open_suite(file: Path, *, digest: str, known: Mapping[str, Any]) -> Suite:
+    """Read the suite file; known: names of `trivet eval run` with their defaults. Raises SuiteUnusable.
+
+    digest: of the file, so that a retry sees what was mended in it.
+    """
+    from tasks.nightly.reading import read_suite
+
+    del digest
+    return read_suite(file, known=known)
+
+
+def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
+    del inputs
+    return evaluations().has(result, {})
+
+
+@step(version=1, reads_world=True, verify=_is_in_database)
+def measure_index(
+    asked: SuiteIndex, *, index: Path, generation: str, run: str, started: datetime, models: Models, program: Program
+) -> str:
+    """Measure a generation of an index with its questions, into the evaluation tables; gives the id of the rows' run.
+
+    generation: so that a refreshed index is measured anew.
+    """
+    from tasks.nightly import measuring
+
+    del generation
+    measured = measuring.measure_index(asked, index, run=run, started=started, models=models, program=program)
+    evaluations().write([measured.rows])
+    if measured.away:
+        why = f"the model was away for {measured.away} questions; their answers are the documents' own sentences"
+        raise Incomplete(run, {"answers": why})
+    return run
+
+
+@step(version=1, reads_world=True)
+def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
+    """The report of a night, beside the nights before it; the night itself is kept for those to come."""
+    from storage.errors import StorageError
+    from storage.locking import alone
+    from tasks.evaluation.asking import wait_for_twin
+    from tasks.nightly import collecting, journal
+
+    earlier = [one for one in journal.nights_of(Path(night.file), artifacts()) if one.run != night.run]
+    try:
+        report = collecting.collect(night, earlier, evaluations(), nights=nights, rules=rules)
+    except StorageError as error:
+        why = Failure(what="database", why=str(error), may_pass=True)
+        report = collecting.without_figures(night, why, nights=len(earlier) + 1, rules=rules)
+    with alone(resources().home, f"nights {night.file}", wait=wait_for_twin):
+        journal.keep(night, artifacts())
+    return artifacts().save("night", report)
+
+
+@step(version=1)
+def draw(report: Ref) -> dict[str, Ref]:
+    """The plots of a night, by file name."""
+    from tasks.nightly.plots import plots_of
+
+    drawn = plots_of(artifacts().load(NightReport, report))
+    return {name: artifacts().put("plot", png) for name, png in drawn.items()}
+
+
+class Written(Record):
+    """Files that users see: path → SHA-256 (hex)."""
+
+    files: dict[str, str]
+
+
+def _are_written(result: Written, inputs: dict[str, Any]) -> bool:
+    from tasks.evaluation.replaying import digest_of
+
+    del inputs
+    return all(Path(path).is_file() and digest_of(Path(path)) == digest for path, digest in result.files.items())
+
+
+@step(version=1, verify=_are_written)
+def write_files(report: Ref, *, plots: dict[str, Ref], output: Path) -> Written:
+    """report.md, report.html and the plots, whole and in place of those of the night before."""
+    import hashlib
+
+    from storage import files
+    from tasks.nightly.page import render_page
+    from tasks.nightly.report import markdown_of
+
+    read = artifacts().load(NightReport, report)
+    told = {
+        "report.md": markdown_of(read, plots=list(plots)).encode("utf-8", "replace"),
+        "report.html": render_page(read).encode("utf-8", "replace"),
+    }
+    content = {name: artifacts().get(ref) for name, ref in plots.items()} | told
+    for name, data in content.items():
+        files.write(output / name, data)
+    return Written(files={str(output / name): hashlib.sha256(data).hexdigest() for name, data in content.items()})
+
+
+@step(version=1, reads_world=True)
+def publish_report(report: Ref, *, plots: dict[str, Ref], written: Sequence[str]) -> list[str]:
+    """Show the night in the Prefect UI: the words, the plots, where the files are; gives the keys of the artifacts."""
+    import base64
+
+    from prefect.artifacts import create_image_artifact, create_markdown_artifact
+
+    from tasks.evaluation.report import slug
+    from tasks.nightly.report import markdown_of
+
+    read = artifacts().load(NightReport, report)
+    key = f"nightly-{slug(read.night.suite)}"  # one key per suite, so that the UI shows its history
+    places = "\n".join(f"- `{path}`" for path in written)
+    files = f"\n## Files\n\n{places}\n" if places else ""
+    create_markdown_artifact(markdown=markdown_of(read) + files, key=f"{key}-report", description=read.state)
+    keys = [f"{key}-report"]
+    for name, ref in plots.items():
+        url = f"data:image/png;base64,{base64.b64encode(artifacts().get(ref)).decode()}"
+        keys.append(f"{key}-{slug(name.removesuffix('.png'))}")
+        create_image_artifact(image_url=url, key=keys[-1], description=name)
+    return keys

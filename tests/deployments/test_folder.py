@@ -1,0 +1,185 @@
+"""What `deployments/` says: flows that load, parameters that they take, nights that come once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import yaml
+
+from flows.settings import prepare_environment
+
+prepare_environment()
+
+from prefect import Flow  # noqa: E402
+from prefect.flows import load_flow_from_entrypoint  # noqa: E402
+from prefect.server.schemas.schedules import CronSchedule  # noqa: E402
+from prefect.utilities.callables import parameter_schema  # noqa: E402
+
+from flows.deploying import NoFolder, deploy, find_deployments_folder  # noqa: E402
+from flows.deploying.folder import Deployment, FolderUnusable, read_folder  # noqa: E402
+
+FOLDER = find_deployments_folder()
+TOLD = read_folder(FOLDER)
+DEPLOYMENTS = {one.name: one for one in TOLD.deployments}
+MADE_BY_RUNS = ("index", "out", "output_path", "results")
+
+
+def flow_of(told: Deployment) -> Flow[..., Any]:
+    return load_flow_from_entrypoint(told.entrypoint, use_placeholder_flow=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FOLDER, tmp_path / "deployments"))
+
+
+def test_the_folder_is_that_of_the_checkout() -> None:
+    assert Path(__file__).parents[2] / "deployments" == FOLDER
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_every_entrypoint_is_a_dotted_name_of_a_flow(name: str) -> None:
+    told = DEPLOYMENTS[name]
+    assert told.entrypoint.startswith("flows.")
+    assert isinstance(flow_of(told), Flow)
+
+
+@pytest.mark.parametrize("name", [name for name, told in DEPLOYMENTS.items() if told.parameters])
+def test_every_parameter_set_is_one_that_its_flow_takes(name: str) -> None:
+    told, flow = DEPLOYMENTS[name], flow_of(DEPLOYMENTS[name])
+    for parameters in (told.parameters, *(told.parameters | one.parameters for one in told.schedules)):
+        assert flow.validate_parameters(parameters)
+
+
+@pytest.mark.parametrize("name", [name for name, told in DEPLOYMENTS.items() if told.parameters])
+def test_every_file_that_parameters_read_is_in_the_checkout(name: str) -> None:
+    def paths(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            return [path for key, one in value.items() if key not in MADE_BY_RUNS for path in paths(one)]
+        return [value] if isinstance(value, str) and "/" in value else []
+
+    assert [path for path in paths(DEPLOYMENTS[name].parameters) if not (FOLDER.parent / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_no_form_asks_for_a_secret_and_every_field_is_described(name: str) -> None:
+    schema = parameter_schema(flow_of(DEPLOYMENTS[name])).model_dump(mode="json")
+    assert "password" not in {field.get("format") for field in fields(schema).values()}
+    assert [where for where, field in fields(schema).items() if not field.get("description")] == []
+
+
+def fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every field of a form by its place, with the description of its model where it has none of its own."""
+    models = schema.get("definitions", {})
+    return {
+        f"{model}.{name}": models.get(field.get("$ref", "").rpartition("/")[2], {}) | field
+        for model, definition in models.items()
+        for name, field in definition.get("properties", {}).items()
+    }
+
+
+def test_a_pool_of_the_gpu_has_one_place_and_no_tag_is_limited() -> None:
+    assert (TOLD.limits["gpu"].concurrency_limit, TOLD.limits["gpu"].queues) == (1, {"default": 1})
+    assert TOLD.slots.keys() == {"gpu", "judge", "database"}
+
+
+def test_only_the_night_runs_by_itself() -> None:
+    runs = {f"{told.name}/{one.slug}": one.active for told in TOLD.deployments for one in told.schedules}
+    assert runs == {"nightly/nightly": True, "train/weekly": False}
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize("around", ["2026-03-05", "2026-03-26", "2026-10-22", "2026-10-29"])
+def test_a_night_comes_once_whether_the_clock_jumps_ahead_or_back(
+    zone: str, around: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIVET_TIMEZONE", zone)
+    [nightly] = [one for told in read_folder(FOLDER).deployments if told.name == "nightly" for one in told.schedules]
+    start = datetime.fromisoformat(around).replace(tzinfo=ZoneInfo(zone))
+    schedule = CronSchedule(cron=nightly.cron, timezone=nightly.timezone)
+
+    nights = asyncio.run(schedule.get_dates(8, start=start))
+
+    local = [night.astimezone(ZoneInfo(zone)) for night in nights]
+    assert [night.date() for night in local] == [start.date() + timedelta(days=day) for day in range(8)]
+    assert {night.hour for night in local} <= {1, 2}  # where 02:00 does not exist it is an hour earlier
+    waits = {later.timestamp() - night.timestamp() for night, later in pairwise(nights)}
+    assert waits <= {hours * 3600.0 for hours in (23, 24, 25)}
+
+
+def test_a_time_zone_that_nobody_chose_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRIVET_TIMEZONE", raising=False)
+    assert {one.timezone for told in read_folder(FOLDER).deployments for one in told.schedules} == {""}
+
+
+def test_a_field_that_prefect_does_not_know_is_named(folder: Path) -> None:
+    written = yaml.safe_load((folder / "prefect.yaml").read_text())
+    written["deployments"][0]["entry_point"] = "flows.rag.build_index"
+    (folder / "prefect.yaml").write_text(yaml.safe_dump(written))
+    with pytest.raises(FolderUnusable, match=r"prefect.yaml: entry_point: Extra inputs are not permitted"):
+        read_folder(folder)
+
+
+def test_a_file_that_is_no_yaml_is_named_with_its_line(folder: Path) -> None:
+    (folder / "limits.yaml").write_text("pools: {gpu: [}\n")
+    with pytest.raises(FolderUnusable, match=r"(?s)limits.yaml: .*line 1"):
+        read_folder(folder)
+
+
+def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FolderUnusable, match=r"prefect\.yaml is missing"):
+        deploy(tmp_path)
+
+
+def test_an_environment_without_the_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.deploying.FOLDER", "nowhere")
+    monkeypatch.setattr("flows.deploying.SHIPPED", Path("nowhere"))
+    with pytest.raises(NoFolder, match="--folder"):
+        find_deployments_folder()
+
+
+def test_pools_are_of_processes_that_start_where_their_worker_did() -> None:
+    for name in ("cpu", "gpu"):
+        template = json.loads((FOLDER / "pools" / f"{name}.json").read_text())
+        assert template["variables"]["properties"]["working_dir"]["default"] == "."
+
+
+@pytest.mark.machine
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
+@pytest.mark.parametrize("unit", sorted(path.name for path in (FOLDER / "systemd").iterdir()))
+def test_systemd_understands_every_unit(unit: str, tmp_path: Path) -> None:
+    text = (FOLDER / "systemd" / unit).read_text()
+    text = re.sub(r"(=-?)/opt/trivet/bin/(prefect|trivet)", r"\1/bin/true", text)
+    (tmp_path / unit).write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(tmp_path / unit)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, [line for line in done.stderr.splitlines() if unit in line]) == (0, [])
+
+
+def test_compose_has_every_secret_from_the_environment_and_waits_for_health() -> None:
+    services = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
+    example = (FOLDER / "compose.env.example").read_text()
+
+    assert services.keys() == {"postgres", "redis", "migrate", "server", "services", "deploy", "cpu", "gpu"}
+    secrets = [
+        value
+        for service in services.values()
+        for name, value in service.get("environment", {}).items()
+        if name.endswith(("PASSWORD", "AUTH_STRING", "URL")) and "@" in value
+    ]
+    assert secrets
+    assert all("${" in value for value in secrets)
+    for name in ("PREFECT_AUTH", "POSTGRES_PASSWORD", "PREFECT_DB_PASSWORD", "TRIVET_DB_PASSWORD"):
+        assert f"{name}=" in example
+    assert services["cpu"]["depends_on"]["server"] == {"condition": "service_healthy"}

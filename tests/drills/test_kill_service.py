@@ -1,0 +1,149 @@
+"""`kill -9` of each part of the service: it is healthy again, no run is lost, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.service import supervising
+from flows.service.database import cluster_of
+from tests.service.serviced import Running, deploy_doze, diary_of, kill, service_home
+
+pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    with service_home() as running:
+        running.up()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def doze(running: Running) -> str:
+    return deploy_doze(running.api)
+
+
+def healthy(running: Running) -> bool:
+    return running.trivet("status").code == 0
+
+
+def began(diary: Path) -> int:
+    return sum(line.startswith("began") for line in diary_of(diary))
+
+
+def flow_of(running: Running, run: str) -> int:
+    """The process that works for a run."""
+    [pid] = [each.process.pid for each in running.processes() if each.run == run]
+    return pid
+
+
+def test_a_run_is_a_child_of_the_worker_of_its_pool_and_outlives_it(
+    running: Running, doze: str, tmp_path: Path
+) -> None:
+    worker, diary = running.pid_of("cpu"), tmp_path / "diary"
+    run = running.run(doze, diary, seconds=15)
+    running.until(lambda: began(diary), "the run begins")
+    assert diary_of(diary)[0].split()[2] == str(worker)
+
+    kill(worker)
+    running.until(lambda: running.state_of(run) == "Completed", "the run completes")
+
+    assert diary_of(diary)[1:] == ["done"]
+    running.until(lambda: healthy(running), "healthy again")
+    assert running.pid_of("cpu") != worker
+
+
+def test_a_run_that_dies_with_its_worker_runs_again(running: Running, doze: str, tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    run = running.run(doze, diary, seconds=3)
+    running.until(lambda: began(diary), "the run begins")
+    worker, flow = running.pid_of("cpu"), flow_of(running, run)
+
+    os.kill(worker, signal.SIGSTOP)  # or it calls the run crashed before it is killed itself
+    kill(flow)
+    kill(worker)
+    running.until(lambda: running.state_of(run) == "Completed", "the run completes")
+
+    assert (began(diary), diary_of(diary)[-1]) == (2, "done")
+
+
+@pytest.mark.parametrize("part", ["server", "database", "gpu"])
+def test_a_part_that_is_killed_is_started_again(running: Running, part: str) -> None:
+    before = running.pid_of(part)
+    kill(before)
+    running.until(lambda: healthy(running) and running.pid_of(part) != before, f"{part} is back")
+
+
+def test_a_killed_postgresql_is_started_again(running: Running) -> None:
+    before = cluster_of(running.place).status().pid
+    assert before
+    kill(before)
+    running.until(lambda: cluster_of(running.place).status().pid not in (None, before), "PostgreSQL is back")
+    running.until(lambda: healthy(running), "healthy again")
+
+
+def test_up_mends_a_killed_supervisor_and_hands_back_its_runs(running: Running, doze: str, tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    run = running.run(doze, diary, seconds=3)
+    running.until(lambda: began(diary), "the run begins")
+    supervisor = supervising.supervisor_of(running.place)
+    assert supervisor
+    old = running.processes()
+
+    supervisor.process.kill()
+    assert running.trivet("status", "--json").json["state"] == "unhealthy"
+    again = running.up()
+
+    assert again["state"] == "started"
+    assert [each.command for each in old if each.process.is_running() and not zombie(each.process)] == []
+    running.until(lambda: running.state_of(run) == "Completed", "the run completes")
+    assert diary_of(diary)[-1] == "done"
+
+
+def zombie(process: psutil.Process) -> bool:
+    return process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_down_leaves_nothing_behind_and_up_goes_on_with_its_runs(running: Running, doze: str, tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    run = running.run(doze, diary, seconds=5)
+    running.until(lambda: began(diary), "the run begins")
+
+    stopped = running.trivet("down", "--json")
+    assert (stopped.code, stopped.json["stopped"][:1]) == (0, ["the service"])
+    assert running.processes() == []
+    assert cluster_of(running.place).status().state == "stopped"
+
+    running.up()
+    running.until(lambda: running.state_of(run) == "Completed", "the run completes")
+    assert (began(diary), diary_of(diary)[-1]) == (2, "done")
+
+
+def test_sigterm_to_the_supervisor_ends_everything(running: Running) -> None:
+    supervisor = supervising.supervisor_of(running.place)
+    assert supervisor
+    supervisor.process.terminate()
+    running.until(lambda: not running.processes(), "all processes end")
+    assert cluster_of(running.place).status().state == "stopped"
+    assert running.up()["state"] == "started"
+
+
+def test_down_ends_what_a_kill_of_everything_has_left(running: Running) -> None:
+    parts = [running.pid_of(part) for part in ("cpu", "database")]
+    supervisor = supervising.supervisor_of(running.place)
+    assert supervisor
+    for pid in (supervisor.process.pid, *parts):
+        kill(pid)
+    time.sleep(0.2)
+
+    assert running.trivet("down").code == 0
+
+    assert running.processes() == []
+    assert cluster_of(running.place).status().state == "stopped"

@@ -1,0 +1,65 @@
+"""One service for all tests of a session, as `trivet up` gives it, and one browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.e2e.faults import Fault, set_up
+from tests.e2e.running import ROOT, House
+from tests.models.server import Server, serving
+from tests.storage.conftest import open_home
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRAWS = "--enable-unsafe-swiftshader"
+"""The timeline of a run, without a device."""
+NOWHERE_ELSE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+"""What the pages would load from other machines is not loaded."""
+
+
+@pytest.fixture(scope="session")
+def shots() -> Path:
+    """Where pictures of the pages are kept, for somebody to look at."""
+    return Path(os.environ.get("TRIVET_E2E_SCREENSHOTS") or ROOT / "build" / "e2e")
+
+
+@pytest.fixture(scope="session")
+def faults() -> dict[str, Fault]:
+    """A fault for each model of the endpoint: of the figures, of the sums, of the judge."""
+    return {name: Fault() for name in ("figures", "sums", "judge")}
+
+
+@pytest.fixture(scope="session")
+def endpoint(faults: dict[str, Fault]) -> Iterator[Server]:
+    with serving() as server:
+        set_up(server, faults)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def house(endpoint: Server) -> Iterator[House]:
+    """The whole product, from an empty home."""
+    models = {"TRIVET_VLM_BASE_URL": endpoint.base_url, "OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"}
+    with open_home() as home:
+        house = House(home, **models)
+        try:
+            house.up()
+            yield house
+        finally:
+            house.down()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium: no browser is downloaded."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", DRAWS, NOWHERE_ELSE])
+        yield browser
+        browser.close()

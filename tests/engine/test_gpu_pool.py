@@ -1,0 +1,190 @@
+"""A GPU step on a pool: the worker's process does it, and what happens to it reaches the run that waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from flows.settings import configure_steps
+from storage.index import open_index
+from tests.command import TRIVET, Done, run_apart, run_here
+
+configure_steps()
+
+from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
+from prefect.client.schemas.actions import WorkPoolCreate  # noqa: E402
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId  # noqa: E402
+from prefect.client.schemas.objects import FlowRun  # noqa: E402
+from prefect.client.schemas.sorting import FlowRunSort  # noqa: E402
+from prefect.states import Cancelling  # noqa: E402
+
+from flows.gpu import NotAStep, run_step, step_of  # noqa: E402
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
+
+DEPLOYMENT = "gpu-step/gpu"
+PATIENCE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[SyncPrefectClient]:
+    with get_client(sync_client=True) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def worker(client: SyncPrefectClient) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker with one place, of a pool that is called `gpu`."""
+    client.create_work_pool(WorkPoolCreate(name="gpu", type="process", concurrency_limit=1))
+    client.create_deployment(
+        flow_id=client.create_flow(run_step),
+        name="gpu",
+        entrypoint="flows.gpu.run_step",
+        work_pool_name="gpu",
+        parameter_openapi_schema={"type": "object", "properties": {}},
+    )
+    quick = {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_LOGGING_TO_API_ENABLED": "true"}
+    began = subprocess.Popen(
+        [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gpu", "--type", "process", "--limit", "1"],
+        env=os.environ | quick | {"TRIVET_GPU_DEPLOYMENT": "", "PREFECT_LOGGING_LEVEL": "INFO"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    yield began
+    os.killpg(began.pid, signal.SIGTERM)
+    began.wait(timeout=60)
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "budget.md").write_text("# Budget\n\nThe fare collection system costs 4.2 million.\n")
+    return folder
+
+
+def indexed(documents: Path, index: Path, *options: str) -> Done:
+    """By a parent of its own, which sends its GPU steps to the pool."""
+    return run_apart("rag", "index", documents, "--index", index, "--json", *options, TRIVET_GPU_DEPLOYMENT=DEPLOYMENT)
+
+
+def children(client: SyncPrefectClient) -> list[FlowRun]:
+    """The runs of the pool, oldest first."""
+    found = client.read_flow_runs(sort=FlowRunSort.START_TIME_ASC, limit=200)
+    return [run for run in found if run.work_pool_name == "gpu"]
+
+
+def until(client: SyncPrefectClient, found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if value := found():
+            return value
+        time.sleep(0.2)
+    states = [(run.name, run.state and run.state.name) for run in children(client)]
+    raise AssertionError(f"nothing came of it within {PATIENCE_S:g} s; on the pool: {states}")
+
+
+def said(client: SyncPrefectClient, run: UUID) -> str:
+    logs = client.read_logs(log_filter=LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))
+    return "\n".join(log.message for log in logs)
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_workers_process_does_the_step_and_the_index_is_the_same(
+    client: SyncPrefectClient, worker: subprocess.Popen[bytes], documents: Path, tmp_path: Path
+) -> None:
+    done = indexed(documents, tmp_path / "sent")
+    assert done.code == 0, done.stderr
+    [child] = children(client)
+    assert child.name == "embed 1/1"
+    assert f"a child of {worker.pid}" in until(client, lambda: said(client, child.id))
+    assert {"gpu"} <= set(child.tags)
+
+    assert run_here("rag", "index", documents, "--index", tmp_path / "here", "--json").code == 0
+    with open_index(tmp_path / "sent") as sent, open_index(tmp_path / "here") as here:
+        assert sent.generation == here.generation
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_error_on_the_pool_is_the_parents_error(documents: Path, tmp_path: Path) -> None:
+    missing = str(tmp_path / "no-such-model")
+    done = indexed(documents, tmp_path / "index", "--embedder", missing)
+    inline = run_here("rag", "index", documents, "--index", tmp_path / "index", "--json", "--embedder", missing)
+    assert done.code == inline.code != 0
+    assert missing in done.stderr
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_parent_that_died_finds_what_its_child_has_done(
+    client: SyncPrefectClient, documents: Path, tmp_path: Path
+) -> None:
+    (documents / "tides.md").write_text("# Tides\n\nGauges are read at noon.\n")
+    before = len(children(client))
+    parent = subprocess.Popen(
+        [*TRIVET, "rag", "index", str(documents), "--index", str(tmp_path / "index"), "--json"],
+        env=os.environ | {"TRIVET_GPU_DEPLOYMENT": DEPLOYMENT},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until(client, lambda: len(children(client)) > before)
+    os.killpg(parent.pid, signal.SIGKILL)
+    parent.wait()
+
+    done = indexed(documents, tmp_path / "index")
+    assert done.code == 0, done.stderr
+    assert json.loads(done.stdout)["documents"]["ok"] == 2
+    assert len(children(client)) == before + 1, "the step was not sent again"
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_parent_that_is_cancelled_takes_its_child_along(
+    client: SyncPrefectClient, documents: Path, tmp_path: Path
+) -> None:
+    (documents / "ferries.md").write_text("# Ferries\n\nThe last one leaves at nine.\n")
+    before = len(children(client))
+    parent = subprocess.Popen(
+        [*TRIVET, "rag", "index", str(documents), "--index", str(tmp_path / "index"), "--json"],
+        env=os.environ | {"TRIVET_GPU_DEPLOYMENT": DEPLOYMENT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    child = until(client, lambda: children(client)[before:])[0]
+    newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=50)
+    waiting = next(run for run in newest if run.parent_task_run_id is None)
+    client.set_flow_run_state(waiting.id, Cancelling(), force=True)
+    _, stderr = parent.communicate(timeout=PATIENCE_S)
+    assert parent.returncode != 0
+    assert "cancelled" in stderr
+    ended = until(client, lambda: (run := client.read_flow_run(child.id)).state and run.state.is_final() and run)
+    assert ended.state.is_cancelled()
+
+
+@pytest.mark.parametrize("entry", ["os.system", "tasks.rag.steps.nothing", "tasks.rag.stepz.embed", "tasks.keys.x"])
+def test_only_steps_are_done(entry: str) -> None:
+    with pytest.raises(NotAStep, match=entry):
+        step_of(entry)
+
+
+def test_a_deployment_that_is_not_there_is_named(documents: Path, tmp_path: Path) -> None:
+    (documents / "bridges.md").write_text("# Bridges\n\nThey open at ten.\n")
+    done = run_apart("rag", "index", documents, "--index", tmp_path / "index", TRIVET_GPU_DEPLOYMENT="gpu-step/none")
+    assert done.code != 0
+    assert "gpu-step/none" in done.stderr
+    assert "trivet deploy" in done.stderr
+
+
+def test_every_step_of_a_flow_can_be_found_by_its_name() -> None:
+    assert step_of("tasks.lever.steps.train_grpo").fn.__name__ == "train_grpo"

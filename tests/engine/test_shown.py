@@ -1,0 +1,288 @@
+"""What the Prefect UI shows of a run: read back from the server, as the pages of the UI read it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from flows.settings import configure_steps
+
+configure_steps()
+
+from prefect import Flow, State, flow, task  # noqa: E402
+from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
+from prefect.client.schemas.filters import (  # noqa: E402
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
+from prefect.client.schemas.objects import Artifact, FlowRun  # noqa: E402
+from prefect.flow_engine import run_flow  # noqa: E402
+from prefect.states import AwaitingRetry  # noqa: E402
+
+from flows import shown  # noqa: E402
+from flows.evaluate import EvaluateConfig, evaluate  # noqa: E402
+from flows.lever import post_train  # noqa: E402
+from flows.lever_config import LeverConfig  # noqa: E402
+from flows.rag import IndexConfig, build_index  # noqa: E402
+from flows.shown import Shard, Stage, few, watched  # noqa: E402
+from storage.records import Ref  # noqa: E402
+from tasks import progress  # noqa: E402
+from tasks.evaluation.model_spec import ModelSpec  # noqa: E402
+from tasks.rag.indexing.scan import ScannedFile, ScanResult  # noqa: E402
+from tasks.step import called  # noqa: E402
+
+pytestmark = pytest.mark.engine
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[SyncPrefectClient]:
+    with get_client(sync_client=True) as opened:
+        yield opened
+
+
+class Ran:
+    """A run of a deployment, in this process, and what the server has of it."""
+
+    def __init__(self, client: SyncPrefectClient, flow: Flow[..., Any], **parameters: Any) -> None:
+        self._client, self._flow = client, flow
+        deployment = client.create_deployment(flow_id=client.create_flow(flow), name="here")
+        self.id = client.create_flow_run_from_deployment(deployment, parameters=parameters).id
+        self.state: State[Any] = self._run()
+
+    def retry(self) -> None:
+        self._client.set_flow_run_state(self.id, AwaitingRetry(), force=True)
+        self.state = self._run()
+
+    def _run(self) -> State[Any]:
+        state: Any = run_flow(self._flow, flow_run=self.run, return_type="state")
+        return state
+
+    @property
+    def run(self) -> FlowRun:
+        return self._client.read_flow_run(self.id)
+
+    @property
+    def artifacts(self) -> dict[str, Artifact]:
+        """By key, each once."""
+        found = artifacts_of(self._client, self.id)
+        assert len({one.key for one in found}) == len(found)
+        return {one.key or "": one for one in found}
+
+    @property
+    def bars(self) -> dict[str, Any]:
+        return {key: one.data for key, one in self.artifacts.items() if one.type == "progress"}
+
+    def task_names(self, *, expected: set[str]) -> set[str]:
+        """Names of the task runs, once the server has heard of the expected ones."""
+        deadline = time.monotonic() + PATIENCE_S
+        this = FlowRunFilter(id=FlowRunFilterId(any_=[self.id]))
+        while not expected <= (names := {one.name for one in self._client.read_task_runs(flow_run_filter=this)}):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+        return names
+
+
+def artifacts_of(client: SyncPrefectClient, run: UUID) -> list[Artifact]:
+    return client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run])))
+
+
+@task
+def work(items: int, fails_after: int | None = None) -> None:
+    progress.expect("train SFT", items)
+    for done in range(items):
+        if done == fails_after:
+            raise RuntimeError("no light")
+        progress.advance("train SFT")
+
+
+def test_an_index_run_shows_its_stages_its_shards_and_what_failed(client: SyncPrefectClient, tmp_path: Path) -> None:
+    documents = tmp_path / "Tender documents"
+    documents.mkdir()
+    for number in range(4):
+        (documents / f"{number}.txt").write_text(f"Lot {number} costs {number} million.")
+    (documents / "broken.docx").write_bytes(b"PK\x03\x04 no archive")
+
+    ran = Ran(client, build_index, config={"documents": str(documents), "index": str(tmp_path / "Tender index")})
+
+    assert ran.run.name == "index Tender documents"
+    assert (ran.state.name, ran.state.message) == ("CompletedWithFailures", "1 could not be read: broken.docx")
+    assert ran.bars == {f"progress-{stage}": 100 for stage in ("parse", "extract-figures", "chunk", "embed")}
+    assert ran.artifacts["progress-parse"].description == "parse: 5 of 5"
+    assert "`broken.docx`" in str(ran.artifacts["rag-tender-index-report"].data)
+    assert "broken.docx" in str(ran.artifacts["rag-tender-index-failures"].data)
+    expected = {"parse 1/2", "parse 2/2", "embed 1/2", "embed 2/2"}
+    assert ran.task_names(expected=expected) >= expected
+
+
+def test_an_evaluation_shows_its_scores_its_plot_and_its_file(client: SyncPrefectClient, tmp_path: Path) -> None:
+    config = {
+        "model": {"backend": "replay", "name": "model-a", "args": {"path": str(SAMPLES / "recorded" / "model-a")}},
+        "tasks": [{"task": "AIME24"}],
+        "data_dir": str(SAMPLES / "benchmarks"),
+        "output_path": str(tmp_path / "results.json"),
+        "save": "file",
+        "overwrite": True,
+    }
+
+    ran = Ran(client, evaluate, config=config)
+
+    assert (ran.run.name, ran.state.name) == ("evaluate model-a AIME24", "Completed")
+    assert ran.bars == {"progress-score": 100}
+    report = str(ran.artifacts["evaluation-model-a-report"].data)
+    assert f"`{tmp_path / 'results.json'}`" in report
+    assert "](data:image/png;base64," in report
+    assert "AIME24" in str(ran.artifacts["evaluation-model-a-scores"].data)
+    expected = {"preflight AIME24", "recall AIME24", "score AIME24 1/1", "aggregate AIME24"}
+    assert ran.task_names(expected=expected) >= expected
+
+
+@pytest.mark.parametrize(
+    ("flow", "config", "name"),
+    [
+        (
+            evaluate,
+            EvaluateConfig(
+                model=ModelSpec(backend="vllm", name="Qwen/Qwen2.5-7B"),
+                tasks=tuple({"task": f"own/{letter}.yaml"} for letter in "abcdef"),  # pyright: ignore[reportArgumentType]
+                output_path=Path("out"),
+            ),
+            "evaluate Qwen2.5-7B a.yaml,b.yaml,c.yaml,d.yaml and 2 more",
+        ),
+        (post_train, LeverConfig(seeds=3), "post-train digits RandSampler shots=2 seeds=3"),
+        (build_index, IndexConfig(documents=Path("docs/"), index=Path("out")), "index docs"),
+    ],
+    ids=["many tasks", "lever", "folder"],
+)
+def test_a_run_is_called_by_what_it_does(flow: Flow[..., Any], config: Any, name: str) -> None:
+    assert str(flow.flow_run_name).format(config=config) == name
+
+
+def test_a_run_without_a_deployment_has_no_bars(client: SyncPrefectClient) -> None:
+    @flow
+    @watched
+    def by_hand() -> None:
+        work(3)
+
+    state: Any = by_hand(return_state=True)
+    assert artifacts_of(client, state.state_details.flow_run_id) == []
+
+
+def test_a_stage_that_fails_stays_where_it_is_and_a_retry_goes_on_with_its_bar(client: SyncPrefectClient) -> None:
+    fails_after: list[int | None] = [3, None]
+
+    @flow(name="fails-once")
+    @watched
+    def fails_once() -> None:
+        work(10, fails_after=fails_after.pop(0))
+
+    ran = Ran(client, fails_once)
+    assert ran.state.is_failed()
+    assert ran.bars == {"progress-train-sft": 30}
+
+    ran.retry()
+    assert ran.state.is_completed()
+    assert ran.bars == {"progress-train-sft": 100}
+
+
+def test_bars_are_live(client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "LOOK_S", 0.05)
+    seen: list[Any] = []
+
+    @flow(name="slow")
+    @watched
+    def slow(run: str) -> None:
+        for step in (called(halfway, "embed 1/2"), called(halfway, "embed 2/2")):
+            step(run)
+
+    @task
+    def halfway(run: str) -> None:
+        progress.expect("embed", 10)
+        progress.advance("embed", 10)
+        seen.append(
+            until(lambda: next((bar.data for bar in artifacts_of(client, UUID(run)) if bar.data not in seen), 0))
+        )
+
+    deployment = client.create_deployment(flow_id=client.create_flow(slow), name="here")
+    run = client.create_flow_run_from_deployment(deployment)
+    run_flow(slow, flow_run=run, parameters={"run": str(run.id)})
+    assert seen == [50, 100]
+
+
+def until(found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := found()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return value
+
+
+def test_a_server_that_does_not_take_bars_costs_no_run(
+    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shown, "_client", lambda: SyncPrefectClient("http://127.0.0.1:9/api"))  # nobody listens there
+
+    @flow(name="unheard")
+    @watched
+    def unheard() -> None:
+        work(3)
+
+    ran = Ran(client, unheard)
+    assert ran.state.is_completed()
+    assert ran.bars == {}
+
+
+def stage(*reports: tuple[str, int, int]) -> Stage:
+    """Of (name of the task run, done, expected)."""
+    counted = Stage()
+    for name, done, expected in reports:
+        counted.count(Shard.called(name), done=done, expected=expected)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("reports", "percent", "words"),
+    [
+        ([("parse 1/4", 5, 10)], 12.5, "5 of about 40"),
+        ([("parse 1/4", 10, 10), ("parse 2/4", 5, 10)], 37.5, "15 of about 40"),
+        ([("parse 4/4", 5, 10)], 50, "5 of 10"),
+        ([("score AIME24 1/1", 1, 1), ("score MATH500 1/3", 0, 1)], 25, "1 of about 4"),
+        ([("RL data, seed 0, 2/2", 64, 64)], 100, "64 of 64"),
+        ([("train judge", 0, 800), ("train judge", 1, 0)], 0.1, "1 of 800"),
+        ([("generate MTBench 1/1", 160, 80)], 100, "80 of 80"),
+        ([], 0, "0 of 0"),
+    ],
+    ids=[
+        *("first of four", "second of four", "the others were in the cache", "two benchmarks", "with a comma"),
+        *("without a number", "two turns an item", "nothing yet"),
+    ],
+)
+def test_shards_that_have_not_begun_are_guessed(
+    reports: list[tuple[str, int, int]], percent: float, words: str
+) -> None:
+    assert (stage(*reports).percent, stage(*reports).words) == (percent, words)
+
+
+def test_what_is_unfinished_is_named_by_its_file() -> None:
+    content = Ref(kind="document", digest="5a" * 32, size=3)
+    found = ScanResult(files=(ScannedFile(name="bids/offer.pdf", content=content, suffix=".pdf"),))
+    assert found.named({"5a" * 6: "killed"}) == {"bids/offer.pdf": "killed"}
+
+
+def test_a_name_with_braces_is_shown_as_it_is() -> None:
+    assert str(called(work, "score {own}").task_run_name).format() == "score {own}"
+    assert work.task_run_name is None
+
+
+def test_names_are_short() -> None:
+    assert few(["AIME24", "own/tasks.py:Sums"]) == "AIME24,tasks.py:Sums"
+    assert Shard.called("RL data, seed 0, 3/8") == ("RL data, seed 0", 3, 8)

@@ -1,0 +1,93 @@
+"""The report of a night: every figure with its run, nothing fetched, nothing acted on."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+
+from tasks.nightly.ending import sentence, state_of
+from tasks.nightly.page import render_page, scale_of
+from tasks.nightly.plots import plots_of
+from tasks.nightly.records import Failure, NightReport
+from tasks.nightly.report import markdown_of
+from tests.nightly.nights import HOSTILE, night, report, run, worse
+
+PASSING = Failure(what="model large", why="it is away; start it", may_pass=True)
+LASTING = Failure(what="index", why="1 of 9 documents could not be read", may_pass=False)
+
+
+@pytest.mark.parametrize(
+    ("failures", "fails", "measured", "state"),
+    [
+        ((), True, True, "Completed"),
+        ((LASTING,), True, True, "CompletedWithFailures"),
+        ((LASTING,), True, False, "Failed"),
+        ((LASTING, PASSING), True, True, "Failed"),
+    ],
+)
+def test_a_night_ends_as_its_failures_say(
+    failures: tuple[Failure, ...], fails: bool, measured: bool, state: str
+) -> None:
+    assert state_of(failures, (), fails=fails, measured=measured) == state
+
+
+@pytest.mark.parametrize(("fails", "state"), [(True, "Regressed"), (False, "Completed")])
+def test_a_regression_ends_a_night_where_the_suite_says_so(fails: bool, state: str) -> None:
+    assert state_of((), (worse(),), fails=fails, measured=True) == state
+
+
+def test_the_sentence_names_what_got_worse_and_what_is_missing() -> None:
+    said = sentence(report(failures=(PASSING, LASTING)))
+    assert said.startswith("1 regression: small on Sums 0.900 → 0.500 (-0.400, p = 0.0004; run ")
+    assert "not finished: model large (it is away; start it); Retry does only these" in said
+    assert "failed for good: index (1 of 9 documents could not be read)" in said
+
+
+@pytest.mark.parametrize("render", [markdown_of, render_page])
+def test_every_figure_names_its_run(render: object) -> None:
+    assert callable(render)
+    told = str(render(report()))
+    assert all(run(number)[:8] in told for number in (1, 2, 902))
+    assert "0.900" in told
+    assert "0.500" in told
+
+
+def test_the_page_fetches_nothing_and_runs_nothing() -> None:
+    page = render_page(report())
+    assert not re.search(r"(?:src|href)=|url\(|@import|<script|<link|style=", page)
+    assert "default-src 'none'; style-src 'sha256-" in unescape(page)
+
+
+@pytest.mark.parametrize("render", [markdown_of, render_page])
+def test_names_are_shown_not_acted_on(render: object) -> None:
+    assert callable(render)
+    hostile = report(
+        changes=(worse(HOSTILE, task=HOSTILE),),
+        failures=(Failure(what=HOSTILE, why=HOSTILE, may_pass=False),),
+        notes=(HOSTILE,),
+    )
+    assert "<script" not in str(render(hostile)).replace("&lt;script", "")
+
+
+def test_a_picture_is_drawn_of_scores_changes_and_each_trend() -> None:
+    drawn = plots_of(report())
+    assert sorted(drawn) == ["changes.png", "scores.png", "trend_Sums.png"]
+    assert all(png.startswith(b"\x89PNG") for png in drawn.values())
+    assert plots_of(report()) == drawn, "equal values give equal bytes"
+
+
+def test_a_night_without_a_figure_has_a_report_too() -> None:
+    bare = NightReport(night=night(models=()), state="Failed", failures=(PASSING,))
+    assert plots_of(bare) == {}
+    assert "it is away; start it" in markdown_of(bare)
+    assert "it is away; start it" in render_page(bare)
+
+
+@pytest.mark.parametrize("values", [[0.4, 0.93], [0.5], [0.0, 0.0], [-0.5, 0.1], [7.5, 8.25], [1.0, 1.0]], ids=str)
+def test_an_axis_reaches_around_all_values(values: list[float]) -> None:
+    scale = scale_of(values)
+    assert scale.low <= min(values) <= max(values) <= scale.high
+    assert scale.low < scale.high
+    assert (scale.ticks[0], scale.ticks[-1]) == (scale.low, scale.high)

@@ -1,0 +1,121 @@
+"""A suite file: what it says, from which folder its paths are seen, and which line is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.nightly_plan import known_flags
+from tasks.nightly.errors import SuiteUnusable
+from tasks.nightly.reading import read_suite
+from tasks.nightly.suite import Suite
+
+SUITE = """\
+output: out
+tasks: [MATH500, own.yaml]
+settings: {data_dir: data, limit: 5}
+models:
+  - model: scripted
+    model_name: one
+    model_args: rules=one.json
+  - label: two
+    model: replay
+    model_args: {path: recorded}
+    annotator_model: scripted:judge.json
+    tasks: AIME24,AIME25
+    limit: 7
+regression: {fail: true, least_drop: 0.02}
+"""
+
+
+def read(folder: Path, text: str) -> Suite:
+    file = folder / "nightly.yaml"
+    file.write_text(text)
+    return read_suite(file, known=known_flags())
+
+
+def test_models_have_what_all_share_and_their_own_goes_before_it(tmp_path: Path) -> None:
+    one, two = read(tmp_path, SUITE).models
+    assert (one.label, two.label) == ("one", "two")
+    assert (one.flags["limit"], two.flags["limit"]) == (5, 7)
+    assert one.flags["tasks"] == ["MATH500", str(tmp_path / "own.yaml")]
+    assert two.flags["tasks"] == ["AIME24", "AIME25"]
+
+
+def test_paths_are_seen_from_the_folder_of_the_suite(tmp_path: Path) -> None:
+    suite = read(tmp_path, SUITE)
+    one, two = suite.models
+    assert (suite.name, suite.output) == ("nightly", tmp_path / "out")
+    assert one.flags["data_dir"] == str(tmp_path / "data")
+    assert one.flags["model_args"] == {"rules": str(tmp_path / "one.json")}
+    assert two.flags["model_args"] == {"path": str(tmp_path / "recorded")}
+    assert two.flags["annotator_model"] == f"scripted:{tmp_path / 'judge.json'}"
+
+
+def test_an_index_parts_what_builds_it_from_what_measures_it(tmp_path: Path) -> None:
+    suite = read(tmp_path, "index: {documents: docs, index: idx, questions: q.jsonl, strategy: bm25, chunk_chars: 500}")
+    assert suite.index
+    assert suite.index.build == {
+        "documents": str(tmp_path / "docs"),
+        "index": str(tmp_path / "idx"),
+        "chunk_chars": 500,
+    }
+    assert (suite.index.questions, suite.index.strategy) == (tmp_path / "q.jsonl", "bm25")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("models: [", "line 1: not YAML"),
+        ("- a", "line 1: expected names with values"),
+        ("output: x", "line 1: nothing to do"),
+        ("output: x\nmodel: []", "line 2: model: Extra inputs"),
+        ("tasks: [A]\nnights: 1\nmodels: [{model: hf}]", "line 2: nights:"),
+        ("models:\n  - model: hf", "line 2: no tasks"),
+        ("tasks: [A]\nmodels:\n  - model_name: x", "line 3: no `model`"),
+        ("tasks: [A]\nmodels:\n  - model: hf\n    temprature: 1", "line 4: temprature is not known; give annotator_"),
+        ("tasks: [A]\nmodels:\n  - model: hf\n    save: file", "line 4: save: a suite keeps its results itself"),
+        ("tasks: [A]\nsettings:\n  unsafe_code: true\nmodels: [{model: hf}]", "line 3: unsafe_code: no file may say"),
+        ("tasks: [A]\nmodels:\n  - model: hf\n    overwrite: 1", "line 4: overwrite: expected true or false"),
+        ("tasks: [A]\nmodels:\n  - model: hf\n  - model: hf", "line 4: 'hf' is in line 3 too"),
+        ("index: {documents: a}", "line 1: index: `index` is missing"),
+        ("index:\n  documents: a\n  index: b\n  strategy: psychic", "line 4: index.strategy"),
+        ("selector: none.yaml", "line 1: selector: there is no file"),
+        ("tasks: [A]\nmodels: [{model: hf}]\nregression:\n  fail: perhaps", "line 4: regression.fail"),
+    ],
+    ids=lambda value: value.splitlines()[-1] if "\n" in value else None,
+)
+def test_what_is_wrong_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(SuiteUnusable) as refused:
+        read(tmp_path, text)
+    assert f"{tmp_path / 'nightly.yaml'}, {said}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "flag", ["model_args: {api_key: hush}", "annotator_args: api_key=hush", "base_url: http://me:hush@127.0.0.1/v1"]
+)
+def test_a_secret_in_the_file_is_refused_and_not_repeated(flag: str, tmp_path: Path) -> None:
+    with pytest.raises(SuiteUnusable, match=r"line 4: \w+ holds a key or a password") as refused:
+        read(tmp_path, f"tasks: [A]\nmodels:\n  - model: openai\n    {flag}\n")
+    assert "hush" not in str(refused.value)
+
+
+def test_a_value_that_no_run_takes_is_named_with_its_line(tmp_path: Path) -> None:
+    from flows.nightly_plan import plan_of
+
+    suite = read(tmp_path, "tasks: [AIME24]\nsettings:\n  seed: 1,2\nmodels:\n  - model: hf")
+    with pytest.raises(SuiteUnusable, match=r"nightly\.yaml, line 3: hf: seed 1,2: 2 numbers"):
+        plan_of(suite)
+
+
+def test_the_parameters_of_a_selector_are_seen_from_its_own_file(tmp_path: Path) -> None:
+    from flows.nightly_plan import plan_of
+
+    (tmp_path / "lever").mkdir()
+    (tmp_path / "lever" / "small.yaml").write_text("digits: {judge_steps: 60}\nstart: {rl_data: rl.json}")
+    selector = plan_of(read(tmp_path, "selector: lever/small.yaml\noutput: out")).selector
+    assert selector
+    assert selector.digits.judge_steps == 60
+    assert selector.start.rl_data == tmp_path / "lever" / "rl.json"
+    assert selector.results == tmp_path / "out" / "selector"

@@ -1,0 +1,136 @@
+"""`trivet up` in a home of its own, as a user types it, and what a test asks of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flows.connecting import auth_of
+from flows.service import processes, supervising
+from flows.service.api import Api
+from flows.service.place import Place
+from flows.service.processes import Found
+from flows.service.stopping import end
+from storage.embedded import Cluster
+from tests.command import TRIVET, Done
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 90.0
+
+
+class Running(NamedTuple):
+    """A home whose service a test starts, asks and kills."""
+
+    place: Place
+    port: int
+
+    def trivet(self, *arguments: str, **variables: str) -> Done:
+        """Run the command, in this home and without what other tests have set for Prefect."""
+        done = subprocess.run(
+            [*TRIVET, *arguments],
+            env=self.environment() | variables,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def up(self, *arguments: str) -> dict[str, Any]:
+        """What `trivet up --json` says; it must go well."""
+        done = self.trivet("up", "--json", "--port", str(self.port), *arguments)
+        assert done.code == 0, done.stderr + self.logs()
+        return done.json
+
+    def environment(self) -> dict[str, str]:
+        """Of a user's shell."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
+        return kept | {"TRIVET_HOME": str(self.place.home), "OMP_NUM_THREADS": "1"}
+
+    @property
+    def api(self) -> Api:
+        """The server, with the right to ask it."""
+        return Api(f"http://127.0.0.1:{self.port}/api", auth_of(self.place.home))
+
+    def processes(self) -> list[Found]:
+        """Everything that runs for this home, but PostgreSQL."""
+        return processes.of_service(self.place.mark)
+
+    def pid_of(self, part: str) -> int:
+        """Of a part that runs."""
+        [pid] = [each.pid for each in supervising.parts(self.place) or [] if each.name == part and each.pid]
+        return pid
+
+    def run(self, deployment: str, diary: Path, *, seconds: float) -> str:
+        """Have a deployment run; gives the id of the run."""
+        parameters = {"diary": str(diary), "seconds": seconds}
+        return self.api.post(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"]
+
+    def state_of(self, run: str) -> str:
+        """The name of a run's state, such as `Completed`."""
+        return self.api.get(f"/flow_runs/{run}")["state"]["name"]
+
+    def logs(self) -> str:
+        """The end of every log, for the message of a test that fails."""
+        return "\n".join(f"{log.name}: {log.read_text()[-2000:]}" for log in self.place.logs.glob("*.log"))
+
+    def until(self, holds: Callable[[], Any], what: str) -> None:
+        """Wait for something to become true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S:g} s\n{self.logs()}"
+            time.sleep(0.2)
+
+
+@contextmanager
+def service_home() -> Generator[Running]:
+    """A home that the server's account may enter, on a free port; whatever runs there in the end is ended."""
+    home = Path(tempfile.mkdtemp(prefix="trivet-service-"))
+    home.chmod(0o755)
+    running = Running(Place(home), free_port())
+    try:
+        yield running
+    finally:
+        end(running.place)
+        Cluster(running.place.database).remove()
+        Cluster(home).remove()
+        shutil.rmtree(home)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def deploy_doze(api: Api) -> str:
+    """The id of a deployment of the flow that takes its time, on the pool cpu."""
+    flow = api.post("/flows/", {"name": "doze"})["id"]
+    asked = {
+        "name": "doze",
+        "flow_id": flow,
+        "work_pool_name": "cpu",
+        "entrypoint": "tests.service.dozing.doze",
+        "pull_steps": [],
+    }
+    return api.post("/deployments/", asked)["id"]
+
+
+def kill(pid: int) -> None:
+    """As the kernel does when memory runs out."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def diary_of(path: Path) -> list[str]:
+    """The lines of a diary that may not be begun yet."""
+    return path.read_text().splitlines() if path.exists() else []

@@ -1,0 +1,66 @@
+"""What `trivet up` makes of its options and of the last time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.service.asked import Asked, Wanted, differences, settle
+from flows.service.errors import Refused
+
+BEFORE = Asked(port=4300, folder="/")
+
+
+def settled(wanted: Wanted, before: Asked | None = None, **environment: str) -> Asked:
+    return settle(wanted, before, environment, secret="key")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "before", "port"),
+    [(Wanted(), None, 4200), (Wanted(), BEFORE, 4300), (Wanted(port=4400), BEFORE, 4400)],
+    ids=["first", "as before", "another"],
+)
+def test_a_port_that_nobody_names_stays_as_it_was(wanted: Wanted, before: Asked | None, port: int) -> None:
+    assert settled(wanted, before).port == port
+
+
+@pytest.mark.parametrize("server", ["http://host:4200", "http://host:4200/", "http://host:4200/api"])
+def test_a_server_is_named_with_or_without_its_api(server: str) -> None:
+    asked = settled(Wanted(server=server))
+    assert (asked.api_url, asked.ui_url) == ("http://host:4200/api", "http://host:4200")
+
+
+def test_workers_alone_work_for_the_server_of_the_environment() -> None:
+    assert settled(Wanted(workers_only=True), PREFECT_API_URL="http://host/api").server == "http://host/api"
+
+
+def test_joining_ones_own_server_is_refused() -> None:
+    with pytest.raises(Refused, match="own server"):
+        settled(Wanted(workers_only=True), BEFORE, PREFECT_API_URL="http://127.0.0.1:4300/api")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (Wanted(), []),
+        (Wanted(port=4301), ["port: 4301 in place of 4300"]),
+        (Wanted(gpu=False), ["no worker for the pool gpu"]),
+        (Wanted(server="http://host"), ["server: http://host/api in place of one of our own"]),
+    ],
+    ids=["nothing", "port", "gpu", "server"],
+)
+def test_what_has_changed_is_said(wanted: Wanted, said: list[str]) -> None:
+    assert differences(BEFORE, settled(wanted, BEFORE)) == said
+
+
+def test_a_variable_that_changed_is_named_and_not_shown() -> None:
+    old, new = (settled(Wanted(), OPENAI_API_KEY=key) for key in ("sk-old", "sk-new"))
+    assert differences(old, new) == ["the variable OPENAI_API_KEY"]
+    assert "sk-new" not in new.model_dump_json()
+
+
+def test_another_folder_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = settled(Wanted())
+    monkeypatch.chdir(tmp_path)
+    assert differences(before, settled(Wanted())) == []

@@ -1,0 +1,211 @@
+"""`trivet up` and its sisters as a user meets them: everything runs, says where it is, and is closed to others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from flows.connecting import auth_of
+from flows.service.api import Api
+from flows.service.errors import ApiFailed
+from tests.service.conftest import Started
+from tests.service.serviced import ROOT, free_port, service_home
+
+pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+DEPLOYMENTS = {
+    "rag/index",
+    "rag-answer/answer",
+    "evaluation/evaluate",
+    "lever/train",
+    "nightly/nightly",
+    "gpu-step/gpu",
+}
+
+STRANGER = """
+import json, sys, urllib.error, urllib.request
+home, api = sys.argv[1:]
+def status(path, body=None):
+    request = urllib.request.Request(api + path, data=body, headers={"Content-Type": "application/json"})
+    try:
+        return urllib.request.urlopen(request, timeout=10).status
+    except urllib.error.HTTPError as error:
+        return error.code
+def reads(path):
+    try:
+        open(path).read()
+        return True
+    except OSError:
+        return False
+print(json.dumps({
+    "files": [name for name in ("auth", "asked.json", "supervisord.conf") if reads(f"{home}/service/{name}")],
+    "logs": [name for name in ("server", "cpu") if reads(f"{home}/logs/{name}.log")],
+    "asks": status("/flow_runs/filter", b"{}"),
+    "starts": status("/deployments/00000000-0000-0000-0000-000000000000/create_flow_run", b"{}"),
+}))
+"""
+
+
+def page(url: str) -> str:
+    request = urllib.request.Request(url, headers={"Accept": "text/html", "Sec-Fetch-Mode": "navigate"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_up_says_where_everything_is(service: Started) -> None:
+    running, said = service
+    assert said["api_url"] == f"http://127.0.0.1:{running.port}/api"
+    assert said["ui_url"] == f"http://127.0.0.1:{running.port}"
+    assert (said["state"], said["pools"]) == ("started", ["cpu", "gpu"])
+    assert set(said["deployments"]) >= DEPLOYMENTS
+    assert said["failed"] == {}
+
+
+def test_the_server_takes_the_postgresql_that_has_pg_trgm(service: Started) -> None:
+    assert (service.said["database"]["kind"], "pg_trgm" in service.said["database"]["why"]) == ("postgresql", True)
+
+
+def test_up_twice_is_harmless(service: Started) -> None:
+    running = service.running
+    before = {part: running.pid_of(part) for part in ("database", "server", "cpu", "gpu")}
+    again = running.up()
+    assert again["state"] == "unchanged"
+    assert {part: running.pid_of(part) for part in before} == before
+
+
+def test_status_is_healthy_and_tells_what_the_disk_holds(service: Started) -> None:
+    done = service.running.trivet("status", "--json")
+    found = done.json
+    assert (done.code, found["state"], found["problems"]) == (0, "healthy", [])
+    assert {part["name"]: part["state"] for part in found["parts"]} == dict.fromkeys(
+        ("database", "server", "cpu", "gpu"), "running"
+    )
+    assert {pool["name"]: pool["worker_online"] for pool in found["pools"]} == {"cpu": True, "gpu": True}
+    assert found["disk_bytes"]["prefect"] > 10_000_000
+    assert found["memory_bytes"] > 100_000_000
+
+
+def test_both_pages_are_served_and_ask_for_the_auth_string(service: Started) -> None:
+    url = service.said["ui_url"]
+    assert "<html" in page(f"{url}/")
+    assert "<html" in page(f"{url}/v2/")
+    settings = json.loads(page(f"{url}/ui-settings"))
+    assert (settings["api_url"], settings["auth"]) == (service.said["api_url"], "BASIC")
+    assert settings["available_uis"] == ["v1", "v2"]
+
+
+def test_without_the_auth_string_the_server_refuses(service: Started) -> None:
+    for auth in (None, "trivet:guess"):
+        with pytest.raises(ApiFailed) as refused:
+            Api(service.said["api_url"], auth).post("/flow_runs/filter", {})
+        assert refused.value.status == 401
+
+
+def test_the_auth_string_is_in_one_closed_file_and_on_no_command_line(service: Started) -> None:
+    place = service.running.place
+    secret = auth_of(place.home)
+    assert secret
+    holders = [file for file in place.home.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+    assert holders == [place.auth]
+    assert place.auth.stat().st_mode & 0o777 == 0o600
+    assert place.folder.stat().st_mode & 0o777 == 0o700
+    assert [each.command for each in service.running.processes() if secret in each.command] == []
+
+
+def test_workers_share_no_folder_with_other_accounts(service: Started) -> None:
+    assert (service.running.place.scratch / "runner_storage").is_dir()
+
+
+@root_only
+def test_another_account_reads_nothing_and_starts_nothing(service: Started) -> None:
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+    stranger = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", python, "-c", STRANGER]
+    home, api = service.running.place.home, service.said["api_url"]
+    told = subprocess.run([*stranger, str(home), api], capture_output=True, text=True, check=True, cwd="/")
+    assert json.loads(told.stdout) == {"files": [], "logs": [], "asks": 401, "starts": 401}
+
+
+def test_the_prefect_command_reads_what_env_prints(service: Started) -> None:
+    trivet = f"'{sys.executable}' -c 'from flows.cli import main; main()' env"
+    script = f"""eval "$({trivet})" && '{sys.executable}' -m prefect work-pool ls"""
+    done = subprocess.run(
+        ["sh", "-c", script], env=service.running.environment(), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "cpu" in done.stdout, "gpu" in done.stdout) == (0, True, True), done.stderr
+
+
+def test_logs_are_shown_by_part(service: Started) -> None:
+    running = service.running
+    whole = running.trivet("logs", "--json").json
+    one = running.trivet("logs", "supervisor", "--lines", "1000")
+    refused = running.trivet("logs", "kitchen")
+    assert set(whole) == {"server", "cpu", "gpu", "database", "supervisor"}
+    assert "spawned: 'server'" in one.stdout
+    assert (refused.code, "server, cpu, gpu" in refused.stderr) == (2, True)
+
+
+def test_a_second_home_joins_the_server_and_starts_again_when_asked_for_more(service: Started) -> None:
+    url, secret = service.said["api_url"], auth_of(service.running.place.home)
+    assert secret
+    with service_home() as other:
+        words = ("up", "--server", url, "--workers-only", "--no-gpu", "--json")
+        refused = other.trivet(*words, PREFECT_API_AUTH_STRING="trivet:guess")
+        joined = other.trivet(*words, PREFECT_API_AUTH_STRING=secret)
+        workers = service.running.api.post("/work_pools/cpu/workers/filter", {})
+        again = other.trivet(*words[:-2], "--json", PREFECT_API_AUTH_STRING=secret)
+        stopped = other.trivet("down", "--json")
+    assert (refused.code, "PREFECT_API_AUTH_STRING" in refused.stderr) == (2, True)
+    assert (joined.code, joined.json["pools"], joined.json["database"]) == (0, ["cpu"], None)
+    assert len([each for each in workers if each["status"] == "ONLINE"]) == 2
+    assert (again.json["state"], again.json["changed"]) == ("restarted", ["a worker for the pool gpu"])
+    assert again.json["pools"] == ["cpu", "gpu"]
+    assert stopped.json == {"stopped": ["the service"]}
+    assert service.running.trivet("status").code == 0
+
+
+def test_a_port_that_is_taken_is_refused_and_nothing_is_left_behind() -> None:
+    with socket.socket() as taken, service_home() as running:
+        taken.bind(("127.0.0.1", running.port))
+        taken.listen()
+        done = running.trivet("up", "--port", str(running.port))
+        assert (done.code, f"127.0.0.1:{running.port} cannot be used" in done.stderr) == (2, True)
+        assert "--port" in done.stderr
+        assert running.processes() == []
+        assert not running.place.address.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--workers-only",), "say --server URL"),
+        (("--server", "http://127.0.0.1:9/api", "--port", "4300"), "say one of them"),
+        (("--server", "kitchen"), "looks like http://host:4200/api"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_options_that_contradict_are_refused(words: tuple[str, ...], said: str) -> None:
+    with service_home() as running:
+        done = running.trivet("up", *words)
+    assert (done.code, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    with service_home() as running:
+        done = running.trivet("up", "--server", f"http://127.0.0.1:{free_port()}")
+    assert (done.code, "no Prefect server answers at http://127.0.0.1" in done.stderr) == (1, True), done.stderr
+
+
+def test_where_nothing_was_started_down_and_status_say_so(tmp_path: Path) -> None:
+    with service_home() as running:
+        assert running.trivet("down", "--json").json == {"stopped": []}
+        found = running.trivet("status", "--json")
+        assert (found.code, found.json["state"]) == (1, "down")
+        assert running.trivet("env").code == 1

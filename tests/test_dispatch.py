@@ -1,0 +1,100 @@
+"""What becomes of a step on a pool comes back to its parent as it was: a value, or the error itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.settings import configure_steps
+
+configure_steps()
+
+from models.errors import ModelUnavailable, TransientModelError  # noqa: E402
+from storage.records import Record, Ref  # noqa: E402
+from tasks import dispatch  # noqa: E402
+from tasks.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
+from tasks.rag.errors import TooManyFailed  # noqa: E402
+from tasks.resources import artifacts, results  # noqa: E402
+from tasks.step import GPU, Incomplete, placed, step  # noqa: E402
+
+
+class Counted(Record):
+    """What a step of these tests returns."""
+
+    count: int
+    of: Ref
+
+
+COUNTED = Counted(count=2, of=Ref(kind="text", digest="a" * 64, size=3))
+
+
+class Unheard(Exception):
+    """An error of nobody's house."""
+
+
+def outcome(work: object) -> object:
+    """What a parent gets of a child that does `work`, or raises it."""
+    if isinstance(work, Exception):
+        with pytest.raises(type(work)):
+            keep_outcome("run", lambda: (_ for _ in ()).throw(work))
+    else:
+        keep_outcome("run", lambda: work)
+    told = results().read(dispatch.outcome_of("run"))
+    assert told is not None
+    return dispatch.opened(told)
+
+
+@pytest.mark.parametrize("value", [COUNTED, (COUNTED, COUNTED), None, 3, "글"], ids=lambda value: type(value).__name__)
+def test_a_value_comes_back_as_it_was(value: object) -> None:
+    back = outcome(value)
+    assert back == (list(value) if isinstance(value, tuple) else value), "JSON knows no tuples, as in every record"
+
+
+def test_what_is_not_finished_comes_back_with_the_rest() -> None:
+    with pytest.raises(Incomplete) as raised:
+        outcome(Incomplete([COUNTED], {"page 3": "the model is away"}))
+    assert raised.value.result == [COUNTED]
+    assert raised.value.items == {"page 3": "the model is away"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ModelUnavailable("no weights at /models/x"), TransientModelError("busy"), ValueError("K is 0"), KeyError("k")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_comes_back_as_itself(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised:
+        outcome(error)
+    assert str(raised.value) == str(error)
+
+
+@pytest.mark.parametrize("error", [Unheard("oh"), TooManyFailed(0.9, allowed=0.5)], ids=["unheard", "keywords"])
+def test_an_error_that_cannot_be_made_again_comes_back_with_its_words(error: Exception) -> None:
+    with pytest.raises(PoolStepFailed, match=type(error).__name__) as raised:
+        outcome(error)
+    assert str(error) in str(raised.value)
+
+
+def test_inputs_are_what_the_step_is_annotated_with() -> None:
+    def work(counted: tuple[Counted, ...], *, folder: Path, limit: int | None) -> None: ...
+
+    told = {"counted": [COUNTED.model_dump(mode="json")], "folder": "/tmp", "limit": None}
+    assert inputs_of(work, told) == {"counted": (COUNTED,), "folder": Path("/tmp"), "limit": None}
+
+
+def test_large_inputs_travel_as_an_artifact() -> None:
+    def work(words: list[str]) -> None: ...
+
+    ref = artifacts().put("step-inputs", b'{"words": ["a", "b"]}')
+    assert inputs_of(work, ref.model_dump(mode="json")) == {"words": ["a", "b"]}
+
+
+def test_a_step_whose_model_is_elsewhere_claims_no_device() -> None:
+    @step(version=1, gpu=True)
+    def ask() -> None: ...
+
+    ask.tags = {GPU}
+    assert placed(ask, in_process=True).tags == {GPU}
+    assert placed(ask, in_process=False).tags == set()
+    assert ask.tags == {GPU}
