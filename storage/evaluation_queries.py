@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     func,
+    literal,
     select,
     tuple_,
     union,
@@ -85,7 +86,7 @@ def samples_of(
     if item is not None:
         query = query.where(samples.c.item == escape(item))
     if after is not None:
-        query = query.where(place > tuple_(escape(after[0]), after[1], types=(Text, Integer)))
+        query = query.where(place > tuple_(literal(escape(after[0]), Text), literal(after[1], Integer)))
     rows = connection.execute(query.order_by(samples.c.item, samples.c.repeat).limit(limit)).mappings()
     return [Sample.model_validate(_plain(row, without=KEY_COLUMNS)) for row in rows]
 

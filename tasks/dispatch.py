@@ -67,7 +67,7 @@ class Sent:
 def send(sent: Sent, deployment: str) -> Any:
     """What the step returns on the pool of `deployment` (`flow/name`); raises what it raises there, PoolStepFailed."""
     with get_client(sync_client=True) as client:
-        child = _under_way(client, sent, deployment) or _started(client, sent, deployment)
+        child = _under_way(client, sent, deployment) or _started(sent, deployment)
         try:
             ended = _waited_for(client, child)
         except BaseException:
@@ -94,7 +94,7 @@ def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRu
     return runs[0] if runs else None
 
 
-def _started(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRun:
+def _started(sent: Sent, deployment: str) -> FlowRun:
     params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
     if len(told := json.dumps(params).encode()) > LARGEST_INLINE:
         params = artifacts().put("step-inputs", told).model_dump(mode="json")
@@ -102,7 +102,6 @@ def _started(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRun:
         FlowRun,
         run_deployment(
             deployment,
-            client=client,
             parameters={"entry": sent.step, "params": params},
             flow_run_name=sent.name,
             tags=["gpu", _tag(sent.key)],

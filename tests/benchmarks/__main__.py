@@ -35,6 +35,7 @@ def main() -> int:
         "pointer": [],
         "judging": [],
         "lever": [],
+        "service": [],
     }
     single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     failed = 0

@@ -81,6 +81,31 @@ def test_a_part_that_is_killed_is_started_again(running: Running, part: str) -> 
     running.until(lambda: healthy(running) and running.pid_of(part) != before, f"{part} is back")
 
 
+def test_a_run_that_ends_while_the_server_is_away_is_told_when_it_is_back(
+    running: Running, doze: str, tmp_path: Path
+) -> None:
+    diary = tmp_path / "diary"
+    run = running.run(doze, diary, seconds=2)
+    running.until(lambda: began(diary), "the run begins")
+    kill(running.pid_of("server"))
+    running.until(lambda: diary_of(diary)[-1] == "done", "the run has done its work")
+    assert not running.api.ready(), "the server takes longer than that to come back"
+    running.until(lambda: running.api.ready() and running.state_of(run) == "Completed", "the run completes")
+    assert began(diary) == 1
+
+
+def test_a_run_whose_process_is_killed_is_crashed_and_can_be_rerun(running: Running, doze: str, tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    run = running.run(doze, diary, seconds=3)
+    running.until(lambda: began(diary), "the run begins")
+    kill(flow_of(running, run))
+    running.until(lambda: running.state_of(run) == "Crashed", "the UI tells")
+
+    assert running.trivet("rerun", run, "--wait").code == 0
+    assert running.state_of(run) == "Completed"
+    assert (began(diary), diary_of(diary)[-1]) == (2, "done")
+
+
 def test_a_killed_postgresql_is_started_again(running: Running) -> None:
     before = cluster_of(running.place).status().pid
     assert before

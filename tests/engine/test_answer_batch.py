@@ -116,7 +116,7 @@ def test_a_model_that_is_away_leaves_its_questions_to_the_next_run(place: Place,
     model.misbehave = lambda path, body: Reply(401, b'{"error": {"message": "no such key"}}')
     first = place.answer("--llm", "local")
     assert (first.code, first.json["unfinished"]) == (1, 1)
-    assert "1 answers are unfinished" in first.stderr
+    assert "1 answer is unfinished" in first.stderr
     assert "$41,000" in place.answers["one"]["answer"], "the documents answer meanwhile"
     model.misbehave = None
     second = place.answer("--llm", "local")

@@ -81,6 +81,13 @@ def test_up_twice_is_harmless(service: Started) -> None:
     assert {part: running.pid_of(part) for part in before} == before
 
 
+def test_the_night_is_scheduled(service: Started) -> None:
+    """It is not with SQLAlchemy 2.1, whose scheduler fails without a word but in its log."""
+    running = service.running
+    ahead = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}, "flows": {"name": {"any_": ["nightly"]}}}
+    running.until(lambda: running.api.post("/flow_runs/filter", ahead), "a night is planned")
+
+
 def test_status_is_healthy_and_tells_what_the_disk_holds(service: Started) -> None:
     done = service.running.trivet("status", "--json")
     found = done.json

@@ -1,0 +1,214 @@
+"""What the service costs: its start, its idling, a run from click to first step, a GPU step, steps beside plain tasks.
+
+    python -m tests.benchmarks.bench_service [--idle SECONDS] [--json]
+
+Everything runs as a user runs it, in a fresh home: `trivet up`, runs of deployments, `trivet down`. The steps of the
+flow of 200 run in a process of their own, ours and plain Prefect tasks in turn, against the server of that home.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from flows.service.database import cluster_of
+from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, service_home
+
+STEPS, MANY, ROUNDS = 200, 1_000, 3
+AIMS = {
+    "trivet up, first: wall, s": 40,
+    "trivet up, again after down: wall, s": 15,
+    "trigger to first line of a cpu run: wall, s": 15,
+    "GPU step sent to its pool until its process runs: wall, s": 10,
+    "a step of ours beyond the flow: wall, ms": 10,
+    "idle: CPU, % of a core": 8,
+    "idle: memory (PSS), MB": 1_000,
+    "/flow_runs/filter while 1,000 tasks run, p95: s": 1,
+}
+
+
+def main() -> None:
+    """Print the figures, and what is aimed at."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--idle", type=float, default=60.0, help="seconds to look at a service that does nothing")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--steps", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.steps:
+        print(json.dumps(time_steps(chosen.steps)))
+        return
+    with service_home() as running:
+        figures = measure(running, idle_s=chosen.idle)
+    if chosen.json:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        aim = f"   aim ≤ {AIMS[name]:,}" if name in AIMS else ""
+        print(f"{name:<62}{value:>9.3f}{aim}")
+
+
+def measure(running: Running, *, idle_s: float) -> dict[str, float]:
+    """All figures of a home."""
+    figures = {"trivet up, first: wall, s": timed(running.up)}
+    assert running.trivet("down").code == 0
+    figures["trivet up, again after down: wall, s"] = timed(running.up)
+    doze = deploy_doze(running.api)
+    with tempfile.TemporaryDirectory() as folder:
+        began = [trigger(running, doze, Path(folder, str(number))) for number in range(ROUNDS)]
+        figures["trigger to first line of a cpu run: wall, s"] = statistics.median(began)
+        figures |= gpu_step(running, Path(folder))
+    figures |= idle(running, idle_s)
+    figures |= steps(running)
+    figures |= crowd(running)
+    return figures
+
+
+def timed(work: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def trigger(running: Running, deployment: str, diary: Path) -> float:
+    """From the request for a run until the flow has written its first line, s."""
+    begin = time.perf_counter()
+    running.run(deployment, diary, seconds=0)
+    while not diary_of(diary):
+        time.sleep(0.05)
+    took = time.perf_counter() - begin
+    running.until(lambda: len(diary_of(diary)) == 2, "the run ends")
+    return took
+
+
+def gpu_step(running: Running, folder: Path) -> dict[str, float]:
+    """An index of one document, whose vectors the gpu worker makes: from the child's making to its process, s."""
+    documents = folder / "documents"
+    documents.mkdir()
+    (documents / "one.md").write_text("# One\n\nA page.\n")
+    config = {"documents": str(documents), "index": str(folder / "index")}
+    deployment = running.api.get("/deployments/name/rag/index")["id"]
+    asked = {"parameters": {"config": config}}
+    run = running.api.post(f"/deployments/{deployment}/create_flow_run", asked)["id"]
+    running.until(lambda: running.state_of(run) in ("Completed", "Failed", "Crashed"), "the index is made")
+    assert running.state_of(run) == "Completed", running.logs()
+    [child] = running.api.post("/flow_runs/filter", {"flows": {"name": {"any_": ["gpu-step"]}}})
+    created, started = (seconds(child[name]) for name in ("created", "start_time"))
+    return {"GPU step sent to its pool until its process runs: wall, s": started - created}
+
+
+def seconds(moment: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
+def everything(running: Running) -> list[psutil.Process]:
+    """The processes of the home, with its PostgreSQL servers."""
+    found = [each.process for each in running.processes()]
+    if pid := cluster_of(running.place).status().pid:
+        postmaster = psutil.Process(pid)
+        found += [postmaster, *postmaster.children(recursive=True)]
+    return found
+
+
+def idle(running: Running, wait_s: float) -> dict[str, float]:
+    """What all processes take while nothing is asked of them."""
+
+    def spent() -> float:
+        return sum(sum(process.cpu_times()[:2]) for process in everything(running))
+
+    before = spent()
+    time.sleep(wait_s)
+    after = spent()
+    memory = sum(process.memory_full_info().pss for process in everything(running))
+    return {"idle: CPU, % of a core": 100 * (after - before) / wait_s, "idle: memory (PSS), MB": memory / 1e6}
+
+
+def connection(running: Running) -> dict[str, str]:
+    """The environment of a flow that tells this server."""
+    told = json.loads(running.trivet("env", "--json").stdout)
+    return running.environment() | told | {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
+
+
+def steps(running: Running) -> dict[str, float]:
+    """A flow of many small steps beyond the same flow without any, ours beside plain tasks, in turn."""
+    told: dict[str, list[dict[str, float]]] = {"ours": [], "plain": []}
+    for _ in range(ROUNDS):
+        for kind, found in told.items():
+            found.append(in_a_process(running, kind))
+    best = {kind: min(each["full"] - each["empty"] for each in found) for kind, found in told.items()}
+    empty = min(each["empty"] for found in told.values() for each in found)
+    return {
+        "an empty flow: wall, s": empty,
+        "a step of ours beyond the flow: wall, ms": 1e3 * best["ours"] / STEPS,
+        "a plain task that is not kept: wall, ms": 1e3 * best["plain"] / STEPS,
+        "ours / plain": best["ours"] / best["plain"],
+    }
+
+
+def in_a_process(running: Running, kind: str, **more: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "tests.benchmarks.bench_service", "--steps", kind]
+    done = subprocess.run(command, env=connection(running) | more, cwd=ROOT, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def time_steps(kind: str) -> dict[str, float]:
+    """In this process: a flow without steps, and one with many. kind: `ours`, `plain`."""
+    from flows.settings import configure_steps
+
+    configure_steps()
+    from prefect import flow, task
+
+    from tasks.step import step
+
+    def double(number: int, salt: str) -> int:
+        return 2 * number
+
+    work = step(version=1)(double) if kind == "ours" else task(double)
+    count, salt = int(os.environ.get("BENCH_STEPS", STEPS)), os.urandom(4).hex()
+
+    @flow
+    def many(count: int) -> int:
+        return sum(future.result() for future in [work.submit(number, salt) for number in range(count)])
+
+    many(1)
+    return {"empty": timed(lambda: many(0)), "full": timed(lambda: many(count))}
+
+
+def crowd(running: Running) -> dict[str, float]:
+    """How long the list of runs takes while 1,000 tasks are told to the server."""
+    waits: list[float] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            waits.append(timed(lambda: running.api.post("/flow_runs/filter", {"limit": 200})))
+            ended.wait(0.1)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        took = in_a_process(running, "ours", BENCH_STEPS=str(MANY))
+    finally:
+        ended.set()
+        asking.join()
+    return {
+        "1,000 steps: tasks a second": MANY / took["full"],
+        "/flow_runs/filter while 1,000 tasks run, p95: s": statistics.quantiles(waits, n=20)[-1],
+    }
+
+
+if __name__ == "__main__":
+    main()
