@@ -1,4 +1,4 @@
-"""One service for all tests of a session, as `trivet up` gives it, and one browser."""
+"""One service for all tests of a file, as `trivet up` gives it, and one browser; both end with it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ NOWHERE_ELSE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 """What the pages would load from other machines is not loaded."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shots() -> Path:
     """Where pictures of the pages are kept, for somebody to look at."""
     return Path(os.environ.get("TRIVET_E2E_SCREENSHOTS") or ROOT / "build" / "e2e")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def faults() -> dict[str, Fault]:
     """A fault for each model of the endpoint: of the figures, of the sums, of the judge."""
     return {name: Fault() for name in ("figures", "sums", "judge")}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def endpoint(faults: dict[str, Fault]) -> Iterator[Server]:
     with serving() as server:
         set_up(server, faults)
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def house(endpoint: Server) -> Iterator[House]:
     """The whole product, from an empty home."""
     models = {"TRIVET_VLM_BASE_URL": endpoint.base_url, "OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"}
@@ -54,7 +54,7 @@ def house(endpoint: Server) -> Iterator[House]:
             house.down()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium: no browser is downloaded."""
     if CHROMIUM is None:

@@ -17,7 +17,7 @@ class Started(NamedTuple):
     said: dict[str, Any]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service() -> Iterator[Started]:
     with service_home() as running:
         yield Started(running, running.up())
