@@ -128,7 +128,7 @@ def dask_cluster(home: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     started = [subprocess.Popen(command, env=own, **silent) for command in commands]
     try:
-        while not place.exists():
+        while not (place.exists() and place.read_text().endswith("}")):
             assert started[0].poll() is None
         yield json.loads(place.read_text())["address"], tmp_path / "elsewhere"
     finally:
