@@ -16,8 +16,8 @@ configure_steps()  # before prefect and the steps are imported: both read what i
 from prefect import Task, flow, get_run_logger  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 
+from flows.dispatch import inputs_of, keep_outcome  # noqa: E402
 from flows.shown import watched  # noqa: E402
-from tasks.dispatch import inputs_of, keep_outcome  # noqa: E402
 from tasks.step import StepKey, inline  # noqa: E402
 
 STEPS = "tasks."

@@ -6,11 +6,14 @@ import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from platformdirs import user_data_path
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+if TYPE_CHECKING:
+    from tasks.sending import Sent
 
 
 class Settings(BaseSettings):
@@ -96,6 +99,12 @@ def prepare_environment() -> None:
         os.environ.setdefault("PREFECT_SERVER_ALLOW_EPHEMERAL_MODE", "true")
 
 
+def _send(sent: Sent, deployment: str) -> Any:
+    from flows.dispatch import send  # which imports prefect
+
+    return send(sent, deployment)
+
+
 def configure_steps() -> None:
     """Tell the steps where to keep things; every flow module calls it before it imports its steps."""
     from tasks.resources import Resources, configure
@@ -108,6 +117,7 @@ def configure_steps() -> None:
             store=read.store or str(read.home / "store"),
             database_url=read.database_url.get_secret_value() if read.database_url else None,
             gpu_deployment=read.gpu_deployment,
+            send=_send,
             parse_log=read.parse_log,
             vlm_base_url=read.vlm_base_url,
             llm_base_url=read.llm_base_url,

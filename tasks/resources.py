@@ -16,6 +16,7 @@ from storage.artifacts import Artifacts
 from storage.results import Results
 from tasks.budget import Budget, Spending
 from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
+from tasks.sending import Send
 
 if TYPE_CHECKING:
     from models.protocols import Chat, Embedder, Reranker
@@ -34,6 +35,8 @@ class Resources:
     store: str
     database_url: str | None
     gpu_deployment: str | None
+    send: Send
+    """Has a step done on the pool of that deployment."""
     parse_log: Path | None
     vlm_base_url: str | None
     """OpenAI-compatible endpoint of vision models."""

@@ -30,9 +30,9 @@ from prefect.utilities.annotations import quote
 from pydantic import PrivateAttr
 
 from storage.records import refs_in
-from tasks.dispatch import Sent, send
 from tasks.keys import content_key
 from tasks.resources import artifacts, resources, results
+from tasks.sending import Sent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -175,7 +175,7 @@ def _placed(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
             bound.apply_defaults()
             run = context.task_run
             sent = Sent(key.name, key.key_of(bound.arguments, run=run.flow_run_id), bound.arguments, name=run.name)
-            return send(sent, deployment)
+            return resources().send(sent, deployment)
         if not _has_device():
             return function(*args, **kwargs)
         with slot(GPU):

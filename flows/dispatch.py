@@ -11,7 +11,6 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
 
@@ -34,6 +33,7 @@ from pydantic import TypeAdapter
 
 from storage.records import Ref
 from tasks.resources import artifacts, results
+from tasks.sending import Sent
 
 POLL_S = 1.0
 """Seconds between two looks at the child, and at the run that waits for it."""
@@ -49,19 +49,6 @@ _anything = TypeAdapter(dict[str, Any])
 
 class PoolStepFailed(RuntimeError):
     """The run of a step on the pool failed, crashed or was cancelled; says which run, and what to do."""
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A step on its way to a pool."""
-
-    step: str
-    """Module and name, `tasks.rag.steps.embed`."""
-    key: str
-    """Its cache key: a child that is under way for another parent is waited for, not started twice."""
-    inputs: Mapping[str, Any]
-    name: str
-    """What the UI calls the child."""
 
 
 def send(sent: Sent, deployment: str) -> Any:

@@ -10,10 +10,10 @@ from flows.settings import configure_steps
 
 configure_steps()
 
+from flows import dispatch  # noqa: E402
+from flows.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
 from models.errors import ModelUnavailable, TransientModelError  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
-from tasks import dispatch  # noqa: E402
-from tasks.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
 from tasks.rag.errors import TooManyFailed  # noqa: E402
 from tasks.resources import artifacts, results  # noqa: E402
 from tasks.step import GPU, Incomplete, placed, step  # noqa: E402
