@@ -12,21 +12,17 @@ import cloudpickle
 from prefect import Flow, State, Task
 from prefect.client.schemas.objects import RunInput
 from prefect.context import serialize_context
-from prefect.events.worker import EventsWorker
 from prefect.futures import PrefectFuture
-from prefect.logging.handlers import APILogWorker
 from prefect.task_engine import run_task_sync
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.runners import ClusterUnusable
 from flows.runners.splitting import plain
+from flows.server import tell_the_rest
 from flows.settings import configure_steps
 from tasks import progress
 from tasks.resources import resources
 from tasks.step import as_is
-
-TOLD_S = 10.0
-"""Seconds that a worker takes to tell the server what became of a step."""
 
 Teller = Callable[[str, int, int], None]
 """Brings a report of progress to the flow's process: stage, newly done, newly expected."""
@@ -106,8 +102,7 @@ def do_shipped(shipped: Shipped, tell: Teller) -> State[Any]:
     finally:
         # what became of the step is told before the worker may be stopped, and to the server of this run:
         # the next one may have another
-        EventsWorker.drain_all(timeout=TOLD_S, at_exit=False)
-        APILogWorker.drain_all(timeout=TOLD_S, at_exit=False)
+        tell_the_rest()
 
 
 def heard(stage: str, done: int, expected: int) -> None:
