@@ -20,8 +20,6 @@ from pathlib import Path
 from storage.files import refusal
 
 START_TIMEOUT_S = 90.0
-TELLING_S = 10.0
-"""Patience with a server that does not take the last events of this process."""
 PR_SET_PDEATHSIG = 1
 NEEDED_BYTES = 4 << 20
 _started: list[subprocess.Popen[bytes]] = []
@@ -53,7 +51,9 @@ def prefect_api(home: Path) -> Generator[None]:
     try:
         yield
     finally:
-        if server.poll() is None:
+        if server.poll() is None and "prefect" in sys.modules:
+            from flows.telling import tell_the_rest
+
             tell_the_rest()
         _started.remove(server)
         del os.environ["PREFECT_API_URL"]
@@ -81,20 +81,6 @@ def wait_until_healthy(home: Path) -> None:
     if any(server.poll() is not None for server in _started):
         raise ServerDidNotStart(f"the Prefect API ended as it started; see {log}")
     raise ServerDidNotStart(f"no Prefect API at {url} within {START_TIMEOUT_S:g} s; see {log}")
-
-
-def tell_the_rest() -> None:
-    """Send what Prefect's threads still have for the server of this moment.
-
-    They keep to the server that they found as they began, and would try it hundreds of times if it were gone.
-    """
-    if "prefect" not in sys.modules:
-        return
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogWorker
-
-    for worker in (EventsWorker, APILogWorker):
-        worker.drain_all(timeout=TELLING_S, at_exit=False)
 
 
 def _start(port: int, log: Path) -> subprocess.Popen[bytes]:

@@ -26,6 +26,7 @@ from prefect.context import FlowRunContext, TaskRunContext
 from prefect.logging import get_run_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from flows.telling import tell_patiently
 from tasks import progress
 
 P = ParamSpec("P")
@@ -49,6 +50,7 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 
     A run without a deployment is one of the command line, which has bars of its own.
     """
+    tell_patiently()  # as the module of the flow is imported: before anything is told
 
     @wraps(flow)
     def body(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -18,8 +18,8 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.runners import ClusterUnusable
 from flows.runners.splitting import plain
-from flows.server import tell_the_rest
 from flows.settings import configure_steps
+from flows.telling import tell_patiently, tell_the_rest
 from tasks import progress
 from tasks.resources import resources
 from tasks.step import as_is
@@ -75,6 +75,7 @@ def do_shipped(shipped: Shipped, tell: Teller) -> State[Any]:
     Raises ClusterUnusable where this worker keeps things elsewhere than the flow that sent the step.
     """
     configure_steps()
+    tell_patiently()
     if resources().store != shipped.store:
         raise ClusterUnusable(
             f"a worker of the cluster keeps artifacts in {resources().store}, this run in {shipped.store}; start the "

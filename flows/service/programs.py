@@ -15,6 +15,8 @@ from flows.settings import QUIET
 GPU_DEPLOYMENT = "gpu-step/gpu"
 HEARTBEAT_S = 30
 """Seconds between two signs of life of a run; an automation calls it dead when two have not come."""
+RETRIES = "7"
+"""Of a request to the server, after 2, 4, 8 … seconds: runs outlive a server that is away for two minutes."""
 QUERY_S = 2
 """Seconds between two questions of a worker for runs."""
 
@@ -63,6 +65,7 @@ def environment_of(
     environment = {name: value for name, value in base.items() if name not in DROPPED}
     for name, value in QUIET.items():
         environment.setdefault(name, value)
+    environment.setdefault("PREFECT_CLIENT_MAX_RETRIES", RETRIES)
     environment |= {
         MARK: place.mark,
         "TRIVET_HOME": str(place.home),
