@@ -31,6 +31,7 @@ from prefect.serializers import JSONSerializer
 from prefect.states import Cancelling
 from pydantic import TypeAdapter
 
+from flows.warm import settle
 from storage.records import Ref
 from tasks.resources import artifacts, results
 from tasks.sending import Sent
@@ -106,9 +107,9 @@ def _waited_for(client: SyncPrefectClient, child: FlowRun) -> FlowRun:
     context = TaskRunContext.get()
     parent = context.task_run.flow_run_id if context else None
     while True:
-        child = client.read_flow_run(child.id)
-        if child.state and child.state.is_final():
-            return child
+        child = settle(client, child)
+        if (child.state and child.state.is_final()) or results().read(outcome_of(child.id)) is not None:
+            return child  # it has left what became of the step: its process may go on with the next
         if parent and _is_being_cancelled(client, parent):
             raise PoolStepFailed(f"the run that waits for {child.name} was cancelled, and {child.name} with it")
         time.sleep(POLL_S)

@@ -17,7 +17,8 @@ from prefect import Task, flow, get_run_logger  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 
 from flows.dispatch import inputs_of, keep_outcome  # noqa: E402
-from flows.shown import watched  # noqa: E402
+from flows.shown import flow_version, watched  # noqa: E402
+from flows.warm import do_the_next, is_first  # noqa: E402
 from tasks.step import StepKey, inline  # noqa: E402
 
 STEPS = "tasks."
@@ -28,7 +29,7 @@ class NotAStep(ValueError):
     """The parameters of a run name something that is no step of this house."""
 
 
-@flow(name="gpu-step", persist_result=False)
+@flow(name="gpu-step", version=flow_version(), persist_result=False)
 @watched
 def run_step(entry: str, params: dict[str, Any]) -> None:
     """Do the step `entry` (`tasks.rag.steps.embed`) with its parameters as JSON, or the Ref of an artifact with them.
@@ -39,6 +40,8 @@ def run_step(entry: str, params: dict[str, Any]) -> None:
     get_run_logger().info("%s in process %d, a child of %d", entry, os.getpid(), os.getppid())
     with inline():
         keep_outcome(flow_run.id, lambda: step(**inputs_of(step.fn, params)))
+    if is_first():
+        do_the_next(run_step)
 
 
 def step_of(entry: str) -> Task[..., Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -114,6 +115,35 @@ def test_the_workers_process_does_the_step_and_the_index_is_the_same(
     assert run_here("rag", "index", documents, "--index", tmp_path / "here", "--json").code == 0
     with open_index(tmp_path / "sent") as sent, open_index(tmp_path / "here") as here:
         assert sent.generation == here.generation
+
+
+def test_one_process_does_all_steps_of_a_kind_that_a_run_sends(
+    client: SyncPrefectClient, worker: subprocess.Popen[bytes], documents: Path, tmp_path: Path
+) -> None:
+    for number in range(9):
+        (documents / f"gauge-{number}.md").write_text(f"# Gauge {number}\n\nIt is read {number} times a day.\n")
+    before = {child.id for child in children(client)}
+    done = indexed(documents, tmp_path / "sent")
+    assert done.code == 0, done.stderr
+
+    sent = [child for child in children(client) if child.id not in before]
+    assert len(sent) > 2
+    assert all(until(client, lambda run=run.id: completed(client, run)) for run in sent)
+    processes = {until(client, lambda run=run.id: process_of(client, run)) for run in sent}
+    assert len(processes) == 1, "one start and one loaded model for all shards"
+    [(_, parent)] = processes
+    assert parent == worker.pid
+
+
+def completed(client: SyncPrefectClient, run: UUID) -> bool:
+    state = client.read_flow_run(run).state
+    return bool(state and state.is_completed())
+
+
+def process_of(client: SyncPrefectClient, run: UUID) -> tuple[int, int] | None:
+    """The process that did a run, and its parent, as its log tells."""
+    told = re.search(r"in process (\d+), a child of (\d+)", said(client, run))
+    return (int(told[1]), int(told[2])) if told else None
 
 
 @pytest.mark.usefixtures("worker")

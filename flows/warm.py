@@ -1,0 +1,144 @@
+"""The process of a GPU step does the next ones too: what it has loaded serves all steps of a kind that a run sends.
+
+run_step (a process of the worker's) ─► its own step ─► the next that waits, of the same kind and parent ─► …
+                                                        each a flow run of its own, under its own name and state
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from threading import Thread
+from typing import Any
+from uuid import UUID
+
+from prefect import Flow, get_run_logger
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterId,
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.exceptions import PrefectException
+from prefect.flow_engine import run_flow
+from prefect.runtime import flow_run
+from prefect.states import AwaitingRetry, Cancelled, Crashed, Pending
+
+LINGER_S = 5.0
+"""A run that sends its steps one by one gets the same process, if the next comes so soon."""
+LOOK_S = 0.5
+TAKEN = "taken by the process of "
+"""How a state begins that says so before the label is there."""
+HOST = "trivet.host"
+"""Label of a run that is done in the process of another: the id of that other one."""
+
+
+def is_first() -> bool:
+    """True in the run that the worker started this process for."""
+    return os.environ.get("PREFECT__FLOW_RUN_ID") == str(flow_run.id)
+
+
+def do_the_next(flow: Flow[..., Any]) -> None:
+    """Do what else this run's parent has sent of the same kind, until nothing more comes."""
+    with get_client(sync_client=True) as client:
+        mine = client.read_flow_run(UUID(str(flow_run.id)))
+        parent = flow_run.parent_flow_run_id
+        if parent is None:
+            return
+        try:
+            while taken := _next_of(client, mine, UUID(str(parent))):
+                get_run_logger().info("%s is done in this process too", taken.name)
+                if not _done(client, flow, taken):
+                    return
+        except PrefectException as error:
+            get_run_logger().warning("The next step gets a process of its own: %s", error)
+
+
+def _next_of(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> FlowRun | None:
+    until = time.monotonic() + LINGER_S
+    while time.monotonic() < until:
+        waiting = _waiting(client, mine, parent)
+        kind = [run for run in waiting if run.parameters["entry"] == mine.parameters["entry"]]
+        for run in kind:
+            if _taken(client, run, host=mine.id):
+                return run
+        if not kind and (waiting or _has_ended(client, parent)):
+            return None
+        time.sleep(LOOK_S)
+    return None
+
+
+def _waiting(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> list[FlowRun]:
+    """Steps that the parent has sent and no process does."""
+    assert mine.deployment_id
+    return client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[parent]),
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])),
+        ),
+        deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[mine.deployment_id])),
+        sort=FlowRunSort.EXPECTED_START_TIME_ASC,
+    )
+
+
+def _has_ended(client: SyncPrefectClient, run: UUID) -> bool:
+    state = client.read_flow_run(run).state
+    return bool(state and state.is_final())
+
+
+def _taken(client: SyncPrefectClient, run: FlowRun, *, host: UUID) -> bool:
+    """Take a run, as a worker does; False where a worker was quicker."""
+    said = client.set_flow_run_state(run.id, Pending(message=f"{TAKEN}{host}"))
+    if said.status != SetStateStatus.ACCEPT:
+        return False
+    client.update_flow_run_labels(run.id, {HOST: str(host)})
+    return True
+
+
+def _done(client: SyncPrefectClient, flow: Flow[..., Any], run: FlowRun) -> bool:
+    """Do a run; False where it did not complete, and this process had better end."""
+    worker = Thread(target=lambda: run_flow(flow, flow_run=run, return_type="state"), daemon=True)
+    worker.start()
+    while worker.is_alive():
+        worker.join(timeout=LOOK_S)
+        state = client.read_flow_run(run.id).state
+        if state and state.is_cancelling():
+            client.set_flow_run_state(run.id, Cancelled(message="Its process was ended."), force=True)
+            return False  # which ends the thread with the process
+    state = client.read_flow_run(run.id).state
+    return bool(state and state.is_completed())
+
+
+def settle(client: SyncPrefectClient, run: FlowRun) -> FlowRun:
+    """The run as it is now; where its host is gone, it has crashed as well, or waits to be done again as its host does.
+
+    A worker tells the server only of the run that it started a process for.
+    """
+    host = _host_of(run)
+    hosting = client.read_flow_run(host).state if host else None
+    run = client.read_flow_run(run.id)  # behind its host: what a living host did was told before the host ended
+    if hosting is None or run.state is None or run.state.is_final() or run.state.is_scheduled():
+        return run
+    if hosting.is_final():
+        why = f"The process that did it ended with another run: {hosting.name}. {hosting.message or ''}"
+        client.set_flow_run_state(run.id, Crashed(message=why), force=True)
+    elif hosting.is_scheduled():
+        client.update_flow_run_labels(run.id, {HOST: ""})
+        client.set_flow_run_state(run.id, AwaitingRetry(message="The process that did it was stopped."), force=True)
+    else:
+        return run
+    return client.read_flow_run(run.id)
+
+
+def _host_of(run: FlowRun) -> UUID | None:
+    """The run in whose process this one is done."""
+    if label := run.labels.get(HOST):
+        return UUID(str(label))
+    message = (run.state and run.state.message) or ""
+    return UUID(message.removeprefix(TAKEN)) if message.startswith(TAKEN) else None
