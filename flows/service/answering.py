@@ -1,4 +1,4 @@
-"""The Prefect server, as the supervisor runs it: `python -m flows.service.answering PORT`.
+"""The Prefect server, as a supervisor, systemd or a container runs it: `python -m flows.service.answering PORT [HOST]`.
 
 It begins with no wait for a heartbeat: Prefect would go on with those from before it ended, and call every run crashed
 whose next sign of life came while nobody listened.
@@ -10,8 +10,18 @@ import asyncio
 import os
 import sys
 
+from flows.service.database import VARIABLES
+from flows.service.errors import Refused
+from flows.service.place import Place
+from flows.settings import prepare_environment, settings
+
+LOOPBACK = "127.0.0.1"
 WAITS = "automation_bucket"
 """Prefect's table of what its automations wait for."""
+REDIS = "PREFECT_REDIS_MESSAGING_URL"
+"""Where events wait in a Redis between two parts of the server, `redis://host:6379/0`; unset: in its memory."""
+EVENTS, AUTOMATIONS = "events", "reactive-triggers"
+"""Prefect's stream there, and the group of those who read it for the automations."""
 LAST_REQUESTS_S = 3
 """Seconds that requests under way have when the server ends; the pages keep theirs open for ever."""
 
@@ -31,17 +41,54 @@ async def forget_waits(url: str) -> int:
         await engine.dispose()
 
 
-def main(port: str) -> None:
-    """Forget, then become the server: what `prefect server start` runs."""
-    asyncio.run(forget_waits(os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"]))
+def forget_events(url: str) -> None:
+    """Have the automations begin with the events of now: one left in the Redis at `url` would be a wait from before."""
+    from redis import Redis
+
+    with Redis.from_url(url) as redis:
+        if redis.exists(EVENTS):
+            redis.xgroup_destroy(EVENTS, AUTOMATIONS)
+        redis.xgroup_create(EVENTS, AUTOMATIONS, id="$", mkstream=True)
+
+
+def main(port: str, host: str = LOOPBACK) -> None:
+    """Forget, then become the server: what `prefect server start` runs. Raises Refused."""
+    prepare_environment()
+    place = Place(settings().home)
+    place.prepare()
+    asyncio.run(forget_waits(_database()))
+    if redis := os.environ.get(REDIS):
+        forget_events(redis)
     command = (
         *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),
-        *("--factory", "prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", port),
+        *("--factory", "prefect.server.api.server:create_app", "--host", host, "--port", port),
         *("--log-level", "warning", "--lifespan", "on"),
         *("--timeout-keep-alive", "5", "--timeout-graceful-shutdown", str(LAST_REQUESTS_S)),
     )
-    os.execv(command[0], command)
+    os.execve(command[0], command, os.environ | variables(place, port, host))
+
+
+def variables(place: Place, port: str, host: str) -> dict[str, str]:
+    """What the server finds in its environment beside what the user chose."""
+    return {
+        "PREFECT__SERVER_FINAL": "1",
+        "PREFECT_SERVER_API_HOST": host,
+        "PREFECT_SERVER_API_PORT": port,
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(place.pages),
+    }
+
+
+def _database() -> str:
+    named = next((name for name in VARIABLES if os.environ.get(name)), None)
+    if named is None:
+        raise Refused(
+            f"{VARIABLES[0]} is not set; it names Prefect's database: postgresql+asyncpg://user:password@host/name"
+        )
+    return os.environ[named]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    try:
+        main(*sys.argv[1:])
+    except Refused as error:
+        sys.exit(str(error))

@@ -82,7 +82,7 @@ def environment_of(
     if auth:
         environment["PREFECT_API_AUTH_STRING"] = auth
     if not asked.server and database and auth:
-        environment |= _of_server(place, asked, database, auth)
+        environment |= _of_server(asked, database, auth)
     return environment
 
 
@@ -90,17 +90,13 @@ DROPPED = (*VARIABLES, "PREFECT_API_AUTH_STRING", "PREFECT_LOGGING_SERVER_LEVEL"
 """Of the user's environment: what would speak of another server, or of another start."""
 
 
-def _of_server(place: Place, asked: Asked, database: Database, auth: str) -> dict[str, str]:
+def _of_server(asked: Asked, database: Database, auth: str) -> dict[str, str]:
     return {
-        "PREFECT__SERVER_FINAL": "1",
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.url,
-        "PREFECT_SERVER_API_HOST": "127.0.0.1",
-        "PREFECT_SERVER_API_PORT": str(asked.port),
         "PREFECT_SERVER_API_AUTH_STRING": auth,
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{asked.ui_url},http://localhost:{asked.port}",
         "PREFECT_SERVER_UI_ENABLED": "true",
         "PREFECT_SERVER_UI_API_URL": asked.api_url,
-        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(place.pages),
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
     }

@@ -1,4 +1,4 @@
-"""The worker of a pool, as the supervisor runs it: `python -m flows.service.working POOL`.
+"""The worker of a pool, as a supervisor, systemd or a container runs it: `python -m flows.service.working POOL`.
 
 Prefect's own process worker, with two promises more. Stopped, it ends the processes of its runs and hands the runs
 back, to be run again. Started after a kill, it hands back what died with its predecessor; a run whose process
@@ -17,7 +17,7 @@ import time
 
 from flows.service import processes
 from flows.service.api import Api
-from flows.service.errors import ApiAway, ApiFailed
+from flows.service.errors import ApiAway, ApiFailed, Refused
 from flows.service.handing_back import abandoned, hand_back
 from flows.service.place import Place
 from flows.settings import prepare_environment, settings
@@ -32,11 +32,16 @@ def worker_name(pool: str, place: Place) -> str:
 
 
 def main(pool: str) -> None:
-    """Work until a signal."""
+    """Work until a signal. Raises Refused."""
     prepare_environment()
     place = Place(settings().home)
+    place.prepare()
+    os.environ[processes.MARK] = place.mark  # the runs inherit it, and are found by it
     tempfile.tempdir = str(place.scratch)  # of this process alone: the runs keep the system's
-    api = Api(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING"))
+    url = os.environ.get("PREFECT_API_URL")
+    if not url:
+        raise Refused("PREFECT_API_URL is not set; it names the server to work for: http://127.0.0.1:4200/api")
+    api = Api(url, os.environ.get("PREFECT_API_AUTH_STRING"))
     asyncio.run(_work(pool, worker_name(pool, place), place, api))
 
 
@@ -59,6 +64,8 @@ async def _until_there(api: Api, pool: str) -> None:
             api.get(f"/work_pools/{pool}")
             return
         except ApiFailed as error:
+            if error.status in (401, 403):
+                raise Refused(f"{api.url} does not let us in; set PREFECT_API_AUTH_STRING") from error
             if not isinstance(error, ApiAway) and error.status != 404:
                 raise
         await asyncio.sleep(LOOK_S)
@@ -88,4 +95,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    try:
+        main(*sys.argv[1:])
+    except Refused as error:
+        sys.exit(str(error))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import shutil
-import subprocess
+import tomllib
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +13,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from flows.settings import prepare_environment
 
@@ -29,6 +29,7 @@ from flows.deploying import NoFolder, deploy, find_deployments_folder  # noqa: E
 from flows.deploying.folder import Deployment, FolderUnusable, read_folder  # noqa: E402
 
 FOLDER = find_deployments_folder()
+ROOT = FOLDER.parent
 TOLD = read_folder(FOLDER)
 DEPLOYMENTS = {one.name: one for one in TOLD.deployments}
 MADE_BY_RUNS = ("index", "out", "output_path", "results")
@@ -36,11 +37,6 @@ MADE_BY_RUNS = ("index", "out", "output_path", "results")
 
 def flow_of(told: Deployment) -> Flow[..., Any]:
     return load_flow_from_entrypoint(told.entrypoint, use_placeholder_flow=False)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(FOLDER, tmp_path / "deployments"))
 
 
 def test_the_folder_is_that_of_the_checkout() -> None:
@@ -154,32 +150,16 @@ def test_pools_are_of_processes_that_start_where_their_worker_did() -> None:
         assert template["variables"]["properties"]["working_dir"]["default"] == "."
 
 
-@pytest.mark.machine
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
-@pytest.mark.parametrize("unit", sorted(path.name for path in (FOLDER / "systemd").iterdir()))
-def test_systemd_understands_every_unit(unit: str, tmp_path: Path) -> None:
-    text = (FOLDER / "systemd" / unit).read_text()
-    text = re.sub(r"(=-?)/opt/trivet/bin/(prefect|trivet)", r"\1/bin/true", text)
-    (tmp_path / unit).write_text(text)
-    done = subprocess.run(
-        ["systemd-analyze", "verify", str(tmp_path / unit)], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, [line for line in done.stderr.splitlines() if unit in line]) == (0, [])
+@pytest.mark.parametrize("file", ["constraints.txt", "deployments/constraints-gpu.txt"])
+def test_what_a_machine_installs_is_what_the_project_allows(file: str) -> None:
+    lines = (ROOT / file).read_text().splitlines()
+    pins = {
+        canonicalize_name(name): version for name, equal, version in (line.partition("==") for line in lines) if equal
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [Requirement(text) for text in project["dependencies"]]
+    optional = [Requirement(text) for texts in project["optional-dependencies"].values() for text in texts]
 
-
-def test_compose_has_every_secret_from_the_environment_and_waits_for_health() -> None:
-    services = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
-    example = (FOLDER / "compose.env.example").read_text()
-
-    assert services.keys() == {"postgres", "redis", "migrate", "server", "services", "deploy", "cpu", "gpu"}
-    secrets = [
-        value
-        for service in services.values()
-        for name, value in service.get("environment", {}).items()
-        if name.endswith(("PASSWORD", "AUTH_STRING", "URL")) and "@" in value
-    ]
-    assert secrets
-    assert all("${" in value for value in secrets)
-    for name in ("PREFECT_AUTH", "POSTGRES_PASSWORD", "PREFECT_DB_PASSWORD", "TRIVET_DB_PASSWORD"):
-        assert f"{name}=" in example
-    assert services["cpu"]["depends_on"]["server"] == {"condition": "service_healthy"}
+    assert [str(each) for each in needed if canonicalize_name(each.name) not in pins] == []
+    pinned = [each for each in (*needed, *optional) if canonicalize_name(each.name) in pins]
+    assert [str(each) for each in pinned if pins[canonicalize_name(each.name)] not in each.specifier] == []
