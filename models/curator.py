@@ -1,27 +1,59 @@
-"""The names that curator gives to models, which are LiteLLM's: `provider/model`, and where each provider listens."""
+"""Models by the names that curator gives them, which are LiteLLM's: `provider/model`, asked over the OpenAI protocol.
+
+bespokelabs-curator itself is not used: it pins libraries that are older than ours. Each provider here has an
+OpenAI-compatible endpoint of its own, so that one client reaches all of them.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from models.errors import ModelUnavailable
+from pydantic import JsonValue, SecretStr
 
-BASE_URLS = {
-    "openai": "https://api.openai.com/v1",
-    "lm_studio": "http://127.0.0.1:1234/v1",
-    "hosted_vllm": "http://127.0.0.1:8000/v1",
-    "ollama": "http://127.0.0.1:11434/v1",
-    "ollama_chat": "http://127.0.0.1:11434/v1",
-    "llamafile": "http://127.0.0.1:8080/v1",
-    "deepseek": "https://api.deepseek.com/v1",
-    "groq": "https://api.groq.com/openai/v1",
-    "mistral": "https://api.mistral.ai/v1",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "together_ai": "https://api.together.xyz/v1",
-    "fireworks_ai": "https://api.fireworks.ai/inference/v1",
-    "xai": "https://api.x.ai/v1",
+from models.errors import ModelUnavailable, RequestRefused
+from models.openai import CHAT, OpenAIChat
+from models.openai_sampling import AS_ASKED, LEAST, Thinking
+from models.protocols import ChatRequest, ChatResponse
+
+log = logging.getLogger(__name__)
+
+
+class Provider(NamedTuple):
+    """Where a provider listens when nobody says otherwise, and where its key is kept."""
+
+    base_url: str
+    variables: tuple[str, ...]
+    """Environment variables that may hold its key, the usual one first."""
+    asks_for_a_key: bool = True
+    ignores: tuple[str, ...] = ()
+    """Fields of a request that it takes and does not heed."""
+
+
+PROVIDERS = {
+    "openai": Provider("https://api.openai.com/v1", ("OPENAI_API_KEY",)),
+    "anthropic": Provider(
+        "https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",), ignores=("response_format", "reasoning_effort")
+    ),
+    "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    "lm_studio": Provider("http://127.0.0.1:1234/v1", ("LM_STUDIO_API_KEY",), asks_for_a_key=False),
+    "hosted_vllm": Provider("http://127.0.0.1:8000/v1", ("HOSTED_VLLM_API_KEY",), asks_for_a_key=False),
+    "ollama": Provider("http://127.0.0.1:11434/v1", ("OLLAMA_API_KEY",), asks_for_a_key=False),
+    "ollama_chat": Provider("http://127.0.0.1:11434/v1", ("OLLAMA_API_KEY",), asks_for_a_key=False),
+    "llamafile": Provider("http://127.0.0.1:8080/v1", ("LLAMAFILE_API_KEY",), asks_for_a_key=False),
+    "deepseek": Provider("https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",)),
+    "groq": Provider("https://api.groq.com/openai/v1", ("GROQ_API_KEY",)),
+    "mistral": Provider("https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
+    "openrouter": Provider("https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
+    "together_ai": Provider("https://api.together.xyz/v1", ("TOGETHERAI_API_KEY", "TOGETHER_API_KEY")),
+    "fireworks_ai": Provider("https://api.fireworks.ai/inference/v1", ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY")),
+    "xai": Provider("https://api.x.ai/v1", ("XAI_API_KEY",)),
 }
-"""Providers with an OpenAI-compatible endpoint; source: LiteLLM's provider pages. Local ones at their usual port."""
+"""Source: the providers' pages on OpenAI compatibility, and LiteLLM's for names and variables."""
 
 
 class LiteLLMName(NamedTuple):
@@ -29,8 +61,12 @@ class LiteLLMName(NamedTuple):
 
     provider: str
     model: str
-    base_url: str
-    """Where the provider listens when nobody says otherwise."""
+    """As the provider knows it."""
+
+    @property
+    def place(self) -> Provider:
+        """Where it is asked."""
+        return PROVIDERS[self.provider]
 
 
 def parse_litellm_name(name: str) -> LiteLLMName:
@@ -41,9 +77,102 @@ def parse_litellm_name(name: str) -> LiteLLMName:
     provider, slash, model = name.partition("/")
     if not slash:
         provider, model = "openai", name
-    if provider not in BASE_URLS or not model:
+    if provider not in PROVIDERS or not model:
         raise ModelUnavailable(
-            f"{name!r} is no provider/model; the providers are {', '.join(sorted(BASE_URLS))}. At a server of your "
+            f"{name!r} is no provider/model; the providers are {', '.join(sorted(PROVIDERS))}. At a server of your "
             "own, write hosted_vllm/ or openai/ before the model's name, and api_base in model_args."
         )
-    return LiteLLMName(provider, model, BASE_URLS[provider])
+    return LiteLLMName(provider, model)
+
+
+class Usual(NamedTuple):
+    """How a model is reached when nobody says."""
+
+    base_url: str | None
+    """None: where its provider listens."""
+    api_key: SecretStr | None
+
+
+def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual) -> Usual:
+    """How the provider of a model is reached: its own key goes there, and no other. Raises ModelUnavailable.
+
+    secret: gives the value of an environment variable. of_openai: holds for `openai/…` alone.
+    """
+    provider, _ = parsed = parse_litellm_name(name)
+    if provider == "openai":
+        return of_openai
+    found = (secret(variable) for variable in parsed.place.variables)
+    return Usual(None, next((SecretStr(value) for value in found if value), None))
+
+
+class CuratorChat:
+    """A model by LiteLLM's name, at its provider or at `base_url`.
+
+    response_format: as the API has it, `{"type": "json_schema", …}`; sent with each question.
+    A seed is left out where the server has refused it by name (Gemini does), and `sent` shows that.
+    Raises ModelUnavailable where the provider asks for a key and there is none, and for what it would not heed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: SecretStr | None = None,
+        timeout_s: float = 120.0,
+        thinking: Thinking = AS_ASKED,
+        response_format: Mapping[str, JsonValue] | None = None,
+    ) -> None:
+        provider, model = parsed = parse_litellm_name(name)
+        if base_url in (None, parsed.place.base_url):
+            effort = thinking.effort not in (None, LEAST)
+            _refuse_idle(parsed, {"response_format": bool(response_format), "reasoning_effort": effort})
+            if parsed.place.asks_for_a_key and not api_key:
+                raise ModelUnavailable(
+                    f"{name}: {provider} asks for a key and none is set; set {' or '.join(parsed.place.variables)}, or "
+                    "name the variable that has it: --api-key-env NAME"
+                )
+        self.base_url = base_url or parsed.place.base_url
+        place: dict[str, Any] = {"base_url": self.base_url, "api_key": api_key}
+        place |= {"timeout_s": timeout_s, "thinking": thinking}
+        self._chat = _Formatted(model, response_format, **place) if response_format else OpenAIChat(model, **place)
+        self.id = f"curator:{name}{self._chat.id.removeprefix(f'openai:{model}')}"
+        self._takes_seed = True
+
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        """One answer. Raises models.errors.ModelError; half a stream is a TransientModelError."""
+        without = request.model_copy(update={"seed": None})
+        if request.seed is None or not self._takes_seed:
+            return self._chat.complete(without, on_text=on_text)
+        try:
+            return self._chat.complete(request, on_text=on_text)
+        except RequestRefused as error:
+            if not re.search(r"\bseed\b", str(error)):
+                raise
+        self._takes_seed = False
+        log.warning("%s takes no seed: asked without", self.id)
+        return self._chat.complete(without, on_text=on_text)
+
+
+class _Formatted(OpenAIChat):
+    """Asks for answers of one format."""
+
+    def __init__(self, model: str, response_format: Mapping[str, JsonValue], **place: Any) -> None:
+        super().__init__(model, **place)
+        self._format = dict(response_format)
+        said = json.dumps(self._format, sort_keys=True)
+        self.id += f"@format={hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+    def _ask(self, api: Any, body: dict[str, Any], *rest: Any, **more: Any) -> ChatResponse:
+        if api is not CHAT:
+            raise RequestRefused("a format is for chats; leave out response_format, or `--apply_chat_template False`")
+        answer = super()._ask(api, body | {"response_format": self._format}, *rest, **more)
+        return answer.model_copy(update={"sent": answer.sent | {"response_format": self._format}})
+
+
+def _refuse_idle(name: LiteLLMName, said: Mapping[str, bool]) -> None:
+    if idle := [field for field in name.place.ignores if said.get(field)]:
+        raise ModelUnavailable(
+            f"{name.provider}/{name.model}: the OpenAI endpoint of {name.provider} takes {' and '.join(idle)} and does "
+            "not heed it; leave it out"
+        )

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.held import release_held
 from models.protocols import Chat, ChatRequest
 from tasks.budget import Budget, BudgetSpent, Prices
 from tasks.bulk import ask_all
@@ -20,6 +21,9 @@ from tasks.evaluation.generation import usage_of
 from tasks.evaluation.model_spec import ModelSpec
 from tasks.evaluation.records import Usage
 from tasks.resources import kept_responses, resources
+
+if TYPE_CHECKING:
+    from models.curator import Usual
 
 TWIN_WAIT_S = 0.2
 _opening = Lock()
@@ -36,26 +40,31 @@ def _open(spec_json: str) -> Chat:
     from models.backends import open_backend
 
     spec = ModelSpec.model_validate_json(spec_json)
+    usual = _usual_place(spec)
     return open_backend(
         spec.backend,
         name=spec.name,
         args=spec.args,
-        base_url=_address(spec) or resources().openai_base_url,
-        api_key=_key(spec),
+        base_url=_address(spec) or usual.base_url,
+        api_key=_key(spec) or usual.api_key,
         timeout_s=spec.calls.timeout_s,
     )
 
 
 def release_models() -> None:
     """Forget the models of this process, so that a device is free for the next one."""
-    import gc
-    import sys
-
     with _opening:
         _open.cache_clear()
-        gc.collect()
-        if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        release_held()
+
+
+def _usual_place(spec: ModelSpec) -> Usual:
+    """OpenAI's address and key as the settings say; a model of curator's names goes to its own provider instead."""
+    from models.curator import Usual, usual_place
+
+    of_openai = Usual(resources().openai_base_url, resources().api_key)
+    name = spec.name or spec.args.get("model")
+    return usual_place(str(name), resources().secret, of_openai) if spec.backend == "curator" and name else of_openai
 
 
 def _address(spec: ModelSpec) -> str | None:
@@ -67,11 +76,11 @@ def _address(spec: ModelSpec) -> str | None:
 
 
 def _key(spec: ModelSpec) -> Any:
-    """The key of an endpoint: of the variable that the run names, else OPENAI_API_KEY."""
+    """The key of an endpoint, of the variable that the run names, if it names one."""
     from pydantic import SecretStr
 
     if spec.api_key_env is None:
-        return resources().api_key
+        return None
     if not (value := resources().secret(spec.api_key_env)):
         raise ModelUnavailable(
             f"api_key_env={spec.api_key_env}: there is no such environment variable here; export it where the run is"

@@ -1,27 +1,156 @@
 from __future__ import annotations
 
-import pytest
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
 
-from models.curator import parse_litellm_name
-from models.errors import ModelUnavailable
+import pytest
+from pydantic import SecretStr
+
+from models.backends import open_backend
+from models.curator import CuratorChat, Usual, parse_litellm_name, usual_place
+from models.errors import ModelUnavailable, RequestRefused
+from models.protocols import ChatRequest, Message, Text
+from models.registry import open_spelled
+from tests.models.server import MODEL, Reply, Server, serving
+
+REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),), max_tokens=5, seed=3)
+GEMINI_REFUSES = [
+    {"error": {"code": 400, "message": 'Invalid JSON payload received. Unknown name "seed": Cannot find field.'}}
+]
+"""Google's endpoint answers with a list, and knows no seed."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
 
 
 @pytest.mark.parametrize(
-    ("name", "parsed"),
+    ("name", "parsed", "base_url"),
     [
-        ("lm_studio/qwen3-8b", ("lm_studio", "qwen3-8b", "http://127.0.0.1:1234/v1")),
-        ("hosted_vllm/Qwen/Qwen3-8B", ("hosted_vllm", "Qwen/Qwen3-8B", "http://127.0.0.1:8000/v1")),
-        ("openai/gpt-4o-mini", ("openai", "gpt-4o-mini", "https://api.openai.com/v1")),
-        ("gpt-4o-mini", ("openai", "gpt-4o-mini", "https://api.openai.com/v1")),
-        ("ollama/llama3.2:3b", ("ollama", "llama3.2:3b", "http://127.0.0.1:11434/v1")),
-        ("deepseek/deepseek-chat", ("deepseek", "deepseek-chat", "https://api.deepseek.com/v1")),
+        ("lm_studio/qwen3-8b", ("lm_studio", "qwen3-8b"), "http://127.0.0.1:1234/v1"),
+        ("hosted_vllm/Qwen/Qwen3-8B", ("hosted_vllm", "Qwen/Qwen3-8B"), "http://127.0.0.1:8000/v1"),
+        ("openai/gpt-4o-mini", ("openai", "gpt-4o-mini"), "https://api.openai.com/v1"),
+        ("gpt-4o-mini", ("openai", "gpt-4o-mini"), "https://api.openai.com/v1"),
+        ("anthropic/claude-sonnet-4-5", ("anthropic", "claude-sonnet-4-5"), "https://api.anthropic.com/v1"),
+        (
+            "gemini/gemini-2.5-flash",
+            ("gemini", "gemini-2.5-flash"),
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+        ),
+        ("ollama/llama3.2:3b", ("ollama", "llama3.2:3b"), "http://127.0.0.1:11434/v1"),
+        ("deepseek/deepseek-chat", ("deepseek", "deepseek-chat"), "https://api.deepseek.com/v1"),
     ],
 )
-def test_a_name_tells_provider_model_and_place(name: str, parsed: tuple[str, str, str]):
-    assert parse_litellm_name(name) == parsed
+def test_a_name_tells_provider_model_and_place(name: str, parsed: tuple[str, str], base_url: str):
+    told = parse_litellm_name(name)
+    assert (told, told.place.base_url) == (parsed, base_url)
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "openai/", "/x", ""])
 def test_an_unknown_provider_is_refused_with_the_known_ones(name: str):
-    with pytest.raises(ModelUnavailable, match=r"hosted_vllm, .*openrouter"):
+    with pytest.raises(ModelUnavailable, match=r"anthropic, .*hosted_vllm, .*openrouter"):
         parse_litellm_name(name)
+
+
+@pytest.mark.parametrize("provider", ["lm_studio", "hosted_vllm", "openai", "anthropic", "gemini"])
+def test_a_model_is_asked_by_its_own_name_and_reported_by_the_users(server: Server, provider: str):
+    args: dict[str, Any] = {"api_base": server.base_url, "api_key": "sk-1", "max_requests_per_minute": 60}
+    chat = open_backend("curator", name=f"{provider}/{MODEL}", args=args, timeout_s=10)
+    answer = chat.complete(REQUEST)
+    asked = server.requests[0]
+    assert (chat.id, answer.text[:6]) == (f"curator:{provider}/{MODEL}", "Answer")
+    assert (asked["path"], asked["body"]["model"]) == ("/v1/chat/completions", MODEL)
+    assert asked["headers"]["authorization"] == "Bearer sk-1"
+    assert answer.sent == {"max_tokens": 5, "temperature": 0.0, "seed": 3}
+
+
+def test_a_reasoning_model_is_measured_as_it_thinks_by_itself(server: Server):
+    chat = open_backend("curator", args={"model": "openai/gpt-5-mini", "api_base": server.base_url, "api_key": "k"})
+    assert (chat.id, "reasoning_effort" in chat.complete(REQUEST).sent) == (
+        "curator:openai/gpt-5-mini@effort=own",
+        False,
+    )
+
+
+def test_a_seed_that_the_server_does_not_know_is_left_out_from_then_on(server: Server):
+    def refuse(path: str, body: dict[str, Any]) -> Reply | None:
+        return Reply(400, json.dumps(GEMINI_REFUSES).encode()) if "seed" in body else None
+
+    server.misbehave = refuse
+    chat = CuratorChat(f"gemini/{MODEL}", base_url=server.base_url, timeout_s=10)
+    answers = [chat.complete(REQUEST) for _ in range(2)]
+    assert [answer.sent for answer in answers] == [{"max_tokens": 5, "temperature": 0.0}] * 2
+    assert ["seed" in asked["body"] for asked in server.requests] == [True, False, False]
+
+
+def test_another_refusal_is_passed_on(server: Server):
+    server.script = [Reply(400, b'{"error": {"message": "too hot"}}')]
+    with pytest.raises(RequestRefused, match="too hot"):
+        CuratorChat(f"hosted_vllm/{MODEL}", base_url=server.base_url, timeout_s=10).complete(REQUEST)
+
+
+def test_a_format_goes_with_each_question_and_is_told(server: Server):
+    schema = {"type": "json_schema", "json_schema": {"name": "grade", "schema": {"type": "object"}}}
+    args: dict[str, Any] = {"api_base": server.base_url, "response_format": schema}
+    chat = open_backend("curator", name=f"hosted_vllm/{MODEL}", args=args, timeout_s=10)
+    answer, plain = chat.complete(REQUEST), open_backend("curator", name=f"hosted_vllm/{MODEL}")
+    assert (server.requests[0]["body"]["response_format"], answer.sent["response_format"]) == (schema, schema)
+    assert chat.id.startswith(f"{plain.id}@format=")
+    with pytest.raises(RequestRefused, match="leave out response_format"):
+        chat.complete(REQUEST.model_copy(update={"template": False}))
+
+
+@pytest.mark.parametrize("args", [{"response_format": {"type": "json_object"}}, {"reasoning_effort": "high"}])
+def test_what_a_provider_would_not_heed_is_refused(server: Server, args: dict[str, Any]):
+    with pytest.raises(ModelUnavailable, match=f"anthropic takes {next(iter(args))} and does not heed it"):
+        open_backend("curator", name="anthropic/claude", args=args, api_key=SecretStr("k"))
+    assert open_backend("curator", name="anthropic/claude", args=args | {"api_base": server.base_url}).id
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("openai/gpt-4o", "OPENAI_API_KEY"),
+        ("anthropic/claude", "ANTHROPIC_API_KEY"),
+        ("gemini/gemini-2.5-pro", "GEMINI_API_KEY or GOOGLE_API_KEY"),
+    ],
+)
+def test_a_missing_key_is_said_before_anything_is_asked(name: str, variable: str):
+    with pytest.raises(ModelUnavailable, match=f"{name}: .* set {variable}, .*--api-key-env NAME"):
+        open_backend("curator", name=name)
+
+
+def test_a_server_of_ones_own_asks_for_no_key(server: Server):
+    assert open_backend("curator", name="lm_studio/qwen").id == "curator:lm_studio/qwen"
+    CuratorChat(f"openai/{MODEL}", base_url=server.base_url, timeout_s=10).complete(REQUEST)
+    assert server.requests[0]["headers"]["authorization"] == "Bearer none"
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "key"),
+    [
+        ("anthropic/claude", {"ANTHROPIC_API_KEY": "a"}, "a"),
+        ("gemini/flash", {"GOOGLE_API_KEY": "g"}, "g"),
+        ("gemini/flash", {"GEMINI_API_KEY": "first", "GOOGLE_API_KEY": "second"}, "first"),
+        ("hosted_vllm/qwen", {}, None),
+        ("anthropic/claude", {"ANTHROPIC_API_KEY": ""}, None),
+    ],
+)
+def test_the_key_of_openai_goes_to_openai_alone(name: str, environment: dict[str, str], key: str | None):
+    of_openai = Usual("http://127.0.0.1:1/v1", SecretStr("sk-openai"))
+    place = usual_place(name, environment.get, of_openai)
+    assert (place.base_url, place.api_key and place.api_key.get_secret_value()) == (None, key)
+    assert usual_place("openai/gpt-4o", environment.get, of_openai) == of_openai
+
+
+def test_the_other_pipelines_open_the_same_names(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(os.environ, "ANTHROPIC_API_KEY", "sk-ant")
+    place: dict[str, Any] = {"base_url": None, "api_key": SecretStr("sk-openai"), "timeout_s": 10}
+    chat = open_spelled(f'curator:anthropic/{MODEL},{{"base_url": "{server.base_url}"}}', **place)
+    assert chat is not None
+    chat.complete(REQUEST)
+    assert (chat.id, server.requests[0]["headers"]["authorization"]) == (f"curator:anthropic/{MODEL}", "Bearer sk-ant")

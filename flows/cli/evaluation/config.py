@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+from flows.cli.evaluation.naming import CALLS, FILE_OF, args_of, entry_of, model_name_of, resolved
 from tasks.evaluation.errors import OptionUnusable
 
 if TYPE_CHECKING:
@@ -21,22 +22,13 @@ ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
 """Where an address with credentials goes, for the same reason."""
 KEY_VARIABLE = "TRIVET_{}_API_KEY"
 """Where a key that was typed into model_args goes: the configuration names the variable and never holds the key."""
-CALLS = {
-    "concurrency": ("concurrency", "num_concurrent", "max_concurrent_requests"),
-    "requests_per_minute": ("requests_per_minute", "max_requests_per_minute"),
-    "tokens_per_minute": ("tokens_per_minute", "max_tokens_per_minute"),
-    "timeout_s": ("timeout_s", "timeout", "request_timeout"),
-}
-"""Fields of CallSettings, and what model_args call them (LiteLLM's and lm_eval's names too)."""
-FILE_OF = {"scripted": "rules", "replay": "path"}
-"""What the file behind `scripted:FILE` and `replay:FILE` is called among the arguments of the backend."""
 OUTER = {"backend": "model", "name": "model_name", "judge": "annotator_model", "args": "model_args"}
 INNER = {"prices": "price", "tries": "max_retries", "timeout_s": "timeout"}
 """Fields of the configuration that a flag, or one of the model_args, calls otherwise."""
 TASK_FILES = (".yaml", ".yml", ".py")
 TYPED = ("unsafe_code",)
 """What no file may decide for whoever runs it."""
-JUDGE_BACKENDS = ("openai", "responses", "hf", "vllm", "scripted", "replay")
+JUDGE_BACKENDS = ("openai", "responses", "hf", "vllm", "curator", "scripted", "replay")
 
 
 class Named(NamedTuple):
@@ -66,6 +58,7 @@ def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
 
     if chosen["unsafe_code"]:
         refuse_unsafe()
+    chosen = resolved(chosen, _pairs(chosen["model_args"], "model_args"))
     model = model_of(chosen)
     tasks = tasks_of(chosen["tasks"])
     if not tasks:
@@ -192,12 +185,17 @@ def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
     """The model that grades; a name without a backend is a model of an OpenAI-compatible endpoint."""
     from tasks.evaluation.model_spec import ModelSpec
 
-    named = parted(_pairs(annotator_args, "annotator_args"), who="JUDGE")
-    backend, _, name = annotator.partition(":")
-    if backend not in JUDGE_BACKENDS:
-        backend, name = "openai", annotator
-    if name and (file := FILE_OF.get(backend)):
-        named.args[file] = str(Path(name).absolute())
+    args = _pairs(annotator_args, "annotator_args")
+    if entry := entry_of(annotator, "annotator_model"):
+        named = parted(args_of(entry, args), who="JUDGE")
+        backend, name = entry.backend, model_name_of(entry)
+    else:
+        named = parted(args, who="JUDGE")
+        backend, _, name = annotator.partition(":")
+        if backend not in JUDGE_BACKENDS:
+            backend, name = "openai", annotator
+        if name and (file := FILE_OF.get(backend)):
+            named.args[file] = str(Path(name).absolute())
     return ModelSpec.model_validate(
         {
             "backend": backend,

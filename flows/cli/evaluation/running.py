@@ -35,7 +35,10 @@ def run(
     model: Annotated[
         str,
         typer.Option(
-            "--model", "-m", help="openai, responses, hf, vllm, curator, replay, scripted, package.module.Class"
+            "--model",
+            "-m",
+            help="openai, responses, hf, vllm, curator, replay, scripted, package.module.Class, a name of the file in "
+            "TRIVET_MODELS, or auto: what is at hand.",
         ),
     ] = "hf",
     tasks: Annotated[

@@ -1,0 +1,162 @@
+"""Models by names of the user's own: a file names each once, with all that opens it, and every command takes its name.
+
+qwen:                                # eval run --model qwen, rag index --vlm qwen, lever run --judge qwen …
+  backend: hf                        # as --model has it
+  name: Qwen/Qwen2.5-VL-3B-Instruct  # as its server or the hub knows it; a folder or a file, seen from this one
+  revision: 66285546d2b8             # of the hub
+  args: {dtype: bfloat16}            # as --model_args has them
+  price: {prompt: 0.15, answer: 0.6} # per million tokens
+  default: true                      # what --model auto takes
+claude:
+  backend: curator
+  name: anthropic/claude-sonnet-4-5
+  api_key_env: TEAM_KEY              # the variable that holds its key; `base_url`: where it is, if not where usual
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, field_validator, model_validator
+
+from models.backends import KINDS, OF_THE_CALLER, check_args, open_backend, parse_model_args
+from models.errors import ModelUnavailable
+from models.openai_sampling import BRIEFLY
+from models.protocols import Chat
+
+VARIABLE = "TRIVET_MODELS"
+"""Names the file. Steps need neither: a flow spells names out before it hands them on."""
+ENDPOINTS = ("openai", "responses", "curator")
+TAKEN = (*KINDS, "auto", "none", "local", "digits", "minilm")
+"""Names that mean something without a file."""
+BESIDE = {
+    "name": {"model", "pretrained", "path", "rules"},
+    "revision": {"revision"},
+    "base_url": {"base_url", "api_base"},
+    "api_key_env": {"api_key_env"},
+}
+"""Fields of an entry, and what model_args call them."""
+NAME = re.compile(r"\w[\w.-]*")
+VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+class Price(BaseModel):
+    """Per million tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    prompt: float = Field(ge=0)
+    answer: float = Field(ge=0)
+
+
+class Entry(BaseModel):
+    """A model of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    backend: str = Field(min_length=1)
+    """One of models.backends.KINDS, or an lm_eval class by its dotted path."""
+    name: str | None = Field(default=None, min_length=1)
+    """As its server or the hub knows it; a folder or file by its whole path."""
+    revision: str | None = Field(default=None, min_length=1)
+    """Of the hub, for models that are loaded here."""
+    args: dict[str, JsonValue] = Field(default_factory=dict)
+    """As `--model_args`."""
+    base_url: str | None = None
+    """OpenAI-compatible endpoint."""
+    api_key_env: str | None = Field(default=None, pattern=VARIABLE_NAME)
+    """Name of the environment variable that holds the key."""
+    price: Price | None = None
+    default: bool = False
+    """Taken by `--model auto`."""
+
+    @field_validator("backend")
+    @classmethod
+    def _is_known(cls, backend: str) -> str:
+        if backend not in KINDS and "." not in backend:
+            raise ValueError(f"there is no backend {backend!r}; there are {', '.join(KINDS)}")
+        return backend
+
+    @model_validator(mode="after")
+    def _can_be_opened(self) -> Self:
+        if self.backend != "scripted" and not self.name:
+            raise ValueError("`name` is missing; write the model's name, or its folder or file")
+        if self.backend not in ENDPOINTS and (self.base_url or self.api_key_env):
+            raise ValueError(f"`base_url` and `api_key_env` are of endpoints, and {self.backend} is none")
+        if twice := [field for field, names in BESIDE.items() if names & self.args.keys()]:
+            raise ValueError(f"write `{twice[0]}` beside `args`, not in it")
+        try:
+            check_args(self.backend, self.own_args)
+        except ModelUnavailable as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def own_args(self) -> dict[str, JsonValue]:
+        """The arguments, with the revision among them."""
+        return self.args | ({"revision": self.revision} if self.revision else {})
+
+    @property
+    def spelled(self) -> str:
+        """The model for models.chats.open_chat, in a process that has no such file: `hf:NAME,{"dtype": …}`.
+
+        Rates and sizes of batches stay here: they say how hard the model may be pressed, not what it answers.
+        """
+        left_out = {*OF_THE_CALLER, "batch_size"}
+        args = {name: value for name, value in self.own_args.items() if name not in left_out}
+        places = {"base_url": self.base_url, "api_key_env": self.api_key_env}
+        args |= {name: value for name, value in places.items() if value}
+        said = f",{json.dumps(args, sort_keys=True, ensure_ascii=False)}" if args else ""
+        return f"{self.backend}:{self.name or ''}{said}".removesuffix(":")
+
+
+def named(name: str) -> Entry | None:
+    """The model that the file calls `name`; None where there is no file, or none of that name.
+
+    Raises models.registry_file.RegistryUnusable for a file that cannot be read.
+    """
+    if name in TAKEN or not NAME.fullmatch(name):
+        return None
+    return registered().get(name)
+
+
+def spelled(name: str) -> str:
+    """`name`, or what it stands for in the file. Raises RegistryUnusable."""
+    entry = named(name)
+    return entry.spelled if entry else name
+
+
+def registered() -> dict[str, Entry]:
+    """All models of the file that TRIVET_MODELS names; empty where it names none. Raises RegistryUnusable."""
+    if not (file := os.environ.get(VARIABLE)):
+        return {}
+    from models.registry_file import read_models
+
+    return read_models(Path(file))
+
+
+def open_spelled(name: str, *, base_url: str | None, api_key: SecretStr | None, timeout_s: float) -> Chat | None:
+    """An endpoint whose name has arguments, `openai:MODEL,{"base_url": …}`, or is curator's; None for another name.
+
+    base_url, api_key: of OpenAI's protocol in general, where the name does not say. Raises ModelUnavailable.
+    """
+    kind, _, rest = name.partition(":")
+    model, found, said = rest.partition(",{")
+    if kind not in ENDPOINTS or not (found or kind == "curator"):
+        return None
+    args = parse_model_args("{" + said) if found else {}
+    variable = args.pop("api_key_env", None)
+    if kind == "curator":
+        from models.curator import Usual, usual_place
+
+        base_url, api_key = usual_place(model, os.environ.get, Usual(base_url, api_key))
+    if variable:
+        api_key = SecretStr(os.environ.get(str(variable), ""))
+        if not api_key:
+            raise ModelUnavailable(f"{model}: there is no environment variable {variable} here, which holds its key")
+    chosen: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "timeout_s": timeout_s}
+    return open_backend(kind, name=model, args=args, thinking=BRIEFLY, **chosen)

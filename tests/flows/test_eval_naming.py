@@ -1,0 +1,152 @@
+"""`--model NAME` and `--model auto` become a model that any process can open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.evaluation.config import config_of, judge_of
+from flows.nightly_plan import known_flags, plan_of
+from models.auto import LOCAL
+from models.registry import VARIABLE
+from tasks.evaluation.errors import OptionUnusable
+from tasks.nightly.reading import read_suite
+from tests.command import run_here
+from tests.models.server import MODEL, Server, serving
+
+MODELS = """\
+qwen:
+  backend: hf
+  name: Qwen/Qwen3-8B
+  revision: abc
+  args: {dtype: bfloat16, max_length: 4096}
+  price: {prompt: 0.15, answer: 0.6}
+claude:
+  backend: curator
+  name: anthropic/claude-sonnet-4-5
+  args: {max_requests_per_minute: 50, max_tokens_per_minute: 9000}
+  base_url: http://127.0.0.1:4000/v1
+  api_key_env: TEAM_KEY
+echo: {backend: scripted, name: rules.json}
+"""
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRIVET_MODEL_API_KEY", "")  # what a test puts there goes with it
+    path = tmp_path / "models.yaml"
+    path.write_text(MODELS)
+    monkeypatch.setenv(VARIABLE, str(path))
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    return path
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+def configured(**flags: Any) -> Any:
+    return config_of(known_flags() | {"tasks": "AIME24", "output_path": Path("o")} | flags, None)
+
+
+def test_a_name_of_the_file_is_the_model_with_all_that_opens_it() -> None:
+    config = configured(model="qwen", max_cost=5)
+    assert (config.model.backend, config.model.name) == ("hf", "Qwen/Qwen3-8B")
+    assert config.model.args == {"dtype": "bfloat16", "max_length": 4096, "revision": "abc"}
+    assert (config.spending.prices.prompt, config.spending.prices.answer) == (0.15, 0.6)
+
+
+def test_an_endpoint_of_the_file_has_its_place_key_and_rates() -> None:
+    model = configured(model="claude").model
+    assert (model.backend, model.name, model.args) == ("curator", "anthropic/claude-sonnet-4-5", {})
+    assert (model.base_url, model.api_key_env) == ("http://127.0.0.1:4000/v1", "TEAM_KEY")
+    assert (model.calls.requests_per_minute, model.calls.tokens_per_minute) == (50, 9000)
+
+
+def test_flags_go_before_the_file() -> None:
+    args = "api_base=http://127.0.0.1:1/v1,requests_per_minute=7"
+    config = configured(model="claude", model_name="anthropic/other", model_args=args, price="1,2", api_key_env="MINE")
+    model = config.model
+    assert (model.name, model.base_url, model.api_key_env) == ("anthropic/other", "http://127.0.0.1:1/v1", "MINE")
+    assert (model.calls.requests_per_minute, config.spending.prices.prompt) == (7, 1)
+    assert configured(model="qwen", model_args="pretrained=other/m").model.name == "other/m"
+
+
+def test_the_name_in_the_file_changes_nothing_that_a_step_sees(file: Path) -> None:
+    before = configured(model="qwen").model
+    file.write_text(MODELS.replace("qwen:", "ours:"))
+    assert configured(model="ours").model == before
+    file.write_text(MODELS.replace("bfloat16", "float16"))
+    assert configured(model="qwen").model != before
+
+
+def test_a_script_of_the_file_is_found_beside_it(file: Path) -> None:
+    model = configured(model="echo").model
+    assert (model.backend, model.name, model.args) == ("scripted", None, {"rules": str(file.parent / "rules.json")})
+
+
+def test_a_judge_may_be_of_the_file(file: Path) -> None:
+    judge = judge_of("claude", "max_requests_per_minute=5")
+    assert judge is not None
+    assert (judge.backend, judge.name, judge.api_key_env) == ("curator", "anthropic/claude-sonnet-4-5", "TEAM_KEY")
+    assert judge.calls.requests_per_minute == 5
+    script = judge_of("echo", "")
+    assert script is not None
+    assert (script.backend, script.name, script.args) == ("scripted", None, {"rules": str(file.parent / "rules.json")})
+
+
+def test_a_suite_names_models_of_the_file(tmp_path: Path) -> None:
+    suite = tmp_path / "night.yaml"
+    suite.write_text("tasks: [AIME24]\nmodels:\n  - model: qwen\n  - {model: claude, limit: 3}\n")
+    planned = plan_of(read_suite(suite, known=known_flags()))
+    assert {label: config.model.name for label, config in planned.models.items()} == {
+        "qwen": "Qwen/Qwen3-8B",
+        "claude": "anthropic/claude-sonnet-4-5",
+    }
+
+
+def test_curator_names_have_rates_and_keys_as_other_endpoints() -> None:
+    args = "api_base=http://127.0.0.1:1234/v1,api_key=dummy,max_requests_per_minute=60,max_tokens_per_minute=9000"
+    model = configured(model="curator", model_name="lm_studio/qwen3-8b", model_args=args).model
+    assert (model.calls.requests_per_minute, model.calls.tokens_per_minute) == (60, 9000)
+    assert (model.name, os.environ[model.api_key_env], "dummy" in model.model_dump_json()) == (
+        "lm_studio/qwen3-8b",
+        "dummy",
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"model": "qwne"}, "--model qwne: .* backends are openai, .*, auto, .* has qwen, claude, echo$"),
+        ({"model": "auto", "base_url": "http://127.0.0.1:9/v1"}, "--model auto: nothing answers here; tried: .*http"),
+    ],
+)
+def test_a_name_that_nobody_has_is_refused_with_those_that_there_are(flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionUnusable, match=said):
+        configured(**flags)
+
+
+def test_a_bad_file_is_refused_by_the_command(file: Path) -> None:
+    file.write_text("qwen:\n  backend: hf\n  name: m\n  api_key: sk-hush\n")
+    done = run_here("eval", "run", "--model", "qwen", "--tasks", "AIME24", "--dry-run", "--json")
+    assert (done.code, done.stdout) == (2, "")
+    assert "line 4: qwen.api_key: no secret belongs in this file" in " ".join(done.stderr.split())
+    assert "hush" not in done.stderr
+
+
+def test_auto_says_what_it_is_and_the_run_knows_the_model(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    model = configured(model="auto", base_url=server.base_url).model
+    assert (model.backend, model.name, model.base_url) == ("openai", MODEL, server.base_url)
+    assert f"note: --model auto is openai {MODEL}: --base-url at {server.base_url} serves it" in capsys.readouterr().err
+
+
+def test_auto_asks_only_servers_of_this_machine_unasked() -> None:
+    assert {place.base_url for place in LOCAL} == {f"http://127.0.0.1:{port}/v1" for port in (1234, 8000, 11434)}

@@ -1,0 +1,72 @@
+"""A model of the file in TRIVET_MODELS has one name in all pipelines, and steps get what it stands for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.answering import models_of
+from flows.cli.evaluation.config import config_of
+from flows.lever_config import LeverConfig
+from flows.nightly_plan import known_flags
+from flows.settings import configure_steps
+from models.protocols import ChatRequest, Message, Text
+from models.registry import VARIABLE
+from tasks import resources
+from tasks.evaluation.asking import open_model, release_models
+from tests.models.server import MODEL, serving
+
+
+@pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    """Keys are looked up in the environment of this test."""
+    configure_steps()
+    before = resources.resources()
+    resources.configure(replace(before, secret=os.environ.get))
+    yield
+    release_models()
+    resources.configure(before)
+
+
+@pytest.fixture
+def spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    place = {"api_key_env": "TEAM_KEY", "base_url": "http://127.0.0.1:9/v1"}
+    (tmp_path / "models.yaml").write_text(json.dumps({"mine": {"backend": "openai", "name": "m", **place}}))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "models.yaml"))
+    return f"openai:m,{json.dumps(place)}"
+
+
+def test_who_answers_questions_may_be_of_the_file(spelled: str) -> None:
+    models = models_of("mine")
+    assert (models.large, models.small) == (spelled, spelled)
+
+
+def test_the_judge_of_demonstrations_may_be_of_the_file(spelled: str) -> None:
+    chosen = LeverConfig.model_validate({"judge": "mine", "until": "pools"})
+    assert chosen.judge == spelled
+    assert LeverConfig.model_validate(chosen.model_dump()) == chosen
+
+
+def test_all_pipelines_ask_the_same_model_with_the_same_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        file = tmp_path / "models.yaml"
+        file.write_text(
+            f"mine: {{backend: curator, name: hosted_vllm/{MODEL}, base_url: '{server.base_url}', api_key_env: TEAM}}"
+        )
+        monkeypatch.setenv(VARIABLE, str(file))
+        monkeypatch.setenv("TEAM", "sk-team")
+        flags = {"model": "mine", "tasks": "AIME24", "output_path": Path("o")}
+        chats = [
+            open_model(config_of(known_flags() | flags, None).model),
+            resources.vision(models_of("mine").large or ""),
+        ]
+        said = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),))
+        answers = {chat.complete(said).text for chat in chats}
+        assert {chat.id for chat in chats} == {f"curator:hosted_vllm/{MODEL}"}
+        assert len(answers) == 1
+        assert [asked["headers"]["authorization"] for asked in server.requests] == ["Bearer sk-team"] * 2

@@ -1,0 +1,180 @@
+"""models.yaml: a model gets a name once, and every pipeline opens the same one by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from models.chats import open_chat
+from models.curator import CuratorChat
+from models.errors import ModelUnavailable
+from models.protocols import ChatRequest, Message, Text
+from models.registry import VARIABLE, Entry, Price, named, open_spelled, registered, spelled
+from models.registry_file import RegistryUnusable, read_models
+from tests.models.server import MODEL, serving
+
+MODELS = """\
+qwen:
+  backend: hf
+  name: weights/qwen
+  revision: abc123
+  args: {dtype: bfloat16, max_length: 4096}
+  price: {prompt: 0.15, answer: 0.6}
+  default: true
+claude-4.5:
+  backend: curator
+  name: anthropic/claude-sonnet-4-5
+  args: {max_requests_per_minute: 50, reasoning_effort: low}
+  base_url: http://127.0.0.1:4000/v1
+  api_key_env: TEAM_KEY
+echo:
+  backend: scripted
+plain:
+  backend: openai
+  name: gpt-4o-mini
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "models.yaml"
+    path.write_text(MODELS)
+    (tmp_path / "weights" / "qwen").mkdir(parents=True)
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+def test_an_entry_is_found_by_its_name_with_whole_paths(file: Path) -> None:
+    assert named("qwen") == Entry(
+        backend="hf",
+        name=str(file.parent / "weights" / "qwen"),
+        revision="abc123",
+        args={"dtype": "bfloat16", "max_length": 4096},
+        price=Price(prompt=0.15, answer=0.6),
+        default=True,
+    )
+    assert list(registered()) == ["qwen", "claude-4.5", "echo", "plain"]
+
+
+def test_names_are_spelled_out_for_processes_without_the_file(file: Path) -> None:
+    folder = file.parent / "weights" / "qwen"
+    assert {name: spelled(name) for name in ("qwen", "claude-4.5", "echo", "plain")} == {
+        "qwen": f'hf:{folder},{{"dtype": "bfloat16", "max_length": 4096, "revision": "abc123"}}',
+        "claude-4.5": 'curator:anthropic/claude-sonnet-4-5,{"api_key_env": "TEAM_KEY", '
+        '"base_url": "http://127.0.0.1:4000/v1", "reasoning_effort": "low"}',
+        "echo": "scripted",
+        "plain": "openai:gpt-4o-mini",
+    }
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-4o", "scripted", "none", "digits", "gpt-4o", "org/model", ""])
+def test_other_names_stay_as_they_are(file: Path, name: str) -> None:
+    assert (named(name), spelled(name)) == (None, name)
+
+
+def test_another_name_is_the_same_model_and_another_argument_is_not(file: Path) -> None:
+    before = spelled("qwen")
+    file.write_text(MODELS.replace("qwen:", "ours:").replace("answer: 0.6", "answer: 0.7"))
+    assert spelled("ours") == before
+    file.write_text(MODELS.replace("4096", "2048"))
+    assert spelled("qwen") != before
+
+
+def test_a_spelled_name_needs_no_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        file.write_text(
+            f"mine: {{backend: openai, name: {MODEL}, base_url: '{server.base_url}', api_key_env: TEAM_KEY}}\n"
+        )
+        said = spelled("mine")
+        file.unlink()
+        monkeypatch.setenv("TEAM_KEY", "sk-team")
+        chat = open_chat(said, base_url="http://127.0.0.1:9/v1", api_key=SecretStr("sk-openai"), timeout_s=10)
+        chat.complete(ChatRequest(messages=(Message(role="user", content=(Text(text="Hi"),)),)))
+        asked = server.requests[0]
+    assert (chat.id, asked["headers"]["authorization"]) == (f"openai:{MODEL}", "Bearer sk-team")
+
+
+def test_a_variable_that_is_not_there_is_named() -> None:
+    name = 'openai:gpt,{"api_key_env": "NOT_SET"}'
+    with pytest.raises(ModelUnavailable, match="no environment variable NOT_SET here"):
+        open_spelled(name, base_url=None, api_key=SecretStr("sk-openai"), timeout_s=1)
+
+
+def test_a_key_of_ones_own_goes_to_the_provider_and_not_to_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEAM_KEY", "sk-team")
+    name = 'curator:anthropic/claude,{"api_key_env": "TEAM_KEY"}'
+    chat = open_spelled(name, base_url="http://127.0.0.1:9/v1", api_key=None, timeout_s=1)
+    assert isinstance(chat, CuratorChat)
+    assert chat.base_url == "https://api.anthropic.com/v1"
+
+
+def test_without_the_variable_there_are_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert (registered(), named("qwen")) == ({}, None)
+
+
+def test_a_file_that_is_not_there_is_named(file: Path) -> None:
+    file.unlink()
+    assert named("hf") is None
+    with pytest.raises(RegistryUnusable, match=f"TRIVET_MODELS={file}: it cannot be read"):
+        named("qwen")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: {backend: hf\n", "line 2: not YAML"),
+        ("- a\n", "line 1: expected names of models"),
+        ("a:\n  backend: hf\n  name: m\nb: {backend: hf, name: n}\na: {backend: hf}\n", "line 5: 'a' is in line 1 too"),
+        ("a:\n  backend: hf\n  name: m\n  name: n\n", r"line 4: 'a\.name' is in line 3 too"),
+        ("a:\n  name: m\n", r"line 1: a\.backend is missing"),
+        ("a:\n  backend: hf\n", "line 1: a: `name` is missing"),
+        (
+            "a:\n  backend: telepathy\n  name: m\n",
+            r"line 2: a\.backend: there is no backend 'telepathy'; there are ope",
+        ),
+        (
+            "a:\n  backend: hf\n  name: m\n  color: red\n",
+            r"line 4: a\.color is not known; give backend, name, revision",
+        ),
+        ("a:\n  backend: hf\n  name: m\n  args: {color: red}\n", "line 1: a: model_args: hf has no argument color"),
+        ("a:\n  backend: openai\n  name: m\n  revision: x\n", "line 1: a: .*openai has no argument revision"),
+        ("a:\n  backend: hf\n  name: m\n  base_url: http://x/v1\n", "line 1: a: .*of endpoints, and hf is none"),
+        ("a:\n  backend: openai\n  name: m\n  args: {base_url: u}\n", "line 1: a: write `base_url` beside `args`"),
+        ("a:\n  backend: scripted\n  args: {rules: r.json}\n", "line 1: a: write `name` beside `args`"),
+        ("a:\n  backend: hf\n  name: m\n  price: {prompt: -1, answer: 2}\n", r"line 4: a\.price\.prompt: .*greater"),
+        ("a:\n  backend: hf\n  name: m\n  price: 3\n", r"line 4: a\.price: .*"),
+        ("a: hf\n", "line 1: a: expected `backend` and `name`"),
+        ("openai: {backend: openai, name: m}\n", "line 1: openai: the name means something already"),
+        ("a/b: {backend: hf, name: m}\n", "a name has letters, digits"),
+        (
+            "a: {backend: hf, name: m, default: true}\nb: {backend: hf, name: n, default: true}\n",
+            "line 2: 'a' is the default already",
+        ),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "models.yaml").write_text(text)
+    with pytest.raises(RegistryUnusable, match=said):
+        read_models(tmp_path / "models.yaml")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "api_key: hush-hush-1234",
+        "args: {api_key: hush-hush-1234}",
+        "args: {hf_token: hush-hush-1234}",
+        "api_key_env: hush-hush-1234",
+        "base_url: 'http://me:hush-hush-1234@127.0.0.1/v1'",
+        "base_url: 'http://127.0.0.1/v1?key=hush-hush-1234'",
+        "args: {reasoning_effort: sk-hush-hush-1234567890}",
+    ],
+)
+def test_a_secret_is_refused_with_the_remedy_and_not_repeated(tmp_path: Path, line: str) -> None:
+    (tmp_path / "models.yaml").write_text(f"a:\n  backend: openai\n  name: m\n  {line}\n")
+    with pytest.raises(RegistryUnusable, match="api_key_env") as refused:
+        read_models(tmp_path / "models.yaml")
+    assert "hush" not in str(refused.value)
