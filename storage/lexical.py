@@ -1,5 +1,8 @@
 """BM25 on disk: rank-bm25's Okapi scores, one by one the same, worked out when the index is made.
 
+rank-bm25 itself weighs the terms; only the counting and the search are done sparsely here, because it keeps a dict per
+row and looks into each of them for every word.
+
 Files: `hashes.npy` (of each term, sorted), `terms.npy` (UTF-8, end to end), `ends.npy` (where each term ends),
 `starts.npy` (where each term's postings start), `rows.npy` and `weights.npy` (a posting: row, and what the term adds
 to its score).
@@ -12,15 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-K1 = 1.5
-B = 0.75
-EPSILON = 0.25
-"""A term of more than half of the rows weighs this share of the average idf instead of its own, negative one."""
+if TYPE_CHECKING:
+    from rank_bm25 import BM25Okapi
+
 GROUP = 64
 """Rows of a group, whose best score is taken first when the top rows are looked for."""
 
@@ -54,10 +56,7 @@ class Posting(NamedTuple):
 
 
 def build_postings(tokens: Iterable[Sequence[str]]) -> Postings:
-    """The postings of one token list per row; the same lists give the same arrays.
-
-    Source: Robertson's BM25 as in rank_bm25.BM25Okapi 0.2.2 (k1 1.5, b .75, epsilon .25).
-    """
+    """The postings of one token list per row; the same lists give the same arrays."""
     terms, occurrences, lengths = _count(tokens)
     vocabulary = sorted((term.encode() for term in terms), key=lambda term: (_hash(term), term))
     place = {term: at for at, term in enumerate(vocabulary)}
@@ -68,13 +67,14 @@ def build_postings(tokens: Iterable[Sequence[str]]) -> Postings:
     postings, frequency = np.unique(placed[occurrences] * count + row_of, return_counts=True)
     term, row = np.divmod(postings, count)
     rows_per_term = np.bincount(term, minlength=len(vocabulary))
+    okapi = _okapi(rows_per_term, lengths)
     return Postings(
         hashes=np.array([_hash(term) for term in vocabulary], np.uint64),
         terms=np.frombuffer(b"".join(vocabulary), np.uint8),
         ends=np.cumsum([len(word) for word in vocabulary], dtype=np.int64),
         starts=np.concatenate([[0], np.cumsum(rows_per_term)]).astype(np.int64),
         rows=row,
-        weights=_idf(rows_per_term, len(lengths))[term] * _saturation(frequency, lengths, row),
+        weights=_idf(okapi)[term] * _saturation(okapi, frequency, lengths, row),
     )
 
 
@@ -172,18 +172,28 @@ def _count(tokens: Iterable[Sequence[str]]) -> tuple[list[str], NDArray[np.int64
     return list(known), np.array(occurrences, np.int64), np.array(lengths, np.int64)
 
 
-def _idf(rows_per_term: NDArray[np.int64], rows: int) -> NDArray[np.float64]:
-    idf = np.log(rows - rows_per_term + 0.5) - np.log(rows_per_term + 0.5)
-    if len(idf):
-        idf[idf < 0] = EPSILON * idf.mean()
-    return idf
+def _okapi(rows_per_term: NDArray[np.int64], lengths: NDArray[np.int64]) -> BM25Okapi | None:
+    """rank-bm25's weights of terms (by number) that are counted already; None where nothing is counted."""
+    from rank_bm25 import BM25Okapi
+
+    class Counted(BM25Okapi):
+        def _initialize(self, corpus: object) -> dict[int, int]:  # noqa: ARG002  it gets none
+            self.corpus_size, self.avgdl = len(lengths), float(lengths.mean())
+            return dict(enumerate(rows_per_term.tolist()))
+
+    return Counted([]) if len(rows_per_term) else None
+
+
+def _idf(okapi: BM25Okapi | None) -> NDArray[np.float64]:
+    """By the number of the term."""
+    return np.array(list(okapi.idf.values()) if okapi else [], np.float64)
 
 
 def _saturation(
-    frequency: NDArray[np.int64], lengths: NDArray[np.int64], row: NDArray[np.int64]
+    okapi: BM25Okapi | None, frequency: NDArray[np.int64], lengths: NDArray[np.int64], row: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """What repeating a term is worth, less in long rows; one value per posting."""
-    if not len(lengths):
+    if okapi is None:
         return np.empty(0)
-    relative_length = lengths / max(lengths.mean(), 1e-9)  # rows that are all empty have no postings to weigh
-    return frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * relative_length[row]))
+    penalty = 1 - okapi.b + okapi.b * lengths / okapi.avgdl
+    return frequency * (okapi.k1 + 1) / (frequency + okapi.k1 * penalty[row])

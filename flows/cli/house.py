@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from flows.cli.output import DONE_WITH_FAILURES, emit, plain_errors
+from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, plain_errors
 
 if TYPE_CHECKING:
     from flows.doctor import Report
@@ -108,16 +108,27 @@ def gc(
 
 def doctor(
     sandbox: bool = typer.Option(False, "--sandbox", help="Try every wall around generated code, and only these."),
+    gpu: bool = typer.Option(
+        False, "--gpu", help="Try driver, torch, memory, vLLM, FAISS, a generation and an index build, and only these."
+    ),
+    model: Path | None = typer.Option(
+        None, "--model", exists=True, file_okay=False, help="With --gpu: the model that generates; else a tiny one."
+    ),
     as_json: bool = JSON,
 ) -> None:
     """Show what is installed, configured and missing, with the command that mends it; exit 1 if something needed is."""
+    if sandbox and gpu:
+        fail("--sandbox and --gpu are tried one at a time; give one of them", REFUSED)
+    if model and not gpu:
+        fail(f"--model {model} is tried on a GPU; add --gpu", REFUSED)
     if sandbox:
         _walls(as_json)
         return
     from flows.doctor import examine
+    from flows.gpu_doctor import examine_gpu
     from flows.settings import settings
 
-    report = examine(settings())
+    report = examine_gpu(model) if gpu else examine(settings())
     emit(report, as_json, lambda: _show_report(report))
     if not report.ok:
         raise typer.Exit(1)

@@ -123,7 +123,7 @@ def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     return merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
 
-@step(version=1)
+@step(version=2)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses."""
     from storage.locking import alone

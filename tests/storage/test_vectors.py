@@ -4,12 +4,13 @@ import io
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from storage import vectors as module
-from storage.vectors import Vectors, write_vectors
+from storage.vectors import Vectors, build_lists, gpus, write_vectors
 
 
 def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -147,3 +148,76 @@ class TestGrouped:
         for file in files:
             write_vectors(file, clustered(9_000).astype(np.float16))
         assert files[0].getvalue() == files[1].getvalue()
+
+
+def written(rows: NDArray[np.float32]) -> bytes:
+    file = io.BytesIO()
+    write_vectors(file, rows.astype(np.float16))
+    return file.getvalue()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A machine with one GPU, whose part an exact index on the CPU plays; the dimensions that it was asked for."""
+    dimensions: list[int] = []
+
+    def flat(dimension: int) -> Any:
+        dimensions.append(dimension)
+        return faiss.IndexFlatIP(dimension)
+
+    monkeypatch.setattr(module, "gpus", lambda: 1)
+    monkeypatch.setattr(module, "_flat_on_gpu", flat)
+    return dimensions
+
+
+@pytest.mark.usefixtures("grouped_early")
+class TestGroupedByAGpu:
+    @pytest.mark.parametrize(("rows", "gpus"), [(8_000, []), (9_000, [48])], ids=["few rows", "many rows"])
+    def test_it_is_asked_from_a_number_of_rows_on(
+        self, rows: int, gpus: list[int], asked: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "GPU_FROM", 9_000)
+        written(clustered(rows))
+        assert asked == gpus
+
+    def test_the_file_is_that_of_a_cpu_where_both_round_alike(
+        self, asked: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        on_cpu = written(clustered(9_000))
+        monkeypatch.setattr(module, "GPU_FROM", 1)
+        monkeypatch.setattr(module, "PIECE", 4_000)
+        assert (written(clustered(9_000)) == on_cpu, asked) == (True, [48])
+
+    def test_without_memory_the_cpu_takes_over_and_that_is_logged(
+        self, asked: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        on_cpu = written(clustered(9_000))
+
+        def full(dimension: int) -> Any:
+            raise RuntimeError("StandardGpuResources: alloc fail")
+
+        monkeypatch.setattr(module, "GPU_FROM", 1)
+        monkeypatch.setattr(module, "_flat_on_gpu", full)
+        assert written(clustered(9_000)) == on_cpu
+        assert "rows=9000, one CPU thread does: StandardGpuResources: alloc fail" in caplog.text
+
+
+def test_a_build_on_a_gpu_that_is_not_there_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "gpus", lambda: 0)
+    with pytest.raises(RuntimeError, match="install faiss-gpu in place of faiss-cpu"):
+        build_lists(clustered(2_000).astype(np.float16), gpu=True)
+
+
+@pytest.mark.gpu
+def test_lists_of_a_gpu_find_what_lists_of_a_cpu_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not gpus():
+        pytest.skip("FAISS sees no GPU here")
+    monkeypatch.setattr(module, "EXACT_UP_TO", 50_000)
+    monkeypatch.setattr(module, "GPU_FROM", 50_000)
+    rows = clustered(60_000)
+    queries = rows[:200]
+    on_gpu = opened(tmp_path / "gpu", rows)
+    monkeypatch.setattr(module, "gpus", lambda: 0)
+    on_cpu = opened(tmp_path / "cpu", rows)
+    assert (on_gpu.lists, on_gpu.size) == (on_cpu.lists, on_cpu.size)
+    assert abs(recall(on_gpu, rows, queries) - recall(on_cpu, rows, queries)) <= 0.005

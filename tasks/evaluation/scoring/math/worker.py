@@ -40,7 +40,21 @@ def _same(gold: str, answer: str) -> bool:
         return parse(f"${latex}$", config, fallback_mode="no_fallback", parsing_timeout=None)  # type: ignore[arg-type]
 
     left, right = read(gold), read(answer)
-    return bool(left and right and verify(left, right, timeout_seconds=None, allow_set_relation_comp=True))  # type: ignore[arg-type]
+    if not left or not right:
+        return False
+    simplified = verify(left, right, timeout_seconds=None, allow_set_relation_comp=True)  # type: ignore[arg-type]
+    return bool(simplified) or _same_worked_out(left[0], right[0])
+
+
+def _same_worked_out(gold: object, answer: object) -> bool:
+    """Whether they are equal once sums, products and integrals are worked out, which math-verify does to few."""
+    from sympy import Expr, Integral, Product, Sum, simplify
+
+    if not isinstance(gold, Expr) or not isinstance(answer, Expr):
+        return False
+    if not any(one.has(Sum, Product, Integral) for one in (gold, answer)):
+        return False
+    return simplify(gold.doit() - answer.doit()) == 0
 
 
 def main() -> None:

@@ -1,0 +1,309 @@
+"""What a GPU is worth here, beside the CPU of the same machine; needs neither network nor weights.
+
+    python -m tests.benchmarks.gpu [--small] [--json]
+
+Weights are random and of real shapes; all figures are rates, higher is better. Without a GPU the CPU's are measured
+and the others are said not to have been run; --small has tiny shapes that prove the script, not a machine.
+
+    pointer training   updates of GRPO by tasks.lever.training, as `trivet lever run` makes them: batches of 150
+                       queries, pools of 64, groups of 12, exact KL. Its limit: the bandwidth, divided by the least
+                       bytes that an update moves (see least_bytes)
+    embedding export   CLIP ViT-B/32: the forward pass alone, and from PNG files as `lever embed` does it
+    generation         a Qwen2 of 0.5 billion parameters in bf16 by models.causal_lm; its limit for a batch of one:
+                       the bandwidth, divided by the bytes of the weights, which every token reads
+    FAISS lists        training and filling an IVF index by storage.vectors, on the CPU in one thread as ever
+    bandwidth          copying an array: bytes read and written a second, best of several
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import math
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import faiss
+import numpy as np
+import PIL.Image
+import torch
+
+from flows.gpu_doctor import _driver
+from flows.gpu_trials import build, make_model, make_vectors
+from models.causal_lm import CausalLM
+from models.clip import GPU_BATCH, Clip, image_features
+from models.pointer import PointerConfig, PointerSelector
+from models.protocols import ChatRequest, Message, Text
+from storage.vectors import gpus
+from tasks.lever.groups import Groups
+from tasks.lever.settings import GrpoSettings
+from tasks.lever.training import train_grpo
+from tasks.lever.training_loop import TrainingPlace
+
+POOL, SHOTS, GROUP, FLOAT = 64, 2, 12, 4
+PEAK_ROUNDS = 5
+
+
+class Shapes(NamedTuple):
+    """How much is measured."""
+
+    copied_mb: int = 1024
+    queries: int = 1_500
+    batch: int = 150
+    epochs: int = 4
+    """Of the pointer; the first one warms up."""
+    pictures: int = 512
+    clip_layers: int = 12
+    model: dict[str, int] = {  # noqa: RUF012  a value, as the others
+        "vocab_size": 151_936,
+        "hidden_size": 896,
+        "intermediate_size": 4_864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 4_096,
+        "tie_word_embeddings": True,
+    }
+    """Of Qwen2.5-0.5B."""
+    batches: tuple[int, ...] = (1, 8, 64)
+    new_tokens: int = 64
+    vectors: int = 500_000
+
+
+SMALL = Shapes(
+    copied_mb=8,
+    queries=24,
+    batch=12,
+    epochs=2,
+    pictures=2,
+    clip_layers=1,
+    model={"vocab_size": 200},
+    batches=(1, 2),
+    new_tokens=4,
+    vectors=7_000,
+)
+
+
+class Rates(NamedTuple):
+    """Of the same work on both devices."""
+
+    cuda: float | None
+    """None: not run."""
+    cpu: float
+
+
+class Row(NamedTuple):
+    """A line of the table; rates as in `Rates`."""
+
+    what: str
+    unit: str
+    cuda: float | None
+    cpu: float
+    limit: float | None = None
+    """Of the GPU, else of the CPU."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="tiny shapes, in seconds; proves the script")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    chosen = parser.parse_args(arguments)
+    about, missing = machine(), what_is_missing()
+    if not chosen.json:
+        print("\n".join(f"{name}: {value}" for name, value in (about | missing).items()))
+        if chosen.small:
+            print("small: tiny shapes, which prove the script and say nothing of the machine")
+        print(f"\n{'':42}{'unit':<12}{'cuda':>10}{'cpu':>10}{'cuda/cpu':>10}{'limit':>10}{'of limit':>10}")
+    rows: list[Row] = []
+    for row in measure(SMALL if chosen.small else Shapes()):
+        rows.append(row)
+        if not chosen.json:
+            print(_line(row), flush=True)
+    if chosen.json:
+        told = {"machine": about, "not run": missing, "small": chosen.small}
+        print(json.dumps(told | {"rows": [row._asdict() for row in rows]}))
+
+
+def machine() -> dict[str, str]:
+    """Where this runs and on what."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "numpy"))
+    has = torch.cuda.is_available()
+    return {
+        "cpu": f"{_processor()}, {torch.get_num_threads()} threads",
+        "gpu": f"{torch.cuda.get_device_name()}, driver {_driver().detail}, CUDA {torch.version.cuda}"
+        if has
+        else "none",
+        "python": f"{platform.python_version()}, {packages}, faiss {faiss.__version__}",
+    }
+
+
+def what_is_missing() -> dict[str, str]:
+    """What is not run here, with the reason."""
+    missing: dict[str, str] = {}
+    if not torch.cuda.is_available():
+        missing["not run on CUDA"] = f"torch {torch.__version__} sees no GPU; every figure below is of the CPU"
+    if not gpus():
+        missing["not run on a GPU by FAISS"] = (
+            f"faiss {faiss.__version__} sees no GPU; lists are made by one CPU thread"
+        )
+    return missing
+
+
+def measure(shapes: Shapes) -> Iterator[Row]:
+    """The rows of the table, one after the other."""
+    copied = _both(lambda device: bandwidth(device, shapes.copied_mb << 20))
+    peak = copied.cuda or copied.cpu
+    yield Row("bandwidth of a copy", "bytes/s", *copied)
+    steps = _both(lambda device: pointer_updates(device, shapes))
+    yield Row("pointer training, GRPO", "updates/s", *steps, limit=peak / least_bytes(shapes.batch))
+    for name, from_png in (("forward", False), ("from PNG", True)):
+        rates = _both(lambda device, from_png=from_png: pictures(device, shapes, from_png=from_png))
+        yield Row(f"CLIP ViT-B/32 of {shapes.clip_layers} layers, {name}", "pictures/s", *rates)
+    with tempfile.TemporaryDirectory() as folder:
+        make_model(Path(folder), dtype="bfloat16", **shapes.model)
+        size = sum(one.stat().st_size for one in Path(folder).glob("*.safetensors"))
+        subjects = {device: CausalLM(folder, device=device, dtype="bfloat16") for device in ("cuda", "cpu")}
+        for batch in shapes.batches:
+            rates = _both(lambda device, batch=batch: tokens(subjects[device], batch, shapes.new_tokens))
+            name = f"Qwen2 of {size / 2e6:,.1f} million, batches of {batch}"
+            yield Row(name, "tokens/s", *rates, limit=peak / size if batch == 1 else None)
+    vectors = make_vectors(shapes.vectors, 384)
+    on_gpu, on_cpu = build(vectors, gpu=True) if gpus() else None, build(vectors, gpu=False)
+    name = f"FAISS lists of {len(vectors):,} x 384"
+    yield Row(name, "vectors/s", on_gpu and len(vectors) / on_gpu.took_s, len(vectors) / on_cpu.took_s)
+    yield Row("… recall@10 in an eighth of the lists", "share", on_gpu and on_gpu.recall, on_cpu.recall)
+
+
+def bandwidth(device: str, size: int) -> float:
+    """Bytes read and written a second."""
+    source = torch.ones(size // FLOAT, device=device)
+    target = torch.empty_like(source)
+    return 2 * size / min(_seconds(lambda: target.copy_(source), device) for _ in range(PEAK_ROUNDS))
+
+
+def least_bytes(batch: int) -> int:
+    """That an update of GRPO must move if whatever can stay in registers and caches does so, all in fp32.
+
+    The pools of a batch are gathered (read, written), then read by the forward and by the backward pass; the keys of
+    the candidates are written and read forward, read backward, and so are their gradients written and read. Weights
+    are read forward and backward, their gradients written, and AdamW reads gradient, weight and two moments and writes
+    three of them.
+    """
+    config = PointerConfig()
+    pools, keys = (batch * POOL * width * FLOAT for width in (config.embedding_dim, config.hidden))
+    weights = sum(one.numel() for one in PointerSelector(config).parameters()) * FLOAT
+    return 4 * pools + 5 * keys + 10 * weights
+
+
+def pointer_updates(device: str, shapes: Shapes) -> float:
+    """Updates a second, loop, figures and bookkeeping included; validation marks the time."""
+    random = torch.Generator().manual_seed(0)
+    config, queries, candidates = PointerConfig(), shapes.queries, 4 * shapes.queries
+    groups = Groups(
+        ids=tuple(map(str, range(queries))),
+        queries=torch.randn(queries, config.embedding_dim, generator=random),
+        bank=torch.randn(candidates, config.embedding_dim, generator=random),
+        pools=torch.stack([torch.randperm(candidates, generator=random)[:POOL] for _ in range(queries)]),
+        pointers=torch.rand(queries, GROUP, POOL, generator=random).argsort(-1)[..., :SHOTS],
+        rewards=torch.rand(queries, GROUP, generator=random),
+        judged=torch.ones(queries, GROUP, dtype=torch.bool),
+        behaviour=torch.full((queries, GROUP), math.nan),
+    )
+    marks: list[float] = []
+
+    def mark(selector: PointerSelector) -> float:
+        _wait(device)
+        marks.append(time.perf_counter())
+        return 0.0
+
+    settings = GrpoSettings(batch_size=shapes.batch, offline_epochs=shapes.epochs, offline_only=True)
+    place = TrainingPlace(device=device, processes=1)
+    train_grpo(PointerSelector(config), groups, settings, seed=0, validate=mark, place=place)
+    updates = math.ceil(queries / shapes.batch) * (shapes.epochs - 1)
+    return updates / (marks[-1] - marks[1])
+
+
+@torch.inference_mode()
+def pictures(device: str, shapes: Shapes, *, from_png: bool) -> float:
+    """Pictures a second, in the batches of models.clip: single ones on a CPU."""
+    from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    config = CLIPVisionConfig(num_hidden_layers=shapes.clip_layers)
+    model: Any = CLIPVisionModelWithProjection(config).eval()
+    clip = Clip(model.to(device), None, CLIPImageProcessorPil())
+    batch = 1 if device == "cpu" else GPU_BATCH
+    pngs = [_png()] * (batch * max(1, shapes.pictures // batch // (16 if device == "cpu" else 1)))
+    ready = clip.pixels(pngs[:batch]).to(device)
+
+    def embed() -> None:
+        for start in range(0, len(pngs), batch):
+            pixels = clip.pixels(pngs[start : start + batch]).to(device) if from_png else ready
+            image_features(clip.model, pixels).cpu()
+
+    image_features(clip.model, ready)
+    return len(pngs) / _seconds(embed, device)
+
+
+def tokens(subject: CausalLM, batch: int, new_tokens: int) -> float:
+    """New tokens a second of two batches, prompts of 100 words."""
+    words = [Message(role="user", content=(Text(text=f"word{number} " * 100),)) for number in range(2 * batch)]
+    asked = [ChatRequest(messages=(one,), max_tokens=new_tokens, template=False) for one in words]
+    subject.use_batches(batch)
+    list(subject.complete_many(asked[:batch]))
+    started = time.perf_counter()
+    answers = [answer for _, answer in subject.complete_many(asked)]
+    took = time.perf_counter() - started
+    return sum(getattr(answer, "completion_tokens", 0) for answer in answers) / took
+
+
+def _both(rate: Callable[[str], float]) -> Rates:
+    return Rates(rate("cuda") if torch.cuda.is_available() else None, rate("cpu"))
+
+
+def _seconds(work: Callable[[], object], device: str) -> float:
+    _wait(device)
+    started = time.perf_counter()
+    work()
+    _wait(device)
+    return time.perf_counter() - started
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _png() -> bytes:
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 256, (480, 640, 3), dtype=np.uint8)
+    PIL.Image.fromarray(noise).save(file, "PNG")
+    return file.getvalue()
+
+
+def _processor() -> str:
+    told = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    named = (line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
+
+
+def _line(row: Row) -> str:
+    def shown(value: float | None) -> str:
+        return "not run" if value is None else f"{value:,.1f}" if 10 <= value < 1e6 else f"{value:.3g}"
+
+    best = row.cpu if row.cuda is None else row.cuda
+    ratio = "" if row.cuda is None else f"{row.cuda / row.cpu:.2f}"
+    limit, share = ("", "") if row.limit is None else (shown(row.limit), f"{best / row.limit:.0%}")
+    return f"{row.what:<42}{row.unit:<12}{shown(row.cuda):>10}{shown(row.cpu):>10}{ratio:>10}{limit:>10}{share:>10}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""`trivet doctor --gpu`: where there is no GPU it says so line by line; what it tries there is tried here on a CPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import faiss
+import psutil
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from flows import gpu_doctor, gpu_trials
+from flows.cli import house
+from flows.gpu_doctor import examine_gpu
+from flows.gpu_trials import make_model, try_generation, try_index
+from storage import vectors
+
+NAMES = ["driver", "torch", "memory", "engine", "faiss", "generation", "index build"]
+
+app = typer.Typer()
+house.register(app)
+
+
+def doctor(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["doctor", *arguments])
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.fixture
+def a_cpu_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAISS believes in a GPU, whose part an index on the CPU plays; and few vectors."""
+    monkeypatch.setattr(vectors, "gpus", lambda: 1)
+    monkeypatch.setattr(vectors, "_flat_on_gpu", faiss.IndexFlatIP)
+    monkeypatch.setattr(gpu_trials, "INDEX_ROWS", 7_000)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu_each_line_says_what_is_missing_and_the_exit_code_is_1() -> None:
+    done = doctor("--gpu", "--json")
+    told: dict[str, Any] = json.loads(done.stdout)
+    checks = {check["name"]: check for check in told["checks"]}
+    assert (done.exit_code, told["ok"], list(checks)) == (1, False, NAMES)
+    assert {checks[name]["status"] for name in ("torch", "memory", "faiss", "generation", "index build")} == {"missing"}
+    assert [check for check in told["checks"] if check["status"] != "ok" and not check["remedy"]] == []
+    assert checks["torch"]["detail"].endswith("sees no GPU")
+    assert checks["index build"]["detail"] == "not run: torch sees no GPU"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gpu", "--sandbox"], "one at a time"),
+        (["--model", "."], "add --gpu"),
+        (["--gpu", "--model", "/nowhere"], "does not exist"),
+    ],
+    ids=["sandbox too", "model alone", "no such model"],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], said: str) -> None:
+    done = doctor(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_a_trial_that_aborts_is_a_line_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    aborts = "import os, sys; print('CUDA error 802', file=sys.stderr, flush=True); os.abort()"
+    monkeypatch.setattr(gpu_doctor, "TRIALS", (sys.executable, "-c", aborts))
+    report = examine_gpu()
+    assert (report.ok, report.checks[1].detail) == (False, "CUDA error 802 (ended by SIGABRT)")
+
+
+def test_a_trial_that_hangs_is_ended_with_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = "import subprocess, sys, time; subprocess.Popen(['sleep', '7133']); time.sleep(77)"
+    monkeypatch.setattr(gpu_doctor, "TRIALS", (sys.executable, "-c", hangs))
+    monkeypatch.setattr(gpu_doctor, "MOST_TRIAL_S", 1)
+    report = examine_gpu()
+    assert report.checks[1].detail == "not done after 1 s"
+    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "7133"]]
+
+
+@pytest.mark.parametrize("kind", ["Open Kernel Module for x86_64", "x86_64 Kernel Module"])
+def test_the_driver_is_known_by_its_kernel_module(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "version").write_text(
+        f"NVRM version: NVIDIA UNIX {kind}  580.95.05  Release Build\nGCC version: 12.2.0"
+    )
+    monkeypatch.setattr(gpu_doctor, "DRIVER", tmp_path / "version")
+    assert gpu_doctor._driver().detail == "NVIDIA 580.95.05"
+
+
+def test_a_tiny_model_is_made_and_generates() -> None:
+    [check] = try_generation("hf", device="cpu")
+    assert check.status == "ok"
+    assert "a tiny model of random weights" in check.detail
+
+
+def test_a_model_that_is_given_is_the_one_that_speaks(tmp_path: Path) -> None:
+    [check] = try_generation("hf", str(make_model(tmp_path)), device="cpu")
+    assert (check.status, f"{tmp_path} says '" in check.detail) == ("ok", True)
+
+
+@pytest.mark.usefixtures("a_cpu_for_a_gpu")
+def test_lists_that_find_the_same_are_well() -> None:
+    [check] = try_index()
+    assert (check.status, check.detail.startswith("7,000 vectors: ")) == ("ok", True)
+
+
+@pytest.mark.usefixtures("a_cpu_for_a_gpu")
+def test_lists_that_find_less_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        vectors, "_fill_by", lambda centres, index, sample, rows: index.train(sample)
+    )  # nothing in them
+    [check] = try_index()
+    assert (check.status, check.remedy) == ("missing", "CUDA_VISIBLE_DEVICES='' builds indexes on the CPU")
+
+
+@pytest.mark.gpu
+def test_a_gpu_worker_has_all_that_it_needs() -> None:
+    if not vectors.gpus():
+        pytest.skip("FAISS sees no GPU here")
+    done = doctor("--gpu", "--json")
+    assert (done.exit_code, {one["name"] for one in json.loads(done.stdout)["checks"]}) == (0, set(NAMES))
