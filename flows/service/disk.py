@@ -1,8 +1,9 @@
-"""What a home takes on the disk, part by part."""
+"""What a home takes on the disk, part by part, and whether there is room for more."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from flows.service.database import cluster_of
@@ -11,6 +12,25 @@ from storage.embedded import Cluster
 
 BLOCK_BYTES = 512
 """What `st_blocks` counts in, whatever the file system does."""
+LEAST_BYTES = 64 << 20
+"""PostgreSQL makes its log in files of 16 MB; with room for a few of them it does not stop at once."""
+
+
+def full_disks(place: Place, *, store: Path | None) -> list[str]:
+    """What to do about each file system of the home that has no room left.
+
+    store: folder of the artifacts; None where they are not on this machine.
+    """
+    database = cluster_of(place).status().folder
+    folders = [each for each in (place.home, database, store) if each and each.exists()]
+    disks = {folder.stat().st_dev: folder for folder in reversed(folders)}
+    free = {folder: shutil.disk_usage(folder).free for folder in disks.values()}
+    return [
+        f"the disk of {folder} is full ({left / 1e6:.0f} MB left, {LEAST_BYTES / 1e6:.0f} MB are needed): free disk "
+        "space (see `trivet gc`); the service then goes on by itself, and a run that has failed with `trivet rerun RUN`"
+        for folder, left in free.items()
+        if left < LEAST_BYTES
+    ]
 
 
 def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:

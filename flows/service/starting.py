@@ -21,6 +21,7 @@ from flows.service import stopping, supervising
 from flows.service.api import Api
 from flows.service.asked import Asked, Wanted, differences, remembered, settle
 from flows.service.database import Database, choose
+from flows.service.disk import full_disks
 from flows.service.errors import ApiAway, ApiFailed, DidNotStart, Refused
 from flows.service.place import Place
 from flows.service.programs import environment_of, programs_of
@@ -87,6 +88,7 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
         for each in changed:
             say(f"changed, so it starts again: {each}")
         if running and not changed:
+            supervising.wake(place)
             return _finish(start, "unchanged", since=None)
         if running and before and before.port != asked.port and not asked.server:
             _check_port(asked.port)  # before anything is stopped for it
@@ -218,7 +220,7 @@ def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: boo
         if not patient:
             _raise_if_dead(place, part)
         if time.monotonic() > deadline:
-            raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_last_words(place, part)}")
+            raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_why(place, part)}")
         time.sleep(LOOK_S)
 
 
@@ -239,10 +241,13 @@ def _raise_if_dead(place: Place, name: str) -> None:
     if parts is None:
         raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
     if any(part.name == name and part.state in DEAD for part in parts):
-        raise DidNotStart(f"{name} ends as soon as it has started: {_last_words(place, name)}")
+        raise DidNotStart(f"{name} ends as soon as it has started: {_why(place, name)}")
 
 
-def _last_words(place: Place, part: str) -> str:
+def _why(place: Place, part: str) -> str:
+    """A full disk, or the last words of a part."""
+    if full := full_disks(place, store=None):
+        return "; ".join(full)
     log = place.log_of(part)
     lines = log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:] if log.exists() else []
     return f"{' / '.join(lines)}; the whole is in {log}"

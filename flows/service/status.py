@@ -13,7 +13,7 @@ from flows import connecting
 from flows.service import processes, supervising
 from flows.service.api import Api
 from flows.service.database import Database
-from flows.service.disk import disk_use
+from flows.service.disk import disk_use, full_disks
 from flows.service.errors import ApiFailed
 from flows.service.place import Place
 from flows.service.starting import Service, is_online, service_of
@@ -59,6 +59,8 @@ def status(place: Place, *, store: Path | None) -> Status:
     pools, problems = _look(place, service, parts) if service else ([], [])
     if found and parts is None:
         problems.append("no supervisor watches over what runs; run `trivet up` again")
+    if found or service:
+        problems = [*full_disks(place, store=store), *problems]  # first: it may be why parts are ill
     state = "down" if not service and not found else "unhealthy" if problems else "healthy"
     return Status(
         state=state,

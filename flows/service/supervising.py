@@ -100,20 +100,30 @@ def _section(program: Program) -> list[str]:
 def parts(place: Place) -> list[Part] | None:
     """The programs as the supervisor sees them; None where no supervisor answers."""
     try:
-        with _client(place) as client:
-            told = cast("list[dict[str, Any]]", client.supervisor.getAllProcessInfo())
+        with client(place) as ask:
+            told = cast("list[dict[str, Any]]", ask.supervisor.getAllProcessInfo())
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return None
     return [_part(each) for each in told]
 
 
-def _client(place: Place) -> contextlib.closing[Any]:
+def client(place: Place) -> contextlib.closing[Any]:
+    """The supervisor's own interface: `client.supervisor.stopProcess("server")`."""
     from supervisor.xmlrpc import SupervisorTransport
 
     transport: Any = SupervisorTransport(None, None, f"unix://{place.control}")
     proxy: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
     proxy.close = transport.close
     return contextlib.closing(proxy)
+
+
+def wake(place: Place) -> None:
+    """Start at once what waits to be started again."""
+    for part in parts(place) or []:
+        if part.state == "backoff":
+            with client(place) as ask:
+                ask.supervisor.stopProcess(part.name)  # or it counts as started
+                ask.supervisor.startProcess(part.name, False)
 
 
 def _part(told: dict[str, Any]) -> Part:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +14,22 @@ import pytest
 
 from flows.service import supervising
 from flows.service.database import cluster_of
-from tests.service.serviced import Running, deploy_doze, diary_of, kill, service_home
+from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, kill, service_home
 
+COUNTING = ROOT / "tests" / "e2e" / "counting"
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
-    with service_home() as running:
+def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each step of the house that really runs leaves a line here."""
+    return tmp_path_factory.mktemp("counted") / "steps"
+
+
+@pytest.fixture(scope="module")
+def running(counter: Path) -> Iterator[Running]:
+    counting = {"PYTHONPATH": os.pathsep.join(map(str, (COUNTING, ROOT))), "TRIVET_STEPS_RUN": str(counter)}
+    with service_home(variables=counting) as running:
         running.up()
         yield running
 
@@ -104,6 +113,33 @@ def test_a_run_whose_process_is_killed_is_crashed_and_can_be_rerun(running: Runn
     assert running.trivet("rerun", run, "--wait").code == 0
     assert running.state_of(run) == "Completed"
     assert (began(diary), diary_of(diary)[-1]) == (2, "done")
+
+
+def test_a_run_that_dies_finds_what_its_step_on_the_gpu_has_done(
+    running: Running, counter: Path, tmp_path: Path
+) -> None:
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "one.md").write_text("# One\n\nA page.\n")
+    index = running.api.get("/deployments/name/rag/index")["id"]
+    run = running.start(index, {"config": {"documents": str(documents), "index": str(tmp_path / "index")}})
+    running.until(lambda: gpu_children(running), "the step is sent to the pool")
+    [(child, process)] = gpu_children(running)
+    process.suspend()  # it has more to do than its parent has time
+    kill(flow_of(running, run))
+    running.until(lambda: running.state_of(run) == "Crashed", "the UI tells")
+    process.resume()
+    running.until(lambda: running.state_of(child) == "Completed", "the child does its work to the end")
+
+    assert running.trivet("rerun", run, "--wait").code == 0
+    assert running.state_of(run) == "Completed"
+    assert Counter(counter.read_text().splitlines())["tasks.rag.steps embed"] == 1
+
+
+def gpu_children(running: Running) -> list[tuple[str, psutil.Process]]:
+    """Runs of the pool gpu that have a process."""
+    worker = running.pid_of("gpu")
+    return [(each.run, each.process) for each in running.processes() if each.run and each.process.ppid() == worker]
 
 
 def test_a_killed_postgresql_is_started_again(running: Running) -> None:

@@ -1,4 +1,4 @@
-"""A flow that takes its time: what a worker runs while something is killed."""
+"""Flows that take their time: what a worker runs while something is killed, full or away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import os
 import time
 from pathlib import Path
 
-from prefect import flow
+from flows.settings import configure_steps
+
+configure_steps()
+
+from prefect import flow  # noqa: E402
+
+from flows.shown import watched  # noqa: E402
+from storage.errors import StoreUnreachable  # noqa: E402
+from storage.records import Ref  # noqa: E402
+from tasks.resources import artifacts  # noqa: E402
+from tasks.step import called, step  # noqa: E402
+
+KEPT_BYTES = 10_000
 
 
 @flow(name="doze")
@@ -17,3 +29,25 @@ def doze(diary: str, seconds: float) -> None:
     time.sleep(seconds)
     with Path(diary).open("a") as file:
         file.write("done\n")
+
+
+@flow(name="count")
+@watched
+def count(diary: str, steps: int, seconds: float) -> None:
+    """Do steps one after the other."""
+    for number in range(steps):
+        called(note, f"note {number}")(diary, number, seconds)
+
+
+@step(version=1)
+def note(diary: str, number: int, seconds: float) -> Ref:
+    """Write the number into the diary, sleep, and keep some bytes; or write that they cannot be kept."""
+    with Path(diary).open("a") as file:
+        file.write(f"{number}\n")
+        file.flush()
+        time.sleep(seconds)
+        try:
+            return artifacts().put("noise", os.urandom(KEPT_BYTES))
+        except StoreUnreachable:
+            file.write("not kept\n")
+            raise

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,8 @@ class Running(NamedTuple):
 
     place: Place
     port: int
+    variables: Mapping[str, str] = {}
+    """Of the user's shell, besides those of this process."""
 
     def trivet(self, *arguments: str, **variables: str) -> Done:
         """Run the command, in this home and without what other tests have set for Prefect."""
@@ -55,7 +57,7 @@ class Running(NamedTuple):
     def environment(self) -> dict[str, str]:
         """Of a user's shell."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
-        return kept | {"TRIVET_HOME": str(self.place.home), "OMP_NUM_THREADS": "1"}
+        return kept | {"TRIVET_HOME": str(self.place.home), "OMP_NUM_THREADS": "1", **self.variables}
 
     @property
     def api(self) -> Api:
@@ -71,9 +73,12 @@ class Running(NamedTuple):
         [pid] = [each.pid for each in supervising.parts(self.place) or [] if each.name == part and each.pid]
         return pid
 
-    def run(self, deployment: str, diary: Path, *, seconds: float) -> str:
+    def run(self, deployment: str, diary: Path, **parameters: float) -> str:
+        """Have a deployment of ours run; gives the id of the run."""
+        return self.start(deployment, {"diary": str(diary), **parameters})
+
+    def start(self, deployment: str, parameters: Mapping[str, Any]) -> str:
         """Have a deployment run; gives the id of the run."""
-        parameters = {"diary": str(diary), "seconds": seconds}
         return self.api.post(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"]
 
     def state_of(self, run: str) -> str:
@@ -93,11 +98,11 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def service_home() -> Generator[Running]:
+def service_home(*, within: Path | None = None, variables: Mapping[str, str] | None = None) -> Generator[Running]:
     """A home that the server's account may enter, on a free port; whatever runs there in the end is ended."""
-    home = Path(tempfile.mkdtemp(prefix="trivet-service-"))
+    home = Path(tempfile.mkdtemp(prefix="trivet-service-", dir=within))
     home.chmod(0o755)
-    running = Running(Place(home), free_port())
+    running = Running(Place(home), free_port(), variables or {})
     try:
         yield running
     finally:
@@ -114,14 +119,19 @@ def free_port() -> int:
 
 
 def deploy_doze(api: Api) -> str:
-    """The id of a deployment of the flow that takes its time, on the pool cpu."""
-    flow = api.post("/flows/", {"name": "doze"})["id"]
+    """The id of a deployment of the flow that takes its time."""
+    return deploy(api, "doze")
+
+
+def deploy(api: Api, flow: str, *, name: str = "test", **variables: str) -> str:
+    """The id of a deployment of a flow of `dozing`, on the pool cpu, whose runs have these variables."""
     asked = {
-        "name": "doze",
-        "flow_id": flow,
+        "name": name,
+        "flow_id": api.post("/flows/", {"name": flow})["id"],
         "work_pool_name": "cpu",
-        "entrypoint": "tests.service.dozing.doze",
+        "entrypoint": f"tests.service.dozing.{flow}",
         "pull_steps": [],
+        "job_variables": {"env": variables},
     }
     return api.post("/deployments/", asked)["id"]
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import configparser
+import os
+import time
 from pathlib import Path
 
 import pytest
 
-from flows.service import database
+from flows.service import database, processes, supervising
 from flows.service.asked import Asked
 from flows.service.place import Place
-from flows.service.programs import environment_of, programs_of
+from flows.service.programs import Program, environment_of, programs_of
 from flows.service.supervising import config_of
 from storage.embedded import Cluster
 
@@ -39,6 +41,21 @@ def test_each_pool_has_a_worker_that_is_started_again_for_ever(tmp_path: Path) -
         'TRIVET_GPU_DEPLOYMENT=""',
     )
     assert "program:gpu" not in config(tmp_path, Asked(gpu=False, folder="/"))
+
+
+def test_what_waits_to_be_started_again_can_be_woken(tmp_path: Path) -> None:
+    place, mended = Place(tmp_path), tmp_path / "mended"
+    place.prepare()
+    dies = Program("cpu", ("sh", "-c", f"test -e {mended} && exec sleep 600"), order=1, stop_s=1)
+    supervising.start(place, [dies], os.environ | {processes.MARK: place.mark}, folder="/")
+    try:
+        while [part.state for part in supervising.parts(place) or []] != ["backoff"]:
+            time.sleep(0.05)
+        mended.touch()
+        supervising.wake(place)
+        assert [part.state for part in supervising.parts(place) or []] == ["running"]
+    finally:
+        processes.end(processes.of_service(place.mark), grace_s=10)
 
 
 def test_a_long_home_has_its_socket_elsewhere(tmp_path: Path) -> None:
