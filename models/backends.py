@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError
 
 from models.errors import ModelUnavailable
+from models.openai_sampling import AS_ASKED, Thinking
 from models.protocols import Chat
 
 KINDS = ("openai", "responses", "hf", "vllm", "curator", "replay", "scripted")
@@ -55,6 +56,8 @@ class HFArgs(_Args):
     peft: str | None = None
     trust_remote_code: bool = False
     max_length: int | None = Field(default=None, ge=2)
+    min_pixels: int | None = Field(default=None, ge=1)
+    max_pixels: int | None = Field(default=None, ge=1)
 
 
 class VLLMArgs(_Args):
@@ -64,21 +67,29 @@ class VLLMArgs(_Args):
     revision: str | None = None
     dtype: str = "auto"
     tensor_parallel_size: int = Field(default=1, ge=1)
-    data_parallel_size: int = Field(default=1, ge=1)
+    data_parallel_size: Literal[1] = 1
+    """More engines than one are for `vllm serve --data-parallel-size`."""
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
-    max_model_len: int | None = Field(default=None, ge=2)
+    max_model_len: int | None = Field(default=None, ge=2, validation_alias=AliasChoices("max_model_len", "max_length"))
     max_num_seqs: int | None = Field(default=None, ge=1)
     quantization: str | None = None
+    peft: str | None = Field(default=None, validation_alias=AliasChoices("peft", "lora_local_path"))
+    enable_prefix_caching: bool = True
+    enforce_eager: bool = False
     trust_remote_code: bool = False
+    min_pixels: int | None = Field(default=None, ge=1)
+    max_pixels: int | None = Field(default=None, ge=1)
 
 
 class CuratorArgs(_Args):
     """Of `curator`."""
 
-    model: str | None = None
+    model: str | None = Field(default=None, validation_alias=AliasChoices("model", "pretrained"))
     api_base: str | None = Field(default=None, validation_alias=AliasChoices("api_base", "base_url"))
     api_key: SecretStr | None = None
     timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
+    reasoning_effort: str | None = None
+    response_format: dict[str, JsonValue] | None = None
 
 
 class ReplayArgs(_Args):
@@ -100,6 +111,8 @@ class _Asked(NamedTuple):
     base_url: str | None
     api_key: SecretStr | None
     timeout_s: float
+    pictures: bool
+    thinking: Thinking
 
 
 def open_backend(
@@ -110,14 +123,17 @@ def open_backend(
     base_url: str | None = None,
     api_key: SecretStr | None = None,
     timeout_s: float = 120.0,
+    pictures: bool = False,
+    thinking: Thinking = AS_ASKED,
 ) -> Chat:
     """The backend of a kind, or of the dotted path of an lm_eval LM class. Raises ModelUnavailable.
 
     name: the model, where the arguments do not name it. args: the model_args; they go before the other parameters.
-    An endpoint is asked as the request says: a reasoning model thinks as it does by itself, within the tokens asked.
+    pictures: True where it will be shown some. thinking: of a reasoning model at an endpoint; unless said, as it does
+    by itself, within the tokens asked.
     """
     own = {key: value for key, value in (args or {}).items() if key not in OF_THE_CALLER}
-    asked = _Asked(kind, name, own, base_url, api_key, timeout_s)
+    asked = _Asked(kind, name, own, base_url, api_key, timeout_s, pictures, thinking)
     if kind in OPENERS:
         return OPENERS[kind](asked)
     if "." in kind:
@@ -128,6 +144,13 @@ def open_backend(
         f"There is no model backend called {kind!r}; there are {', '.join(KINDS)}, and any lm_eval model class by its "
         "dotted path (package.module.Class)."
     )
+
+
+def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
+    """Raises ModelUnavailable for arguments that a backend does not know; those of lm_eval classes are their own."""
+    if kind in ARGS:
+        own = {key: value for key, value in args.items() if key not in OF_THE_CALLER}
+        _checked(ARGS[kind], _Asked(kind, None, own, None, None, 0, False, AS_ASKED))
 
 
 def parse_model_args(text: str) -> dict[str, JsonValue]:
@@ -163,15 +186,8 @@ def _value(text: str) -> JsonValue:
 
 
 def _open_openai(asked: _Asked) -> Chat:
-    from models.openai_sampling import AS_ASKED
-
     args = _checked(OpenAIArgs, asked)
-    place: dict[str, Any] = {
-        "base_url": args.base_url or asked.base_url,
-        "api_key": args.api_key or asked.api_key,
-        "timeout_s": args.timeout_s or asked.timeout_s,
-        "thinking": AS_ASKED._replace(effort=args.reasoning_effort),
-    }
+    place = _place(args, args.base_url, asked)
     model = _named(args.model or asked.name, asked.kind, "model")
     if asked.kind == "responses":
         from models.openai_responses import OpenAIResponses
@@ -183,35 +199,43 @@ def _open_openai(asked: _Asked) -> Chat:
 
 
 def _open_hf(asked: _Asked) -> Chat:
+    from models.local import open_local
+
     args = _checked(HFArgs, asked)
     pretrained = _named(args.pretrained or asked.name, asked.kind, "pretrained")
-    from models.causal_lm import CausalLM
-
-    return CausalLM(pretrained, **args.model_dump(exclude={"pretrained"}))
+    return open_local(pretrained, pictures=asked.pictures, **args.model_dump(exclude={"pretrained"}))
 
 
 def _open_vllm(asked: _Asked) -> Chat:
     args = _checked(VLLMArgs, asked)
     model = _named(args.pretrained or asked.name, asked.kind, "pretrained")
-    here = importlib.util.find_spec("vllm") is not None
-    state = "vLLM does not run inside this program yet" if here else "vLLM is not installed here"
-    raise ModelUnavailable(
-        f"{state}; serve the model (`vllm serve {model}`) and give `--model openai --model_name {model} --base-url "
-        f"http://127.0.0.1:8000/v1`, or run it with `--model hf --model_args pretrained={model}`."
-    )
+    if importlib.util.find_spec("vllm") is None:
+        raise ModelUnavailable(
+            f"vLLM is not installed here; serve the model (`vllm serve {model}`) and give `--model openai --model_name "
+            f"{model} --base-url http://127.0.0.1:8000/v1`, or run it with `--model hf --model_args pretrained={model}`"
+        )
+    from models.vllm import VLLMChat
+
+    return VLLMChat(model, **args.model_dump(exclude={"pretrained", "batch_size", "data_parallel_size"}))
 
 
 def _open_curator(asked: _Asked) -> Chat:
-    from models.curator import parse_litellm_name
-    from models.openai_endpoint import parse_address
-
     args = _checked(CuratorArgs, asked)
-    parsed = parse_litellm_name(_named(args.model or asked.name, asked.kind, "model"))
-    url = parse_address(args.api_base or asked.base_url or parsed.base_url).url
-    raise ModelUnavailable(
-        f"bespokelabs-curator is not installed here; `--model openai --model_name {parsed.model} --base-url {url}` "
-        "reaches the same server."
-    )
+    name = _named(args.model or asked.name, asked.kind, "model")
+    from models.curator import CuratorChat
+
+    return CuratorChat(name, response_format=args.response_format, **_place(args, args.api_base, asked))
+
+
+def _place(args: OpenAIArgs | CuratorArgs, base_url: str | None, asked: _Asked) -> dict[str, Any]:
+    """Where an endpoint is, and how it is asked."""
+    effort = args.reasoning_effort
+    return {
+        "base_url": base_url or asked.base_url,
+        "api_key": args.api_key or asked.api_key,
+        "timeout_s": args.timeout_s or asked.timeout_s,
+        "thinking": asked.thinking._replace(effort=effort) if effort else asked.thinking,
+    }
 
 
 def _open_replay(asked: _Asked) -> Chat:
@@ -238,6 +262,15 @@ OPENERS: dict[str, Callable[[_Asked], Chat]] = {
     "scripted": _open_scripted,
 }
 
+ARGS: dict[str, type[_Args]] = {
+    "openai": OpenAIArgs,
+    "responses": OpenAIArgs,
+    "hf": HFArgs,
+    "vllm": VLLMArgs,
+    "curator": CuratorArgs,
+    "replay": ReplayArgs,
+    "scripted": ScriptedArgs,
+}
 Args = TypeVar("Args", bound=_Args)
 
 

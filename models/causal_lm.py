@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -17,6 +16,7 @@ from models.causal_weights import Loaded, find_weights, load
 from models.chat_templates import render
 from models.decoding import Drawing, Draws, Ends, readable, seed_of
 from models.errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
+from models.held import ALONE, held
 from models.likelihoods import Part, Window, encode, pair_windows, rolling_windows, score
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.stops import Listener, cut
@@ -45,7 +45,8 @@ class Prompt(NamedTuple):
 class CausalLM:
     """Answers with the model of a folder or of the hub, and tells how likely texts are.
 
-    It is loaded with the first question. `id` holds a fingerprint of weights, configuration, tokenizer and chat
+    It is loaded with the first question, and let go of when another model of this process is asked (models.held).
+    `id` holds a fingerprint of weights, configuration, tokenizer and chat
     templates, so that no answer is taken for another model's. Requests of `complete_many` are sorted by length,
     the longest first: memory that does not suffice shows at once. temperature 0 takes the likeliest token; above it
     tokens are drawn with random numbers that belong to the request, whatever shares its batch.
@@ -73,8 +74,7 @@ class CausalLM:
         self.id = f"hf:{self._weights.label}@{self._weights.fingerprint}:{self._weights.dtype}{shortened}"
         self.use_batches(batch_size)
         self._placing: dict[str, Any] = {"device": device, "device_map": device_map, "max_length": max_length}
-        self._lock = threading.RLock()  # one model, one caller at a time: tokenizers are not safe for threads either
-        self._loaded: Loaded | None = None
+        self._lock = ALONE
 
     def use_batches(self, rows: int | Literal["auto"]) -> None:
         """Answer with at most so many rows in a batch from now on; an automatic number shrinks when memory ends."""
@@ -133,9 +133,7 @@ class CausalLM:
             yield number, likelihood.total
 
     def _load(self) -> Loaded:
-        if self._loaded is None:
-            self._loaded = load(self._weights, **self._placing)
-        return self._loaded
+        return held(("text", self._weights, repr(self._placing)), lambda: load(self._weights, **self._placing))
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
         loaded = self._load()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from models.errors import ModelUnavailable
+from models.errors import ModelError, ModelUnavailable
 from models.weights import GENERATOR_FILES, digest_folder, hub_folder, read_json, require_safetensors
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 CONTEXT_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
 UNKNOWN_CONTEXT = 2048
 """Tokens, where neither the model nor its tokenizer says; as lm-evaluation-harness takes it."""
+SAID_CHARS = 200
+UNKNOWN_SHAPE = ("does not recognize this architecture", "Unrecognized configuration class", "Unrecognized model in")
 NO_LIMIT = 10**9
 """A tokenizer's `model_max_length` beyond this means that it does not know."""
 
@@ -121,9 +123,10 @@ def _read(weights: Weights, device_map: Any) -> tuple[Any, Any]:
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
     tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
     placed = {} if device_map is None else {"device_map": device_map}
-    model = AutoModelForCausalLM.from_pretrained(
-        weights.folder, use_safetensors=True, dtype=getattr(torch, weights.dtype), **placed, **source
-    )
+    asked: dict[str, Any] = {"use_safetensors": True, "dtype": getattr(torch, weights.dtype), **placed, **source}
+    read: Any = AutoModelForCausalLM.from_pretrained(weights.folder, output_loading_info=True, **asked)
+    model, info = read
+    require_whole(info, tokenizer, weights.folder)
     if weights.adapter is not None:
         from peft import PeftModel  # pyright: ignore[reportMissingImports]
 
@@ -154,6 +157,13 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
     return known if known and known < NO_LIMIT else UNKNOWN_CONTEXT
 
 
+def declared_context(name: str, revision: str | None = None) -> int | None:
+    """Most tokens of prompt and answer as the model's config.json has it; loads nothing. Raises ModelUnavailable."""
+    config = read_json(weights_folder(name, revision or None, ("config.json",), "model") / "config.json")
+    known = [part.get(field) for part in (config.get("text_config") or {}, config) for field in CONTEXT_NAMES]
+    return next((tokens for tokens in known if isinstance(tokens, int)), None)
+
+
 def end_tokens_of(model: Any, tokenizer: Any) -> frozenset[int]:
     known = model.generation_config.eos_token_id
     known = tokenizer.eos_token_id if known is None else known
@@ -175,8 +185,42 @@ def progress_hidden() -> Generator[None]:
 
 @contextmanager
 def failures_named(folder: Path) -> Generator[None]:
+    """Whatever loading raises comes as ModelUnavailable, with the remedy."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelUnavailable(f"the model in {folder} cannot be loaded: {said}") from error
+    except ModelError:
+        raise
+    except Exception as error:  # code of others: a damaged file makes it raise anything
+        said = " ".join(str(error).split())[:SAID_CHARS].rstrip(".") or type(error).__name__
+        raise ModelUnavailable(f"the model in {folder} cannot be loaded: {said}; {_remedy(str(error))}") from error
+
+
+def _remedy(said: str) -> str:
+    if any(words in said for words in UNKNOWN_SHAPE):
+        return (
+            "this kind of model does not run in this process: take another one, or serve it behind an "
+            "OpenAI-compatible endpoint (vLLM, llama.cpp)"
+        )
+    if "custom code" in said:
+        return "give trust_remote_code=True if you trust the code that comes with it, where that can be given"
+    return "fetch it again, all of its files"
+
+
+def require_whole(info: Mapping[str, Any], tokenizer: Any, folder: Path, *, unused: str | None = None) -> None:
+    """Raises ModelUnavailable if something is missing that transformers makes up: weights by chance, no vocabulary.
+
+    info: as `from_pretrained` gives it with `output_loading_info`. unused: how the names of weights begin that nothing
+    here asks for.
+    """
+    missing = sorted(name for name in info["missing_keys"] if unused is None or not name.startswith(unused))
+    if missing:
+        raise ModelUnavailable(
+            f"the weights in {folder} are not whole: {missing[0]} is missing{_others(missing)}; fetch them again, or "
+            "name a model of the kind that is asked for"
+        )
+    if len(tokenizer.get_vocab()) <= len(tokenizer.all_special_tokens):
+        raise ModelUnavailable(f"{folder} holds no vocabulary; fetch the files of its tokenizer too (tokenizer.json)")
+
+
+def _others(missing: Sequence[str]) -> str:
+    return f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""

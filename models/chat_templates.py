@@ -9,7 +9,10 @@ from models.errors import ModelUnavailable, RequestRefused
 from models.prompts import plain_text, raw_prompt, refuse_images
 from models.protocols import ChatRequest
 
-WITHOUT = "give `--apply_chat_template False` to send the prompts as they stand"
+WITHOUT = (
+    "take a model that is made to be asked, or send the prompts as they stand (`--apply_chat_template False` of eval "
+    "run, `--set prompts.template=false` of lever run)"
+)
 
 Turn = dict[str, Any]
 Fold = Callable[[list[Turn]], list[Turn]]

@@ -1,19 +1,44 @@
-"""Opens a chat backend by its name, the one that users write after `--vlm`, `--llm` or `--annotator_model`."""
+"""Opens a chat backend by its name, the one that users write after `--vlm`, `--llm` or `--judge`."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
 from models.errors import ModelUnavailable
 from models.protocols import Chat
+from models.weights import GENERATOR_FILES, digest_files, digest_folder
 
+IN_PROCESS = ("hf", "vllm")
+"""Backends whose weights are loaded in the process that asks; one model of theirs at a time."""
+ENDPOINTS = ("openai", "responses", "curator")
+KINDS = (*ENDPOINTS, *IN_PROCESS, "replay", "scripted")
 NAMES = (
     "`openai:MODEL` (any OpenAI-compatible endpoint), `responses:MODEL` (the same through the Responses API, where "
-    "there is one), `hf:FOLDER` or `hf:NAME@REVISION` (transformers, in this process), `replay:FILE` (recorded "
-    "answers), `scripted` or `scripted:FILE`"
+    "there is one), `curator:BACKEND/MODEL`, `hf:FOLDER` or `hf:NAME@REVISION` (transformers, in this process), "
+    "`vllm:FOLDER` (vLLM, in this process), arguments behind a comma (`hf:FOLDER,dtype=float32`), `replay:FILE` "
+    "(recorded answers), `scripted` or `scripted:FILE`, or a name of the file in TRIVET_MODELS"
 )
+
+
+class Local(NamedTuple):
+    """A model that runs in the process that asks it, as its name says."""
+
+    kind: str
+    pretrained: str
+    """A folder, or a name of the hub."""
+    args: Mapping[str, JsonValue]
+    """As `--model_args` of that backend."""
+
+    @property
+    def name(self) -> str:
+        """The whole name, arguments as JSON."""
+        said = f",{json.dumps(dict(self.args), sort_keys=True, ensure_ascii=False)}" if self.args else ""
+        return f"{self.kind}:{self.pretrained}{said}"
 
 
 def open_chat(
@@ -23,6 +48,10 @@ def open_chat(
 
     base_url, api_key, timeout_s: for backends behind an endpoint; None is OpenAI's own, without a key.
     """
+    from models.registry import open_spelled
+
+    if chat := open_spelled(name, base_url=base_url, api_key=api_key, timeout_s=timeout_s):
+        return chat
     backend, _, rest = name.partition(":")
     if backend == "openai" and rest:
         from models.openai import OpenAIChat
@@ -32,8 +61,10 @@ def open_chat(
         from models.openai_responses import OpenAIResponses
 
         return OpenAIResponses(rest, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
-    if backend == "hf" and rest:
-        return _open_local(rest)
+    if local := local_of(name):
+        from models.backends import open_backend
+
+        return open_backend(local.kind, name=local.pretrained, args=local.args, pictures=True)
     if backend == "replay" and rest:
         from models.replay import ReplayChat
 
@@ -47,16 +78,50 @@ def open_chat(
 
 def is_in_process(name: str) -> bool:
     """True where the weights of the backend called `name` are loaded in the process that asks it."""
-    return name.startswith("hf:")
+    return name.partition(":")[0] in IN_PROCESS
 
 
-def _open_local(name: str) -> Chat:
-    from models.vision_weights import sees
+def local_of(name: str) -> Local | None:
+    """The parts of `hf:…` and `vllm:…`; None for another backend. Raises ModelUnavailable for arguments that are none.
 
-    if sees(name):
-        from models.vision_language import HFVision
+    A comma parts folder and arguments, unless it stands in the name of a folder that is there.
+    """
+    kind, _, rest = name.partition(":")
+    if kind not in IN_PROCESS or not rest:
+        return None
+    from models.backends import parse_model_args
 
-        return HFVision(name)
-    from models.causal_lm import CausalLM
+    pieces = rest.split(",")
+    folder = next((end for end in range(len(pieces), 0, -1) if Path(",".join(pieces[:end])).is_dir()), 1)
+    return Local(kind, ",".join(pieces[:folder]), parse_model_args(",".join(pieces[folder:])))
 
-    return CausalLM(name)
+
+def revision_of(name: str) -> str:
+    """What lies on this disk under the name of a backend; other weights, another revision. Loads nothing.
+
+    An endpoint shows nothing: its name has to stand for it. Raises ModelUnavailable.
+    """
+    if local := local_of(name):
+        return _revision_of_weights(local)
+    kind, _, rest = name.partition(":")
+    if kind in ("scripted", "replay") and rest:
+        if not Path(rest).is_file():
+            raise ModelUnavailable(f"{name!r}: there is no file {rest}; name one")
+        return digest_files([Path(rest)])
+    return ""
+
+
+def _revision_of_weights(local: Local) -> str:
+    from models.causal_weights import find_weights, weights_folder
+
+    revision, peft, lora = (local.args.get(name) for name in ("revision", "peft", "lora_local_path"))
+    found = find_weights(
+        local.pretrained,
+        revision=str(revision) if revision else None,
+        dtype="auto",
+        peft=None,
+        trust_remote_code=bool(local.args.get("trust_remote_code")),
+    )
+    if not (adapter := peft or lora):
+        return found.fingerprint
+    return f"{found.fingerprint}+{digest_folder(weights_folder(str(adapter), None, GENERATOR_FILES, 'LoRA'))}"

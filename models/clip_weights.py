@@ -30,8 +30,9 @@ def find_clip(name: str, *, adapters: Path | None = None) -> ClipWeights:
     """Where a CLIP lies and what it is; loads nothing. Raises ModelUnavailable.
 
     name: `clip` (ViT-B/32, 512 wide), `NAME` or `NAME@REVISION` of the hub (`openai/clip-vit-large-patch14`, 768), or
-    a folder.
+    a folder; with or without `hf:` before it.
     """
+    name = name.removeprefix("hf:")
     name = NICKNAMES.get(name, name)
     pinned = f"{name}@{SAFE_REVISIONS[name]}" if name in SAFE_REVISIONS else name
     folder = hub_folder(pinned, what="CLIP")

@@ -29,7 +29,7 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
     """The embedder called `name`. Raises ModelUnavailable if there is none of that name.
 
     name: `minilm` (`minilm:fp32` and `minilm:bf16` fix its precision), `openai:MODEL`, or a sentence-transformers
-    name (`BAAI/bge-m3`, `BAAI/bge-m3@REVISION`) or folder.
+    name (`BAAI/bge-m3`, `BAAI/bge-m3@REVISION`) or folder, with or without `hf:` before it.
     base_url, api_key: for `openai:MODEL`; None is OpenAI's own endpoint, without a key.
     """
     backend, _, rest = name.partition(":")
@@ -42,7 +42,7 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
         return OpenAIEmbedder(rest, base_url=base_url, api_key=api_key)  # pyright: ignore[reportReturnType]
     from models.huggingface import HuggingFaceEmbedder
 
-    return HuggingFaceEmbedder(name)
+    return HuggingFaceEmbedder(name.removeprefix("hf:"))
 
 
 def embed_questions(embedder: Embedder, questions: Sequence[str]) -> NDArray[np.float32]:

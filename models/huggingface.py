@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
+from models.causal_weights import failures_named, progress_hidden, require_whole
 from models.errors import ModelUnavailable
 from models.weights import digest_folder, hub_folder, read_json, require_safetensors
 
@@ -163,20 +164,14 @@ def _load(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     """Model and tokenizer; typed Any because transformers picks their classes from the folder."""
     require_safetensors(folder)
     from transformers import AutoModel, AutoTokenizer
-    from transformers.utils import logging as progress
 
-    bars = progress.is_progress_bar_enabled()
-    progress.disable_progress_bar()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        model = AutoModel.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=dtype
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with progress_hidden(), failures_named(folder):
+        tokenizer = AutoTokenizer.from_pretrained(folder, **source)
+        model, info = AutoModel.from_pretrained(
+            folder, use_safetensors=True, dtype=dtype, output_loading_info=True, **source
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelUnavailable(f"the model in {folder} cannot be loaded: {str(error).splitlines()[0]}") from error
-    finally:
-        if bars:
-            progress.enable_progress_bar()
+        require_whole(info, tokenizer, folder, unused="pooler.")  # vectors are made of the last states
     return model.eval(), tokenizer
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 
 from models.errors import ModelUnavailable, RequestRefused
-from models.openai_endpoint import NO_NAMES, AnswerFailed, Endpoint, NoSuchPath, whole_json
+from models.openai_endpoint import NO_NAMES, AnswerFailed, End, Endpoint, NoSuchPath, whole_json
 from models.openai_sampling import (
     BRIEFLY,
     LEAST,
@@ -24,6 +23,7 @@ from models.openai_sampling import (
     sampling,
     thinking_in_id,
 )
+from models.pictures import picture_size
 from models.prompts import plain_text, raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.stops import Listener
@@ -156,8 +156,9 @@ class OpenAIEmbedder:
         return vectors
 
     def _batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        clean = [sendable(text) for text in texts]
         # floats, not the SDK's base64: many compatible servers know only floats
-        body: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "float"}
+        body: dict[str, Any] = {"model": self._model, "input": clean, "encoding_format": "float"}
         if self._wanted is not None:
             body["dimensions"] = self._wanted
         return self._endpoint.call(lambda client: _vectors(client.embeddings.create(**body), count=len(texts)))
@@ -177,75 +178,86 @@ def _part(part: Text | Image) -> dict[str, Any]:
 
 
 def data_url(image: Image) -> str:
-    """The picture, as it travels in a request."""
+    """The picture, as it travels in a request. Raises RequestRefused for what is none, or is too large."""
+    picture_size(image.png)
     return "data:image/png;base64," + base64.b64encode(image.png).decode()
 
 
 def _chat_response(completion: Any) -> ChatResponse:
     choice = _first_choice(completion)
     message: dict[str, Any] = choice["message"]
-    finish_reason = choice.get("finish_reason") or "stop"
-    return _response(message.get("content"), message.get("refusal"), finish_reason, _usage(completion))
+    said, refusal = _words(message.get("content")), message.get("refusal")
+    return _response(said, refusal, choice.get("finish_reason"), completion.get("usage"))
+
+
+def _raw_response(completion: Any) -> ChatResponse:
+    choice = _first_choice(completion)
+    return _response(choice["text"], None, choice.get("finish_reason"), completion.get("usage"))
 
 
 def _first_choice(completion: Any) -> dict[str, Any]:
     if not isinstance(completion, dict):
         raise ValueError(f"it begins with {str(completion)[:80]!r}")
-    return cast("dict[str, Any]", completion)["choices"][0]
-
-
-def _usage(completion: dict[str, Any]) -> Any:
-    """Token counts as a stream has them; a few servers send none."""
-    return SimpleNamespace(**{"prompt_tokens": None, "completion_tokens": None} | (completion.get("usage") or {}))
+    answer = cast("dict[str, Any]", completion)
+    if not answer.get("choices") and (error := answer.get("error")):  # some say so with status 200
+        about: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
+        raise AnswerFailed(about.get("code"), about.get("message"))
+    return answer["choices"][0]
 
 
 def _read_chat(stream: Any) -> Generator[str, None, ChatResponse]:
     """Yields all of the text so far, each time there is more."""
-    said, refusal, finish_reason, usage = "", "", None, None
-    with stream:
-        if (whole := whole_json(stream)) is not None:
-            return _chat_response(whole)
-        for chunk in stream:
-            usage = chunk.usage or usage
-            for choice in (chunk.choices or [])[:1]:  # the chunk with the usage has none
-                finish_reason = choice.finish_reason or finish_reason
-                content, refused = choice.delta.content or "", getattr(choice.delta, "refusal", None) or ""
-                said, refusal = said + content, refusal + refused
-                if content or refused:
-                    yield said or refusal
-    if finish_reason is None:
-        raise AnswerFailed(None, "the stream ended before the answer did")
-    return _response(said, refusal, finish_reason, usage)
-
-
-def _raw_response(completion: Any) -> ChatResponse:
-    choice = _first_choice(completion)
-    return _response(choice["text"], None, choice.get("finish_reason") or "stop", _usage(completion))
+    return _read(stream, _chat_response, _delta)
 
 
 def _read_raw(stream: Any) -> Generator[str, None, ChatResponse]:
     """Yields all of the text so far, each time there is more."""
-    said, finish_reason, usage = "", None, None
+    return _read(stream, _raw_response, lambda choice: (choice.text or "", ""))
+
+
+def _delta(choice: Any) -> tuple[str, str]:
+    """What a piece of a stream adds to the answer, and to a refusal; reasoning is neither."""
+    if choice.delta is None:  # the last piece of a few servers
+        return "", ""
+    return _words(choice.delta.content), getattr(choice.delta, "refusal", None) or ""
+
+
+def _read(
+    stream: Any, whole: Callable[[Any], ChatResponse], added: Callable[[Any], tuple[str, str]]
+) -> Generator[str, None, ChatResponse]:
+    said, refusal, finish_reason, usage = "", "", None, None
     with stream:
-        if (whole := whole_json(stream)) is not None:
-            return _raw_response(whole)
+        if (answer := whole_json(stream)) is not None:
+            return whole(answer)
+        end = End(stream)
         for chunk in stream:
             usage = chunk.usage or usage
-            for choice in (chunk.choices or [])[:1]:
+            for choice in (chunk.choices or [])[:1]:  # the piece with the usage has none
                 finish_reason = choice.finish_reason or finish_reason
-                said += choice.text or ""
-                yield said
-    if finish_reason is None:
+                more, refused = added(choice)
+                said, refusal = said + more, refusal + refused
+                if more or refused:
+                    yield said or refusal
+    if finish_reason is None and not (end.was_said and (said or refusal)):
         raise AnswerFailed(None, "the stream ended before the answer did")
-    return _response(said, None, finish_reason, usage)
+    return _response(said, refusal, finish_reason, usage and vars(usage))
 
 
-def _response(said: str | None, refusal: str | None, finish_reason: str, usage: Any) -> ChatResponse:
+def _words(content: Any) -> str:
+    """Of an answer; a few servers send it in parts, and reasoning in others of them."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") in ("text", "output_text"))
+    return content or ""
+
+
+def _response(said: str, refusal: str | None, finish_reason: str | None, usage: Any) -> ChatResponse:
+    """usage: as a server gives it; a few give none."""
+    counts: dict[str, Any] = usage if isinstance(usage, dict) else {}
     return ChatResponse(
         text=said or refusal or "",
-        finish_reason="refusal" if refusal and not said else finish_reason,
-        prompt_tokens=usage.prompt_tokens if usage else None,
-        completion_tokens=usage.completion_tokens if usage else None,
+        finish_reason="refusal" if refusal and not said else finish_reason or "stop",
+        prompt_tokens=counts.get("prompt_tokens"),
+        completion_tokens=counts.get("completion_tokens"),
     )
 
 
@@ -266,10 +278,11 @@ COMPLETIONS = _API("/completions", lambda client: client.completions, _raw_respo
 def _vectors(answer: Any, *, count: int) -> NDArray[np.float32]:
     if isinstance(answer, str):
         raise ValueError(f"it begins with {answer[:80]!r}")
-    rows = sorted(answer.data, key=lambda row: row.index)
-    if [row.index for row in rows] != list(range(count)):
-        raise ValueError(f"{len(rows)} vectors for {count} texts")
-    vectors = np.array([row.embedding for row in rows], dtype=np.float32)  # (count, dimension)
+    # a few servers leave the numbers out, and give the vectors in the order of the texts
+    placed = {place if row.index is None else row.index: row.embedding for place, row in enumerate(answer.data)}
+    if sorted(placed) != list(range(count)):
+        raise ValueError(f"{len(answer.data)} vectors, with the numbers {sorted(placed)[:5]} …, for {count} texts")
+    vectors = np.array([placed[place] for place in range(count)], dtype=np.float32)  # (count, dimension)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(vectors).all() or not lengths.all():
         raise ValueError("a vector of zeros, or with a number that is not finite")

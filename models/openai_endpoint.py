@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
-OVERFLOW = re.compile(r"context.{0,20}(length|window|size)|maximum.{0,20}(context|model) len|too many tokens", re.I)
+OVERFLOW = re.compile(
+    r"context.{0,20}(length|window|size)|maximum.{0,20}(context|model) len|too many tokens|prompt is too long"
+    r"|token count.{0,40}exceeds|inputs. tokens .{0,20}max_new_tokens. must be",
+    re.I,
+)
+"""In the words of OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI."""
 PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
 PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")
 
@@ -256,6 +261,20 @@ def parse_address(base_url: str) -> Address:
 
 def _names(error: Exception, *fields: str) -> bool:
     return all(re.search(rf"\b{field}\b", str(error)) for field in fields)
+
+
+class End:
+    """Whether a stream says that it is at its end: the SDK stops at `[DONE]` and keeps it to itself."""
+
+    def __init__(self, stream: Any) -> None:
+        self.was_said = False
+        self._events: Callable[[], Any] = stream._iter_events
+        stream._iter_events = self._watched
+
+    def _watched(self) -> Generator[Any]:
+        for event in self._events():
+            self.was_said = self.was_said or event.data.startswith("[DONE]")
+            yield event
 
 
 def whole_answer(stream: Any, kind: Any) -> Any | None:

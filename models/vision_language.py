@@ -12,13 +12,13 @@ from models.causal_lm import CausalLM, Prompt, generation_settings
 from models.causal_weights import Loaded
 from models.decoding import Draws, Ends
 from models.errors import ContextOverflow, ModelError
+from models.held import held
 from models.likelihoods import encode
 from models.pictures import pictures_of
 from models.protocols import ChatRequest, ChatResponse
 from models.stops import Listener
 from models.vision_prompts import render_seen
-from models.vision_sight import Pictures, Sight
-from models.vision_weights import load_seeing
+from models.vision_weights import Seeing, load_seeing
 
 
 class Answer(NamedTuple):
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 
 class HFVision(CausalLM):
-    """A CausalLM that takes pictures: one of the Qwen2-VL or LLaVA kind, of a folder or of the hub.
+    """A CausalLM that takes pictures: one of the Qwen-VL (2, 2.5, 3) or LLaVA kind, of a folder or of the hub.
 
     Batches, drawing, stops and the end of memory are those of CausalLM; its likelihoods of plain texts are there too.
     With `template=False` the words go to the model as they stand, each picture in its place among them.
@@ -59,8 +59,6 @@ class HFVision(CausalLM):
         asked = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         self._pixels = {name: count for name, count in asked.items() if count is not None}
         self.id: str = self.id + "".join(f":{name}={count}" for name, count in self._pixels.items())
-        self._sight: Sight | None = None
-        self._pictures: Pictures | None = None
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """Sums over the answers' tokens, their end included, with their numbers; the longest first.
@@ -84,17 +82,17 @@ class HFVision(CausalLM):
             raise refused[0]
 
     def _load(self) -> Loaded:
-        if self._loaded is None:
-            self._loaded, self._sight = load_seeing(self._weights, pixels=self._pixels, **self._placing)
-            self._pictures = Pictures(self._sight)
-        return self._loaded
+        return self._see().loaded
+
+    def _see(self) -> Seeing:
+        chosen: dict[str, Any] = {**self._placing, "pixels": self._pixels}
+        return held(("sees", self._weights, repr(chosen)), lambda: load_seeing(self._weights, **chosen))
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
-        loaded = self._load()
-        assert self._sight is not None
-        text, is_whole = render_seen(self._sight, request)
+        loaded, sight, _ = self._see()
+        text, is_whole = render_seen(sight, request)
         tokens = encode(loaded, text, special=False if is_whole else None) or [loaded.prefix_token]
-        tokens = self._sight.expanded(tokens, list(pictures_of(request.messages)))
+        tokens = sight.expanded(tokens, list(pictures_of(request.messages)))
         return Prompt(number, request, tokens, min(request.max_tokens, self._room(tokens)))
 
     def _room(self, tokens: Sequence[int]) -> int:
@@ -143,16 +141,14 @@ class HFVision(CausalLM):
 
     def _inputs(self, rows: Sequence[tuple[ChatRequest, list[int]]]) -> dict[str, Tensor]:
         """What the model reads: tokens padded at the left, and the pictures of all rows in their order."""
-        loaded, sight = self._load(), self._sight
-        assert sight is not None
-        assert self._pictures is not None
+        loaded, sight, kept = self._see()
         width = max(len(tokens) for _, tokens in rows)
         padded = [[loaded.tokenizer.pad_token_id] * (width - len(tokens)) + tokens for _, tokens in rows]
         inputs: dict[str, Tensor] = {
             "input_ids": torch.tensor(padded),
             "attention_mask": torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for _, tokens in rows]),
         }
-        pictures = self._pictures.joined([png for request, _ in rows for png in pictures_of(request.messages)])
+        pictures = kept.joined([png for request, _ in rows for png in pictures_of(request.messages)])
         if pictures and sight.names_types:
             inputs["mm_token_type_ids"] = torch.tensor([sight.types(tokens) for tokens in padded])
         return {name: value.to(loaded.model.device) for name, value in (inputs | pictures).items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import PIL.Image
 
@@ -17,6 +17,7 @@ from models.causal_weights import (
     end_tokens_of,
     failures_named,
     progress_hidden,
+    require_whole,
     weights_folder,
 )
 from models.errors import ModelUnavailable
@@ -28,22 +29,45 @@ SHAPES = ((48, 32), (30, 70), (700, 700))
 """Pixels of the pictures by which a model's own way with pictures is told from others: wide, tall, large."""
 
 
-def sees(name: str) -> bool:
-    """True for a model of a folder or of the hub that takes pictures; loads nothing. Raises ModelUnavailable."""
-    return "vision_config" in read_json(weights_folder(name, None, ("config.json",), "model") / "config.json")
+class Seeing(NamedTuple):
+    """A model in memory, and how it takes pictures."""
+
+    loaded: Loaded
+    sight: Sight
+    pictures: Pictures
+
+
+class Kind(NamedTuple):
+    """What a model can be loaded as."""
+
+    sees: bool
+    """It takes pictures."""
+    reads_text_alone: bool
+    """transformers knows it as a language model, too."""
+
+
+def kind_of(name: str, revision: str | None = None) -> Kind:
+    """Of a model of a folder or of the hub; loads nothing. Raises ModelUnavailable."""
+    config = read_json(weights_folder(name, revision, ("config.json",), "model") / "config.json")
+    if "vision_config" not in config:
+        return Kind(sees=False, reads_text_alone=True)
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return Kind(sees=True, reads_text_alone=config.get("model_type") in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
 def load_seeing(
     weights: Weights, *, device: str | None, device_map: Any, max_length: int | None, pixels: dict[str, int]
-) -> tuple[Loaded, Sight]:
+) -> Seeing:
     """The model on its device, and how it sees. Only safetensors are read. Raises ModelUnavailable.
 
     pixels: `min_pixels` and `max_pixels` of a picture, in place of the model's own.
     """
     target = device_for(device)
     with progress_hidden(), failures_named(weights.folder):
-        processor = _read_processor(weights.folder, pixels)
-        model = _read_model(weights, device_map)
+        processor = read_processor(weights.folder, pixels)
+        model, info = _read_model(weights, device_map)
+        require_whole(info, processor.tokenizer, weights.folder)
         model = model if device_map is not None else model.to(target)
     tokenizer = processor.tokenizer
     if tokenizer.pad_token_id is None:
@@ -57,10 +81,11 @@ def load_seeing(
         context_tokens=max_length or context_tokens_of(model.config, tokenizer),
         end_tokens=end_tokens_of(model, tokenizer),
     )
-    return loaded, sight
+    return Seeing(loaded, sight, Pictures(sight))
 
 
-def _read_model(weights: Weights, device_map: Any) -> Any:
+def _read_model(weights: Weights, device_map: Any) -> tuple[Any, dict[str, Any]]:
+    """The model, and what transformers says of its loading."""
     import torch
     from transformers import AutoModelForImageTextToText
 
@@ -68,10 +93,11 @@ def _read_model(weights: Weights, device_map: Any) -> Any:
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
     placed = {} if device_map is None else {"device_map": device_map}
     dtype = getattr(torch, weights.dtype)
-    return AutoModelForImageTextToText.from_pretrained(weights.folder, dtype=dtype, **placed, **source)
+    read: Any = AutoModelForImageTextToText.from_pretrained  # its types do not know that it can give two things
+    return read(weights.folder, dtype=dtype, output_loading_info=True, **placed, **source)
 
 
-def _read_processor(folder: Path, pixels: dict[str, int]) -> Any:
+def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
     """Tokenizer and preparation of pictures, by Pillow on every machine."""
     from transformers import AutoConfig, AutoImageProcessor
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
@@ -83,7 +109,7 @@ def _read_processor(folder: Path, pixels: dict[str, int]) -> Any:
     try:
         processor = _without_videos(PROCESSOR_MAPPING[type(config)]).from_pretrained(folder, **source)
     except TypeError as error:
-        raise _unlike(folder) from error
+        raise unlike(folder) from error
     processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil", **source, **pixels)
     if pixels and "max_pixels" not in inspect.get_annotations(processor.image_processor.valid_kwargs):
         raise ModelUnavailable(
@@ -101,7 +127,7 @@ def _without_videos(kind: Any) -> Any:
 def _sight(model: Any, processor: Any, folder: Path) -> Sight:
     token: str | None = getattr(processor, "image_token", None)
     if token is None:
-        raise _unlike(folder)
+        raise unlike(folder)
     names: tuple[str, ...] = ("vision_start_token_id", "vision_end_token_id")
     around = [getattr(model.config, name, None) for name in names]
     tokens: list[str] = processor.tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
@@ -121,13 +147,13 @@ def _check_reading(sight: Sight, folder: Path) -> None:
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, StopIteration) as error:
         alike, cause = False, error
     if not alike:
-        raise _unlike(folder) from cause
+        raise unlike(folder) from cause
 
 
-def _unlike(folder: Path) -> ModelUnavailable:
+def unlike(folder: Path) -> ModelUnavailable:
     return ModelUnavailable(
         f"the model in {folder} takes pictures in a way that is not supported in this process; take one of the "
-        "Qwen2.5-VL or LLaVA kind, or serve this one behind an OpenAI-compatible endpoint"
+        "Qwen-VL (2, 2.5, 3) or LLaVA kind, or serve this one behind an OpenAI-compatible endpoint"
     )
 
 

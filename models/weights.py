@@ -28,7 +28,7 @@ def fingerprint(embedder: str) -> str:
         return digest_files(minilm_folder() / name for name in MINILM_FILES)
     if backend == "openai":
         return embedder
-    return digest_folder(hub_folder(embedder))
+    return digest_folder(hub_folder(embedder.removeprefix("hf:")))
 
 
 def minilm_folder() -> Path:

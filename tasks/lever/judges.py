@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import model_validator
 
-from models.chats import is_in_process
-from models.errors import ModelUnavailable
-from models.weights import GENERATOR_FILES, digest_files, digest_folder, hub_folder
+from models.chats import is_in_process, revision_of
+from models.held import release_held
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
 from tasks.resources import artifacts, vision
@@ -32,7 +31,8 @@ class JudgeSpec(Record):
     """The frozen vision-language model whose answers count."""
 
     name: str
-    """`openai:MODEL` at the endpoint of vision models, `hf:NAME or path`, `digits`, `scripted`, `scripted:FILE`."""
+    """`openai:MODEL` at the endpoint of vision models, `hf:FOLDER` or `vllm:FOLDER` in process with arguments behind a
+    comma, `digits`, `scripted`, `scripted:FILE`."""
     weights: Ref | None = None
     """Of `digits`, which is trained here."""
     fingerprint: str = ""
@@ -54,7 +54,7 @@ class EncoderSpec(Record):
     """The model whose vectors the selector sees."""
 
     name: str
-    """`clip` (ViT-B/32), the name or path of another CLIP, or `digits`."""
+    """`clip` (ViT-B/32), the name or path of another CLIP (`hf:…` is the same), or `digits`."""
     weights: Ref | None = None
     """Of `digits`: the vision tower of its judge."""
     adapters: Path | None = None
@@ -68,14 +68,7 @@ def fingerprint_of_judge(name: str) -> str:
 
     Raises models.errors.ModelUnavailable.
     """
-    kind, _, rest = name.partition(":")
-    if kind == "hf":
-        return digest_folder(hub_folder(rest, what="judge", wanted=GENERATOR_FILES))
-    if kind in ("scripted", "replay") and rest:
-        if not Path(rest).is_file():
-            raise ModelUnavailable(f"the judge {name!r}: there is no file {rest}; name one")
-        return digest_files([Path(rest)])
-    return ""
+    return "" if name == DIGITS else revision_of(name)
 
 
 def encoder_spec(name: str, *, adapters: Path | None) -> EncoderSpec:
@@ -88,7 +81,7 @@ def encoder_spec(name: str, *, adapters: Path | None) -> EncoderSpec:
 def open_judge(spec: JudgeSpec) -> Chat:
     """The judge. Raises models.errors.ModelUnavailable."""
     if spec.weights is None:
-        return vision(spec.name)
+        return vision(spec.name, revision=spec.fingerprint)
     with _opening:
         return _digits_judge(spec.weights.digest, spec.weights.size)
 
@@ -105,6 +98,7 @@ def release_judges() -> None:
     """Forget the models of this process."""
     for opened in (_digits_judge, _digits_encoder, _clip):
         opened.cache_clear()
+    release_held()
 
 
 @cache

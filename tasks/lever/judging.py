@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -85,15 +85,18 @@ class Judging:
         self._judged: dict[Asked, Judgment] = {}
         self._likely: dict[tuple[Asked, str], float] = {}
 
-    def judge(self, asked: Sequence[Asked]) -> list[Judgment]:
-        """One judgment for each, in order; equal ones are asked once.
+    def judge(self, asked: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
+        """One judgment for each, in order; equal ones are asked once. `tell` hears of each number newly answered.
 
         Raises DatasetUnusable for an id that is no item's, models.errors.ModelUnavailable, RequestRefused, BudgetSpent
         and what the store raises, when what was answered is stored.
         """
         self._refuse_strangers(asked)
-        new = self._sorted({one for one in asked if one not in self._judged})
-        away = self._ask(new) if new else {}
+        distinct = set(asked)
+        new = self._sorted({one for one in distinct if one not in self._judged})
+        if tell:
+            tell(len(distinct) - len(new))
+        away = self._ask(new, tell) if new else {}
         return [self._judged.get(one) or away[one] for one in asked]
 
     def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
@@ -105,7 +108,8 @@ class Judging:
         judge = self._chat
         if not isinstance(judge, AnswerLikelihood):
             raise JudgeUnusable(
-                f"{self._chat.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `digits`)"
+                f"{self._chat.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, "
+                "`digits`)"
             )
         self._refuse_strangers([one for one, _ in asked])
         answers: dict[Asked, list[str]] = {}
@@ -132,7 +136,7 @@ class Judging:
         """By what stands first in the prompt, so that an engine computes a common beginning once."""
         return sorted(asked, key=lambda one: (in_prompt_order(one.demonstrations, self._prompts), one.query))
 
-    def _ask(self, new: Sequence[Asked]) -> dict[Asked, Judgment]:
+    def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
         """Remembers the judgments; gives those that may turn out otherwise another time."""
         away: dict[Asked, Judgment] = {}
         answers = ask_all(
@@ -141,6 +145,8 @@ class Judging:
         for one, answer in answers:
             judgment = self._judgment(one, answer)
             (away if judgment.retryable else self._judged)[one] = judgment
+            if tell and judgment.failed is None:
+                tell(1)
         return away
 
     def _requests(self, new: Iterable[Asked]) -> Iterator[tuple[Asked, ChatRequest]]:

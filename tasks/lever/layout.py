@@ -125,7 +125,7 @@ EXAMPLE = BeamName("okvqa", "Qwen2_5-VL-3B-Instruct", "RandSampler", 800)
 
 def model_in_names(judge: str) -> str:
     """`Qwen2_5-VL-3B-Instruct` for `hf:Qwen/Qwen2.5-VL-3B-Instruct`."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", judge.partition("@")[0].rpartition("/")[2])
+    return re.sub(r"[^A-Za-z0-9_-]", "_", judge.partition(",")[0].partition("@")[0].rpartition("/")[2])
 
 
 class Layout(NamedTuple):

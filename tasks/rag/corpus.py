@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pydantic import Field
@@ -147,12 +147,20 @@ def shard_bits(documents: int) -> int:
     return max(small - 1, documents // SHARD_DOCUMENTS_MAX - 1, 0).bit_length()
 
 
-def refuse_too_many_failures(shards: Iterable[Sequence[Parsed]], *, allowed: float) -> None:
-    """Raises TooManyFailed when a larger share of the documents than `allowed` (0 to 1) gave nothing."""
+def refuse_too_many_failures(
+    shards: Iterable[Sequence[Parsed]],
+    *,
+    allowed: float,
+    named: Callable[[dict[str, str]], Mapping[str, str]] = dict,
+) -> None:
+    """Raises TooManyFailed when a larger share of the documents than `allowed` (0 to 1) gave nothing.
+
+    named: puts names in the place of the first twelve digits of documents.
+    """
     parsed = flat(shards)
-    failed = sum(item.failure is not None for item in parsed)
-    if failed == len(parsed) or failed > allowed * len(parsed):
-        raise TooManyFailed(failed / len(parsed), allowed=allowed)
+    failed = [(item.source.digest[:12], item.failure.message) for item in parsed if item.failure]
+    if len(failed) == len(parsed) or len(failed) > allowed * len(parsed):
+        raise TooManyFailed(len(failed) / len(parsed), allowed=allowed, failed=named(dict(failed)))
 
 
 def flat(shards: Iterable[Sequence[Item]]) -> tuple[Item, ...]:

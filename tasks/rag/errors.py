@@ -23,6 +23,9 @@ from typing import Any
 
 from storage.errors import IndexUnusable
 
+NAMED = 3
+"""Items, and reasons, that a message names."""
+
 
 class RagError(Exception):
     """Root; its text is a full sentence with the remedy."""
@@ -57,12 +60,13 @@ class UnknownDocument(RagError, ValueError):
 
 
 class TooManyFailed(RagError):
-    """More documents failed than the user allows."""
+    """More documents failed than the user allows; failed: which ones, and why."""
 
-    def __init__(self, share: float, *, allowed: float) -> None:
+    def __init__(self, share: float, *, allowed: float, failed: Mapping[str, str] | None = None) -> None:
+        named = f" ({_few(failed)})" if failed else ""
         super().__init__(
-            f"{share:.0%} of the documents could not be read, more than the {allowed:.0%} allowed, so nothing was "
-            "published; see `trivet rag status`, mend or exclude them, or raise `max_failed_share`."
+            f"{share:.0%} of the documents could not be read{named}, more than the {allowed:.0%} allowed, so nothing "
+            "was published; see `trivet rag status`, mend or exclude them, or raise `max_failed_share`."
         )
 
 
@@ -70,12 +74,23 @@ class Unfinished(RagError):
     """Some items may succeed another time; the others are published."""
 
     def __init__(self, unfinished: Mapping[str, str], *, report: Any, items: str = "documents") -> None:
-        named = "; ".join(f"{name}: {why}" for name, why in list(unfinished.items())[:5])
-        more = f"; and {len(unfinished) - 5} more" if len(unfinished) > 5 else ""
         count = f"1 {items.removesuffix('s')} is" if len(unfinished) == 1 else f"{len(unfinished)} {items} are"
-        super().__init__(f"{count} unfinished ({named}{more}); run again, or retry the run, to redo just these.")
+        super().__init__(f"{count} unfinished ({_few(unfinished)}); run again, or retry the run, to redo just these.")
         self.report = report
         """What is published: tasks.rag.indexing.report.IndexReport, or tasks.rag.batching.BatchReport."""
+
+
+def _few(reasons: Mapping[str, str]) -> str:
+    """The first items by their reason, and how many there are besides: `a.pdf, b.pdf and 7 more: killed`."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        by_reason.setdefault(why.rstrip("."), []).append(name)
+    told = [
+        f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' if len(names) > NAMED else ''}: {why}"
+        for why, names in list(by_reason.items())[:NAMED]
+    ]
+    more = f"; and {len(by_reason) - NAMED} other reasons" if len(by_reason) > NAMED else ""
+    return "; ".join(told) + more
 
 
 class NoLexicalIndex(IndexUnusable):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect.runtime import flow_run
 from pydantic import JsonValue
 
 from storage.records import Record, Ref
@@ -25,7 +24,7 @@ from tasks.rag.indexing.report import IndexReport
 from tasks.rag.indexing.scan import ScanResult
 from tasks.rag.indexing.status import DocumentStatus
 from tasks.resources import artifacts, embedding_cache, resources, responses
-from tasks.step import Incomplete, step
+from tasks.step import Incomplete, paying_run, step
 
 
 @step(version=1, reads_world=True)
@@ -103,9 +102,12 @@ def _within_budget(result: Sequence[Pictured], inputs: dict[str, Any]) -> bool:
 
 @step(version=1, gpu=True, verify=_within_budget)
 def extract_figures(
-    pictured: tuple[Pictured, ...], *, settings: FigureSettings, vlm: str | None, spending: Spending
+    pictured: tuple[Pictured, ...], *, settings: FigureSettings, vlm: str | None, revision: str, spending: Spending
 ) -> tuple[Pictured, ...]:
-    """Ask the vision model about each figure; answers stay in the response store, so none is asked twice."""
+    """Ask the vision model about each figure; answers stay in the response store, so none is asked twice.
+
+    revision: of the weights or the script; others under the same name are another model.
+    """
     from tasks.rag.indexing.picturing import describe_figures
     from tasks.resources import budget, call_limits, vision
 
@@ -113,10 +115,10 @@ def extract_figures(
         pictured,
         artifacts(),
         settings=settings,
-        chat=vision(vlm) if vlm else None,
+        chat=vision(vlm, revision=revision) if vlm else None,
         responses=responses(),
         limits=call_limits(vlm or ""),
-        budget=budget(str(flow_run.id), spending),
+        budget=budget(paying_run(), spending),
     )
     if described.unfinished:
         raise Incomplete(described.pictured, described.unfinished)
@@ -227,7 +229,7 @@ def read_questions(questions: Path, *, index: Path) -> Batch:
         return read_batch(questions, index_digest=opened.digest)
 
 
-@step(version=1)
+@step(version=1, gpu=True)
 def answer(
     asked: tuple[Asked, ...],
     *,

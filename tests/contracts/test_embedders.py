@@ -2,56 +2,61 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
-from models.embedders import embed_questions, family, open_embedder
+from models.embedders import PRECISIONS, embed_questions, family, open_embedder
 from models.errors import ModelUnavailable
 from models.protocols import Embedder
-from models.weights import MINILM_PACKAGE, minilm_folder
+from models.weights import MINILM_PACKAGE
+from tests.contracts.backends import EMBEDS, MEANS, those
 
 TEXTS = ["The tender closes on 3 May.", "공고 번호 20240001", "", "no\0byte", "half a pair \ud83d", "long " * 3_000]
+EVERY = those(EMBEDS)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("minilm"),
-        pytest.param("minilm:fp32"),
-        pytest.param("minilm:bf16"),
-        pytest.param("folder", marks=pytest.mark.slow),
-    ],
-)
-def embedder(request: pytest.FixtureRequest) -> Embedder:
-    return open_embedder(str(minilm_folder()) if request.param == "folder" else request.param)
-
-
-def test_rows_are_unit_vectors_of_the_stated_dimension(embedder: Embedder) -> None:
-    vectors = embedder.embed(TEXTS)
+@EVERY
+def test_rows_are_unit_vectors_of_the_stated_dimension(backend: Embedder) -> None:
+    vectors = backend.embed(TEXTS)
     assert vectors.dtype == np.float32
-    assert vectors.shape == (len(TEXTS), embedder.dimension)
+    assert vectors.shape == (len(TEXTS), backend.dimension)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
-def test_no_texts_give_no_rows(embedder: Embedder) -> None:
-    assert embedder.embed([]).shape == (0, embedder.dimension)
+@EVERY
+def test_no_texts_give_no_rows(backend: Embedder) -> None:
+    assert backend.embed([]).shape == (0, backend.dimension)
 
 
-def test_a_vector_depends_on_its_text_alone(embedder: Embedder) -> None:
-    together = embedder.embed(TEXTS)
-    alone = np.concatenate([embedder.embed([text]) for text in reversed(TEXTS)])[::-1]
+@EVERY
+def test_a_vector_depends_on_its_text_alone(backend: Embedder) -> None:
+    together = backend.embed(TEXTS)
+    alone = np.concatenate([backend.embed([text]) for text in reversed(TEXTS)])[::-1]
     assert np.array_equal(together, alone)
 
 
-def test_questions_share_the_space_of_documents(embedder: Embedder) -> None:
-    documents = embedder.embed(["The tender closes on 3 May.", "The cat sleeps."])
-    question = embed_questions(embedder, ["When does the tender close?"])[0]
+@those(EMBEDS, MEANS)
+def test_questions_share_the_space_of_documents(backend: Embedder) -> None:
+    documents = backend.embed(["The tender closes on 3 May.", "The cat sleeps."])
+    question = embed_questions(backend, ["When does the tender close?"])[0]
     assert np.argmax(documents @ question) == 0
 
 
-def test_the_family_leaves_precision_out(embedder: Embedder) -> None:
-    assert embedder.id == f"{family(embedder.id)}/{embedder.id.rpartition('/')[2]}"
-    assert embedder.id.rpartition("/")[2] in ("fp32", "bf16")
+@EVERY
+def test_the_family_leaves_precision_out(backend: Embedder) -> None:
+    stem = family(backend.id)
+    assert backend.id in (stem, *(f"{stem}/{precision}" for precision in PRECISIONS))
+    assert not stem.endswith(PRECISIONS)
+
+
+@EVERY
+def test_threads_may_share_an_embedder(backend: Embedder) -> None:
+    texts = [f"The tender closes on {day} May." for day in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(lambda text: backend.embed([text])[0], texts))
+    assert np.array_equal(np.stack(rows), backend.embed(texts))
 
 
 @pytest.mark.parametrize(

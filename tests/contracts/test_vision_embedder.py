@@ -7,15 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-import torch
 
 from models.clip import ClipEmbedder
 from models.errors import RequestRefused
 from models.protocols import VisionEmbedder
 from models.scripted import ScriptedVisionEmbedder
 from tasks.lever.digits.judge import DigitsEncoder
-from tasks.lever.digits.net import DigitsNet, NetConfig, to_bytes
-from tasks.lever.digits.scenes import load_digits, render, to_png
+from tests.contracts.digits_world import scenes, untrained
 from tests.models.tiny_vision import make_png, make_tiny_clip
 
 NOISE = [make_png(0), make_png(1, width=40, height=24), make_png(2, mode="L"), make_png(3, mode="RGBA"), make_png(0)]
@@ -35,7 +33,8 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         case "clip":
             return Subject(ClipEmbedder(str(make_tiny_clip(tmp_path_factory.mktemp("clip"))), device="cpu"), NOISE)
         case "digits":
-            return Subject(DigitsEncoder(untrained()), scenes())
+            pngs = scenes()
+            return Subject(DigitsEncoder(untrained()), [*pngs, pngs[0]])
         case _:
             return Subject(ScriptedVisionEmbedder(), NOISE)
 
@@ -48,18 +47,6 @@ def encoder(subject: Subject) -> VisionEmbedder:
 @pytest.fixture
 def pngs(subject: Subject) -> Sequence[bytes]:
     return subject.pngs
-
-
-def untrained() -> bytes:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return to_bytes(DigitsNet(NetConfig()))
-
-
-def scenes() -> list[bytes]:
-    ink = load_digits()["train"].ink[:8].reshape(4, 2, 8, 8)
-    pngs = [to_png(scene.numpy()) for scene in render(ink, torch.Generator().manual_seed(0))]
-    return [*pngs, pngs[0]]
 
 
 def test_rows_are_unit_vectors_of_the_stated_dimension(encoder: VisionEmbedder, pngs: Sequence[bytes]):

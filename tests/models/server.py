@@ -57,6 +57,8 @@ class Server:
     """404, 405 or 501: there is no Completions API, for raw prompts."""
     refuses: tuple[str, ...] = ()
     """Fields of a body that it does not know: 400."""
+    context_tokens: int | None = None
+    """Most words of a prompt; a longer one is refused as OpenAI does."""
     pause_s: float = 0.0
     """Between the pieces of a stream."""
     released: threading.Event = field(default_factory=threading.Event)
@@ -155,6 +157,12 @@ def system_of(body: dict[str, Any]) -> str:
     return body.get("instructions", "")
 
 
+def spoken(body: dict[str, Any]) -> str:
+    """An answer as a model gives it: of the messages alone, and where it is drawn, of the seed."""
+    asked = {name: body[name] for name in ("messages", "input", "instructions", "prompt") if name in body}
+    return _digest_answer(asked | ({"seed": body.get("seed")} if body.get("temperature") else {}))
+
+
 def hangs() -> Reply:
     """Nothing at all, until the test is over."""
     return Reply(hangs=True)
@@ -207,6 +215,9 @@ def _answer(path: str, body: dict[str, Any], server: Server) -> Reply:
         return _json({"object": "list", "model": body["model"], "data": _embeddings(body), "usage": {}})
     if not (body.get("messages") or body.get("input") or body.get("prompt")):
         return error_reply(400, "messages must not be empty")
+    if server.context_tokens is not None and len(prompt_of(body).split()) > server.context_tokens:
+        said = f"This model's maximum context length is {server.context_tokens} tokens. Please shorten the messages."
+        return error_reply(400, said, code="context_length_exceeded")
     text, finish_reason = _cut(server.answer(body) if server.answer else _digest_answer(body), body)
     if body.get("stream"):
         return Reply(content_type=STREAM, pieces=_stream_pieces(body, text, finish_reason))

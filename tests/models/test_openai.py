@@ -44,6 +44,7 @@ from tests.models.server import (
     too_many,
     web_page,
 )
+from tests.models.tiny_vision import make_png
 
 KEY = "sk-very-secret-123456"
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),), max_tokens=9, seed=4)
@@ -78,10 +79,17 @@ def test_the_request_carries_everything_that_changes_the_answer(server: Server):
 
 
 def test_an_image_travels_as_a_data_url(server: Server):
-    parts = (Text(text="Read"), Image(png=b"\x89PNG-bytes"))
+    parts = (Text(text="Read"), Image(png=make_png(0)))
     chat(server).complete(ChatRequest(messages=(Message(role="user", content=parts),)))
     url = server.requests[0]["body"]["messages"][0]["content"][1]["image_url"]["url"]
-    assert base64.b64decode(url.removeprefix("data:image/png;base64,")) == b"\x89PNG-bytes"
+    assert base64.b64decode(url.removeprefix("data:image/png;base64,")) == make_png(0)
+
+
+def test_what_is_no_picture_is_not_sent(server: Server):
+    parts = (Text(text="Read"), Image(png=b"no picture"))
+    with pytest.raises(RequestRefused, match="10 bytes cannot be read"):
+        chat(server).complete(ChatRequest(messages=(Message(role="user", content=parts),)))
+    assert server.requests == []
 
 
 def test_reasoning_models_get_their_own_limit_and_no_temperature(server: Server):
@@ -182,16 +190,6 @@ def test_a_stop_is_no_part_of_the_answer_even_where_the_server_knows_none(server
     assert heard == (["one ", "one tw"] if stream else [])
 
 
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_the_reasoning_of_a_server_is_not_in_the_answer(server: Server, name: str):
-    message = {"role": "assistant", "content": "42", name: "6 times 7 …"}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    server.script.append(Reply(200, json.dumps({**CHUNK, "choices": [choice]}).encode()))
-    server.script.append(stream_reply(chunk(**{name: "6 times 7 …"}), chunk(content="42"), chunk("stop")))
-    assert chat(server).complete(REQUEST).text == "42"
-    assert streamed(chat(server))[0] == ["42"]
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_raw_prompt_goes_through_completions(server: Server, stream: bool):
     heard: list[str] = []
@@ -232,7 +230,7 @@ def test_a_broken_answer_to_a_raw_prompt_is_worth_a_retry(server: Server, reply:
 
 def test_a_broken_stream_for_a_raw_prompt_is_worth_a_retry(server: Server):
     piece = {"id": "1", "object": "text_completion", "created": 0, "model": MODEL, "choices": [{"text": "Half"}]}
-    server.script.append(stream_reply(piece))
+    server.script.append(stream_reply(piece, done=False))
     with pytest.raises(TransientModelError, match="ended before the answer did"):
         chat(server).complete(RAW, on_text=lambda text: None)
 
@@ -265,6 +263,15 @@ def test_the_key_is_sent_and_not_named(server: Server):
         pytest.param(
             error_reply(400, "too long", code="context_length_exceeded"), ContextOverflow, "Shorten", id="code"
         ),
+        pytest.param(
+            error_reply(400, "prompt is too long: 9 tokens > 8 maximum"), ContextOverflow, "Shorten", id="Anthropic"
+        ),
+        pytest.param(
+            error_reply(422, "`inputs` tokens + `max_new_tokens` must be <= 8. Given: 9"),
+            ContextOverflow,
+            "Shorten",
+            id="TGI",
+        ),
         pytest.param(error_reply(429, "slow down"), TransientModelError, "429", id="rate"),
         pytest.param(
             error_reply(429, "quota", code="insufficient_quota"), ModelUnavailable, "top it up", id="no money"
@@ -276,6 +283,9 @@ def test_the_key_is_sent_and_not_named(server: Server):
         pytest.param(Reply(200, b'{"choices": [{"mess'), TransientModelError, "not a completion", id="broken JSON"),
         pytest.param(Reply(200, b'{"choices": []}'), TransientModelError, "not a completion", id="no choice"),
         pytest.param(Reply(200, b"[1, 2]"), TransientModelError, "not a completion", id="a list"),
+        pytest.param(
+            error_reply(200, "overloaded"), TransientModelError, "broke off: overloaded", id="an error as 200"
+        ),
         pytest.param(Reply(200, b"{"), TransientModelError, "not a completion", id="a brace"),
         pytest.param(Reply(200, b'{"id"', declared_length=900), TransientModelError, "hung up", id="half an answer"),
     ],
@@ -403,7 +413,6 @@ def test_what_changes_the_answer_is_never_left_out(server: Server, refused: str)
 @pytest.mark.parametrize(
     ("reply", "says"),
     [
-        pytest.param(stream_reply(chunk(content="Half")), "ended before the answer did", id="no end"),
         pytest.param(stream_reply(chunk(content="Half"), done=False), "ended before the answer did", id="cut off"),
         pytest.param(stream_reply(), "ended before the answer did", id="nothing"),
         pytest.param(stream_reply({**CHUNK, "choices": []}), "ended before the answer did", id="no choices"),
@@ -458,6 +467,61 @@ def test_a_stream_that_stalls_is_given_up(server: Server):
     with pytest.raises(TransientModelError, match=r"0\.3 s"):
         chat(server, timeout_s=0.3).complete(REQUEST, on_text=heard.append)
     assert heard == ["Half ", "Half of"]
+
+
+ALMOST = {
+    "no usage": ({"content": "42"}, {"finish_reason": "stop"}, {}),
+    "usage is null": ({"content": "42"}, {"finish_reason": "stop"}, {"usage": None}),
+    "half of the usage": ({"content": "42"}, {"finish_reason": "stop"}, {"usage": {"total_tokens": 9}}),
+    "fields of its own": ({"content": "42", "mood": "good"}, {"finish_reason": "stop", "seen": 1}, {"timings": {}}),
+    "reasoning": ({"content": "42", "reasoning": "6 × 7"}, {"finish_reason": "stop"}, {}),
+    "reasoning content": ({"content": "42", "reasoning_content": "6 × 7"}, {"finish_reason": "stop"}, {}),
+    "parts": (
+        {
+            "content": [
+                {"type": "thinking", "thinking": []},
+                {"type": "text", "text": "4"},
+                {"type": "text", "text": "2"},
+            ]
+        },
+        {"finish_reason": "stop"},
+        {},
+    ),
+    "no reason for the end": ({"content": "42"}, {}, {}),
+    "a reason that is null": ({"content": "42"}, {"finish_reason": None}, {}),
+}
+"""Of servers that speak almost like OpenAI: message, rest of the choice, rest of the answer."""
+
+
+@pytest.mark.parametrize(("message", "choice", "rest"), ALMOST.values(), ids=ALMOST.keys())
+def test_an_answer_that_is_almost_like_openais_is_understood(
+    server: Server, message: dict[str, Any], choice: dict[str, Any], rest: dict[str, Any]
+):
+    server.script.append(Reply(200, json.dumps({"choices": [{"message": message, **choice}], **rest}).encode()))
+    pieces = [
+        {"choices": []},
+        {"choices": None},
+        {"choices": [{"delta": {"role": "assistant", "content": None}}]},
+        {"choices": [{"delta": message}]},
+        {"choices": [{**choice}]},
+        {"choices": [], **rest},
+    ]
+    server.script.append(stream_reply(*pieces))
+    whole, (heard, answer) = chat(server).complete(REQUEST), streamed(chat(server))
+    assert (whole.text, whole.finish_reason, whole.completion_tokens) == ("42", "stop", None)
+    assert (heard, answer) == (["42"], whole)
+
+
+@pytest.mark.parametrize("content", [{"content": None}, {}, {"content": ""}], ids=["null", "none", "empty"])
+def test_an_answer_that_was_all_thought_is_empty_and_says_that_it_was_cut(server: Server, content: dict[str, Any]):
+    message = {"role": "assistant", "reasoning_content": "6 × 7 is", **content}
+    server.script.append(
+        Reply(200, json.dumps({"choices": [{"message": message, "finish_reason": "length"}]}).encode())
+    )
+    server.script.append(stream_reply({"choices": [{"delta": message}]}, chunk("length")))
+    whole, (heard, answer) = chat(server).complete(REQUEST), streamed(chat(server))
+    assert (whole.text, whole.finish_reason) == (answer.text, answer.finish_reason) == ("", "length")
+    assert heard == []
 
 
 def test_a_server_that_does_not_stream_answers_in_one_piece(server: Server):
@@ -557,7 +621,7 @@ def test_the_name_opens_the_backend(server: Server):
     assert subject.complete(REQUEST).text.startswith("Answer")
 
 
-@pytest.mark.parametrize("name", ["", "openai", "openai:", "responses", "responses:", "gpt-5-mini", "vllm:x"])
+@pytest.mark.parametrize("name", ["", "openai", "openai:", "responses", "responses:", "gpt-5-mini", "abacus:x"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str):
     with pytest.raises(ModelUnavailable, match="openai:MODEL"):
         open_chat(name)
@@ -593,6 +657,12 @@ def test_a_wanted_dimension_is_asked_for_and_part_of_the_name(server: Server):
 
 def test_no_texts_are_no_vectors(server: Server):
     assert embedder(server).embed([]).shape == (0, DIMENSION)
+
+
+def test_vectors_without_numbers_are_taken_in_their_order(server: Server):
+    rows = [{"embedding": [3.0, 4.0]}, {"embedding": [0.0, 2.0]}]
+    server.script.append(Reply(body=json.dumps({"data": rows}).encode()))
+    np.testing.assert_allclose(embedder(server, dimension=2).embed(["one", "two"]), [[0.6, 0.8], [0.0, 1.0]], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tests.models.server import (
     too_many,
     web_page,
 )
+from tests.models.tiny_vision import make_png
 
 KEY = "sk-very-secret-123456"
 
@@ -126,11 +127,11 @@ def test_fewer_tokens_than_the_api_takes_are_not_asked_for(server: Server):
 
 
 def test_an_image_travels_as_a_data_url(server: Server):
-    turn = message("user", Text(text="Read"), Image(png=b"\x89PNG-bytes"))
+    turn = message("user", Text(text="Read"), Image(png=make_png(0)))
     chat(server).complete(ChatRequest(messages=(turn,)))
     text, image = server.requests[0]["body"]["input"][0]["content"]
     assert text == {"type": "input_text", "text": "Read"}
-    assert base64.b64decode(image["image_url"].removeprefix("data:image/png;base64,")) == b"\x89PNG-bytes"
+    assert base64.b64decode(image["image_url"].removeprefix("data:image/png;base64,")) == make_png(0)
 
 
 def test_usage_comes_with_a_stream(server: Server):

@@ -104,8 +104,7 @@ def text_of(request: ChatRequest, written: str) -> str:
 
 def processed(model: HFVision, request: ChatRequest, written: str) -> dict[str, Any]:
     """The prompt as transformers' own processor gives it."""
-    sight = model._sight
-    assert sight is not None
+    sight = model._see().sight
     pictures = [open_picture(png) for png in pictures_of(request.messages)] or None
     return dict(sight.processor(text=[text_of(request, written)], images=pictures, return_tensors="pt"))
 
@@ -256,7 +255,7 @@ def test_answers_do_not_depend_on_what_is_kept_of_pictures(qwen: HFVision, monke
     expected = answers(qwen, ASKED)
     monkeypatch.setattr(models.vision_sight, "PICTURE_BYTES", 0)
     assert answers(qwen, ASKED) == expected
-    assert not qwen._pictures or not qwen._pictures._kept
+    assert not qwen._see().pictures._kept
 
 
 def test_a_picture_is_prepared_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""Tiny causal language models that tests make for themselves."""
+"""Tiny models of texts that tests make for themselves: causal language models, and an embedder."""
 
 from __future__ import annotations
 
@@ -49,6 +49,31 @@ def make_tiny_model(
         _teach(model, tokenizer.convert_tokens_to_ids(chain))
     for name, value in (generation or {}).items():
         setattr(model.generation_config, name, value)
+    with _quiet():
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_tiny_embedder(folder: Path) -> Path:
+    """A BERT with random weights that reads ASCII letter by letter, as plain transformers save it."""
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    signs = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *signs, *(f"##{sign}" for sign in signs)]
+    tokenizer = BertTokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, model_max_length=64)
+    config = BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = BertModel(config).eval()
     with _quiet():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

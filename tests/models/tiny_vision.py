@@ -1,9 +1,10 @@
-"""Tiny models that see, which tests make for themselves: a CLIP, a Qwen2.5-VL and a LLaVA with random weights."""
+"""Tiny models that see, which tests make for themselves: a CLIP, three Qwen-VL and a LLaVA of random weights."""
 
 from __future__ import annotations
 
 import io
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.models.tiny import WORDS, _quiet, _tokenizer
 
 SIDE = 32
 """Pixels of a side of the pictures that the tiny CLIP and the tiny LLaVA take."""
+HUGE = 30_000
+"""Pixels of a side of a picture that nobody should decode."""
 PATCH = 4
 """Pixels of a side of a patch of the tiny Qwen2.5-VL, which merges four patches into one token."""
 CHAT_TEMPLATE = (
@@ -25,6 +28,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+QWEN_SPECIAL = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>")
+QWEN_EYE: dict[str, Any] = {"depth": 2, "num_heads": 2, "patch_size": PATCH, "initializer_range": 0.2}
 LLAVA_IMAGE = "<image>"
 
 
@@ -35,6 +40,17 @@ def make_png(seed: int, *, width: int = 16, height: int = 16, mode: str = "RGB")
     file = io.BytesIO()
     PIL.Image.fromarray(pixels).save(file, "PNG")
     return file.getvalue()
+
+
+def make_huge_png() -> bytes:
+    """White, 30,000 × 30,000 pixels in about 100 kB, and whole."""
+    packer, row = zlib.compressobj(9), b"\0" + b"\xff" * (HUGE // 8)
+    data = b"".join(packer.compress(row * 100) for _ in range(HUGE // 100)) + packer.flush()
+    header = HUGE.to_bytes(4) * 2 + bytes([1, 0, 0, 0, 0])
+    chunks = [(b"IHDR", header), (b"IDAT", data), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        len(body).to_bytes(4) + name + body + zlib.crc32(name + body).to_bytes(4) for name, body in chunks
+    )
 
 
 def make_tiny_clip(folder: Path, *, seed: int = 0, dimension: int = 16, layers: int = 2) -> Path:
@@ -76,36 +92,71 @@ def make_tiny_qwen(
 ) -> Path:
     """A Qwen2.5-VL; a picture of 16 × 16 pixels takes it 4 tokens."""
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-    special = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>")
-    tokenizer = _seeing_tokenizer(special, chat_template, QWEN_IMAGE, context_tokens)
-    start, image, video, end = tokenizer.convert_tokens_to_ids(list(special))
+    tokenizer = _seeing_tokenizer(QWEN_SPECIAL, chat_template, QWEN_IMAGE, context_tokens)
     config = Qwen2_5_VLConfig(
-        text_config={
-            **_text_sizes(tokenizer, context_tokens),
-            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 6, 6]},
-        },
+        text_config=_qwen_text(tokenizer, context_tokens),
         vision_config={
-            "depth": 2,
+            **QWEN_EYE,
             "hidden_size": 64,
             "intermediate_size": 64,
-            "num_heads": 2,
             "out_hidden_size": 64,
-            "patch_size": PATCH,
             "window_size": 16,
             "fullatt_block_indexes": [1],
-            "initializer_range": 0.2,
         },
-        vision_start_token_id=start,
-        image_token_id=image,
-        video_token_id=video,
-        vision_end_token_id=end,
+        **_qwen_tokens(tokenizer),
     )
     _save(_seeded(seed, lambda: Qwen2_5_VLForConditionalGeneration(config)), folder, tokenizer)
+    _save_qwen_pictures(folder, most_pixels)
+    return folder
+
+
+def make_tiny_qwen2(folder: Path, *, context_tokens: int = 1024, most_pixels: int = 1024) -> Path:
+    """A Qwen2-VL, with pictures like those of `make_tiny_qwen`."""
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    tokenizer = _seeing_tokenizer(QWEN_SPECIAL, CHAT_TEMPLATE, QWEN_IMAGE, context_tokens)
+    config = Qwen2VLConfig(
+        text_config=_qwen_text(tokenizer, context_tokens),
+        vision_config={**QWEN_EYE, "embed_dim": 64, "hidden_size": 64, "mlp_ratio": 1},
+        **_qwen_tokens(tokenizer),
+    )
+    _save(_seeded(0, lambda: Qwen2VLForConditionalGeneration(config)), folder, tokenizer)
+    _save_qwen_pictures(folder, most_pixels)
+    return folder
+
+
+def make_tiny_qwen3(folder: Path, *, context_tokens: int = 1024, most_pixels: int = 1024) -> Path:
+    """A Qwen3-VL, which feeds what it sees into its first layers too; with pictures like those of `make_tiny_qwen`."""
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    tokenizer = _seeing_tokenizer(QWEN_SPECIAL, CHAT_TEMPLATE, QWEN_IMAGE, context_tokens)
+    eye = {"hidden_size": 64, "intermediate_size": 64, "out_hidden_size": 64, "num_position_embeddings": 64}
+    config = Qwen3VLConfig(
+        text_config={**_qwen_text(tokenizer, context_tokens), "head_dim": 32},
+        vision_config={**QWEN_EYE, **eye, "deepstack_visual_indexes": [0]},
+        **_qwen_tokens(tokenizer),
+    )
+    _save(_seeded(0, lambda: Qwen3VLForConditionalGeneration(config)), folder, tokenizer)
+    _save_qwen_pictures(folder, most_pixels)
+    return folder
+
+
+def _qwen_text(tokenizer: Any, context_tokens: int) -> dict[str, Any]:
+    rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 6, 6]}
+    return {**_text_sizes(tokenizer, context_tokens), "rope_parameters": rope}
+
+
+def _qwen_tokens(tokenizer: Any) -> dict[str, Any]:
+    names = ("vision_start_token_id", "image_token_id", "video_token_id", "vision_end_token_id")
+    return dict(zip(names, tokenizer.convert_tokens_to_ids(list(QWEN_SPECIAL)), strict=True))
+
+
+def _save_qwen_pictures(folder: Path, most_pixels: int) -> None:
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
     pixels: dict[str, Any] = {"min_pixels": (2 * PATCH) ** 2, "max_pixels": most_pixels}
     Qwen2VLImageProcessorPil(patch_size=PATCH, **pixels).save_pretrained(folder)
-    return folder
 
 
 def as_on_the_hub(folder: Path) -> Path:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from models.chats import is_in_process
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
 from tasks import resources
@@ -23,6 +24,13 @@ class Models(Record):
     """Writes the answer; a name for models.chats.open_chat."""
     small: str | None = None
     """Names the kind of question and rewrites the answer."""
+    revision: str = ""
+    """Of weights or a script on this disk, so that others under the same name are other models."""
+
+    @property
+    def in_process(self) -> bool:
+        """True when a model's weights are loaded in the process that asks, so that a device is busy with it."""
+        return any(is_in_process(name) for name in (self.large, self.small) if name)
 
 
 class Model(NamedTuple):
@@ -74,8 +82,9 @@ def open_wiring(models: Models, *, patient: bool) -> Wiring:
     if models.wiring == "none":
         return WITHOUT_MODEL
     local = models.wiring == "local"
+    chosen: dict[str, Any] = {"local": local, "revision": models.revision}
     large, small = (
-        Model(resources.language(name, local=local), resources.call_limits(name, patient=patient)) if name else None
+        Model(resources.language(name, **chosen), resources.call_limits(name, patient=patient)) if name else None
         for name in (models.large, models.small)
     )
     return Wiring(models.wiring, large=large, small=small, responses=resources.responses())

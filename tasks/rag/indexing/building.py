@@ -86,13 +86,17 @@ class Build:
         chunked: Sequence[Chunked],
         settings: dict[str, JsonValue],
         preview_chunks: int,
+        refused: str | None,
     ) -> IndexReport:
-        """Write what became of each document, and the preview; give the numbers."""
+        """Write what became of each document, and the preview; give the numbers.
+
+        refused: why a figure was refused by the model, if one was.
+        """
         entries = catalogued.entries
         same = self._before.settings == settings
         known = {entry.document: entry for entry in self._before.entries} if same else {}
         statuses = document_statuses(entries, parsed, found, before=known)
-        warnings = catalogued.warnings + _figure_warnings(pictured)
+        warnings = catalogued.warnings + _figure_warnings(pictured, refused)
         report = IndexReport(
             generation=published.generation,
             documents=count_documents(statuses, entries, before=[entry.document for entry in self._before.entries]),
@@ -142,9 +146,15 @@ def _count_figures(pictured: Sequence[Pictured]) -> FigureCounts:
         kept=sum(counts[status] for status in worth),
         described=counts["described"],
         skipped=counts["skipped"],
+        failed=counts["failed"],
     )
 
 
-def _figure_warnings(pictured: Sequence[Pictured]) -> tuple[str, ...]:
-    skipped = _count_figures(pictured).skipped
-    return (f"{skipped} figures are not described; see `trivet rag status` for the reasons",) if skipped else ()
+def _figure_warnings(pictured: Sequence[Pictured], refused: str | None) -> tuple[str, ...]:
+    counts = _count_figures(pictured)
+    warnings: list[str] = []
+    if counts.skipped:
+        warnings.append(f"{counts.skipped} figures are not described; see `trivet rag status` for the reasons")
+    if counts.failed:
+        warnings.append(f"{counts.failed} figures could not be described, such as: {refused}")
+    return tuple(warnings)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from models.errors import RequestRefused, TransientModelError
+from models.errors import ModelError, RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest, Image, Message, Text
 from storage.records import Record, Ref
 from tasks.budget import Budget, BudgetSpent
@@ -252,15 +252,18 @@ def describe(
         answer = ask(chat, figure_request(png, settings), responses=responses, limits=limits, budget=budget)
     except BudgetSpent as error:
         return _changed(record, "skipped", str(error), out_of_budget=True)
-    except RequestRefused as error:
-        return _changed(record, "failed", str(error))
-    except TransientModelError as error:
-        return _changed(record, "failed", str(error), retryable=True)
+    except (RequestRefused, TransientModelError) as error:
+        return undescribed(record, error)
     text = unicodedata.normalize("NFC", answer.response.text).strip()
     if not is_informative(text):
         return _changed(record, "uninformative", f"the model answered {text[:80]!r}", response_key=answer.key)
     status, reason = ("duplicate", record.reason) if repeats else ("described", None)
     return _changed(record, status, reason, text=f"{label(record)}\n{text}", response_key=answer.key)
+
+
+def undescribed(record: FigureRecord, error: ModelError) -> FigureRecord:
+    """A record whose question got this error in place of an answer."""
+    return _changed(record, "failed", str(error), retryable=isinstance(error, TransientModelError))
 
 
 NO_MODEL = "no vision model is configured; name one with `--vlm`"

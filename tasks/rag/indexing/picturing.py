@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from models.protocols import Chat
+from models.errors import ModelError, RequestRefused
+from models.pictures import picture_size
+from models.protocols import BatchChat, Chat, ChatRequest
 from storage import files
 from storage.artifacts import Artifacts
-from tasks.budget import Budget
-from tasks.calls import Limits, ResponseStore
+from storage.records import Ref
+from tasks import progress
+from tasks.budget import Budget, BudgetSpent
+from tasks.bulk import ask_all
+from tasks.calls import Limits
+from tasks.group_commit import GroupStore
 from tasks.keys import content_key
 from tasks.rag.corpus import Parsed, Pictured, Source
 from tasks.rag.documents.images_candidate import ImageCandidate
@@ -20,12 +27,16 @@ from tasks.rag.indexing.figures import (
     FigureRecord,
     FigureSettings,
     describe,
+    figure_request,
     found,
+    undescribed,
     without_duplicates,
 )
 
 FINDER_VERSION = 1
 """Raise it when other pictures would be found in the same bytes, or be measured differently."""
+DESCRIBE = "describe figures"
+"""The stage, as whoever watches sees it."""
 
 Shards = tuple[tuple[Pictured, ...], ...]
 
@@ -100,27 +111,111 @@ def describe_figures(
     *,
     settings: FigureSettings,
     chat: Chat | None,
-    responses: ResponseStore,
+    responses: GroupStore,
     limits: Limits,
     budget: Budget,
 ) -> Described:
-    """Every kept figure with its description, or the reason why there is none. Raises ModelUnavailable."""
+    """Every kept figure with its description, or the reason why there is none; whoever watches sees how far it is.
+
+    Raises ModelUnavailable.
+    """
+    answered = _Answered()
+    if chat and settings.qwen3_vl_enabled:
+        progress.expect(DESCRIBE, len(_asked_about(pictured, artifacts)))
     result: list[Pictured] = []
     unfinished: dict[str, str] = {}
+    troubles: dict[str, ModelError] = {}
+    if isinstance(chat, BatchChat) and settings.qwen3_vl_enabled:
+        records = [record for item in pictured for record in _load(item, artifacts).figures]
+        requests = _requests(records, artifacts, settings)
+        bounds: Any = {"responses": responses, "limits": limits, "budget": budget}
+        troubles = _ask_together(chat, requests, **bounds, answered=answered)
 
     def ask_about(record: FigureRecord) -> FigureRecord:
-        shown = record.image if record.status == "kept" else record.original
+        shown = _shown(record)
+        if shown and (trouble := troubles.get(shown.digest)):
+            return undescribed(record, trouble)
         png = artifacts.get(shown) if shown and chat else b""
         return describe(record, png, chat=chat, responses=responses, limits=limits, settings=settings, budget=budget)
 
     with ThreadPoolExecutor(max_workers=limits.settings.concurrency) as pool:
         for item in pictured:
-            records = list(pool.map(ask_about, _load(item, artifacts).figures))
+            figures, records = _load(item, artifacts).figures, list[FigureRecord]()
+            for before, record in zip(figures, pool.map(ask_about, figures), strict=True):
+                records.append(record)
+                if record.response_key and (shown := _shown(before)):
+                    answered.count(shown.digest)
             result.append(_kept(item, records, artifacts))
             failed = [record.reason or "" for record in records if record.retryable]
             if failed:
                 unfinished[item.parsed.source.digest[:12]] = f"{len(failed)} figures: {failed[0]}"
     return Described(tuple(result), unfinished)
+
+
+class _Answered:
+    """How many pictures have an answer; a picture that several figures show counts once."""
+
+    def __init__(self) -> None:
+        self._digests: set[str] = set()
+
+    def count(self, digest: str) -> None:
+        if digest not in self._digests:
+            self._digests.add(digest)
+            progress.advance(DESCRIBE)
+
+
+def _asked_about(pictured: Iterable[Pictured], artifacts: Artifacts) -> set[str]:
+    """Digests of the pictures that a model is asked about."""
+    records = (record for item in pictured for record in _load(item, artifacts).figures)
+    return {shown.digest for record in records if (shown := _shown(record))}
+
+
+def _shown(record: FigureRecord) -> Ref | None:
+    """The picture that is asked about, if any."""
+    return record.image if record.status == "kept" else record.original
+
+
+def _requests(
+    records: Sequence[FigureRecord], artifacts: Artifacts, settings: FigureSettings
+) -> Iterator[tuple[str, ChatRequest]]:
+    """Of each picture that can be shown; one that cannot is refused by itself later."""
+    for image in dict.fromkeys(shown for record in records if (shown := _shown(record))):
+        png = artifacts.get(image)
+        try:
+            picture_size(png)
+        except RequestRefused:
+            continue
+        yield image.digest, figure_request(png, settings)
+
+
+def _ask_together(
+    chat: BatchChat,
+    requests: Iterator[tuple[str, ChatRequest]],
+    *,
+    responses: GroupStore,
+    limits: Limits,
+    budget: Budget,
+    answered: _Answered,
+) -> dict[str, ModelError]:
+    """Have a model in this process answer in batches: answers are in the response store then, and errors given.
+
+    What ends the asking, and what the budget does not reach, each figure says for itself when it is asked about.
+    """
+    troubles: dict[str, ModelError] = {}
+    with suppress(RequestRefused, BudgetSpent):
+        for digest, answer in ask_all(chat, requests, responses=responses, limits=limits, budget=budget):
+            if isinstance(answer, ModelError):
+                troubles[digest] = answer
+            else:
+                answered.count(digest)
+    return troubles
+
+
+def refusal_in(pictured: Sequence[Pictured], artifacts: Artifacts) -> str | None:
+    """Why a figure could not be described; None if all could."""
+    item = next((item for item in pictured if item.counts.get("failed")), None)
+    records = _load(item, artifacts).figures if item else ()
+    return next((record.reason for record in records if record.status == "failed"), None)
 
 
 def _load(item: Pictured, artifacts: Artifacts) -> DocumentFigures:

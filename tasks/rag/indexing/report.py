@@ -34,6 +34,8 @@ class FigureCounts(Record):
     described: int = 0
     skipped: int = 0
     """Kept, and not asked about: no model, or the budget was spent."""
+    failed: int = 0
+    """Kept, and not described: the model refused them, or could not be reached."""
 
     def __add__(self, other: FigureCounts) -> FigureCounts:
         return FigureCounts(**{name: getattr(self, name) + getattr(other, name) for name in FigureCounts.model_fields})

@@ -1,0 +1,292 @@
+"""A model that vLLM runs in this process: answers, and how likely texts are; the batches are the engine's."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from models.causal_weights import GENERATOR_FILES, Weights, find_weights, weights_folder
+from models.decoding import readable
+from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.likelihoods import Window, encode, pair_windows, rolling_windows
+from models.protocols import ChatRequest, ChatResponse, LogProb
+from models.stops import Listener
+from models.vision_weights import kind_of
+from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
+from models.vllm_loading import Setup, remedy_of
+from models.vllm_prompts import Prompt, Reader, answering, predicted, predicting, vllm_prompt
+from models.weights import digest_folder
+
+log = logging.getLogger(__name__)
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+SHORT = 8
+"""Tokens: a text so short is asked for token by token, each behind a prompt that the engine has in its cache; of a
+longer one it computes the log-probabilities of the whole prompt, for which it reads no cache."""
+
+
+class _Reading(NamedTuple):
+    """What the engine reads and predicts, with the pictures that stand among what it reads."""
+
+    window: Window
+    pngs: tuple[bytes, ...] = ()
+
+
+class VLLMChat:
+    """Answers with the model of a folder or of the hub, and tells how likely answers and texts are.
+
+    The engine runs in processes of its own that end with this one. It is opened with the first question, shared with
+    all who ask for the same weights with the same settings, and let go of when another model of this process is asked
+    (models.held). Threads may ask at once: their requests share its batches. Requests begin in the order given, so
+    that those that begin alike, side by side, have their common beginning computed once.
+    `id` holds a fingerprint of weights, configuration, tokenizer and chat templates. At temperature 0 the answers are
+    those of `hf`, up to rounding; above it tokens are drawn with a seed that belongs to the request.
+    A model that takes pictures is loaded with its eyes. Raises ModelUnavailable.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        *,
+        revision: str | None = None,
+        dtype: str = "auto",
+        tensor_parallel_size: int = 1,
+        gpu_memory_utilization: float = 0.9,
+        max_model_len: int | None = None,
+        max_num_seqs: int | None = None,
+        quantization: str | None = None,
+        peft: str | None = None,
+        enable_prefix_caching: bool = True,
+        enforce_eager: bool = False,
+        trust_remote_code: bool = False,
+        min_pixels: int | None = None,
+        max_pixels: int | None = None,
+    ) -> None:
+        """gpu_memory_utilization: share of the device's memory that the engine takes; of the machine's, on a CPU.
+
+        min_pixels, max_pixels: a picture is resized to so many; None: as the model's own settings say.
+        """
+        if dtype.removeprefix("torch.") not in DTYPES:
+            raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
+        self._weights = _find(pretrained, revision, dtype, peft, trust_remote_code)
+        pixels = {"min_pixels": min_pixels, "max_pixels": max_pixels}
+        self._pixels = {name: count for name, count in pixels.items() if count is not None}
+        self._setup = Setup(
+            folder=self._weights.folder,
+            adapter=self._weights.adapter,
+            dtype=self._weights.dtype,
+            quantization=quantization,
+            tensor_parallel_size=tensor_parallel_size,
+            gpu_memory_utilization=gpu_memory_utilization,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            enable_prefix_caching=enable_prefix_caching,
+            enforce_eager=enforce_eager,
+            trust_remote_code=trust_remote_code,
+            sees=kind_of(str(self._weights.folder)).sees,
+            pixels=tuple(self._pixels.items()),
+        )
+        shaping = {"": max_model_len, "quantization=": quantization} | {f"{k}=": v for k, v in self._pixels.items()}
+        shown = "".join(f":{name}{value}" for name, value in shaping.items() if value)
+        self.id = f"vllm:{self._weights.label}@{self._weights.fingerprint}:{self._weights.dtype}{shown}"
+        self.prompt_tokens = 0
+        """Of all that was asked so far."""
+        self.cached_tokens = 0
+        """Of these, what the engine had computed before for another prompt."""
+        self._known: Reader | None = None
+
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        """One answer. Raises models.errors.ModelError."""
+        prompt = self._prompt(0, request)
+        listener = Listener(on_text, request.stop) if on_text else None
+        with closing(self._outputs([self._job(prompt, streams=listener is not None)])) as outputs:
+            for _, output in outputs:
+                if isinstance(output, ModelError):
+                    raise output
+                if output.finished:
+                    response = self._response(prompt, output)
+                    if listener:
+                        listener.end(response.text)
+                    return response
+                if listener:
+                    listener(self._text(output.outputs[0].token_ids))
+        raise RuntimeError(f"{self.id} gave no answer")
+
+    def complete_many(self, requests: Sequence[ChatRequest]) -> Generator[tuple[int, ChatResponse | ModelError]]:
+        """Answers with their number in `requests`, as they come. Raises ModelUnavailable, TransientModelError."""
+        prompts: list[Prompt] = []
+        for number, request in enumerate(requests):
+            try:
+                prompts.append(self._prompt(number, request))
+            except RequestRefused as error:
+                yield number, error
+        with closing(self._outputs([self._job(prompt) for prompt in prompts])) as outputs:
+            for place, output in outputs:
+                prompt = prompts[place]
+                is_error = isinstance(output, ModelError)
+                yield prompt.number, output if is_error else self._response(prompt, output)
+
+    def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
+        """Of each continuation after its context, with its number. Raises ModelError.
+
+        An empty context is the token for the beginning of a text; a continuation without tokens is certain.
+        """
+        reader = self._reader()
+        with reader.lock:
+            windows = [list(pair_windows(reader.loaded, number, pair)) for number, pair in enumerate(pairs)]
+        yield from self._likelihoods([[_Reading(window) for window in group] for group in windows])
+
+    def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
+        """Of whole texts, with their number: windows one token shorter than the context, each token predicted once."""
+        reader = self._reader()
+        with reader.lock:
+            prefix, most = reader.loaded.prefix_token, reader.loaded.context_tokens
+            windows = [
+                list(rolling_windows(number, encode(reader.loaded, text), prefix=prefix, most=most))
+                for number, text in enumerate(texts)
+            ]
+        for number, likelihood in self._likelihoods([[_Reading(window) for window in group] for group in windows]):
+            yield number, likelihood.total
+
+    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        """Sums over the answers' tokens, their end included, with their numbers.
+
+        An answer is tokenised by itself, as the model would write it behind the prompt.
+        Raises ModelError, that of a request which cannot be told (ContextOverflow) behind all that can.
+        """
+        numbers, groups, refused = list[int](), list[list[_Reading]](), list[ModelError]()
+        for number, (request, answer) in enumerate(asked):
+            try:
+                groups.append([self._answer(number, request, answer)])
+                numbers.append(number)
+            except RequestRefused as error:
+                refused.append(error)
+        for place, likelihood in self._likelihoods(groups):
+            yield numbers[place], likelihood.total
+        if refused:
+            raise refused[0]
+
+    def _reader(self) -> Reader:
+        if self._known is None:
+            setup = self._setup
+            context = setup.max_model_len
+            self._known = Reader(self._weights, sees=setup.sees, pixels=self._pixels, context_tokens=context)
+        return self._known
+
+    def _prompt(self, number: int, request: ChatRequest) -> Prompt:
+        reader = self._reader()
+        with reader.lock:
+            return reader.prompt(number, request)
+
+    def _answer(self, number: int, request: ChatRequest, answer: str) -> _Reading:
+        reader = self._reader()
+        with reader.lock:
+            tokens = [*encode(reader.loaded, answer, special=False), reader.end_token]
+            prompt = reader.prompt(number, request, room_for=len(tokens))
+        return _Reading(Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens)), prompt.pngs)
+
+    def _job(self, prompt: Prompt, *, streams: bool = False) -> Job:
+        sampling = self._reader().sampling(prompt)
+        return Job(vllm_prompt(prompt.tokens, prompt.pngs), answering(sampling, streams=streams))
+
+    def _response(self, prompt: Prompt, output: Any) -> ChatResponse:
+        reader = self._reader()
+        with reader.lock:
+            return reader.response(prompt, output)
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        reader = self._reader()
+        with reader.lock:
+            return readable(reader.tokenizer, list(tokens), whole=False)
+
+    def _likelihoods(self, groups: Sequence[list[_Reading]]) -> Iterator[tuple[int, LogProb]]:
+        """The sums over the windows of each text, with its place in `groups`, each as soon as its last one is done."""
+        sought: dict[_Reading, list[int]] = {}
+        for place, group in enumerate(groups):
+            for part in (part for reading in group for part in self._parts(reading)):
+                sought.setdefault(part, []).append(place)
+        missing = Counter(place for places in sought.values() for place in places)
+        sums = [LogProb(0.0, True)] * len(groups)
+        yield from ((place, sums[place]) for place in range(len(groups)) if not missing[place])
+        rows = list(sought.items())
+        jobs = [Job(vllm_prompt(list(one.window.read), one.pngs), predicting(one.window)) for one, _ in rows]
+        with closing(self._outputs(jobs)) as outputs:
+            for number, output in outputs:
+                if isinstance(output, ModelError):
+                    raise output
+                reading, places = rows[number]
+                total, greedy = predicted(reading.window, output)
+                for place in places:
+                    sums[place] = LogProb(sums[place].total + total, sums[place].greedy and greedy)
+                    missing[place] -= 1
+                    if not missing[place]:
+                        yield place, sums[place]
+
+    def _parts(self, reading: _Reading) -> Iterator[_Reading]:
+        """A short text token by token, where the engine keeps what it computed; alike for all who read the same."""
+        (_, read, wanted), pngs = reading
+        if len(wanted) > SHORT or not self._setup.enable_prefix_caching:
+            yield _Reading(Window(0, read, wanted), pngs)
+            return
+        known = len(read) - len(wanted) + 1
+        yield from (_Reading(Window(0, read[: known + n], (one,)), pngs) for n, one in enumerate(wanted))
+
+    def _outputs(self, jobs: Sequence[Job]) -> Generator[tuple[int, Any]]:
+        """RequestOutputs with the number of their job; a ModelError for one that vLLM refuses.
+
+        Raises ModelUnavailable, and TransientModelError where the engine ends under it.
+        """
+        left = dict(enumerate(jobs))
+        tokens = cached = 0
+        while left:
+            numbers = list(left)
+            try:
+                with closing(driver_of(self._setup).run(list(left.values()))) as outputs:
+                    for place, output in outputs:
+                        number = numbers[place]
+                        if isinstance(output, JobRefused):
+                            del left[number]
+                            yield number, self._refusal(output)
+                        else:
+                            if output.finished:
+                                del left[number]
+                                tokens += len(output.prompt_token_ids)
+                                cached += output.num_cached_tokens or 0
+                            yield number, output
+            except EngineGone as gone:
+                if gone.cause is not None:
+                    raise self._ended(gone.cause, len(left)) from gone
+                log.info("engine was let go of, opened again jobs=%d model=%s", len(left), self.id)
+        self.prompt_tokens += tokens
+        self.cached_tokens += cached
+        log.debug("prompt_tokens=%d cached_tokens=%d model=%s", tokens, cached, self.id)
+
+    def _refusal(self, error: JobRefused) -> RequestRefused:
+        said = " ".join(str(error).split())[:400]
+        kind = ContextOverflow if "longer than" in said else RequestRefused
+        return kind(f"vLLM refuses this prompt: {said}; shorten it, or choose another max_model_len.")
+
+    def _ended(self, cause: Exception, jobs: int) -> TransientModelError:
+        said = f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
+        return TransientModelError(
+            f"The engine of {self.id} ended with {jobs} requests unanswered ({said}). Run it again: what was answered "
+            f"is kept, and another engine is opened. If it ends again, {remedy_of('out of memory')}."
+        )
+
+
+def _find(name: str, revision: str | None, dtype: str, peft: str | None, trusted: bool) -> Weights:
+    """As models.causal_weights finds them, but vLLM needs no library `peft` for an adapter."""
+    weights = find_weights(name, revision=revision, dtype=dtype, peft=None, trust_remote_code=trusted)
+    if not peft:
+        return weights
+    adapter = weights_folder(peft, None, GENERATOR_FILES, "LoRA")
+    digests = weights.fingerprint + digest_folder(adapter, GENERATOR_FILES)
+    return weights._replace(
+        adapter=adapter,
+        label=f"{weights.label}+{adapter.resolve().name}",
+        fingerprint=hashlib.sha256(digests.encode()).hexdigest()[:12],
+    )

@@ -1,0 +1,163 @@
+"""How an engine of vLLM is opened, and what to change where it cannot be."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import json
+import os
+import re
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from models.causal_weights import progress_hidden
+from models.errors import ModelUnavailable
+from models.weights import read_json, require_safetensors
+
+ENVIRONMENT = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # this process has threads
+    "VLLM_HOST_IP": "127.0.0.1",  # without it vLLM looks for an address of this machine that others see
+}
+"""For vLLM, unless it is set."""
+CAUSE = re.compile(r"((?:[\w.]+)?(?:Error|Exception)): (.+)")
+FAILED = "initialization failed"
+"""What processes of vLLM say of others, whose own words stand before that."""
+MEMORY = "lower max_model_len or max_num_seqs, or spread the model with tensor_parallel_size"
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Of adapters that vLLM makes room for."""
+REMEDIES = (
+    (
+        r"free memory|desired .*utilization|gpu-memory-utilization|on kv cache allocation",
+        "another process has that memory: lower gpu_memory_utilization, or end the other process",
+    ),
+    (
+        r"no available memory|kv cache is needed|larger than the available kv|maximum number of tokens",
+        "raise gpu_memory_utilization, lower max_model_len, or spread the model with tensor_parallel_size",
+    ),
+    (r"out of memory|outofmemory|cannot allocate memory|defaultcpuallocator", MEMORY),
+    (
+        r"architecture|no vllm implementation|model type",
+        "vLLM runs no model of this kind; take it with `--model hf`, or another one",
+    ),
+    (r"head.?(size|dim)", "vLLM has no attention for heads of this size; take this model with `--model hf`"),
+    (r"max_model_len|max_position|maximum model length", "lower max_model_len, or leave it to the model"),
+    (r"max_num_seqs|max_num_batched_tokens", "choose another max_num_seqs"),
+    (r"lora", "give an adapter of this model as peft, or none"),
+    (r"quantiz", "give the quantization that the weights have, or leave it out"),
+    (r"tensor.?parallel|world size|divisible|attention heads", "choose another tensor_parallel_size"),
+    (r"dtype|float16", "choose another dtype: float32, bfloat16 or float16"),
+)
+"""What a failure says → what to change."""
+
+
+class Setup(NamedTuple):
+    """What an engine is opened with; another setup is another engine."""
+
+    folder: Path
+    adapter: Path | None
+    dtype: str
+    quantization: str | None
+    tensor_parallel_size: int
+    gpu_memory_utilization: float
+    max_model_len: int | None
+    max_num_seqs: int | None
+    enable_prefix_caching: bool
+    enforce_eager: bool
+    trust_remote_code: bool
+    sees: bool
+    pixels: tuple[tuple[str, int], ...]
+
+
+class Opened(NamedTuple):
+    """vLLM's own objects."""
+
+    llm: Any
+    lora: Any
+
+
+def load_llm(setup: Setup) -> Opened:
+    """The engine, with the adapter that each of its jobs names. Only safetensors are read. Raises ModelUnavailable."""
+    if importlib.util.find_spec("vllm") is None:
+        raise ModelUnavailable("vLLM is not installed here; run `pip install 'trivet[gpu]'` on a machine with a GPU")
+    require_safetensors(setup.folder)
+    said = _log_file()
+    begun = said.stat().st_size if said.exists() else 0
+    try:
+        from vllm.entrypoints.llm import LLM  # pyright: ignore[reportMissingImports]
+        from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
+
+        with progress_hidden():
+            llm = LLM(**arguments(setup))
+    except Exception as error:  # whatever another's engine raises, the run ends in one sentence
+        raise ModelUnavailable(_why(error, setup, logged=_since(said, begun))) from error
+    return Opened(llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None)
+
+
+def arguments(setup: Setup) -> dict[str, Any]:
+    """What vLLM's `LLM` is made with."""
+    given = setup._asdict()
+    folder, adapter = given.pop("folder"), given.pop("adapter")
+    sees, pixels = given.pop("sees"), given.pop("pixels")
+    chosen = {name: value for name, value in given.items() if value is not None}
+    fixed: dict[str, Any] = {
+        "model": str(folder),
+        "load_format": "safetensors",
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+    }
+    if sees:
+        fixed["limit_mm_per_prompt"] = {"video": 0}
+    if pixels:
+        fixed["mm_processor_kwargs"] = dict(pixels)
+    if adapter:
+        rank = read_json(adapter / "adapter_config.json").get("r", RANKS[0])
+        room = next((known for known in RANKS if known >= rank), RANKS[-1])
+        fixed |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": room}
+    return fixed | chosen
+
+
+def remedy_of(said: str) -> str:
+    """What to change where vLLM says this."""
+    found = (remedy for pattern, remedy in REMEDIES if re.search(pattern, said, re.IGNORECASE))
+    return next(found, "run it with `--model hf`, or serve it and give `--model openai`")
+
+
+def _why(error: Exception, setup: Setup, *, logged: str) -> str:
+    """The cause stands in the log where the engine's own process failed."""
+    own = " ".join(str(error).split())
+    causes = [f"{kind}: {text}" for kind, text in CAUSE.findall(logged) if FAILED not in text]
+    said = causes[-1] if causes and FAILED in own else f"{type(error).__name__}: {own}"
+    return f"vLLM cannot open the model in {setup.folder}: {said[:400]}; {remedy_of(said)}"
+
+
+def _since(file: Path, begun: int) -> str:
+    if not file.exists():
+        return ""
+    with file.open("rb") as lines:
+        lines.seek(begun)
+        return lines.read().decode("utf-8", "replace")
+
+
+@cache
+def _log_file() -> Path:
+    """Where vLLM and its processes log from now on; else they would write between the lines of a command's answer."""
+    folder = Path(tempfile.mkdtemp(prefix="trivet-vllm-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = folder / "engine.log"
+    handler = {"class": "logging.FileHandler", "filename": str(file), "formatter": "plain", "delay": True}
+    config = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"plain": {"format": "%(asctime)s %(process)d %(levelname)s %(message)s"}},
+        "handlers": {"file": handler},
+        "loggers": {"vllm": {"handlers": ["file"], "level": "INFO", "propagate": False}},
+    }
+    (folder / "logging.json").write_text(json.dumps(config), "utf-8")
+    for name, value in {**ENVIRONMENT, "VLLM_LOGGING_CONFIG_PATH": str(folder / "logging.json")}.items():
+        os.environ.setdefault(name, value)
+    return file

@@ -1,0 +1,212 @@
+"""Requests as an engine of vLLM takes them: tokens and pictures, how tokens are picked, and what came of them."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from functools import cached_property, lru_cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import PIL.Image
+from pydantic import JsonValue
+
+from models.causal_weights import Loaded, Weights, context_tokens_of, end_tokens_of, failures_named, progress_hidden
+from models.chat_templates import render
+from models.decoding import readable, seed_of
+from models.errors import ContextOverflow
+from models.likelihoods import Window, encode
+from models.pictures import open_picture, pictures_of
+from models.protocols import ChatRequest, ChatResponse
+from models.stops import cut
+from models.vision_prompts import render_seen
+from models.vision_sight import Sight
+from models.vision_weights import read_processor, unlike
+
+KEPT_PICTURES = 64
+"""Pictures that are kept as Pillow opened them: demonstrations come again and again."""
+SEED_BITS = (1 << 63) - 1
+
+
+class Prompt(NamedTuple):
+    """A request, ready for the engine."""
+
+    number: int
+    request: ChatRequest
+    tokens: list[int]
+    """One for each picture."""
+    pngs: tuple[bytes, ...]
+    length: int
+    """Tokens with those that the pictures take."""
+    limit: int
+    """Most new tokens: what was asked for, as far as the context has room."""
+
+
+class Reader:
+    """Reads requests as the model's own tokenizer does. Raises ModelUnavailable.
+
+    Its tokenizer is its own, beside the engine's, and not safe for threads: hold `lock`.
+    """
+
+    def __init__(self, weights: Weights, *, sees: bool, pixels: dict[str, int], context_tokens: int | None) -> None:
+        self.lock = threading.RLock()
+        self._asked_context = context_tokens
+        with progress_hidden(), failures_named(weights.folder):
+            self._config, self.own = _configs(weights)
+            self.sight = _sight(weights, self._config, pixels) if sees else None
+            self.tokenizer: Any = self.sight.processor.tokenizer if self.sight else _tokenizer(weights)
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """What models.likelihoods encodes with; its windows end one token before the context does."""
+        ends = end_tokens_of(SimpleNamespace(generation_config=self.own), self.tokenizer)
+        known = self._asked_context or context_tokens_of(self._config, self.tokenizer)
+        return Loaded(model=None, tokenizer=self.tokenizer, context_tokens=known - 1, end_tokens=ends)
+
+    @property
+    def end_token(self) -> int:
+        """That ends an answer: the tokenizer's own, where the model takes it for one."""
+        own, ends = self.tokenizer.eos_token_id, self.loaded.end_tokens
+        return own if own in ends or not ends else min(ends)
+
+    def prompt(self, number: int, request: ChatRequest, *, room_for: int | None = None) -> Prompt:
+        """The tokens of a request. Raises RequestRefused, ContextOverflow, ModelUnavailable.
+
+        room_for: tokens that have to have room behind it; by default one, and the limit is cut to what there is.
+        """
+        text, is_whole = render_seen(self.sight, request) if self.sight else render(self.tokenizer, request)
+        tokens = encode(self.loaded, text, special=False if is_whole else None) or [self.loaded.prefix_token]
+        pngs = tuple(pictures_of(request.messages))
+        length = len(self.sight.expanded(tokens, pngs)) if self.sight and pngs else len(tokens)
+        room = self.loaded.context_tokens + 1 - length
+        if room < (room_for or 1):
+            raise ContextOverflow(
+                f"The prompt has {length} tokens{', pictures included,' if pngs else ''} and the model takes "
+                f"{self.loaded.context_tokens + 1}, answer included; shorten the prompt, raise max_model_len where the "
+                "model allows it, or use a model with a longer context."
+            )
+        return Prompt(number, request, tokens, pngs, length, min(request.max_tokens, room))
+
+    def sampling(self, prompt: Prompt) -> dict[str, JsonValue]:
+        """How the tokens of an answer are picked, under vLLM's names; a seed only where they are drawn."""
+        request = prompt.request
+        sampling: dict[str, Any] = {"max_tokens": prompt.limit, "temperature": max(0.0, request.temperature)}
+        if request.temperature > 0:
+            top_p = self.own.top_p if request.top_p is None else request.top_p
+            sampling |= {"top_p": None if top_p is None else max(top_p, 1e-6), "top_k": self.own.top_k or None}
+            sampling["seed"] = seed_of(request, prompt.tokens) & SEED_BITS
+        if self.own.repetition_penalty not in (None, 1.0):
+            sampling["repetition_penalty"] = self.own.repetition_penalty
+        if stops := [stop for stop in request.stop if stop]:
+            sampling["stop"] = stops
+            if ids := [known for stop in stops if (known := self._special(stop)) is not None]:
+                sampling["stop_token_ids"] = ids
+        return {name: value for name, value in sampling.items() if value is not None}
+
+    def response(self, prompt: Prompt, output: Any) -> ChatResponse:
+        """The answer of a finished output."""
+        answer = output.outputs[0]
+        return ChatResponse(
+            text=cut(readable(self.tokenizer, list(answer.token_ids)), prompt.request.stop),
+            finish_reason=answer.finish_reason,
+            prompt_tokens=len(output.prompt_token_ids),
+            completion_tokens=len(answer.token_ids),
+            sent=self.sampling(prompt),
+        )
+
+    def _special(self, stop: str) -> int | None:
+        """A stop that is a special token has no text in vLLM's eyes."""
+        known = self.tokenizer.added_tokens_decoder.items()
+        return next((token for token, added in known if added.special and added.content == stop), None)
+
+
+def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
+    """vLLM's TokensPrompt; pictures are told apart by their files, so that each is prepared once."""
+    if not pngs:
+        return {"prompt_token_ids": tokens}
+    return {
+        "prompt_token_ids": tokens,
+        "multi_modal_data": {"image": [_picture(png) for png in pngs]},
+        "multi_modal_uuids": {"image": [_name(png) for png in pngs]},
+    }
+
+
+def answering(sampling: dict[str, JsonValue], *, streams: bool) -> Any:
+    """vLLM's SamplingParams; the text is made here, of the tokens, so that it is what transformers makes of them."""
+    from vllm.sampling_params import RequestOutputKind, SamplingParams  # pyright: ignore[reportMissingImports]
+
+    return SamplingParams(
+        **sampling,
+        detokenize="stop" in sampling,
+        output_kind=RequestOutputKind.CUMULATIVE if streams else RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def predicting(window: Window) -> Any:
+    """vLLM's SamplingParams for the log-probabilities of what a window predicts, behind what it reads.
+
+    The last token is the one that is generated: no other is allowed, and the log-probabilities are those before that
+    rule. So a window of one token needs none of its prompt's, and the prompt may come from the prefix cache.
+    """
+    from vllm.sampling_params import RequestOutputKind, SamplingParams  # pyright: ignore[reportMissingImports]
+
+    return SamplingParams(
+        temperature=0.0,
+        max_tokens=1,
+        allowed_token_ids=[window.predicted[-1]],
+        logprobs=0,
+        prompt_logprobs=0 if len(window.predicted) > 1 else None,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def predicted(window: Window, output: Any) -> tuple[float, bool]:
+    """The sum of the log-probabilities, and whether each token is the most likely one.
+
+    Counted from the end of the prompt: pictures stand for more tokens there than here.
+    """
+    *before, last = window.predicted
+    found = [output.prompt_logprobs[place - len(before)][token] for place, token in enumerate(before)]
+    found.append(output.outputs[0].logprobs[0][last])
+    return sum(one.logprob for one in found), all(one.rank == 1 for one in found)
+
+
+@lru_cache(maxsize=KEPT_PICTURES)
+def _picture(png: bytes) -> PIL.Image.Image:
+    return open_picture(png)
+
+
+@lru_cache(maxsize=1024)
+def _name(png: bytes) -> str:
+    return hashlib.sha256(png).hexdigest()
+
+
+def _tokenizer(weights: Weights) -> Any:
+    from transformers import AutoTokenizer
+
+    trusted = weights.trust_remote_code
+    return AutoTokenizer.from_pretrained(weights.folder, local_files_only=True, trust_remote_code=trusted)
+
+
+def _configs(weights: Weights) -> tuple[Any, Any]:
+    """Of the model, and of how it generates."""
+    from transformers import AutoConfig, GenerationConfig
+
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
+    config = AutoConfig.from_pretrained(weights.folder, **source)
+    if (weights.folder / "generation_config.json").is_file():
+        return config, GenerationConfig.from_pretrained(weights.folder, local_files_only=True)
+    return config, GenerationConfig.from_model_config(config)
+
+
+def _sight(weights: Weights, config: Any, pixels: dict[str, int]) -> Sight:
+    processor = read_processor(weights.folder, pixels)
+    tokenizer, token = processor.tokenizer, getattr(processor, "image_token", None)
+    if token is None:
+        raise unlike(weights.folder)
+    tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
+    around = [getattr(config, f"vision_{side}_token_id", None) for side in ("start", "end")]
+    marks: list[str] = tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
+    token_id = tokenizer.convert_tokens_to_ids(token)
+    return Sight(processor=processor, token=token, token_id=token_id, written=token.join(marks), names_types=False)

@@ -1,0 +1,79 @@
+"""What every backend promises about pictures: those that see, and those that do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.errors import RequestRefused
+from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Message, Text
+from tests.contracts.backends import BATCHES, CHAT, CHECKS, SEES, those
+from tests.models.tiny_vision import make_huge_png, make_png
+
+SEEING = those(CHAT, SEES)
+
+
+def showing(*pngs: bytes, prompt: str = "Read it", max_tokens: int = 20) -> ChatRequest:
+    parts = (*(Image(png=png) for png in pngs), Text(text=prompt))
+    return ChatRequest(messages=(Message(role="user", content=parts),), max_tokens=max_tokens)
+
+
+BROKEN = {
+    "no picture": b"no picture",
+    "nothing": b"",
+    "half a picture": make_png(0)[:-40],
+    "another kind of picture": b"GIF89a\x01\0\x01\0\0\0\0;",
+}
+
+
+@SEEING
+def test_pictures_matter_and_so_does_their_order(backend: Chat):
+    one, two = make_png(0), make_png(1, width=24)
+    both, turned = showing(one, two), showing(two, one)
+    assert backend.complete(showing(one)).text != backend.complete(showing(two)).text
+    assert backend.complete(both).text != backend.complete(turned).text
+
+
+@SEEING
+def test_the_same_picture_gets_the_same_answer(backend: Chat):
+    assert backend.complete(showing(make_png(0))) == backend.complete(showing(make_png(0)))
+
+
+@those(CHAT, without=SEES)
+def test_a_picture_is_refused_by_what_cannot_see(backend: Chat):
+    with pytest.raises(RequestRefused):
+        backend.complete(showing(make_png(0)))
+
+
+@those(CHAT, CHECKS)
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+def test_what_is_no_picture_is_refused(backend: Chat, broken: bytes):
+    with pytest.raises(RequestRefused, match=r"give a whole PNG"):
+        backend.complete(showing(broken))
+
+
+@those(CHAT, CHECKS)
+def test_a_picture_of_900_million_pixels_is_refused_by_its_header(backend: Chat, huge: bytes):
+    with pytest.raises(RequestRefused, match="30000 × 30000 pixels"):
+        backend.complete(showing(huge))
+
+
+@those(CHAT, SEES, BATCHES)
+def test_a_picture_that_is_none_costs_its_batch_nothing(backend: BatchChat):
+    found = dict(backend.complete_many([showing(b"no picture"), showing(make_png(0))]))
+    assert isinstance(found[0], RequestRefused)
+    assert found[1] == backend.complete(showing(make_png(0)))
+
+
+@those(CHAT, SEES, BATCHES)
+def test_a_batch_of_other_pictures_changes_no_answer(backend: BatchChat):
+    counts = ((0,), (1, 2), (), (3,), (0, 1, 2))
+    asked = [showing(*(make_png(seed, width=16 + 8 * seed) for seed in seeds)) for seeds in counts]
+    alone = [backend.complete(one) for one in asked]
+    found = dict(backend.complete_many(asked))
+    assert [found[number] for number in range(len(asked))] == alone
+    assert all(isinstance(one, ChatResponse) for one in alone)
+
+
+@pytest.fixture(scope="session")
+def huge() -> bytes:
+    return make_huge_png()

@@ -1,0 +1,254 @@
+"""A text model in vLLM answers as it does in transformers, token for token, and finds texts as likely."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from models.backends import open_backend
+from models.errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
+from models.protocols import (
+    AnswerLikelihood,
+    BatchChat,
+    ChatRequest,
+    ChatResponse,
+    LogLikelihood,
+    LogProb,
+    Message,
+    Text,
+)
+from tests.models.tiny import make_tiny_model
+from tests.models.tiny_vision import make_png, read, write
+
+PROMPTS = ("Say it", "word1 word2", "", "예산은 얼마인가? 😀", "A", "Say \ud83d", "word3 " * 40)
+ENGINE = "VLLM::EngineCore"
+STOPS = ((), ("word",), ("<|user|>",), (" word7", "9"))
+
+
+def asking(prompt: str, *, image: bytes | None = None, **fields: Any) -> ChatRequest:
+    parts: list[Any] = [Text(text=prompt), *([{"type": "image", "png": image}] if image else [])]
+    given: dict[str, Any] = {"max_tokens": 24, **fields}
+    return ChatRequest(messages=(Message(role="user", content=tuple(parts)),), **given)
+
+
+REQUESTS = {
+    template: [asking(prompt, stop=stop, template=template) for prompt in PROMPTS for stop in STOPS]
+    for template in (True, False)
+}
+PAIRS = [
+    ("The answer is", " word1 word2"),
+    ("The answer is ", "A"),
+    ("", "word3 abc"),
+    ("예산은", " 얼마 😀"),
+    ("word1", " word2" * 40),
+    ("word1", ""),
+]
+TEXTS = ["word1 " * 300, "abc"]
+
+
+class Told(NamedTuple):
+    """What transformers say to all that is asked here."""
+
+    id: str
+    answers: dict[bool, dict[int, tuple[Any, ...]]]
+    likely: dict[int, LogProb]
+    rolling: dict[int, float]
+
+
+@pytest.fixture(scope="module")
+def expected(text_folder: Path) -> Told:
+    """All of it before the engine is opened: two models are not in one process."""
+    args = {"pretrained": str(text_folder), "device": "cpu"}
+    hf: Any = open_backend("hf", args=args)
+    shorter: Any = open_backend("hf", args={**args, "max_length": 255})
+    answers = {template: told(hf, requests) for template, requests in REQUESTS.items()}
+    return Told(hf.id, answers, dict(hf.loglikelihood(PAIRS)), dict(shorter.loglikelihood_rolling(TEXTS)))
+
+
+@pytest.fixture(scope="module")
+def chat(text_folder: Path, small: dict[str, Any]) -> Any:
+    return open_backend("vllm", args={"pretrained": str(text_folder), **small})
+
+
+def told(chat: Any, requests: Sequence[ChatRequest]) -> dict[int, tuple[Any, ...]]:
+    return {
+        number: (one.text, one.finish_reason, one.prompt_tokens, one.completion_tokens)
+        for number, one in chat.complete_many(requests)
+    }
+
+
+def test_it_offers_all_protocols(chat: Any, expected: Told):
+    assert isinstance(chat, BatchChat)
+    assert isinstance(chat, LogLikelihood)
+    assert isinstance(chat, AnswerLikelihood)
+    assert chat.id == "vllm:" + expected.id.partition(":")[2]
+
+
+@pytest.mark.parametrize("template", [True, False], ids=["chat template", "as it stands"])
+def test_answers_are_those_of_transformers_token_for_token(chat: Any, expected: Told, template: bool):
+    assert told(chat, REQUESTS[template]) == expected.answers[template]
+
+
+def test_threads_share_the_batches_of_one_engine(chat: Any):
+    asked = [asking(f"Say it {number}") for number in range(16)]
+    alone = [chat.complete(one) for one in asked]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(chat.complete, asked)) == alone
+
+
+def test_a_seed_draws_the_same_answer_and_another_draw_another(chat: Any):
+    drawn = [chat.complete(asking("Say it", temperature=1.0, seed=1, draw=draw)).text for draw in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_listener_hears_each_token_and_then_the_answer(chat: Any):
+    heard: list[str] = []
+    answer = chat.complete(asking("Say it", stop=("word",)), on_text=heard.append)
+    assert answer == chat.complete(asking("Say it", stop=("word",)))
+    assert heard[-1] == answer.text
+
+
+def test_texts_are_as_likely_as_in_transformers(chat: Any, expected: Told):
+    found = dict(chat.loglikelihood(PAIRS))
+    totals = {number: one.total for number, one in expected.likely.items()}
+    assert {number: one.total for number, one in found.items()} == pytest.approx(totals, abs=1e-3)
+    assert all(found[number].greedy == one.greedy for number, one in expected.likely.items())
+
+
+def test_a_text_beyond_the_context_is_told_in_windows(chat: Any, expected: Told):
+    assert dict(chat.loglikelihood_rolling(TEXTS)) == pytest.approx(expected.rolling, rel=1e-4)
+
+
+def test_answers_to_one_question_have_its_prompt_computed_once(chat: Any):
+    before = chat.prompt_tokens, chat.cached_tokens
+    question = asking("word1 " * 200)
+    logs = dict(chat.answer_log_probs([(question, answer) for answer in ("A", "B", "C", "D", "A")]))
+    assert logs[0] == logs[4]
+    assert all(math.isfinite(log) for log in logs.values())
+    tokens, cached = chat.prompt_tokens - before[0], chat.cached_tokens - before[1]
+    assert cached >= tokens / 2
+
+
+def test_what_does_not_fit_is_named_with_its_length(chat: Any):
+    with pytest.raises(ContextOverflow, match=r"has 4\d\d tokens and the model takes 256"):
+        chat.complete(asking("word1 " * 400))
+    found = dict(chat.complete_many([asking("word1 " * 400), asking("Say it")]))
+    assert (type(found[0]), type(found[1])) == (ContextOverflow, ChatResponse)
+
+
+def test_a_text_model_takes_no_picture(chat: Any):
+    with pytest.raises(RequestRefused, match="takes no images"):
+        chat.complete(asking("Read it", image=make_png(0)))
+
+
+def test_one_engine_serves_all_who_ask_for_the_same(chat: Any, text_folder: Path, small: dict[str, Any]):
+    chat.complete(asking("Say it"))
+    before = engines()
+    other = open_backend("vllm", args={"pretrained": str(text_folder), **small})
+    assert other.complete(asking("Say it")) == chat.complete(asking("Say it"))
+    assert engines() == before
+    assert len(before) == 1
+
+
+def test_a_killed_engine_is_named_and_another_is_opened(chat: Any):
+    expected = chat.complete(asking("Say it"))
+    [engine] = engines()
+    os.kill(engine, signal.SIGKILL)
+    with pytest.raises(TransientModelError, match="ended with 1 requests unanswered"):
+        chat.complete(asking("Say it"))
+    assert chat.complete(asking("Say it")) == expected
+    assert engines() != {engine}
+
+
+def test_another_model_ends_the_engine(chat: Any, text_folder: Path):
+    chat.complete(asking("Say it"))
+    assert engines()
+    open_backend("hf", args={"pretrained": str(text_folder), "device": "cpu"}).complete(asking("Say it"))
+    assert not engines()
+
+
+def test_an_adapter_is_part_of_the_model(text_folder: Path, tmp_path: Path, small: dict[str, Any]):
+    merged = merge_adapter(text_folder, adapter=tmp_path / "adapter", merged=tmp_path / "merged")
+    expected = told(open_backend("hf", args={"pretrained": str(merged), "device": "cpu"}), REQUESTS[True])
+    args = {"pretrained": str(text_folder), "peft": str(tmp_path / "adapter"), **small}
+    adapted = open_backend("vllm", args=args)
+    assert "+adapter@" in adapted.id
+    assert told(adapted, REQUESTS[True]) == expected
+
+
+def test_a_model_without_a_chat_template_names_the_choice(tmp_path: Path):
+    folder = make_tiny_model(tmp_path, hidden=64, chat_template=None)
+    chat = open_backend("vllm", args={"pretrained": str(folder)})
+    with pytest.raises(ModelUnavailable, match=r"has no chat template; .*`--apply_chat_template False`"):
+        chat.complete(asking("Say it"))
+
+
+@pytest.mark.parametrize(
+    ("args", "changed", "said"),
+    [
+        ({"gpu_memory_utilization": 0.999}, {}, "gpu_memory_utilization"),
+        ({"gpu_memory_utilization": 0.05, "max_model_len": 4096}, {}, "max_model_len"),
+        ({"gpu_memory_utilization": 0.05}, {"architectures": ["AbacusForCausalLM"]}, "--model hf"),
+    ],
+    ids=["memory", "context", "architecture"],
+)
+def test_an_engine_that_cannot_be_opened_names_what_to_change(
+    tmp_path: Path, args: dict[str, Any], changed: dict[str, Any], said: str
+):
+    folder = make_tiny_model(tmp_path, hidden=64, context_tokens=256)
+    write(folder / "config.json", read(folder / "config.json") | changed)
+    chat = open_backend("vllm", args={"pretrained": str(folder), "enforce_eager": True, **args})
+    with pytest.raises(ModelUnavailable, match=said):
+        chat.complete(asking("Say it"))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"pretrained": "/nowhere"}, "there is no folder /nowhere"),
+        ({"dtype": "float64"}, "dtype=float64 is none of auto, float32"),
+        ({"data_parallel_size": 2}, "data_parallel_size"),
+        ({"peft": "/nowhere"}, "there is no folder /nowhere with a LoRA"),
+    ],
+)
+def test_a_model_that_is_not_there_is_refused_before_an_engine_starts(
+    text_folder: Path, args: dict[str, Any], said: str
+):
+    with pytest.raises(ModelUnavailable, match=said):
+        open_backend("vllm", args={"pretrained": str(text_folder)} | args)
+
+
+def engines() -> set[int]:
+    """The processes of engines of this one."""
+    children = psutil.Process().children(recursive=True)
+    return {one.pid for one in children if one.name() == ENGINE and one.status() != psutil.STATUS_ZOMBIE}
+
+
+def merge_adapter(folder: Path, *, adapter: Path, merged: Path) -> Path:
+    """Write a LoRA of random weights, and the model that it makes of this one."""
+    rank, alpha, draws = 4, 8, torch.Generator().manual_seed(0)
+    shutil.copytree(folder, merged)
+    weights, lora = load_file(merged / "model.safetensors"), dict[str, torch.Tensor]()
+    for name in [name for name in weights if "q_proj" in name or "v_proj" in name]:
+        rows, columns = weights[name].shape
+        down, up = (torch.randn(shape, generator=draws) * 0.3 for shape in ((rank, columns), (rows, rank)))
+        weights[name] += alpha / rank * up @ down
+        stem = f"base_model.model.{name.removesuffix('.weight')}"
+        lora |= {f"{stem}.lora_A.weight": down, f"{stem}.lora_B.weight": up}
+    save_file(weights, merged / "model.safetensors", metadata={"format": "pt"})
+    adapter.mkdir()
+    save_file(lora, adapter / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": alpha, "bias": "none"}
+    write(adapter / "adapter_config.json", {**config, "target_modules": ["q_proj", "v_proj"]})
+    return merged

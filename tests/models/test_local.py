@@ -1,0 +1,210 @@
+"""Models in this process by their names: how one is opened, what is refused, and that only one is in memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import models.vision_language
+from models.backends import open_backend
+from models.causal_lm import CausalLM
+from models.chats import Local, is_in_process, local_of, open_chat, revision_of
+from models.errors import ContextOverflow, ModelUnavailable
+from models.held import held, release_held
+from models.protocols import ChatRequest, Image, Message, Text
+from models.vision_language import HFVision
+from tests.models.tiny import make_tiny_model
+from tests.models.tiny_vision import make_png, make_tiny_clip, make_tiny_qwen, make_tiny_qwen3
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_qwen3(tmp_path_factory.mktemp("seeing"))
+
+
+def request(*pngs: bytes) -> ChatRequest:
+    content = (*(Image(png=png) for png in pngs), Text(text="word1 word2"))
+    return ChatRequest(messages=(Message(role="user", content=content),), max_tokens=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("hf:/m/qwen", Local("hf", "/m/qwen", {})),
+        ("hf:Qwen/Qwen3-VL@abc,dtype=float32", Local("hf", "Qwen/Qwen3-VL@abc", {"dtype": "float32"})),
+        ('vllm:/m,{"max_model_len": 8, "a": {"b": 1}}', Local("vllm", "/m", {"max_model_len": 8, "a": {"b": 1}})),
+        ("openai:gpt-5-mini", None),
+        ("hf", None),
+    ],
+    ids=["folder", "arguments", "JSON", "endpoint", "no weights"],
+)
+def test_a_name_says_where_the_weights_are_and_how_they_run(name: str, expected: Local | None) -> None:
+    assert local_of(name) == expected
+    assert expected is None or local_of(expected.name) == expected
+
+
+def test_a_comma_in_the_name_of_a_folder_parts_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "big, good"
+    folder.mkdir()
+    assert local_of(f"hf:{folder},dtype=float32") == Local("hf", str(folder), {"dtype": "float32"})
+
+
+@pytest.mark.parametrize("name", ["hf:/m", "vllm:/m,dtype=auto", "openai:m", "scripted", "digits"])
+def test_who_is_in_this_process_is_told_by_the_name(name: str) -> None:
+    assert is_in_process(name) == name.startswith(("hf", "vllm"))
+
+
+def test_arguments_of_a_name_are_those_of_model_args(text: Path) -> None:
+    by_name = open_chat(f"hf:{text},dtype=float64,max_length=64")
+    assert by_name.id == open_backend("hf", args={"pretrained": str(text), "dtype": "float64", "max_length": 64}).id
+    with pytest.raises(ModelUnavailable, match="hf has no argument dtpye"):
+        open_chat(f"hf:{text},dtpye=float64")
+
+
+def test_a_benchmark_of_text_opens_a_model_that_sees(seeing: Path) -> None:
+    opened = open_backend("hf", args={"pretrained": str(seeing)})
+    assert isinstance(opened, HFVision)
+    assert opened.complete(request()).completion_tokens
+
+
+def test_a_model_that_can_do_without_its_eyes_has_them_only_where_pictures_are_shown(tmp_path: Path) -> None:
+    make_tiny_qwen(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "gemma3"}))
+    assert not isinstance(open_backend("hf", args={"pretrained": str(tmp_path)}), HFVision)
+    assert isinstance(open_backend("hf", args={"pretrained": str(tmp_path)}, pictures=True), HFVision)
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "says"),
+    [
+        ("text", "max_pixels=64", "for text alone, without max_pixels; leave it out"),
+        ("seeing", "trust_remote_code=true", "with its eyes, without trust_remote_code; leave it out"),
+        ("seeing", "max_pixels=0", "max_pixels: "),
+        ("seeing", "dtype=int4", "dtype=int4 is none of"),
+        ("seeing", "nonsense", "'nonsense' is no name=value"),
+        ("nowhere", "", "there is no folder"),
+        ("empty", "", "there is no config.json in it"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_loaded(
+    text: Path, seeing: Path, tmp_path: Path, kind: str, args: str, says: str
+) -> None:
+    folder = {"text": text, "seeing": seeing, "nowhere": tmp_path / "nowhere", "empty": tmp_path}[kind]
+    with pytest.raises(ModelUnavailable, match=says):
+        open_chat(f"hf:{folder},{args}")
+
+
+def test_missing_weights_are_said(tmp_path: Path) -> None:
+    make_tiny_qwen3(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ModelUnavailable, match="no safetensors"):
+        open_chat(f"hf:{tmp_path}").complete(request())
+
+
+def test_a_model_that_writes_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="cannot be loaded"):
+        open_chat(f"hf:{make_tiny_clip(tmp_path)}").complete(request())
+
+
+def test_a_model_without_a_template_says_what_can_be_done(tmp_path: Path) -> None:
+    make_tiny_qwen(tmp_path, chat_template=None)
+    chat = open_chat(f"hf:{tmp_path}")
+    with pytest.raises(ModelUnavailable, match=r"no chat template; .*as they stand \(.*prompts\.template=false"):
+        chat.complete(request(make_png(0)))
+    raw = request(make_png(0)).model_copy(update={"template": False})
+    assert chat.complete(raw).completion_tokens
+
+
+def test_a_picture_that_does_not_fit_says_what_to_change(seeing: Path) -> None:
+    with pytest.raises(ContextOverflow, match=r"pictures included.*smaller pictures \(max_pixels\)"):
+        open_chat(f"hf:{seeing},max_length=16").complete(request(make_png(0, width=32, height=32)))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed here")
+@pytest.mark.machine
+def test_vllm_that_is_not_here_is_refused_with_the_remedy(text: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="vLLM"):
+        open_chat(f"vllm:{text}").complete(request())
+
+
+def test_other_weights_under_the_same_name_are_another_revision(tmp_path: Path) -> None:
+    name = f"hf:{make_tiny_model(tmp_path / 'm')},dtype=float32"
+    before = revision_of(name)
+    assert before == revision_of(name)
+    make_tiny_model(tmp_path / "m", seed=1)
+    after = revision_of(name)
+    assert after != before
+    make_tiny_model(tmp_path / "lora")
+    assert revision_of(f"{name},peft={tmp_path / 'lora'}").startswith(f"{after}+")
+    assert revision_of("openai:m") == ""
+
+
+def test_a_script_has_a_revision_too(tmp_path: Path) -> None:
+    script = tmp_path / "rules.json"
+    script.write_text("[]")
+    before = revision_of(f"scripted:{script}")
+    script.write_text("[ ]")
+    assert revision_of(f"scripted:{script}") != before
+    with pytest.raises(ModelUnavailable, match="there is no file"):
+        revision_of(f"replay:{tmp_path / 'none.jsonl'}")
+
+
+def test_one_model_is_loaded_for_all_who_name_it(seeing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[object] = []
+    load = models.vision_language.load_seeing
+
+    def counted(*args: Any, **how: Any) -> Any:
+        loads.append(args)
+        return load(*args, **how)
+
+    monkeypatch.setattr(models.vision_language, "load_seeing", counted)
+    release_held()
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda _: open_chat(f"hf:{seeing}").complete(request(make_png(0))), range(3)))
+    assert answers == [answers[0]] * 3
+    assert len(loads) == 1
+
+
+def test_a_model_is_let_go_of_when_another_is_asked(text: Path, seeing: Path) -> None:
+    blind, sighted = CausalLM(str(text), device="cpu"), HFVision(str(seeing), device="cpu")
+    first = blind.complete(request())
+    weights = weakref.ref(blind._load().model)
+    sighted.complete(request(make_png(0)))
+    assert weights() is None
+    assert blind.complete(request()) == first
+
+
+def test_what_cannot_be_loaded_leaves_nothing_held() -> None:
+    held("one", lambda: 1)
+    with pytest.raises(ZeroDivisionError):
+        held("two", lambda: 1 // 0)
+    assert held("one", lambda: 3) == 3
+    release_held()
+
+
+def test_who_waits_for_the_model_gets_it_when_it_is_loaded() -> None:
+    begun, loaded = threading.Event(), list[object]()
+
+    def slow() -> object:
+        begun.set()
+        loaded.append(object())
+        return loaded[-1]
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(held, "slow", slow) for _ in range(2)]
+    assert begun.is_set()
+    assert both[0].result() is both[1].result() is loaded[0]
+    release_held()

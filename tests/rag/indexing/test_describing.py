@@ -1,0 +1,113 @@
+"""Figures of several documents go through a model in this process together, and each says what became of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.vision_language import HFVision
+from storage.artifacts import Artifacts
+from storage.records import Ref
+from tasks.budget import Budget
+from tasks.calls import CallSettings, Limits
+from tasks.rag.corpus import Parsed, Pictured, Source
+from tasks.rag.indexing.figures import DocumentFigures, FigureRecord, FigureSettings
+from tasks.rag.indexing.picturing import Described, describe_figures, refusal_in
+from tests.lever.small_judges import Kept
+from tests.models.tiny_vision import make_png, make_tiny_qwen3
+
+SETTINGS = FigureSettings(qwen3_vl_max_tokens=3)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> HFVision:
+    return HFVision(str(make_tiny_qwen3(tmp_path_factory.mktemp("model"), context_tokens=4096)), device="cpu")
+
+
+@pytest.fixture
+def batches(model: HFVision, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    sizes: list[int] = []
+    real = model._generate
+
+    def counted(batch: Sequence[Any], *how: Any) -> Any:
+        sizes.append(len(batch))
+        return real(batch, *how)
+
+    monkeypatch.setattr(model, "_generate", counted)
+    return sizes
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    return Artifacts(tmp_path / "store")
+
+
+def document(artifacts: Artifacts, number: int, *pngs: bytes) -> Pictured:
+    digest = f"{number:064x}"
+    place: dict[str, Any] = {"page": 1, "bbox": None, "source": "raster", "status": "kept"}
+    records = [
+        FigureRecord(document=digest, n=n, image=artifacts.put("figure", png), **place) for n, png in enumerate(pngs)
+    ]
+    figures = artifacts.save("figures", DocumentFigures(document=digest, figures=tuple(records)))
+    source = Source(content=Ref(kind="document", digest=digest, size=1), suffix=".pdf")
+    return Pictured(parsed=Parsed(source=source), figures=figures)
+
+
+def described(
+    model: HFVision, documents: Sequence[Pictured], artifacts: Artifacts, *, store: Kept, budget: Budget | None = None
+) -> Described:
+    limits = Limits(CallSettings(), rng=random.Random(0))
+    chosen: dict[str, Any] = {"settings": SETTINGS, "chat": model, "responses": store, "limits": limits}
+    return describe_figures(documents, artifacts, budget=budget or Budget(), **chosen)
+
+
+def statuses(done: Described, artifacts: Artifacts) -> list[list[str]]:
+    return [
+        [record.status for record in artifacts.load(DocumentFigures, item.figures).figures]
+        for item in done.pictured
+        if item.figures
+    ]
+
+
+def test_figures_of_all_documents_share_batches_and_are_asked_about_once(
+    model: HFVision, batches: list[int], artifacts: Artifacts
+) -> None:
+    documents = [document(artifacts, 1, make_png(1), make_png(2)), document(artifacts, 2, make_png(3), make_png(1))]
+    store = Kept()
+    first = described(model, documents, artifacts, store=store)
+    assert batches == [3], "one picture stands there twice"
+    assert described(model, documents, artifacts, store=store) == first
+    assert batches == [3]
+
+
+def test_what_is_no_picture_fails_alone(model: HFVision, batches: list[int], artifacts: Artifacts) -> None:
+    documents = [document(artifacts, 1, make_png(1), b"no picture"), document(artifacts, 2, make_png(2))]
+    done = described(model, documents, artifacts, store=Kept())
+    (one, broken), (other,) = statuses(done, artifacts)
+    assert broken == "failed"
+    assert "failed" not in (one, other)
+    assert batches == [2]
+    assert "cannot be read" in (refusal_in(done.pictured, artifacts) or "")
+    assert not done.unfinished
+
+
+def test_what_the_budget_does_not_reach_waits_for_the_next_run(
+    model: HFVision, batches: list[int], artifacts: Artifacts
+) -> None:
+    documents, store = [document(artifacts, 1, *(make_png(seed) for seed in range(4)))], Kept()
+    done = described(model, documents, artifacts, store=store, budget=Budget(max_calls=3))
+    assert statuses(done, artifacts)[0].count("skipped") == 1
+    assert batches == [3]
+    assert statuses(described(model, documents, artifacts, store=store), artifacts)[0].count("skipped") == 0
+    assert batches == [3, 1]
+
+
+def test_figures_that_do_not_fit_are_asked_about_once(artifacts: Artifacts, tmp_path: Path) -> None:
+    small, budget = HFVision(str(make_tiny_qwen3(tmp_path / "small")), device="cpu"), Budget(max_calls=2)
+    done = described(small, [document(artifacts, 1, make_png(1), make_png(2))], artifacts, store=Kept(), budget=budget)
+    assert statuses(done, artifacts) == [["failed", "failed"]]
+    assert "pictures included" in (refusal_in(done.pictured, artifacts) or "")

@@ -1,0 +1,77 @@
+"""What the figure settings say of a model in process reaches it, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.chats import local_of
+from models.errors import ModelUnavailable
+from tasks.rag.indexing.figure_model import figure_model
+from tasks.rag.indexing.figures import FigureSettings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Weights, as far as their context is asked for."""
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"max_position_embeddings": 4096}}))
+    return tmp_path
+
+
+MEMORY = {"gpu_memory_utilization": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("vlm", "settings", "args"),
+    [
+        ("hf:FOLDER", {}, {}),
+        ("hf:FOLDER", {"qwen3_vl_max_model_len": 1024}, {"max_length": 1024}),
+        ("hf:FOLDER,max_length=99", {"qwen3_vl_max_model_len": 1024}, {"max_length": 99}),
+        ("hf", {"qwen3_vl_model_path": "FOLDER"}, {}),
+        ("vllm:FOLDER", {}, MEMORY),
+        ("vllm:FOLDER", {"qwen3_vl_max_model_len": 1024}, {"max_model_len": 1024, **MEMORY}),
+        ("vllm:FOLDER,max_length=9", {"qwen3_vl_max_model_len": 1024}, {"max_length": 9, **MEMORY}),
+        ("vllm:FOLDER,gpu_memory_utilization=0.5", {}, {"gpu_memory_utilization": 0.5}),
+        (
+            "vllm",
+            {"qwen3_vl_model_path": "FOLDER", "qwen3_vl_gpu_memory_utilization": 0.4},
+            {"gpu_memory_utilization": 0.4},
+        ),
+    ],
+    ids=[
+        "own context",
+        "shorter",
+        "by name",
+        "by path",
+        "vllm",
+        "vllm, shorter",
+        "vllm, by length",
+        "vllm, by name",
+        "vllm, by path",
+    ],
+)
+def test_a_model_in_process_is_told_what_the_settings_say(
+    folder: Path, vlm: str, settings: dict[str, Any], args: dict[str, Any]
+) -> None:
+    here = {name: str(folder) if value == "FOLDER" else value for name, value in settings.items()}
+    named = figure_model(vlm.replace("FOLDER", str(folder)), FigureSettings.model_validate(here))
+    local = local_of(named or "")
+    assert local is not None
+    assert (local.pretrained, local.args) == (str(folder), args)
+
+
+@pytest.mark.parametrize("vlm", ["openai:gpt-5-mini", "scripted", 'openai:m,{"base_url": "http://127.0.0.1:1/v1"}'])
+def test_another_model_keeps_its_name(vlm: str) -> None:
+    assert figure_model(vlm, FigureSettings(qwen3_vl_max_model_len=10)) == vlm
+
+
+def test_nobody_is_named_where_figures_are_off() -> None:
+    assert figure_model("hf:/nowhere", FigureSettings(qwen3_vl_enabled=False)) is None
+
+
+def test_weights_that_nobody_names_are_asked_for() -> None:
+    with pytest.raises(ModelUnavailable, match="write hf:FOLDER, or set qwen3_vl_model_path"):
+        figure_model("hf", FigureSettings())
