@@ -7,26 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.settings import configure_steps, settings
+from models.chats import KINDS, NAMES, revision_of
 from models.errors import ModelUnavailable
+from models.registry import spelled
 
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Assistant
     from tasks.rag.answering.graph import AnswerSettings
-    from tasks.rag.answering.wiring import Models, WiringName
+    from tasks.rag.answering.wiring import Models
 
 
 def open_assistant(
     index: Path,
     *,
-    llm: WiringName | None = None,
+    llm: str | None = None,
     reranker: str | None = None,
     answers: AnswerSettings | None = None,
     patient: bool = False,
 ) -> AbstractContextManager[Assistant]:
     """An assistant over the current generation of `index`; no model is loaded before it is needed.
 
-    llm, reranker: None is what the settings say. patient: asks a model that is away as often as a batch does.
-    Raises StorageError, ModelUnavailable.
+    llm: as `models_of` takes it. reranker: None is what the settings say. patient: asks a model that is away as often
+    as a batch does. Raises StorageError, ModelUnavailable.
     """
     configure_steps()
     from tasks.rag.answering.assistant import open_assistant as opened
@@ -40,14 +42,15 @@ def open_assistant(
     )
 
 
-def models_of(llm: WiringName | None) -> Models:
-    """The names of the models that a wiring uses here; None is the wiring that the settings name.
+def models_of(llm: str | None) -> Models:
+    """The names of the models that answer here; None is what the settings say.
 
+    llm: `none`, `local`, `openai`, or one model by its name (models.chats.NAMES), which plays every part.
     Raises ModelUnavailable if there is none of that kind.
     """
     from tasks.rag.answering.wiring import Models
 
-    match llm or settings().llm:
+    match spelled(llm or settings().llm):
         case "none":
             return Models()
         case "local":
@@ -56,13 +59,14 @@ def models_of(llm: WiringName | None) -> Models:
                     "--llm local needs a model: set TRIVET_LLM_MODEL to the name that your server knows, and "
                     "TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
                 )
-            if not (settings().llm_base_url or settings().openai_base_url or name.startswith("scripted")):
+            name = spelled(name)
+            known = name if name.partition(":")[0] in KINDS else f"openai:{name}"
+            if not (_has_place(known) or _has_server()):
                 # OpenAI's own address is the default of a client, and no place for what is asked locally
                 raise ModelUnavailable(
                     "--llm local needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
                 )
-            known = name if name.partition(":")[0] in ("openai", "responses", "scripted") else f"openai:{name}"
-            return Models(wiring="local", large=known, small=known)
+            return Models(wiring="local", large=known, small=known, revision=revision_of(known))
         case "openai":
             if not (settings().openai_api_key or settings().openai_base_url):
                 raise ModelUnavailable(
@@ -70,3 +74,21 @@ def models_of(llm: WiringName | None) -> Models:
                 )
             large, small = settings().openai_model, settings().openai_small_model
             return Models(wiring="openai", large=f"responses:{large}", small=f"responses:{small}")
+        case name if name.partition(":")[0] in KINDS:
+            if not (_has_place(name) or _has_server() or settings().openai_api_key):
+                raise ModelUnavailable(
+                    f"--llm {name} needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1), "
+                    "or OPENAI_API_KEY for OpenAI's own"
+                )
+            return Models(wiring="local", large=name, small=name, revision=revision_of(name))
+        case name:
+            raise ModelUnavailable(f"there is no --llm {name!r}; give none, local, openai, or a model: {NAMES}")
+
+
+def _has_server() -> bool:
+    return bool(settings().llm_base_url or settings().openai_base_url)
+
+
+def _has_place(name: str) -> bool:
+    """True for a model in this process, and for one whose name says where it is served."""
+    return name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]

@@ -254,6 +254,8 @@ def _language(settings: Settings) -> Check:
             if settings.llm_model is None:
                 remedy = "set TRIVET_LLM_MODEL to the name that your server knows"
                 return Check(name=name, status="missing", detail="TRIVET_LLM=local names no model", remedy=remedy)
+            if settings.llm_model.startswith(("hf:", "vllm:")):
+                return Check(name=name, status="ok", detail=f"local: {settings.llm_model}, in this process")
             url = settings.llm_base_url or settings.openai_base_url
             if url is None:
                 remedy = "set TRIVET_LLM_BASE_URL=http://127.0.0.1:8000/v1"
@@ -267,6 +269,8 @@ def _language(settings: Settings) -> Check:
             models = f"{settings.openai_model}, {settings.openai_small_model}"
             where = f" at {_without_secret(settings.openai_base_url)}" if settings.openai_base_url else ""
             return Check(name=name, status="ok", detail=f"openai: {models}{where}")
+        case model:
+            return Check(name=name, status="ok", detail=model)
 
 
 def _reranker(settings: Settings) -> Check:

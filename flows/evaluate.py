@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field  # noqa: E402
 
 from flows.evaluating import Ongoing, begin  # noqa: E402
 from flows.runners import task_runner  # noqa: E402
-from flows.shown import few, say, watched  # noqa: E402
+from flows.shown import few, flow_version, say, watched  # noqa: E402
 from storage.errors import StorageError  # noqa: E402
 from tasks.budget import Spending  # noqa: E402
 from tasks.evaluation.asking import release_models  # noqa: E402
@@ -94,7 +94,13 @@ class EvaluateConfig(BaseModel):
 runner: Any = task_runner(max(4, os.cpu_count() or 1))
 
 
-@flow(name="evaluation", flow_run_name="{config.title}", task_runner=runner, persist_result=False)
+@flow(
+    name="evaluation",
+    flow_run_name="{config.title}",
+    version=flow_version(),
+    task_runner=runner,
+    persist_result=False,
+)
 @watched
 def evaluate(config: EvaluateConfig) -> EvalReport:
     """Measure a model; only what was never asked is asked, and only what is not graded yet is graded."""

@@ -38,7 +38,7 @@ def run_step(entry: str, params: dict[str, Any]) -> None:
     """
     step = step_of(entry)
     get_run_logger().info("%s in process %d, a child of %d", entry, os.getpid(), os.getppid())
-    with inline():
+    with inline(sent_by=str(flow_run.parent_flow_run_id or flow_run.id)):
         keep_outcome(flow_run.id, lambda: step(**inputs_of(step.fn, params)))
     if is_first():
         do_the_next(run_step)

@@ -21,7 +21,7 @@ from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
 from flows.learning import Ongoing, begin  # noqa: E402
 from flows.lever_config import LeverConfig, StartConfig  # noqa: E402
-from flows.shown import say, watched  # noqa: E402
+from flows.shown import flow_version, say, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks.lever.comparing import Summary  # noqa: E402
 from tasks.lever.file_steps import (  # noqa: E402
@@ -40,6 +40,7 @@ from tasks.lever.judges import (  # noqa: E402
     fingerprint_of_judge,
 )
 from tasks.lever.layout import Layout  # noqa: E402
+from tasks.lever.opening import shards_of  # noqa: E402
 from tasks.lever.records import Embedded  # noqa: E402
 from tasks.lever.report import LeverReport  # noqa: E402
 from tasks.lever.results import headline_of  # noqa: E402
@@ -55,7 +56,6 @@ from tasks.lever.steps import (  # noqa: E402
     publish_report,
     read_dataset,
     search_beams,
-    shards_of,
     summarise,
     train_digits_judge,
     train_grpo,
@@ -79,7 +79,8 @@ runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shar
 
 @flow(
     name="lever",
-    flow_run_name="post-train {config.dataset.name} {config.sampler} shots={config.shots} seeds={config.seeds}",
+    flow_run_name="{config.title}",
+    version=flow_version(),
     task_runner=runner,
     persist_result=False,
 )
@@ -127,7 +128,7 @@ def _learn(
     start = config.start.model_copy(update=_begun(config, files))
     if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
         ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
-    pools = build_pools(
+    pools = called(build_pools, f"build pools, seed {seed}")(
         found.dataset, embedded=world.embedded, sampler=config.sampler, size=config.pool_size, seed=seed
     )
     ongoing.done("pools")
@@ -185,7 +186,7 @@ def _digits_judge(config: LeverConfig) -> Ref | None:
     """The weights of the CPU world's judge, whose tower is its encoder as well."""
     if DIGITS not in (config.judge, config.encoder):
         return None
-    return train_digits_judge(seed=config.digits.seed, steps=config.digits.judge_steps)
+    return called(train_digits_judge, "train judge")(seed=config.digits.seed, steps=config.digits.judge_steps)
 
 
 def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
@@ -225,7 +226,7 @@ def _embedded(
         encoder = EncoderSpec(name=DIGITS, weights=weights)
     else:
         encoder = encoder_spec(config.encoder, adapters=config.adapters)
-    embedded = export_embeddings(found.dataset, encoder=encoder)
+    embedded = called(export_embeddings, f"embed {config.dataset.name}")(found.dataset, encoder=encoder)
     ongoing.wrote(write_embeddings(embedded, dataset=found.dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 

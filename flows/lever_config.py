@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from models.chats import IN_PROCESS
+from models.errors import ModelUnavailable
+from models.registry import spelled
 from tasks.budget import Spending
 from tasks.lever.judges import DIGITS
 from tasks.lever.options import (
@@ -88,11 +91,12 @@ class LeverConfig(_Config):
     dataset: DatasetConfig = DatasetConfig()
     digits: DigitsConfig = DigitsConfig()
     judge: str = DIGITS
-    """`openai:MODEL`, `hf:NAME or path`, `scripted`; `digits` answers only its own world."""
+    """`openai:MODEL` at an endpoint, `hf:FOLDER` or `vllm:FOLDER` in process, each with arguments behind a comma
+    (`hf:FOLDER,dtype=bfloat16`), `scripted`; `digits` answers only its own world."""
     concurrency: int = Field(default=16, ge=1)
     """Questions under way at once at an endpoint."""
     encoder: str = DIGITS
-    """`clip`, the name or path of another CLIP, or `digits`."""
+    """`clip`, the name or path of another CLIP (`hf:…` is the same), or `digits`."""
     adapters: Path | None = None
     """Folder of LoRA weights that the CLIP is trained with."""
     prompts: PromptSettings = PromptSettings()
@@ -150,6 +154,22 @@ class LeverConfig(_Config):
     save: Literal["file", "database", "both"] = "both"
     """Where figures are kept."""
 
+    @property
+    def title(self) -> str:
+        """What the UI calls the run: `post-train okvqa RandSampler, 1 shot, 3 seeds`."""
+        shots = f"{self.shots} shot{'s' if self.shots != 1 else ''}"
+        seeds = f"{self.seeds} seed{'s' if self.seeds != 1 else ''}"
+        return f"post-train {self.dataset.name} {self.sampler}, {shots}, {seeds}"
+
+    @field_validator("judge")
+    @classmethod
+    def _spelled_out(cls, judge: str) -> str:
+        """A name of the user's own file stands for a model: no step knows that file."""
+        try:
+            return spelled(judge)
+        except ModelUnavailable as error:
+            raise ValueError(str(error)) from error
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         """Said before anything is trained."""
@@ -158,15 +178,15 @@ class LeverConfig(_Config):
             raise ValueError(f"{most} shots from pools of {self.pool_size}: widen pool_size, or lower the shots")
         if min(self.evaluated_shots, default=1) < 1:
             raise ValueError(f"evaluated_shots {self.evaluated_shots}: at least 1 is shown")
-        likely = self.judge.split(":")[0] in (DIGITS, "hf", "scripted")
+        likely = self.judge.split(":")[0] in (DIGITS, *IN_PROCESS, "scripted")
         if self.reward == "hard_plus_gtprob" and not likely:
             raise ValueError(
-                f"the reward hard_plus_gtprob needs log-probabilities, and {self.judge} gives none; take hf:…"
+                f"the reward hard_plus_gtprob needs log-probabilities, and {self.judge} gives none; take hf:… or vllm:…"
             )
         searched = self.until not in ("embed", "pools") and STAGES.index(self.begin_at) <= STAGES.index("beams")
         if searched and not likely and not (self.start.beam_data or self.start.sft_checkpoint):
             raise ValueError(
                 f"the search for demonstrations to imitate needs log-probabilities, and {self.judge} gives none: give "
-                "--beam-data or --sft-ckpt, or a judge in this process (hf:…)"
+                "--beam-data or --sft-ckpt, or a judge in this process (hf:…, vllm:…)"
             )
         return self

@@ -33,7 +33,7 @@ from flows.nightly_parts import Parts, index_run, model_run, selector_run  # noq
 from flows.nightly_plan import known_flags, plan_of  # noqa: E402
 from flows.program import git_commit, program_version  # noqa: E402
 from flows.rag import IndexConfig, build_index  # noqa: E402
-from flows.shown import few, watched  # noqa: E402
+from flows.shown import few, flow_version, watched  # noqa: E402
 from tasks.evaluation.asking import release_models  # noqa: E402
 from tasks.evaluation.replaying import digest_of  # noqa: E402
 from tasks.nightly.ending import sentence  # noqa: E402
@@ -63,7 +63,7 @@ class NightlyConfig(BaseModel):
     """YAML file of the suite: models, benchmarks, index, selector. A whole path where a worker runs it."""
 
 
-@flow(name="nightly", flow_run_name="nightly {config.suite.stem}", persist_result=False)
+@flow(name="nightly", flow_run_name="nightly {config.suite.stem}", version=flow_version(), persist_result=False)
 @watched
 def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     """Run a suite: refresh its index, measure its models, train its selector, and report what changed."""

@@ -24,19 +24,21 @@ from prefect.states import Completed  # noqa: E402
 from pydantic import BaseModel, ConfigDict, Field, JsonValue  # noqa: E402
 
 from flows.runners import task_runner  # noqa: E402
-from flows.shown import few, say, watched  # noqa: E402
-from models.chats import is_in_process  # noqa: E402
+from flows.shown import few, flow_version, say, watched  # noqa: E402
+from models.chats import is_in_process, revision_of  # noqa: E402
+from models.registry import spelled  # noqa: E402
 from models.weights import fingerprint  # noqa: E402
 from tasks.budget import Spending  # noqa: E402
 from tasks.rag.answering.graph import AnswerSettings  # noqa: E402
-from tasks.rag.answering.wiring import WiringName  # noqa: E402
 from tasks.rag.batching import BatchReport  # noqa: E402
 from tasks.rag.corpus import flat, refuse_too_many_failures, shard_sources  # noqa: E402
 from tasks.rag.documents.isolation import ReadLimits  # noqa: E402
 from tasks.rag.documents.reading import ReadOptions  # noqa: E402
 from tasks.rag.errors import Unfinished  # noqa: E402
 from tasks.rag.indexing.building import build  # noqa: E402
+from tasks.rag.indexing.figure_model import figure_model  # noqa: E402
 from tasks.rag.indexing.figures import FigureSettings  # noqa: E402
+from tasks.rag.indexing.picturing import refusal_in  # noqa: E402
 from tasks.rag.indexing.report import IndexReport, failures  # noqa: E402
 from tasks.rag.indexing.report_page import headline  # noqa: E402
 from tasks.rag.indexing.scan import require_folder  # noqa: E402
@@ -57,6 +59,7 @@ from tasks.rag.steps import (  # noqa: E402
     scan,
     write_answers,
 )
+from tasks.resources import artifacts  # noqa: E402
 from tasks.step import as_is, on_each, placed  # noqa: E402
 
 
@@ -86,9 +89,10 @@ class IndexConfig(BaseModel):
     overlap_chars: int = Field(default=120, ge=0)
     """Characters that a chunk repeats of the one before."""
     embedder: str = "minilm"
-    """`minilm`, a sentence-transformers name or path, or `openai:MODEL`."""
+    """`minilm`, a sentence-transformers name or path (`hf:…` is the same), or `openai:MODEL`."""
     vlm: str | None = None
-    """Model that describes figures: `openai:MODEL`, `scripted`; none: figures are recorded as skipped."""
+    """Model that describes figures: `openai:MODEL` at an endpoint, `hf:FOLDER` or `vllm:FOLDER` in process, each with
+    arguments behind a comma (`hf:FOLDER,dtype=bfloat16`), `scripted`; none: figures are recorded as skipped."""
     figures: FigureSettings = FigureSettings()
     """Which images are worth a question, and how it is asked."""
     spending: Spending = Spending()
@@ -111,11 +115,13 @@ class IndexConfig(BaseModel):
 runner: Any = task_runner(os.cpu_count() or 1)
 
 
-@flow(name="rag", flow_run_name="{config.title}", task_runner=runner, persist_result=False)
+@flow(name="rag", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False)
 @watched
 def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     """Index a folder of documents; only what is new or changed is read, described, cut and embedded."""
     require_folder(config.documents)
+    vlm = figure_model(spelled(config.vlm), config.figures) if config.vlm else None
+    seen_by = revision_of(vlm) if vlm else ""
     with build(config.index, run=flow_run.id) as ongoing:
         found = scan(config.documents, include=config.include, exclude=config.exclude)
 
@@ -130,7 +136,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         ongoing.note_failures(flat(parsed.results), found)
         if failed := failures(flat(parsed.results), found):
             publish_failures(as_is(failed), index=config.index)
-        refuse_too_many_failures(parsed.results, allowed=config.max_failed_share)
+        refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=found.named)
 
         ongoing.enter("extract_figures")
         pictured = on_each(
@@ -141,8 +147,10 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             password_env=config.password_env,
         )
         distinct = mark_duplicates(as_is(tuple(pictured.results)), settings=config.figures)
-        seeing = placed(extract_figures, in_process=is_in_process(config.vlm or ""))
-        described = on_each(distinct.shards, seeing, settings=config.figures, vlm=config.vlm, spending=config.spending)
+        seeing = placed(extract_figures, in_process=is_in_process(vlm or ""))
+        described = on_each(
+            distinct.shards, seeing, settings=config.figures, vlm=vlm, revision=seen_by, spending=config.spending
+        )
 
         ongoing.enter("chunk")
         tokenizer = installed_tokenizer()
@@ -167,6 +175,8 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             metadata=config.metadata,
         )
         shown = config.shown() | {"tokenizer": tokenizer, "weights": weights}
+        if seen_by:
+            shown["vlm_weights"] = seen_by
         published = publish_index(catalogued.corpus, index=config.index, settings=shown)
 
         report = ongoing.finish(
@@ -178,6 +188,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             chunked=flat(chunked.results),
             settings=shown,
             preview_chunks=config.preview_chunks,
+            refused=refusal_in(flat(described.results), artifacts()),
         )
         publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)
         say(headline(report))
@@ -200,25 +211,33 @@ class AnswerConfig(BaseModel):
     """Folder of the index."""
     out: Path
     """JSONL of the answers, in the order of the questions."""
-    llm: WiringName | None = None
-    """Who answers: `none`, `local` or `openai`; unset: as the settings of this machine say."""
+    llm: str | None = None
+    """Who answers: `none`, `local`, `openai`, or one model: `openai:MODEL`, `hf:FOLDER` or `vllm:FOLDER` in process,
+    each with arguments behind a comma; unset: as the settings of this machine say."""
     reranker: str | None = None
-    """Cross-encoder by name or path; unset: as the settings say, else none."""
+    """Cross-encoder by name or path (`hf:…` is the same); unset: as the settings say, else none."""
     answers: AnswerSettings = AnswerSettings()
     """How chunks are found, and how much of them is told."""
 
 
-@flow(name="rag-answer", flow_run_name="answer {config.questions.name}", task_runner=runner, persist_result=False)
+@flow(
+    name="rag-answer",
+    flow_run_name="answer {config.questions.name}",
+    version=flow_version(),
+    task_runner=runner,
+    persist_result=False,
+)
 @watched
 def answer_batch(config: AnswerConfig) -> BatchReport:
     """Answer a file of questions; an answer that was given before on the same index is recalled."""
+    models = models_of(config.llm)
     batch = read_questions(config.questions, index=config.index)
     answered = on_each(
         batch.shards,
-        answer,
+        placed(answer, in_process=models.in_process),
         index=config.index,
         index_digest=batch.index_digest,
-        models=models_of(config.llm),
+        models=models,
         reranker=config.reranker or settings().reranker,
         settings=config.answers,
     )

@@ -24,8 +24,6 @@ from prefect.states import AwaitingRetry
 from prefect.utilities.urls import url_for
 from pydantic import BaseModel, ConfigDict
 
-from flows.gpu import run_step
-
 RECENT = 1_000
 """Runs, newest first, among which the beginning of an id is looked for."""
 PAGE = 200
@@ -149,7 +147,7 @@ def _refuse(client: SyncPrefectClient, run: FlowRun) -> None:
         raise CannotRerun(f"{_label(run)} has not ended; wait for it, or cancel it first")
     if parent := _waiting_parent(client, run):
         raise CannotRerun(
-            f"{_label(run)} is a step of {parent.name}, which a rerun of the step alone would not resume; "
+            f"{_label(run)} is a part of {parent.name}, which a rerun of the part alone would not resume; "
             f"rerun that: trivet rerun {parent.id}"
         )
     if run.deployment_id is None:
@@ -160,8 +158,8 @@ def _refuse(client: SyncPrefectClient, run: FlowRun) -> None:
 
 
 def _waiting_parent(client: SyncPrefectClient, run: FlowRun) -> FlowRun | None:
-    """The run that sent this one to the pool of its GPU steps."""
-    if run.parent_task_run_id is None or client.read_flow(run.flow_id).name != run_step.name:
+    """The run that sent this one to the pool of its GPU steps, or whose child it is, as a model of a night."""
+    if run.parent_task_run_id is None:
         return None
     parent = client.read_task_run(run.parent_task_run_id).flow_run_id
     return client.read_flow_run(parent) if parent else None

@@ -41,8 +41,8 @@ class Settings(BaseSettings):
     """Key of the OpenAI-compatible endpoints."""
     openai_base_url: str | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
     """OpenAI-compatible endpoint of language models and embedders."""
-    llm: Literal["none", "local", "openai"] = Field(default="none", validation_alias="TRIVET_LLM")
-    """Who answers questions when a command does not say: `none` extracts, `local` and `openai` are models."""
+    llm: str = Field(default="none", validation_alias="TRIVET_LLM")
+    """Who answers questions when a command does not say: `none` extracts, `local`, `openai`, or a model's name."""
     llm_model: str | None = Field(default=None, validation_alias="TRIVET_LLM_MODEL")
     """Local language model by the name that its server knows, such as `Qwen/Qwen3-8B`."""
     llm_base_url: str | None = Field(default=None, validation_alias="TRIVET_LLM_BASE_URL")

@@ -1,4 +1,4 @@
-"""What a deployed run shows in the Prefect UI while it runs: a bar for each stage, a line in its log when one is whole.
+"""What a run shows in the Prefect UI: a bar for each stage while it runs, and in the end what happened, in its message.
 
 steps report (tasks/progress.py) ─► a Stage counts ─► a thread looks every 2 s ─► progress artifacts, one per stage
 """
@@ -8,24 +8,28 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from contextvars import copy_context
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import signature
 from math import floor
 from threading import Event, Lock, Thread
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext, TaskRunContext
+from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.states import Failed
 
+from flows.program import git_commit, program_version
 from flows.telling import tell_patiently
 from tasks import progress
 
@@ -41,14 +45,19 @@ PATIENCE_S = 5.0
 """A server that is slower is not told; a run waits so long for its last bars."""
 NAMES = 4
 """Names that a run is called by; of more, only the number is told."""
+OURS = ("flows.", "tasks.", "models.", "storage.")
+"""Modules whose errors are whole sentences; others are told with their kind."""
 
 _NUMBERED = re.compile(r"(?P<step>.+?),? (?P<number>\d+)/(?P<of>\d+)")
+_deployed: ContextVar[tuple[FlowRun, ...]] = ContextVar("_deployed", default=())
+"""The run of a deployment that this is done for, and those below it that lead here."""
 
 
 def watched(flow: Callable[P, R]) -> Callable[P, R]:
-    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it.
+    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it, or the flow that calls it.
 
-    A run without a deployment is one of the command line, which has bars of its own.
+    Other runs are those of the command line, which has bars of its own. An error becomes a state whose message begins
+    with it, where Prefect's own begins with a phrase that fills the line; whoever calls the flow gets the error.
     """
     tell_patiently()  # as the module of the flow is imported: before anything is told
 
@@ -56,14 +65,34 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
     def body(*args: P.args, **kwargs: P.kwargs) -> R:
         context = FlowRunContext.get()
         run = context.flow_run if context else None
-        if run is None or run.deployment_id is None:
+        if run is None:
             return flow(*args, **kwargs)
-        with _bars(run.id, get_run_logger()):
-            return flow(*args, **kwargs)
+        around = _deployed.get()
+        runs = (*around, run) if around or run.deployment_id else ()
+        token = _deployed.set(runs)
+        try:
+            with _bars(run.id, get_run_logger()) if runs else nullcontext():
+                return flow(*args, **kwargs)
+        except Exception as error:
+            if not _is_running(run):
+                raise
+            failed: Any = _failed(error, around)
+            return failed
+        finally:
+            _deployed.reset(token)
 
     # Prefect draws its form from the signature, and would look names up in this module
     setattr(body, "__signature__", signature(flow, eval_str=True))  # noqa: B010 functions have no such attribute
     return body
+
+
+def flow_version() -> str:
+    """`0.1.0`, of a checkout `0.1.0+d19d205e2f31`: which program it was that ran, so that a user can have it again.
+
+    Left to itself, Prefect takes the hash of the file that the flow's function is from: for all of them this one.
+    """
+    commit = git_commit()
+    return f"{program_version()}+{commit[:12]}" if commit else program_version()
 
 
 def say(sentence: str) -> None:
@@ -147,6 +176,29 @@ class _Told(NamedTuple):
     words: str
 
 
+def _is_running(run: FlowRun) -> bool:
+    """False for a run that is being cancelled: it takes no state of ours, and whoever called it would get no error.
+
+    Nor is a run known to run whose server is away; Prefect waits for that with the error in its own words.
+    """
+    try:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), _client() as client:
+            state = client.read_flow_run(run.id).state
+    except (httpx.HTTPError, PrefectException):
+        return False
+    return bool(state and state.is_running())
+
+
+def _failed(error: Exception, around: tuple[FlowRun, ...]) -> State[Any]:
+    """The state of a run that an error has ended; around: those that it is a part of, the first can be retried."""
+    is_sentence = type(error).__module__.startswith(OURS) and str(error)
+    words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
+    if around:
+        words += f"; this run is a part of {around[0].name}, so retry that: trivet rerun {around[0].id}"
+    get_run_logger().error("%s", words, exc_info=error)
+    return Failed(message=words, data=error)
+
+
 @contextmanager
 def _bars(run: UUID, log: Log) -> Generator[None]:
     """Count what steps report, and have a thread tell the server; the run waits for neither."""
@@ -178,6 +230,9 @@ class _Board:
 
     def report(self, stage: str, done: int, expected: int) -> None:
         """A step has done some items, or expects some; called in the thread that does the work."""
+        runs = _deployed.get()
+        if runs and self._run not in (run.id for run in runs):
+            return  # of another run, which is done in this process too
         context = TaskRunContext.get()
         shard = Shard.called(context.task_run.name if context else stage)
         with self._lock:

@@ -73,8 +73,8 @@ def configure(resources: Resources) -> None:
         sessions,
         evaluations,
         _embedding_cache,
-        vision,
-        language,
+        _vision,
+        _language,
         _embedder,
         _reranker,
     ):
@@ -152,22 +152,39 @@ def _embedding_cache() -> EmbeddingCache:
     return EmbeddingCache(resources().home / "cache" / "embeddings.sqlite")
 
 
+def vision(name: str, *, revision: str = "") -> Chat:
+    """The vision model called `name`, opened once for all threads. Raises models.errors.ModelUnavailable.
+
+    revision: what lies on this disk under that name now (models.chats.revision_of); another one is opened anew.
+    """
+    with _opening:
+        return _vision(name, revision)
+
+
 @cache
-def vision(name: str) -> Chat:
-    """The vision model called `name`, opened once. Raises models.errors.ModelUnavailable."""
+def _vision(name: str, revision: str) -> Chat:
     from models.chats import open_chat
+
+    del revision  # part of what is remembered
 
     base_url = resources().vlm_base_url or resources().openai_base_url
     return open_chat(name, base_url=base_url, api_key=resources().api_key)
 
 
-@cache
-def language(name: str, *, local: bool) -> Chat:
-    """The language model called `name`, opened once; `local`: at the endpoint of local models.
+def language(name: str, *, local: bool, revision: str = "") -> Chat:
+    """The language model called `name`, opened once for all threads; `local`: at the endpoint of local models.
 
-    Raises models.errors.ModelUnavailable.
+    revision: as of `vision`. Raises models.errors.ModelUnavailable.
     """
+    with _opening:
+        return _language(name, local, revision)
+
+
+@cache
+def _language(name: str, local: bool, revision: str) -> Chat:
     from models.chats import open_chat
+
+    del revision  # part of what is remembered
 
     base_url = resources().openai_base_url
     if local:

@@ -25,6 +25,7 @@ from prefect.context import TaskRunContext
 from prefect.filesystems import WritableFileSystem
 from prefect.futures import PrefectFuture
 from prefect.results import ResultRecord  # pyright: ignore[reportPrivateImportUsage]
+from prefect.runtime import flow_run
 from prefect.serializers import JSONSerializer
 from prefect.utilities.annotations import quote
 from pydantic import PrivateAttr
@@ -44,8 +45,8 @@ GPU = "gpu"
 Verify = Callable[[Any, dict[str, Any]], bool]
 """(result, inputs) → whether a cached result may stand."""
 
-_inline: ContextVar[bool] = ContextVar("_inline", default=False)
-"""Whether this is the process that a step was sent to."""
+_sent_by: ContextVar[str | None] = ContextVar("_sent_by", default=None)
+"""The run that a step was sent by, in the process that it was sent to."""
 
 
 class Incomplete(Exception, Generic[R]):
@@ -149,6 +150,7 @@ def step(
         return make(
             _placed(function, key) if gpu else function,
             name=function.__name__,
+            task_run_name=function.__name__,  # Prefect's own adds three signs of the key
             version=str(version),
             cache_policy=key,
             persist_result=True,
@@ -170,7 +172,7 @@ def _placed(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
         if context is None or GPU not in context.task.tags:
             return function(*args, **kwargs)
         deployment = resources().gpu_deployment
-        if deployment and not _inline.get():
+        if deployment and _sent_by.get() is None:
             bound = signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             run = context.task_run
@@ -192,13 +194,18 @@ def slot(name: str) -> Generator[None]:
 
 
 @contextmanager
-def inline() -> Generator[None]:
-    """Run GPU steps here, whatever pool is configured: this is the pool's process."""
-    token = _inline.set(True)
+def inline(*, sent_by: str) -> Generator[None]:
+    """Run GPU steps here, whatever pool is configured: this is the pool's process, at work for the run `sent_by`."""
+    token = _sent_by.set(sent_by)
     try:
         yield
     finally:
-        _inline.reset(token)
+        _sent_by.reset(token)
+
+
+def paying_run() -> str:
+    """The run whose budget a step spends: its own, or the one that sent it to this process."""
+    return _sent_by.get() or str(flow_run.id)
 
 
 def _has_device() -> bool:

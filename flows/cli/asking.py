@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -21,17 +20,35 @@ if TYPE_CHECKING:
     from tasks.rag.answers import Answered
 
 
-class Llm(enum.StrEnum):
-    """Who answers."""
+WIRINGS = ("none", "local", "openai")
 
-    none = "none"
-    local = "local"
-    openai = "openai"
+
+def _known_llm(value: str | None) -> str | None:
+    """Refuse a name that means nothing before anything is opened."""
+    if value is None or value in WIRINGS:
+        return value
+    from models.chats import KINDS, NAMES
+    from models.errors import ModelUnavailable
+    from models.registry import spelled
+
+    try:
+        known = spelled(value).partition(":")[0] in KINDS
+    except ModelUnavailable as error:
+        raise typer.BadParameter(str(error)) from error
+    if not known:
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(WIRINGS)}, and no model: {NAMES}")
+    return value
 
 
 LlmOption = Annotated[
-    Llm | None,
-    typer.Option(help="none: the documents' own sentences; local, openai: models. Default: TRIVET_LLM, else none."),
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        callback=_known_llm,
+        help="none: the documents' own sentences; local, openai: the models of the settings; or one model: "
+        "openai:MODEL (an endpoint), hf:FOLDER, vllm:FOLDER (weights, in this process; arguments follow: "
+        "hf:FOLDER,dtype=bfloat16). Default: TRIVET_LLM, else none.",
+    ),
 ]
 RerankOption = Annotated[
     str | None,
@@ -104,7 +121,7 @@ def batch(
             "questions": questions.absolute(),
             "index": index.absolute(),
             "out": out.absolute(),
-            "llm": llm and llm.value,
+            "llm": llm,
             "reranker": rerank,
             "answers": {"strategy": strategy and strategy.value, "top_k": top_k},
         },
@@ -121,7 +138,7 @@ def batch(
 def opened(
     index: Path,
     *,
-    llm: Llm | None = None,
+    llm: str | None = None,
     strategy: Strategy | None = None,
     top_k: int | None = None,
     rerank: str | None = None,
@@ -135,10 +152,9 @@ def opened(
     if not (patient or state["debug"]):
         logging.getLogger("tasks.calls").setLevel(logging.ERROR)  # a note of the answer says it in one sentence
     answers = AnswerSettings(strategy=strategy.value if strategy else None, top_k=top_k)
-    name = llm.value if llm else None
     with (
         plain_errors(IndexUnusable, StoreUnreachable, ValueError, failed=(StorageError, *model_errors())),
-        open_assistant(index, llm=name, reranker=rerank, answers=answers, patient=patient) as assistant,
+        open_assistant(index, llm=llm, reranker=rerank, answers=answers, patient=patient) as assistant,
     ):
         yield assistant
 

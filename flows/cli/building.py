@@ -47,11 +47,14 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
     configure_steps()
     with _expected_errors(), progress_bars(quiet):
         from flows.rag import IndexConfig
+        from models.registry import spelled
+        from tasks.rag.indexing.figure_model import figure_model
         from tasks.rag.indexing.figure_planning import plan_folder
         from tasks.resources import artifacts, resources, responses, vision
 
         config = IndexConfig.model_validate(chosen)
         password = resources().secret(config.password_env) if config.password_env else None
+        vlm = figure_model(spelled(config.vlm), config.figures) if config.vlm else None
         return plan_folder(
             config.documents,
             artifacts(),
@@ -60,7 +63,7 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
             settings=config.figures,
             limits=config.limits,
             password=password,
-            chat=vision(config.vlm) if config.vlm else None,
+            chat=vision(vlm) if vlm else None,
             responses=responses(),
         )
 

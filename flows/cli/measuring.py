@@ -11,18 +11,19 @@ from uuid import uuid4
 import typer
 
 from flows.cli import show_measures, sweeping
-from flows.cli.asking import Llm, LlmOption, RerankOption
+from flows.cli.asking import LlmOption, RerankOption
 from flows.cli.asking import opened as assistant_over
 from flows.cli.opening import Bm25Weight, IndexFolder, Json, RouteOption, Strategy, model_errors, require_file
 from flows.cli.output import emit, plain_errors
-from flows.cli.questions import Gold, QuestionsFile, Search, SplitOption, counting, gold_in, places_in
-from flows.cli.recording import StoreOption, keep, subject_of
+from flows.cli.questions import QuestionsFile, Search, SplitOption, counting, places_in
+from flows.cli.recording import StoreOption, keep
 from flows.program import git_commit, program_version
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
     from storage.index import Index
     from tasks.rag.measuring.answer_checks import AnswerCheck
+    from tasks.rag.measuring.indexes import Gold
     from tasks.rag.measuring.metrics import Question, Ranked
     from tasks.rag.measuring.recording import Measurement
 
@@ -40,7 +41,7 @@ class Chosen(NamedTuple):
     bm25_weight: float
     route: bool
     rerank: str | None
-    llm: Llm
+    llm: str
     answers: bool
     split: str | None
 
@@ -78,6 +79,7 @@ def evaluate(
     from storage.errors import StorageError
     from storage.index import open_index
     from tasks.rag.measuring.figures import choose, labels_of, measure
+    from tasks.rag.measuring.indexes import gold_in
     from tasks.rag.measuring.metrics import read_questions
     from tasks.rag.measuring.recording import Measurement
 
@@ -88,7 +90,7 @@ def evaluate(
         labels = labels_of(asked, by)
         checked = any(one.answer or not one.answerable for one in asked) if answers is None else answers
         # as it will run, not as it was typed: this is what the database keeps
-        rerank, llm = rerank or settings().reranker, llm or Llm(settings().llm)
+        rerank, llm = rerank or settings().reranker, llm or settings().llm
         chosen = Chosen(strategy, bm25_weight, route, rerank, llm, checked, split)
         gold = gold_in(opened, asked)
         ranked = _rank(opened, asked, gold, chosen, quiet=as_json)
@@ -112,7 +114,7 @@ def _rank(opened: Index, asked: Sequence[Question], gold: Gold, chosen: Chosen, 
     with counting(quiet) as counted:
         return rank_questions(
             counted(asked, "search", len(asked)),
-            lambda question: places_in(opened, chosen.search, question),
+            places_in(opened, chosen.search),
             name_of=gold.name_of,
         )
 
@@ -147,6 +149,7 @@ def _rows(
     file: Path,
     started: datetime,
 ) -> Evaluated:
+    from tasks.rag.measuring.indexes import subject_of
     from tasks.rag.measuring.recording import Made, record
 
     settings = {name: value for name, value in chosen._asdict().items() if name != "split"}

@@ -1,9 +1,8 @@
-"""What commands that measure with a file of questions share: reading it, its gold names, the search, the bar."""
+"""What commands that measure with a file of questions share: reading it, the search, the bar."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeVar
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeVar
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flows.cli.opening import Strategy, find
+from flows.cli.opening import Strategy
 from flows.cli.output import Screen
 
 if TYPE_CHECKING:
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from tasks.rag.measuring.metrics import Place, Question
 
 Item = TypeVar("Item")
-
-EVALUATED_CHUNKS = 50
-"""Chunks asked for, so that ten different pages are among them."""
 
 QuestionsFile = Annotated[
     Path,
@@ -33,15 +29,6 @@ QuestionsFile = Annotated[
 SplitOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only the lines whose `split` is this.")]
 
 
-class Gold(NamedTuple):
-    """The gold documents of questions, in one index."""
-
-    name_of: Callable[[str], str]
-    """The name that hits carry: a file with the same content may come first in the catalogue."""
-    notes: tuple[str, ...]
-    """Gold documents that the index lacks."""
-
-
 class Search(NamedTuple):
     """How the questions are looked up."""
 
@@ -51,34 +38,19 @@ class Search(NamedTuple):
     rerank: str | None
 
 
-def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
-    """The gold documents as the catalogue has them."""
-    from tasks.rag.measuring.figures import unknown_documents
+def places_in(opened: Index, search: Search) -> Callable[[Question], list[Place]]:
+    """The search: it gives where the hits for a question stand, best first."""
+    from flows.settings import configure_steps
+    from tasks.rag.measuring import indexes
 
-    first = {
-        unicodedata.normalize("NFC", name): entry.name
-        for entry in opened.catalogue
-        for name in (*entry.aliases, entry.name)
-    }
-    unknown = unknown_documents(questions, set(first))
-    return Gold(lambda name: first.get(name, name), (unknown,) if unknown else ())
-
-
-def places_in(opened: Index, search: Search, question: Question) -> list[Place]:
-    """Where the hits of a search stand, best first."""
-    from tasks.rag.measuring.metrics import Place
-
-    found = find(
+    configure_steps()
+    return indexes.places_in(
         opened,
-        question.question,
-        search.strategy,
-        top_k=EVALUATED_CHUNKS,
+        strategy=search.strategy.value,
         bm25_weight=search.bm25_weight,
-        names=None,
         route=search.route,
         rerank=search.rerank,
     )
-    return [Place(hit.document_name, hit.chunk.page) for hit in found.hits]
 
 
 class Counted(Protocol):

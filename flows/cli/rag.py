@@ -56,8 +56,17 @@ def index(
     page_cpu_s: Annotated[float, typer.Option(min=0.1, help="CPU seconds that a page may take.")] = 30.0,
     chunk_chars: Annotated[int, typer.Option(min=100, max=20_000, help="Most characters of a chunk.")] = 800,
     overlap_chars: Annotated[int, typer.Option(min=0, help="Characters that a chunk repeats.")] = 120,
-    embedder: Annotated[str, typer.Option(help="minilm, a sentence-transformers name or path, openai:…")] = "minilm",
-    vlm: Annotated[str | None, typer.Option(help="Model that describes figures: openai:MODEL, scripted.")] = None,
+    embedder: Annotated[
+        str, typer.Option(help="minilm, a sentence-transformers name or path, openai:MODEL.")
+    ] = "minilm",
+    vlm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Model that describes figures: openai:MODEL (an endpoint); hf:FOLDER, vllm:FOLDER (weights, in this "
+            "process; arguments follow: hf:FOLDER,dtype=bfloat16); scripted.",
+        ),
+    ] = None,
     max_vlm_calls: Annotated[int | None, typer.Option(min=0, help="Stop asking after so many questions.")] = None,
     max_cost: Annotated[float | None, typer.Option(min=0.0, help="Stop asking before so much is spent.")] = None,
     vlm_price: Annotated[

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.asking import Llm, LlmOption, RerankOption
+from flows.cli.asking import LlmOption, RerankOption
 from flows.cli.opening import IndexFolder, Json, model_errors
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, state
 
@@ -77,11 +77,11 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _live(index: Path, llm: Llm | None, rerank: str | None) -> LiveIndex:
+def _live(index: Path, llm: str | None, rerank: str | None) -> LiveIndex:
     from flows.answering import open_assistant
     from flows.live_index import LiveIndex
 
-    return LiveIndex(index, lambda: open_assistant(index, llm=llm.value if llm else None, reranker=rerank))
+    return LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=rerank))
 
 
 def _listen(host: str, port: int) -> socket.socket:

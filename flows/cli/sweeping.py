@@ -16,8 +16,8 @@ import typer
 from flows.cli import show_measures
 from flows.cli.opening import Json, RouteOption, Strategy, model_errors, require_file
 from flows.cli.output import INTERRUPTED, emit, fail, plain_errors
-from flows.cli.questions import Counted, QuestionsFile, Search, SplitOption, counting, gold_in, places_in
-from flows.cli.recording import StoreOption, keep, subject_of
+from flows.cli.questions import Counted, QuestionsFile, Search, SplitOption, counting, places_in
+from flows.cli.recording import StoreOption, keep
 from flows.program import git_commit, program_version
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class _Measured(NamedTuple):
 def _measure(common: Sweep, points: Sequence[Point]) -> _Measured:
     """Build the indexes first, so that what is wrong with them shows early; then measure what is missing."""
     from storage.index import open_index
+    from tasks.rag.measuring.indexes import gold_in
 
     if not common.asked:
         raise ValueError(f"{common.file}: no question has a gold document; a sweep needs at least one")
@@ -164,14 +165,16 @@ def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking,
 
 
 def _sweep(common: Sweep, point: Point, opened: Index, counted: Counted) -> Swept:
+    from tasks.rag.measuring.indexes import gold_in
     from tasks.rag.measuring.metrics import rank_questions, summarise
     from tasks.rag.measuring.sweeping import Swept
 
     started, times = datetime.now(UTC), list[float]()
+    search = places_in(opened, _search(point, route=common.route))
 
     def places(question: Question) -> list[Place]:
         before = time.perf_counter()
-        found = places_in(opened, _search(point, route=common.route), question)
+        found = search(question)
         times.append(1000 * (time.perf_counter() - before))
         return found
 
@@ -214,6 +217,7 @@ def _usual() -> Point:
 
 def _row(common: Sweep, swept: Swept, opened: Index, folder: Path) -> Evaluated:
     from tasks.rag.measuring.figures import measure
+    from tasks.rag.measuring.indexes import subject_of
     from tasks.rag.measuring.recording import Made, Measurement, record
 
     return record(

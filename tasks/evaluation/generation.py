@@ -65,16 +65,18 @@ def generate(
     prices: Prices | None = None,
     tell: Callable[[int], None],
 ) -> Outcome:
-    """Ask for every item and repeat; `tell` is called with each number of turns newly answered.
+    """Ask for every item and repeat; `tell` is called with each number of conversations newly answered to their end.
 
     Raises what `ask_all` raises: a key that is not accepted, a request that is refused.
     """
     with files.scratch(scratch) as path, path.open("x+b") as file:
         asked = _Conversations(task, items, _Spool(file), prices)
-        for turn in range(max((len(item.prompts) for item in items()), default=0)):
+        turns = array("I", (len(item.prompts) for item in items()))
+        for turn in range(max(turns, default=0)):
             for place, answer in ask_all(asked.requests(turn)):
                 asked.keep(place, turn, answer)
-                tell(1)
+                if turn + 1 == turns[place.item] and not isinstance(answer, ModelError):
+                    tell(1)
         shards, count = keep_shards(artifacts, asked.responses())
         return Outcome(Generated(shards=shards, responses=count, usage=asked.usage), asked.unfinished)
 

@@ -18,6 +18,7 @@ ENDPOINTS = ("openai", "responses", "curator", "scripted", "replay")
 TRANSPORT = {
     *("api_base", "base_url", "api_key_env", "timeout", "device", "device_map", "batch_size", "max_batch_size"),
     *("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization", "max_num_seqs", "num_concurrent"),
+    *("enforce_eager", "enable_prefix_caching"),
     *("concurrency", "max_retries", "max_requests_per_minute", "max_tokens_per_minute", "pretrained", "model", "path"),
 }
 """Arguments that say how a model is reached or named, not how it answers."""

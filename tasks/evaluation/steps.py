@@ -7,8 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect.runtime import flow_run
-
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
@@ -20,7 +18,7 @@ from tasks.evaluation.planning import Plan, PlannedTask, RunSettings, TaskChoice
 from tasks.evaluation.records import EvalReport, TaskResult
 from tasks.evaluation.replaying import digest_of
 from tasks.resources import artifacts, budget, evaluations, resources
-from tasks.step import Incomplete, slot, step
+from tasks.step import Incomplete, paying_run, slot, step
 
 if TYPE_CHECKING:
     from tasks.evaluation.asking import Asking
@@ -102,7 +100,7 @@ def _asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = No
     """Asks a model within what this run may spend."""
     from tasks.evaluation.asking import Asking
 
-    spent = budget(str(flow_run.id), spending)
+    spent = budget(paying_run(), spending)
     return Asking(model, budget=spent, prices=spending.prices, batch_size=batch_size)
 
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from models.pointer import PointerSelector
 from storage.artifacts import Artifacts
 from storage.records import Ref
+from tasks import progress
 from tasks.lever import baselines
 from tasks.lever.banks import EmbeddingBank
-from tasks.lever.evaluation import Choose, SelectorResult, evaluate
+from tasks.lever.evaluation import Choose, Judge, SelectorResult, evaluate
+from tasks.lever.judging import Asked, Judging, Judgment
 from tasks.lever.learning import Setting, choose
 from tasks.lever.options import OracleSettings
 from tasks.lever.oracle import search_best
@@ -27,25 +29,35 @@ def measure(
     oracle: OracleSettings,
     seed: int,
 ) -> tuple[SelectorResult, ...]:
-    """Every selector with every number of shots on the test queries.
+    """Every selector with every number of shots on the test queries; whoever watches sees how far the judge is.
 
     banks: name of a similarity baseline → vectors of the queries and of the candidates.
     """
     queries = [item.id for item in setting.dataset.test]
     choosers = _choosers(setting, pools, selectors, queries, banks=banks, seed=seed)
-    results = evaluate(choosers, queries, pools, setting.judging.judge, shots=shots)
+    results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=shots)
     if oracle.most_judgments == 0:
         return results
     best = search_best(
         queries,
         pools,
-        setting.judging.judge,
+        _watched(setting.judging, "search best"),
         shots=trained_shots,
         seed=seed,
         known=results,
         most_judgments=oracle.most_judgments,
     )
     return (*results, best)
+
+
+def _watched(judging: Judging, stage: str) -> Judge:
+    """The judge; what it is asked and what it has answered counts for this stage."""
+
+    def judge(asked: Sequence[Asked]) -> Sequence[Judgment]:
+        progress.expect(stage, len(set(asked)))
+        return judging.judge(asked, lambda count: progress.advance(stage, count))
+
+    return judge
 
 
 def _choosers(
@@ -93,7 +105,7 @@ def _bank(ref: Ref, artifacts: Artifacts) -> EmbeddingBank:
 def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
     """Queries that the judge may answer another time."""
     return {
-        f"{result.selector}, {result.shots} shots, query {one.query}": one.failed or ""
+        f"{result.selector}, {result.shots} shot{'s' if result.shots != 1 else ''}, query {one.query}": one.failed or ""
         for result in results
         for one in result.outcomes
         if one.retryable

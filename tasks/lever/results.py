@@ -61,7 +61,7 @@ def headline_of(summary: Summary) -> str:
     about = summary.conditions
     figures = [one for one in summary.figures if one.shots == about.trained_shots]
     found = ", ".join(f"{one.selector} {one.accuracy.value:.3f}" for one in figures)
-    return f"{about.dataset}, {about.trained_shots} shots: {found}"
+    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {found}"
 
 
 def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:

@@ -2,50 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect.runtime import flow_run
-
 from storage.records import Record, Ref
 from tasks import progress
-from tasks.keys import content_key
 from tasks.lever.comparing import Summary
 from tasks.lever.exports import digest_of_folder
 from tasks.lever.judges import WEIGHTS, EncoderSpec
+from tasks.lever.opening import in_shard, open_setting, open_weights, telling, training_folder
 from tasks.lever.options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings
-from tasks.lever.records import (
-    BeamPart,
-    Curve,
-    Dataset,
-    Embedded,
-    Pools,
-    RlPart,
-    Sampler,
-    Stage,
-    TrainedSelector,
-)
+from tasks.lever.records import BeamPart, Dataset, Embedded, Pools, RlPart, Sampler, TrainedSelector
 from tasks.lever.report import LeverReport, SeedReport
 from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
 from tasks.lever.step_values import DatasetRead, Effort, Learning, World
-from tasks.resources import artifacts, budget, kept_responses, resources
-from tasks.step import Incomplete, slot, step
+from tasks.resources import artifacts
+from tasks.step import Incomplete, paying_run, slot, step
 
 if TYPE_CHECKING:
-    from models.pointer import PointerSelector
     from tasks.lever.learning import Setting
-    from tasks.lever.training import Trained, TrainingPlace
-
-QUERIES_PER_SHARD = 64
-"""Judged together: a judge in this process gets the same batches however often it is interrupted."""
-
 
 EFFORT = ("effort",)
-TRAINING_VERSION = 1
-"""Raise it, with the steps', when a training would learn otherwise: no half-trained state of before is taken up."""
 
 
 @step(version=1)
@@ -54,8 +31,8 @@ def train_digits_judge(*, seed: int, steps: int) -> Ref:
     from tasks.lever.digits.training import train_judge
     from tasks.lever.learning import steady
 
-    with _training_folder("train_digits_judge", seed=seed, steps=steps) as folder, steady("cpu"):
-        weights = train_judge(seed=seed, steps=steps, folder=folder, tell=_telling("train judge", steps))
+    with training_folder("train_digits_judge", seed=seed, steps=steps) as folder, steady("cpu"):
+        weights = train_judge(seed=seed, steps=steps, folder=folder, tell=telling("train judge", steps))
         return artifacts().put(WEIGHTS, weights)
 
 
@@ -119,7 +96,7 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     from tasks.lever.judges import open_encoder
 
     items = artifacts().load(Dataset, dataset)
-    tell = _telling("embed", len(items.train) + len(items.validation) + len(items.test))
+    tell = telling("embed", len(items.train) + len(items.validation) + len(items.test))
     return embed_dataset(items, open_encoder(encoder), artifacts(), tell=tell)
 
 
@@ -141,7 +118,7 @@ def search_beams(
 
     setting = _opened(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
-    queries = [by_id[name] for name in _shard(setting.dataset.train_queries[: settings.queries], shard)]
+    queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
     progress.expect("search beams", len(queries))
     candidates = artifacts().load(Pools, pools)
     found = search(queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed)
@@ -161,20 +138,18 @@ def train_sft(
     effort: Effort,
 ) -> TrainedSelector:
     """A selector that imitates the best pointers."""
-    from tasks.lever.learning import labelled_of, validation_of
-    from tasks.lever.training import train_sft as train
+    from tasks.lever import training_stages
 
-    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
-    found = {query: best for part in beams for query, best in artifacts().load(BeamPart, part).queries.items()}
-    labelled = labelled_of(setting, candidates, found)
-    validate = _told("train SFT", settings.epochs, validation_of(setting, candidates, shots=learning.shots))
-
-    def run(place: TrainingPlace) -> Trained:
-        config = network.config(world.embedded.dimension)
-        return train(config, labelled, settings, seed=learning.seed, validate=validate, place=place)
-
-    inputs = {"pools": pools, "beams": beams, "network": network, "settings": settings}
-    return _train("sft", run, world, learning, effort, **inputs)
+    return training_stages.train_sft(
+        _opened(world, effort),
+        world,
+        pools=pools,
+        beams=beams,
+        network=network,
+        settings=settings,
+        learning=learning,
+        effort=effort,
+    )
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -187,13 +162,13 @@ def generate_rl_data(
     from tasks.lever.schedules import seed_of
 
     setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
-    ids = _shard(setting.dataset.train_queries, shard)
+    ids = in_shard(setting.dataset.train_queries, shard)
     progress.expect("rl data", len(ids))
     generated = generate(
         setting,
         candidates,
         ids,
-        selector=_selector(selector, "cpu"),
+        selector=open_weights(selector, "cpu"),
         shots=learning.shots,
         settings=settings,
         seed=seed_of(learning.seed, "rl data", shard),
@@ -237,20 +212,19 @@ def train_rce(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector learns the whole group of pointers, each as far as it was rewarded."""
-    from tasks.lever.learning import groups_in, validation_of
-    from tasks.lever.training import train_rce as train
+    from tasks.lever import training_stages
 
-    setting = _opened(world, effort)
-    groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
-    candidates = artifacts().load(Pools, pools)
-    validate = _told("train RCE", settings.epochs, validation_of(setting, candidates, shots=learning.shots))
-
-    def run(place: TrainingPlace) -> Trained:
-        start = _selector(selector, place.device)
-        return train(start, groups, settings, seed=learning.seed, validate=validate, place=place)
-
-    inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
-    return _train("rce", run, world, learning, effort, **inputs)
+    return training_stages.train_rce(
+        _opened(world, effort),
+        world,
+        pools=pools,
+        data=data,
+        selector=selector,
+        reward=reward,
+        settings=settings,
+        learning=learning,
+        effort=effort,
+    )
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -266,23 +240,19 @@ def train_grpo(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
-    from tasks.lever.learning import groups_in, online_rewards, pools_in, validation_of
-    from tasks.lever.training import train_grpo as train
+    from tasks.lever import training_stages
 
-    setting = _opened(world, effort)
-    groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
-    candidates = artifacts().load(Pools, pools)
-    epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
-    validate = _told("train GRPO", epochs, validation_of(setting, candidates, shots=learning.shots))
-    judge = online_rewards(setting, pools_in(artifacts().get(data), candidates), groups.ids, mode=reward)
-
-    def run(place: TrainingPlace) -> Trained:
-        start = _selector(selector, place.device)
-        asked = None if settings.offline_only else judge
-        return train(start, groups, settings, seed=learning.seed, validate=validate, place=place, judge=asked)
-
-    inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
-    return _train("grpo", run, world, learning, effort, **inputs)
+    return training_stages.train_grpo(
+        _opened(world, effort),
+        world,
+        pools=pools,
+        data=data,
+        selector=selector,
+        reward=reward,
+        settings=settings,
+        learning=learning,
+        effort=effort,
+    )
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -315,7 +285,7 @@ def evaluate_selector(
     results = measure(
         setting,
         candidates,
-        {name: _selector(weights, "cpu") for name, weights in selectors.items()},
+        {name: open_weights(weights, "cpu") for name, weights in selectors.items()},
         banks=banks_of(world.embedded, artifacts()),
         shots=shots,
         trained_shots=learning.shots,
@@ -390,95 +360,5 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str,
     return [f"{key}-figures", f"{key}-report"]
 
 
-def _train(
-    stage: Stage,
-    run: Callable[[TrainingPlace], Trained],
-    world: World,
-    learning: Learning,
-    effort: Effort,
-    **inputs: object,
-) -> TrainedSelector:
-    """Train in a folder of these inputs' own, where a killed training is taken up again."""
-    from tasks.lever.checkpoints import save_selector
-    from tasks.lever.learning import device_of, steady
-    from tasks.lever.training import TrainingPlace
-
-    device = device_of(effort.device)
-    about = {"world": world, "learning": learning, **inputs}
-    with _training_folder(stage, **about) as folder, steady(device):
-        trained = run(TrainingPlace(folder=folder, device=device))
-        meta = {"stage": stage, "chosen_epoch": trained.chosen_epoch, "encoder": world.embedded.encoder}
-        return TrainedSelector(
-            stage=stage,
-            weights=artifacts().put("selector", save_selector(trained.selector, meta=meta)),
-            curve=artifacts().save("curve", Curve(points=trained.curve)),
-            chosen_epoch=trained.chosen_epoch,
-            validation=trained.validation,
-        )
-
-
 def _opened(world: World, effort: Effort) -> Setting:
-    from tasks.lever.banks import EmbeddingBank
-    from tasks.lever.judges import limits_of, open_judge
-    from tasks.lever.judging import Judging
-    from tasks.lever.learning import Setting
-
-    dataset = artifacts().load(Dataset, world.dataset)
-    judging = Judging(
-        open_judge(world.judge),
-        {item.id: item for item in (*dataset.train, *dataset.validation, *dataset.test)},
-        prompts=world.prompts,
-        threshold=world.threshold,
-        stem=world.stem,
-        responses=kept_responses(),
-        limits=limits_of(world.judge.name, concurrency=effort.concurrency),
-        budget=budget(str(flow_run.id), effort.spending),
-    )
-    queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen)
-    return Setting(dataset, queries, candidates, judging)
-
-
-def _selector(weights: Ref, device: str) -> PointerSelector:
-    from tasks.lever.checkpoints import load_selector
-
-    return load_selector(artifacts().get(weights)).to(device)
-
-
-def _shard(ids: Sequence[str], shard: int) -> Sequence[str]:
-    return ids[shard * QUERIES_PER_SHARD : (shard + 1) * QUERIES_PER_SHARD]
-
-
-def shards_of(queries: int) -> range:
-    """Numbers of the shards of so many queries."""
-    return range(-(-queries // QUERIES_PER_SHARD))
-
-
-def _told(stage: str, epochs: int, validate: Callable[[PointerSelector], float]) -> Callable[[PointerSelector], float]:
-    """`validate`, which is called before the first epoch and after each; whoever watches sees them pass."""
-    progress.expect(stage, epochs + 1)
-
-    def validated(selector: PointerSelector) -> float:
-        accuracy = validate(selector)
-        progress.advance(stage)
-        return accuracy
-
-    return validated
-
-
-def _telling(stage: str, count: int) -> Callable[[int], None]:
-    """Tells whoever watches that so many more of `count` are done."""
-    progress.expect(stage, count)
-    return lambda done: progress.advance(stage, done)
-
-
-@contextmanager
-def _training_folder(name: str, **inputs: object) -> Generator[Path]:
-    """Where a training keeps its state until it is through: the same one for the same inputs, for one run at a time."""
-    from storage.locking import alone
-    from tasks.evaluation.asking import wait_for_twin
-
-    key = content_key(name, TRAINING_VERSION, inputs)[:32]
-    folder = resources().home / "cache" / "training" / key
-    with alone(resources().home, f"training {key}", wait=wait_for_twin):
-        yield folder
-        shutil.rmtree(folder, ignore_errors=True)
+    return open_setting(world, effort, run=paying_run())

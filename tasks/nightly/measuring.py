@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -11,23 +10,18 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from storage.evaluated import Evaluated
-from storage.index import Index, open_index
+from storage.index import open_index
 from storage.records import Record
-from tasks import resources
+from tasks import progress
 from tasks.nightly.suite import SuiteIndex
 from tasks.rag.answering.assistant import open_assistant
 from tasks.rag.answering.graph import AnswerSettings
 from tasks.rag.answering.wiring import Models
-from tasks.rag.answers import Filters
 from tasks.rag.measuring.answer_checks import AnswerCheck, check_answers
-from tasks.rag.measuring.figures import choose, labels_of, measure, unknown_documents
-from tasks.rag.measuring.metrics import Place, Question, Ranked, rank_questions, read_questions
-from tasks.rag.measuring.recording import Made, Measurement, Subject, record
-from tasks.rag.planning.routing import Router
-from tasks.rag.retrieval.search import search
-
-CHUNKS = 50
-"""Chunks asked for, so that ten different pages are among them."""
+from tasks.rag.measuring.figures import choose, labels_of, measure
+from tasks.rag.measuring.indexes import Gold, gold_in, places_in, subject_of
+from tasks.rag.measuring.metrics import Question, rank_questions, read_questions
+from tasks.rag.measuring.recording import Made, Measurement, record
 
 
 class Program(Record):
@@ -53,75 +47,40 @@ def measure_index(
     assert asked.questions
     questions = choose(read_questions(asked.questions), asked.split)
     with open_index(index) as opened:
-        first = _names(opened)
-        ranked = _rank(opened, questions, asked, first)
-        checks = _check(index, questions, asked, models, first) if asked.answers else None
+        gold = gold_in(opened, questions)
+        places = places_in(
+            opened, strategy=asked.strategy, bm25_weight=asked.bm25_weight, route=asked.route, rerank=asked.rerank
+        )
+        ranked = rank_questions(_counted(questions, "search"), places, name_of=gold.name_of)
+        checks = _check(index, questions, asked, models, gold) if asked.answers else None
         measured = measure(questions, ranked, checks, by=labels_of(questions, None))
         rows = record(
             Measurement(measured, ranked, checks or ()),
             questions,
             run=run,
             made=Made(program.version, program.git_commit, started, datetime.now(started.tzinfo)),
-            subject=_subject(opened, index),
+            subject=subject_of(opened, index),
             file=asked.questions,
             split=asked.split,
             settings=_settings(asked, models),
         )
-    unknown = unknown_documents(questions, set(first))
-    return Measured(rows, (unknown,) if unknown else (), sum(check.model_away for check in checks or ()))
-
-
-def _names(opened: Index) -> dict[str, str]:
-    """Every name of a document → the one that hits carry."""
-    return {
-        unicodedata.normalize("NFC", name): entry.name
-        for entry in opened.catalogue
-        for name in (*entry.aliases, entry.name)
-    }
-
-
-def _rank(opened: Index, questions: Sequence[Question], asked: SuiteIndex, names: dict[str, str]) -> tuple[Ranked, ...]:
-    router = Router(opened.catalogue)
-    reranker = resources.reranker(asked.rerank) if asked.rerank else None
-
-    def places(question: Question) -> list[Place]:
-        found = search(
-            opened,
-            question.question,
-            strategy=asked.strategy,
-            top_k=CHUNKS,
-            embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
-            bm25_weight=asked.bm25_weight,
-            filters=router.route(question.question) if asked.route else Filters(),
-            reranker=reranker,
-        )
-        return [Place(hit.document_name, hit.chunk.page) for hit in found.hits]
-
-    return rank_questions(questions, places, name_of=lambda name: names.get(name, name))
+    return Measured(rows, gold.notes, sum(check.model_away for check in checks or ()))
 
 
 def _check(
-    index: Path, questions: Sequence[Question], asked: SuiteIndex, models: Models, names: dict[str, str]
+    index: Path, questions: Sequence[Question], asked: SuiteIndex, models: Models, gold: Gold
 ) -> tuple[AnswerCheck, ...]:
     settings = AnswerSettings(strategy=asked.strategy)
     with open_assistant(index, models=models, patient=True, reranker=asked.rerank, answers=settings) as assistant:
-        return check_answers(questions, assistant, name_of=lambda name: names.get(name, name))
+        return check_answers(_counted(questions, "answer"), assistant, name_of=gold.name_of)
 
 
-def _subject(opened: Index, index: Path) -> Subject:
-    manifest = opened.manifest
-    return Subject(
-        generation=opened.generation,
-        digest=opened.digest,
-        environment={
-            "index": str(index),
-            "embedder": manifest.embedder,
-            "tokenizer": manifest.tokenizer,
-            "documents": manifest.documents,
-            "chunks": manifest.chunks,
-            "settings": manifest.settings,
-        },
-    )
+def _counted(questions: Sequence[Question], stage: str) -> Iterator[Question]:
+    """The questions; whoever watches sees how many are done."""
+    progress.expect(stage, len(questions))
+    for question in questions:
+        yield question
+        progress.advance(stage)
 
 
 def _settings(asked: SuiteIndex, models: Models) -> dict[str, JsonValue]:

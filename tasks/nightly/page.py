@@ -1,18 +1,13 @@
-"""A night as one HTML file, in the look of the leaderboard: light and dark, for a screen of any width, nothing fetched.
-
-Every value is escaped, and the page's own policy lets neither script nor address in.
-"""
+"""A night as one HTML file, in the look of the leaderboard; neither script nor address gets in."""
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.evaluation import leaderboard_page
+from tasks.evaluation.pages import render
 from tasks.nightly import wording
 from tasks.nightly.records import Change, NightReport, Point, Score, Series, Trend
 
@@ -25,13 +20,10 @@ COLOURS = 7
 
 def render_page(report: NightReport) -> str:
     """The page."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    style = (leaderboard_page.PARTS / "leaderboard.css").read_text("utf-8") + _part("nightly.css")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     labels = [one.label for one in report.models]
-    return environment.from_string(_part("nightly.html")).render(
+    return render(
+        PARTS / "nightly.html",
+        style=PARTS / "nightly.css",
         report=report,
         night=report.night,
         say=wording,
@@ -42,8 +34,6 @@ def render_page(report: NightReport) -> str:
         change={(one.of, one.task): one for one in report.changes},
         whiskers=_whiskers(report.changes),
         charts=[chart_of(trend) for trend in report.trends if max(len(one.points) for one in trend.series) > 1],
-        style=Markup(style),
-        policy=f"default-src 'none'; style-src '{_digest(style)}'",
     )
 
 
@@ -155,7 +145,7 @@ def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:
     ends = [end for one in changes for end in (one.low, one.difference, one.high) if end is not None]
     scale = scale_of([0.0, *ends]) if any(ends) else Scale(-1, 1, (-1, 0, 1))
     return {
-        "scale": scale,
+        "ticks": [(scale.at(tick), tick) for tick in scale.ticks],
         "of": {
             (one.of, one.task): {
                 "dot": scale.at(one.difference),
@@ -171,11 +161,3 @@ def _step(at_least: float) -> float:
     """The next of … 0.1, 0.2, 0.5, 1, 2 …"""
     power = 10.0 ** floor(log10(at_least))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= at_least * (1 - 1e-9))
-
-
-def _part(name: str) -> str:
-    return (PARTS / name).read_text("utf-8")
-
-
-def _digest(content: str) -> str:
-    return f"sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}"

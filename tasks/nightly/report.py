@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from tasks.nightly.records import Change, NightReport, Score
+from tasks.nightly.records import Change, Measure, ModelFactsOfNight, NightReport, Score
 from tasks.nightly.wording import (
     NONE,
     VERDICTS,
@@ -25,12 +25,12 @@ from tasks.nightly.wording import (
 MARKS = {"worse": "▼ ", "better": "▲ "}
 
 
-def markdown_of(report: NightReport, *, plots: Sequence[str] = ()) -> str:
-    """The night in words. plots: addresses of pictures that are shown, beside the file."""
-    return "\n".join(_lines(report, plots)) + "\n"
+def markdown_of(report: NightReport, *, plots: Mapping[str, str] | None = None) -> str:
+    """The night in words. plots: addresses of pictures that are shown, by name."""
+    return "\n".join(_lines(report, plots or {})) + "\n"
 
 
-def _lines(report: NightReport, plots: Sequence[str]) -> Iterator[str]:
+def _lines(report: NightReport, plots: Mapping[str, str]) -> Iterator[str]:
     night = report.night
     yield f"# Night of {day(night.started_at)}: {_plain(night.suite)}"
     yield ""
@@ -46,8 +46,8 @@ def _lines(report: NightReport, plots: Sequence[str]) -> Iterator[str]:
     yield from _scores(report)
     yield from _changes(report)
     if plots:
-        yield from ("", "## Trends", "")
-        yield from (f"![{_plain(plot)}]({plot})\n" for plot in plots)
+        yield from ("", "## Plots", "")
+        yield from (f"![{_plain(name)}]({address})\n" for name, address in plots.items())
     yield from _figures("Index", report)
     yield from _figures("Selector", report)
     yield from _costs(report)
@@ -58,6 +58,13 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield from ("", f"## {title}", "")
         yield from (line if line.startswith(" ") else f"- {line}" for line in lines)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str]) -> Iterator[str]:
+    """Rows below their headings; numbers: the columns that stand at the right."""
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'|'.join('---:' if column in numbers else ':---' for column in columns)}|"
+    yield from (f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def _regression(change: Change) -> Iterator[str]:
@@ -84,19 +91,20 @@ def _scores(report: NightReport) -> Iterator[str]:
     if not report.scores:
         return
     yield from ("", "## Scores", "")
-    yield "| model | benchmark | metric | score | 95 % interval | change | items | unscored | run |"
-    yield "|:---|:---|:---|---:|:---|---:|---:|---:|:---|"
     changes = {(change.of, change.task): change for change in report.changes}
-    for score in report.scores:
-        yield _score(score, changes.get((score.model, score.task)))
+    yield from _table(
+        ("model", "benchmark", "metric", "score", "95 % interval", "change", "items", "unscored", "run"),
+        (_score(score, changes.get((score.model, score.task))) for score in report.scores),
+        numbers=("score", "change", "items", "unscored"),
+    )
 
 
-def _score(score: Score, change: Change | None) -> str:
+def _score(score: Score, change: Change | None) -> tuple[str, ...]:
     one = score.measure
     moved = NONE
     if change and change.difference is not None:
         moved = f"{MARKS.get(change.verdict, '')}{signed(change.difference, like=change.now.value)}"
-    cells = (
+    return (
         _plain(score.model),
         _plain(score.task),
         one.metric if one else "none scored",
@@ -107,24 +115,25 @@ def _score(score: Score, change: Change | None) -> str:
         f"{score.counts.unscored:,}",
         f"`{score.run[:8]}`{' (earlier)' if score.earlier else ''}",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def _changes(report: NightReport) -> Iterator[str]:
     if not report.changes:
         return
     yield from ("", "## Change against the last comparable night", "")
-    yield "| what | figure | before | now | difference | 95 % interval | p | won / lost | verdict |"
-    yield "|:---|:---|---:|---:|---:|:---|---:|---:|:---|"
-    yield from map(_change, report.changes)
+    yield from _table(
+        ("what", "figure", "before", "now", "difference", "95 % interval", "p", "won / lost", "verdict"),
+        map(_change, report.changes),
+        numbers=("before", "now", "difference", "p", "won / lost"),
+    )
     if said := caution(report):
         yield from ("", said)
 
 
-def _change(change: Change) -> str:
+def _change(change: Change) -> tuple[str, ...]:
     before = f"{figure(change.before.value)} `{change.before.run[:8]}`" if change.before else NONE
     why = f": {_plain('; '.join(change.why))}" if change.why else ""
-    cells = (
+    return (
         _plain(change.of),
         _plain(change.task),
         before,
@@ -135,7 +144,6 @@ def _change(change: Change) -> str:
         NONE if change.wins is None else f"{change.wins} / {change.losses}",
         f"{MARKS.get(change.verdict, '')}{VERDICTS[change.verdict]}{why}",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def _figures(title: str, report: NightReport) -> Iterator[str]:
@@ -152,31 +160,39 @@ def _figures(title: str, report: NightReport) -> Iterator[str]:
         )
         yield ""
     if measures:
-        yield from ("| figure | value | 95 % interval | n | run |", "|:---|---:|:---|---:|:---|")
-        for one in measures:
-            name = f"{one.metric} ({one.part})" if one.part else one.metric
-            yield f"| {_plain(name)} | {figure(one.value)} | {interval(one)} | {one.n:,} | `{one.run[:8]}` |"
+        yield from _table(
+            ("figure", "value", "95 % interval", "n", "run"), map(_figure, measures), numbers=("value", "n")
+        )
+
+
+def _figure(one: Measure) -> tuple[str, ...]:
+    name = f"{one.metric} ({one.part})" if one.part else one.metric
+    return _plain(name), figure(one.value), interval(one), f"{one.n:,}", f"`{one.run[:8]}`"
 
 
 def _costs(report: NightReport) -> Iterator[str]:
     if not report.models:
         return
     yield from ("", "## Cost", "")
-    yield "| model | backend | revision | answers | asked this night | tokens | cost | took | run |"
-    yield "|:---|:---|:---|---:|---:|---:|---:|---:|:---|"
-    for one in report.models:
-        cells = (
-            _plain(one.label if one.label == one.name else f"{one.label} ({one.name})"),
-            _plain(one.backend),
-            f"`{_plain(one.revision[:12])}`" if one.revision else NONE,
-            f"{one.answers:,}",
-            f"{one.calls:,}",
-            f"{one.tokens:,}",
-            money(one.cost),
-            duration(one.seconds),
-            f"`{one.run}`",
-        )
-        yield f"| {' | '.join(cells)} |"
+    yield from _table(
+        ("model", "backend", "revision", "answers", "asked this night", "tokens", "cost", "took", "run"),
+        map(_cost, report.models),
+        numbers=("answers", "asked this night", "tokens", "cost", "took"),
+    )
+
+
+def _cost(one: ModelFactsOfNight) -> tuple[str, ...]:
+    return (
+        _plain(one.label if one.label == one.name else f"{one.label} ({one.name})"),
+        _plain(one.backend),
+        f"`{_plain(one.revision[:12])}`" if one.revision else NONE,
+        f"{one.answers:,}",
+        f"{one.calls:,}",
+        f"{one.tokens:,}",
+        money(one.cost),
+        duration(one.seconds),
+        f"`{one.run}`",
+    )
 
 
 def _code(text: str) -> str:

@@ -110,7 +110,7 @@ def write_files(report: Ref, *, plots: dict[str, Ref], output: Path) -> Written:
 
     read = artifacts().load(NightReport, report)
     told = {
-        "report.md": markdown_of(read, plots=list(plots)).encode("utf-8", "replace"),
+        "report.md": markdown_of(read, plots={name: name for name in plots}).encode("utf-8", "replace"),
         "report.html": render_page(read).encode("utf-8", "replace"),
     }
     content = {name: artifacts().get(ref) for name, ref in plots.items()} | told
@@ -121,22 +121,22 @@ def write_files(report: Ref, *, plots: dict[str, Ref], output: Path) -> Written:
 
 @step(version=1, reads_world=True)
 def publish_report(report: Ref, *, plots: dict[str, Ref], written: Sequence[str]) -> list[str]:
-    """Show the night in the Prefect UI: the words, the plots, where the files are; gives the keys of the artifacts."""
+    """Show the night in the Prefect UI: the words with the plots, where the files are; gives the keys of the artifacts.
+
+    The plots stand in the words as data URLs: an image artifact is shown as its address, and asks for the network.
+    """
     import base64
 
-    from prefect.artifacts import create_image_artifact, create_markdown_artifact
+    from prefect.artifacts import create_markdown_artifact
 
     from tasks.evaluation.report import slug
     from tasks.nightly.report import markdown_of
 
     read = artifacts().load(NightReport, report)
-    key = f"nightly-{slug(read.night.suite)}"  # one key per suite, so that the UI shows its history
+    key = f"nightly-{slug(read.night.suite)}-report"  # one key per suite, so that the UI shows its history
+    pictures = {name: base64.b64encode(artifacts().get(ref)).decode() for name, ref in plots.items()}
+    urls = {name.removesuffix(".png"): f"data:image/png;base64,{picture}" for name, picture in pictures.items()}
     places = "\n".join(f"- `{path}`" for path in written)
     files = f"\n## Files\n\n{places}\n" if places else ""
-    create_markdown_artifact(markdown=markdown_of(read) + files, key=f"{key}-report", description=read.state)
-    keys = [f"{key}-report"]
-    for name, ref in plots.items():
-        url = f"data:image/png;base64,{base64.b64encode(artifacts().get(ref)).decode()}"
-        keys.append(f"{key}-{slug(name.removesuffix('.png'))}")
-        create_image_artifact(image_url=url, key=keys[-1], description=name)
-    return keys
+    create_markdown_artifact(markdown=markdown_of(read, plots=urls) + files, key=key, description=read.state)
+    return [key]

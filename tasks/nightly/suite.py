@@ -41,7 +41,7 @@ class SuiteIndex(Record):
     """Look first in the documents that a question names."""
     rerank: str | None = None
     """Cross-encoder by name or path."""
-    llm: Literal["none", "local", "openai"] | None = None
+    llm: str | None = None
     """Who answers; unset: as the settings of the machine say."""
     answers: bool = False
     """Check answers too."""

@@ -53,7 +53,7 @@ PIPELINES = {
     "lever": Pipeline(
         "lever/train",
         "judge",
-        "shots, query ",
+        ", query ",
         frozenset(
             {"evaluate_selector", "summarise", "draw_results", "export_files", "publish_report", "write_database"}
         ),

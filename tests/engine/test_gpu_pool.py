@@ -80,6 +80,21 @@ def indexed(documents: Path, index: Path, *options: str) -> Done:
     return run_apart("rag", "index", documents, "--index", index, "--json", *options, TRIVET_GPU_DEPLOYMENT=DEPLOYMENT)
 
 
+def begun(client: SyncPrefectClient, documents: Path, index: Path) -> tuple[subprocess.Popen[str], FlowRun]:
+    """A parent in a process group of its own, and the child that it has sent to the pool."""
+    before = len(children(client))
+    parent = subprocess.Popen(
+        [*TRIVET, "rag", "index", str(documents), "--index", str(index), "--json"],
+        env=os.environ | {"TRIVET_GPU_DEPLOYMENT": DEPLOYMENT},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    [child] = until(client, lambda: children(client)[before:])
+    return parent, child
+
+
 def children(client: SyncPrefectClient) -> list[FlowRun]:
     """The runs of the pool, oldest first."""
     found = client.read_flow_runs(sort=FlowRunSort.START_TIME_ASC, limit=200)
@@ -160,22 +175,14 @@ def test_a_parent_that_died_finds_what_its_child_has_done(
     client: SyncPrefectClient, documents: Path, tmp_path: Path
 ) -> None:
     (documents / "tides.md").write_text("# Tides\n\nGauges are read at noon.\n")
-    before = len(children(client))
-    parent = subprocess.Popen(
-        [*TRIVET, "rag", "index", str(documents), "--index", str(tmp_path / "index"), "--json"],
-        env=os.environ | {"TRIVET_GPU_DEPLOYMENT": DEPLOYMENT},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    until(client, lambda: len(children(client)) > before)
+    parent, child = begun(client, documents, tmp_path / "index")
     os.killpg(parent.pid, signal.SIGKILL)
-    parent.wait()
+    parent.communicate()
 
     done = indexed(documents, tmp_path / "index")
     assert done.code == 0, done.stderr
     assert json.loads(done.stdout)["documents"]["ok"] == 2
-    assert len(children(client)) == before + 1, "the step was not sent again"
+    assert children(client)[-1].id == child.id, "the step was not sent again"
 
 
 @pytest.mark.usefixtures("worker")
@@ -183,15 +190,7 @@ def test_a_parent_that_is_cancelled_takes_its_child_along(
     client: SyncPrefectClient, documents: Path, tmp_path: Path
 ) -> None:
     (documents / "ferries.md").write_text("# Ferries\n\nThe last one leaves at nine.\n")
-    before = len(children(client))
-    parent = subprocess.Popen(
-        [*TRIVET, "rag", "index", str(documents), "--index", str(tmp_path / "index"), "--json"],
-        env=os.environ | {"TRIVET_GPU_DEPLOYMENT": DEPLOYMENT},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    child = until(client, lambda: children(client)[before:])[0]
+    parent, child = begun(client, documents, tmp_path / "index")
     newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=50)
     waiting = next(run for run in newest if run.parent_task_run_id is None)
     client.set_flow_run_state(waiting.id, Cancelling(), force=True)

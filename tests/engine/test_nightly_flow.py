@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -19,10 +21,17 @@ from tests.models.server import Reply, Server, serving
 prepare_environment()
 
 from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId  # noqa: E402
+from prefect.client.schemas.filters import (  # noqa: E402
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+)
 from prefect.flow_engine import run_flow  # noqa: E402
 from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
 from prefect.states import AwaitingRetry  # noqa: E402
+
+from tasks import progress  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
@@ -122,6 +131,15 @@ def test_the_report_can_be_made_again(nights: Nights, tmp_path: Path) -> None:
     assert "never ran here" in run_here("nightly", "report", SAMPLES / "nightly" / "suite.yaml").stderr
 
 
+def test_the_ui_shows_the_plots_in_the_report_itself(nights: Nights, client: SyncPrefectClient) -> None:
+    run = UUID(nights.second.json["night"]["run"])
+    found = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run])))
+    assert [(one.type, one.key) for one in found] == [("markdown", "nightly-suite-report")]
+    told = str(found[0].data)
+    assert all(f"![{name}](data:image/png;base64," in told for name in ("scores", "changes", "trend_MATH500"))
+    assert "](http" not in told
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     with serving() as running:
@@ -171,6 +189,8 @@ def test_a_retry_asks_only_the_model_that_was_away(server: Server, client: SyncP
     of_well = [one for one in server.requests if one["body"].get("model") == "well"]
     assert len(of_well) == 12, "the model that was whole is not asked again"
     assert sum(asked(server).values()) == answered + 12
+    report = run_here("nightly", "report", suite, "--json").json
+    assert (report["state"], report["failures"], len(report["scores"])) == ("Completed", [], 2)
     found = children(client, run.id)
     assert [name for name, _ in found].count("evaluate well MATH500") == 1
     assert ("evaluate ill MATH500", "Completed") in found
@@ -203,8 +223,12 @@ def test_an_index_is_refreshed_before_it_is_measured_and_a_selector_is_trained(t
         "index: {documents: documents, index: index, questions: questions.jsonl, strategy: bm25, answers: true}\n"
         "selector: lever.yaml\n"
     )
-    done = run_here("nightly", "run", suite, "--json")
+    counted: Counter[str] = Counter()
+    with progress.listening(lambda stage, done, expected: counted.update({stage: expected - done})):
+        done = run_here("nightly", "run", suite, "--json")
     assert done.code == 0, done.stderr
+    assert counted.keys() >= {"search", "answer", "train SFT", "train RCE", "train GRPO", "evaluate", "search best"}
+    assert set(counted.values()) == {0}, "each stage did what it said"
     night = done.json["night"]
     assert (night["index"]["documents"], night["index"]["measured"]) == (2, night["run"])
     figures = {one["metric"]: one["value"] for one in done.json["index"]}

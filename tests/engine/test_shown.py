@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
+import io
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+import pymupdf
 import pytest
+from PIL import Image
 
 from flows.settings import configure_steps
 
 configure_steps()
 
-from prefect import Flow, State, flow, task  # noqa: E402
+from prefect import Flow, flow, task  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
-from prefect.client.schemas.filters import (  # noqa: E402
-    ArtifactFilter,
-    ArtifactFilterFlowRunId,
-    FlowRunFilter,
-    FlowRunFilterId,
-)
-from prefect.client.schemas.objects import Artifact, FlowRun  # noqa: E402
 from prefect.flow_engine import run_flow  # noqa: E402
-from prefect.states import AwaitingRetry  # noqa: E402
+from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
 
 from flows import shown  # noqa: E402
 from flows.evaluate import EvaluateConfig, evaluate  # noqa: E402
+from flows.gpu import run_step  # noqa: E402
 from flows.lever import post_train  # noqa: E402
 from flows.lever_config import LeverConfig  # noqa: E402
-from flows.rag import IndexConfig, build_index  # noqa: E402
-from flows.shown import Shard, Stage, few, watched  # noqa: E402
+from flows.nightly import nightly  # noqa: E402
+from flows.program import program_version  # noqa: E402
+from flows.rag import IndexConfig, answer_batch, build_index  # noqa: E402
+from flows.shown import Shard, Stage, few, flow_version, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402
 from tasks.evaluation.model_spec import ModelSpec  # noqa: E402
 from tasks.rag.indexing.scan import ScannedFile, ScanResult  # noqa: E402
 from tasks.step import called  # noqa: E402
+from tests.engine.deployed import PATIENCE_S, Ran, artifacts_of, work  # noqa: E402
 
 pytestmark = pytest.mark.engine
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-PATIENCE_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -50,79 +52,39 @@ def client() -> Iterator[SyncPrefectClient]:
         yield opened
 
 
-class Ran:
-    """A run of a deployment, in this process, and what the server has of it."""
-
-    def __init__(self, client: SyncPrefectClient, flow: Flow[..., Any], **parameters: Any) -> None:
-        self._client, self._flow = client, flow
-        deployment = client.create_deployment(flow_id=client.create_flow(flow), name="here")
-        self.id = client.create_flow_run_from_deployment(deployment, parameters=parameters).id
-        self.state: State[Any] = self._run()
-
-    def retry(self) -> None:
-        self._client.set_flow_run_state(self.id, AwaitingRetry(), force=True)
-        self.state = self._run()
-
-    def _run(self) -> State[Any]:
-        state: Any = run_flow(self._flow, flow_run=self.run, return_type="state")
-        return state
-
-    @property
-    def run(self) -> FlowRun:
-        return self._client.read_flow_run(self.id)
-
-    @property
-    def artifacts(self) -> dict[str, Artifact]:
-        """By key, each once."""
-        found = artifacts_of(self._client, self.id)
-        assert len({one.key for one in found}) == len(found)
-        return {one.key or "": one for one in found}
-
-    @property
-    def bars(self) -> dict[str, Any]:
-        return {key: one.data for key, one in self.artifacts.items() if one.type == "progress"}
-
-    def task_names(self, *, expected: set[str]) -> set[str]:
-        """Names of the task runs, once the server has heard of the expected ones."""
-        deadline = time.monotonic() + PATIENCE_S
-        this = FlowRunFilter(id=FlowRunFilterId(any_=[self.id]))
-        while not expected <= (names := {one.name for one in self._client.read_task_runs(flow_run_filter=this)}):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.2)
-        return names
-
-
-def artifacts_of(client: SyncPrefectClient, run: UUID) -> list[Artifact]:
-    return client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run])))
-
-
-@task
-def work(items: int, fails_after: int | None = None) -> None:
-    progress.expect("train SFT", items)
-    for done in range(items):
-        if done == fails_after:
-            raise RuntimeError("no light")
-        progress.advance("train SFT")
-
-
 def test_an_index_run_shows_its_stages_its_shards_and_what_failed(client: SyncPrefectClient, tmp_path: Path) -> None:
     documents = tmp_path / "Tender documents"
     documents.mkdir()
-    for number in range(4):
+    for number in range(3):
         (documents / f"{number}.txt").write_text(f"Lot {number} costs {number} million.")
     (documents / "broken.docx").write_bytes(b"PK\x03\x04 no archive")
+    write_figures(documents / "figures.pdf", 3)
 
-    ran = Ran(client, build_index, config={"documents": str(documents), "index": str(tmp_path / "Tender index")})
+    folders = {"documents": str(documents), "index": str(tmp_path / "Tender index")}
+    ran = Ran(client, build_index, config={**folders, "vlm": "scripted"})
 
     assert ran.run.name == "index Tender documents"
     assert (ran.state.name, ran.state.message) == ("CompletedWithFailures", "1 could not be read: broken.docx")
-    assert ran.bars == {f"progress-{stage}": 100 for stage in ("parse", "extract-figures", "chunk", "embed")}
+    stages = ("parse", "extract-figures", "describe-figures", "chunk", "embed")
+    assert ran.bars == {f"progress-{stage}": 100 for stage in stages}
     assert ran.artifacts["progress-parse"].description == "parse: 5 of 5"
+    assert ran.artifacts["progress-describe-figures"].description == "describe figures: 3 of 3"
+    assert ran.run.flow_version == flow_version()
     assert "`broken.docx`" in str(ran.artifacts["rag-tender-index-report"].data)
     assert "broken.docx" in str(ran.artifacts["rag-tender-index-failures"].data)
     expected = {"parse 1/2", "parse 2/2", "embed 1/2", "embed 2/2"}
     assert ran.task_names(expected=expected) >= expected
+
+
+def write_figures(path: Path, count: int) -> None:
+    """A PDF with a picture a page, each another."""
+    with pymupdf.open() as report:
+        for number in range(count):
+            squares = np.random.default_rng(number).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+            out = io.BytesIO()
+            Image.fromarray(squares).resize((256, 256), Image.Resampling.NEAREST).save(out, "PNG")
+            report.new_page().insert_image(pymupdf.Rect(72, 100, 328, 356), stream=out.getvalue())
+        report.save(path, no_new_id=True)
 
 
 def test_an_evaluation_shows_its_scores_its_plot_and_its_file(client: SyncPrefectClient, tmp_path: Path) -> None:
@@ -159,7 +121,7 @@ def test_an_evaluation_shows_its_scores_its_plot_and_its_file(client: SyncPrefec
             ),
             "evaluate Qwen2.5-7B a.yaml,b.yaml,c.yaml,d.yaml and 2 more",
         ),
-        (post_train, LeverConfig(seeds=3), "post-train digits RandSampler shots=2 seeds=3"),
+        (post_train, LeverConfig(seeds=3), "post-train digits RandSampler, 2 shots, 3 seeds"),
         (build_index, IndexConfig(documents=Path("docs/"), index=Path("out")), "index docs"),
     ],
     ids=["many tasks", "lever", "folder"],
@@ -193,6 +155,37 @@ def test_a_stage_that_fails_stays_where_it_is_and_a_retry_goes_on_with_its_bar(c
     ran.retry()
     assert ran.state.is_completed()
     assert ran.bars == {"progress-train-sft": 100}
+
+
+def test_a_run_that_shares_its_process_moves_no_bar_of_another(client: SyncPrefectClient) -> None:
+    @flow(name="guest")
+    @watched
+    def guest() -> None:
+        work(4)
+
+    @flow(name="host")
+    @watched
+    def host() -> None:
+        work(4, fails_after=None)
+
+        def in_a_thread() -> None:
+            with temporary_settings({PREFECT_API_URL: os.environ["PREFECT_API_URL"]}):
+                ended.append(Ran(client, guest).bars)
+
+        thread = Thread(target=in_a_thread)
+        thread.start()
+        thread.join()
+
+    ended: list[dict[str, Any]] = []
+    ran = Ran(client, host)
+    assert ran.artifacts["progress-train-sft"].description == "train SFT: 4 of 4"
+    assert ended == [{"progress-train-sft": 100}]
+
+
+def test_the_version_of_every_flow_is_the_program_that_runs() -> None:
+    flows = (build_index, answer_batch, evaluate, post_train, nightly, run_step)
+    assert {one.version for one in flows} == {flow_version()}
+    assert flow_version().startswith(program_version())
 
 
 def test_bars_are_live(client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch) -> None:

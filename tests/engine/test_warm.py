@@ -15,8 +15,8 @@ configure_steps()
 
 from prefect import flow  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
-from prefect.client.schemas.objects import FlowRun  # noqa: E402
-from prefect.states import AwaitingRetry, Cancelling, Completed, Crashed, Pending, Running, State  # noqa: E402
+from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
+from prefect.states import AwaitingRetry, Cancelling, Completed, Crashed, Pending, Running  # noqa: E402
 
 from flows import warm  # noqa: E402
 

@@ -191,7 +191,7 @@ def test_what_is_away_for_now_is_left_out_and_named(tmp_path: Path) -> None:
     kept = [(one.item, one.repeat) for one in responses_in(outcome, run.artifacts)]
     assert kept == [("1", 0), ("1", 1), ("2", 0)]
     assert outcome.unfinished == {"2": "busy"}
-    assert (outcome.generated.responses, len(run.told)) == (3, 5)
+    assert (outcome.generated.responses, sum(run.told)) == (3, 3)
 
 
 def test_what_stops_a_run_is_raised_and_leaves_no_file(tmp_path: Path) -> None:

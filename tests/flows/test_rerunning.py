@@ -133,17 +133,18 @@ def test_a_run_without_a_deployment_is_to_be_started_as_before(client: SyncPrefe
     assert state_of(client, run) == "Failed"
 
 
-def test_of_a_step_on_the_gpu_pool_the_run_that_waits_is_named(client: SyncPrefectClient, make: Make) -> None:
+@pytest.mark.parametrize("flow", ["gpu-step", "evaluation"])
+def test_of_a_part_of_a_run_the_whole_is_named(client: SyncPrefectClient, make: Make, flow: str) -> None:
     @task
     def embed() -> None:
         """Never runs."""
 
     parent = make(Failed(), name="index of a parent")
     waiting = client.create_task_run(embed, flow_run_id=parent.id, dynamic_key="0")
-    child = make(Failed(), flow="gpu-step", parent=waiting.id)
+    child = make(Failed(), flow=flow, parent=waiting.id)
     done = run_here("rerun", child.id)
     assert done.code == 2
-    assert "is a step of index of a parent, which a rerun of the step alone would not resume" in done.stderr
+    assert "is a part of index of a parent, which a rerun of the part alone would not resume" in done.stderr
     assert f"trivet rerun {parent.id}" in done.stderr
     assert state_of(client, child) == "Failed"
 

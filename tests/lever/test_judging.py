@@ -58,6 +58,18 @@ def test_judgments_come_in_the_order_of_what_was_asked(items: dict[str, VqaItem]
     assert [one.answer for one in judged] == ["dq", "abq", "q", "cq"]
 
 
+def test_who_watches_hears_of_what_is_answered_and_of_nothing_that_failed(items: dict[str, VqaItem]) -> None:
+    def say(names: str) -> str:
+        if names == "bq":
+            raise TransientModelError("busy")
+        return "ferry"
+
+    judge, told = judging(Endpoint(say), items), list[int]()
+    judge.judge(asked("aq"))
+    judge.judge(asked("aq", "bq", "cq", "cq"), told.append)
+    assert sum(told) == 2
+
+
 @pytest.mark.parametrize("chat", [Endpoint, Engine])
 def test_the_same_question_is_asked_once_and_another_order_is_another_question(
     items: dict[str, VqaItem], chat: type[Endpoint]

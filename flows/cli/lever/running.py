@@ -70,7 +70,10 @@ def _command(until: str) -> Callable[..., None]:
         judge: Annotated[
             str | None,
             typer.Option(
-                "--judge", "--vqa-model", "--vqa_model", help="openai:MODEL, hf:NAME or path, digits, scripted."
+                "--judge",
+                "--vqa-model",
+                "--vqa_model",
+                help="openai:MODEL; hf:FOLDER, vllm:FOLDER (in process; hf:FOLDER,dtype=bfloat16); digits; scripted.",
             ),
         ] = None,
         encoder: Annotated[str | None, typer.Option(help="clip, the name or path of another CLIP, digits.")] = None,
