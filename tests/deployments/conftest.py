@@ -1,4 +1,4 @@
-"""One Prefect server for the files that deploy."""
+"""A Prefect server for each file that deploys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
 from flows.deploying import Deployed, deploy, find_deployments_folder  # noqa: E402
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A server with an empty database; gives its home."""
     home = tmp_path_factory.mktemp("server")
@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 os.environ[name] = value
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def first(server: Path) -> Deployed:
     """What the first deploy did."""
     return deploy()
