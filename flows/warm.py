@@ -25,6 +25,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
+from prefect.context import get_settings_context
 from prefect.exceptions import PrefectException
 from prefect.flow_engine import run_flow
 from prefect.runtime import flow_run
@@ -103,7 +104,13 @@ def _taken(client: SyncPrefectClient, run: FlowRun, *, host: UUID) -> bool:
 
 def _done(client: SyncPrefectClient, flow: Flow[..., Any], run: FlowRun) -> bool:
     """Do a run; False where it did not complete, and this process had better end."""
-    worker = Thread(target=lambda: run_flow(flow, flow_run=run, return_type="state"), daemon=True)
+    around = get_settings_context()
+
+    def work() -> None:
+        with around.model_copy():  # the settings of this process, and nothing of the run that it was started for
+            run_flow(flow, flow_run=run, return_type="state")
+
+    worker = Thread(target=work, daemon=True)
     worker.start()
     while worker.is_alive():
         worker.join(timeout=LOOK_S)
