@@ -263,7 +263,7 @@ def show(page: Page, running: Running, run: str) -> None:
     """Open the page of a run, and wait until it shows a task run."""
     page.goto(f"{ui_of(running)}/runs/flow-run/{run}", wait_until="commit")
     page.locator("#task-runs").click()  # a link cannot name this tab: it is hidden until the page knows the run
-    page.get_by_text("double-").first.wait_for(state="visible")
+    page.get_by_text("double", exact=True).first.wait_for(state="visible")
 
 
 def crowded(running: Running) -> str:
