@@ -37,10 +37,14 @@ def waiting() -> None:
 
 
 def until(seen: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not seen():
-        assert time.monotonic() < deadline, "it did not happen"
+    assert comes(seen, within_s=PATIENCE_S), "it did not happen"
+
+
+def comes(seen: Callable[[], bool], *, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while not (found := seen()) and time.monotonic() < deadline:
         time.sleep(0.2)
+    return found
 
 
 @pytest.fixture
@@ -133,16 +137,20 @@ def test_a_full_pool_hands_out_its_next_run_when_there_is_room(client: SyncPrefe
 
 def test_only_a_run_whose_heartbeats_stopped_is_crashed(client: SyncPrefectClient) -> None:
     """Heartbeats of a minute ago: 15 more seconds of silence make a zombie; a pause or an end is no silence."""
-    dead, paused, ended, never_began = (client.create_flow_run(waiting) for _ in range(4))
-    for run in (dead, paused, ended):
-        client.set_flow_run_state(run.id, Running())
-    until(lambda: all(has_told(client, run, "Running") for run in (dead, paused, ended)))
-    for run in (dead, paused, ended):
-        beat(client, run, datetime.now(UTC) - timedelta(seconds=60))
-    until(lambda: [silences(run) for run in (dead, paused, ended)] == [[0], [0], [0]])
-    client.set_flow_run_state(paused.id, Paused(timeout_seconds=600))
-    client.set_flow_run_state(ended.id, Completed())
-    until(lambda: all(silences(paused) + silences(ended)))
+    for _ in range(3):
+        dead, paused, ended, never_began = (client.create_flow_run(waiting) for _ in range(4))
+        for run in (dead, paused, ended):
+            client.set_flow_run_state(run.id, Running())
+        until(lambda: all(has_told(client, run, "Running") for run in (dead, paused, ended)))  # noqa: B023
+        for run in (dead, paused, ended):
+            beat(client, run, datetime.now(UTC) - timedelta(seconds=60))
+        until(lambda: [silences(run) for run in (dead, paused, ended)] == [[0], [0], [0]])  # noqa: B023
+        client.set_flow_run_state(paused.id, Paused(timeout_seconds=600))
+        client.set_flow_run_state(ended.id, Completed())
+        if comes(lambda: all(silences(paused) + silences(ended)), within_s=10):  # noqa: B023
+            break  # else Prefect has put an event aside for minutes, until the one before it is known: other runs, then
+    else:
+        raise AssertionError("three times no event ended the wait of a run that was paused or completed")
 
     def crashed() -> bool:
         look_again(client)
