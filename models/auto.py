@@ -45,14 +45,26 @@ class Picked(NamedTuple):
     why: str
 
 
-def pick(name: str | None, places: Sequence[Place]) -> Picked:
+def pick(name: str | None, places: Sequence[Place], *, given: Place | None = None) -> Picked:
     """The model of `--model auto`; name: as --model_name has it. Each place is asked once, and not for long.
 
     In this order: the default of the user's file; weights on this disk, with vLLM where there is CUDA, else with
     transformers; an endpoint that serves the model, or without a name any; weights of the hub.
+    given: an endpoint that the user named; nothing but that is asked.
     Raises ModelUnavailable listing what was tried, and RegistryUnusable.
     """
     tried: list[str] = []
+    picked = _at_endpoint(name, given, tried) if given else _at_hand(name, places, tried)
+    if picked is None:
+        raise ModelUnavailable(
+            f"nothing answers here; tried: {'; '.join(tried)}. Start a server (`vllm serve MODEL`), give the folder of "
+            "a model (--model_name FOLDER), or say which: --model openai --model_name MODEL asks OpenAI itself, which "
+            "is never picked because it costs money"
+        )
+    return picked
+
+
+def _at_hand(name: str | None, places: Sequence[Place], tried: list[str]) -> Picked | None:
     picked = _of_file(name, tried)
     if picked is None and name:
         picked = _on_disk(name, tried)
@@ -60,12 +72,6 @@ def pick(name: str | None, places: Sequence[Place]) -> Picked:
         picked = picked or _at_endpoint(name, place, tried)
     if picked is None and name:
         picked = _on_hub(name, tried)
-    if picked is None:
-        raise ModelUnavailable(
-            f"nothing answers here; tried: {'; '.join(tried)}. Start a server (`vllm serve MODEL`), give the folder of "
-            "a model (--model_name FOLDER), or say which: --model openai --model_name MODEL asks OpenAI itself, which "
-            "is never picked because it costs money"
-        )
     return picked
 
 

@@ -14,6 +14,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, Secr
 from models.errors import ModelUnavailable
 from models.openai_sampling import AS_ASKED, Thinking
 from models.protocols import Chat
+from models.structured import ResponseFormat
 
 KINDS = ("openai", "responses", "hf", "vllm", "curator", "replay", "scripted")
 OF_THE_CALLER = frozenset(
@@ -43,6 +44,8 @@ class OpenAIArgs(_Args):
     api_key: SecretStr | None = None
     timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
     reasoning_effort: str | None = None
+    response_format: ResponseFormat = None
+    """The format of each answer: models.structured."""
 
 
 class HFArgs(_Args):
@@ -79,6 +82,7 @@ class VLLMArgs(_Args):
     trust_remote_code: bool = False
     min_pixels: int | None = Field(default=None, ge=1)
     max_pixels: int | None = Field(default=None, ge=1)
+    response_format: ResponseFormat = None
 
 
 class CuratorArgs(_Args):
@@ -89,7 +93,7 @@ class CuratorArgs(_Args):
     api_key: SecretStr | None = None
     timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
     reasoning_effort: str | None = None
-    response_format: dict[str, JsonValue] | None = None
+    response_format: ResponseFormat = None
 
 
 class ReplayArgs(_Args):
@@ -224,7 +228,7 @@ def _open_curator(asked: _Asked) -> Chat:
     name = _named(args.model or asked.name, asked.kind, "model")
     from models.curator import CuratorChat
 
-    return CuratorChat(name, response_format=args.response_format, **_place(args, args.api_base, asked))
+    return CuratorChat(name, **_place(args, args.api_base, asked))
 
 
 def _place(args: OpenAIArgs | CuratorArgs, base_url: str | None, asked: _Asked) -> dict[str, Any]:
@@ -235,6 +239,7 @@ def _place(args: OpenAIArgs | CuratorArgs, base_url: str | None, asked: _Asked) 
         "api_key": args.api_key or asked.api_key,
         "timeout_s": args.timeout_s or asked.timeout_s,
         "thinking": asked.thinking._replace(effort=effort) if effort else asked.thinking,
+        "response_format": args.response_format,
     }
 
 
@@ -282,7 +287,9 @@ def _checked(kind: type[Args], asked: _Asked) -> Args:
         name = ".".join(str(part) for part in first["loc"][:1])
         if first["type"] == "extra_forbidden":
             known = ", ".join(sorted([*kind.model_fields, *OF_THE_CALLER]))
-            raise ModelUnavailable(f"model_args: {asked.kind} has no argument {name}; it has {known}") from None
+            others = [other for other, args in ARGS.items() if name in args.model_fields]
+            said = f" ({', '.join(others)} {'has' if len(others) == 1 else 'have'} it)" if others else ""
+            raise ModelUnavailable(f"model_args: {asked.kind} has no argument {name}{said}; it has {known}") from None
         raise ModelUnavailable(f"model_args: {name}: {first['msg']}") from None
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import torch
 from pydantic import JsonValue
 
-from models.causal_weights import Loaded, find_weights, load
+from models.causal_weights import Loaded, find_weights, load, refuse_longer
 from models.chat_templates import render
 from models.decoding import Drawing, Draws, Ends, readable, seed_of
 from models.errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
@@ -69,6 +69,7 @@ class CausalLM:
         self._weights = find_weights(
             pretrained, revision=revision, dtype=dtype, peft=peft, trust_remote_code=trust_remote_code
         )
+        refuse_longer(self._weights, max_length)
         # a context that is cut short by hand cuts answers short
         shortened = f":{max_length}" if max_length else ""
         self.id = f"hf:{self._weights.label}@{self._weights.fingerprint}:{self._weights.dtype}{shortened}"

@@ -159,9 +159,27 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
 
 def declared_context(name: str, revision: str | None = None) -> int | None:
     """Most tokens of prompt and answer as the model's config.json has it; loads nothing. Raises ModelUnavailable."""
-    config = read_json(weights_folder(name, revision or None, ("config.json",), "model") / "config.json")
+    return _declared(read_json(weights_folder(name, revision or None, ("config.json",), "model") / "config.json"))
+
+
+def _declared(config: dict[str, Any]) -> int | None:
     known = [part.get(field) for part in (config.get("text_config") or {}, config) for field in CONTEXT_NAMES]
     return next((tokens for tokens in known if isinstance(tokens, int)), None)
+
+
+def refuse_longer(weights: Weights, max_length: int | None) -> None:
+    """Raises ModelUnavailable for a context beyond the positions that the model has, as its config.json says."""
+    config = read_json(weights.folder / "config.json")
+    text = config.get("text_config") or config
+    if not max_length or not (positions := _declared(config)):
+        return
+    rope = text.get("rope_scaling") or text.get("rope_parameters") or {}
+    stretched = (rope.get("original_max_position_embeddings") or positions) * (rope.get("factor") or 1)
+    if max_length > (most := max(positions, int(stretched))):
+        raise ModelUnavailable(
+            f"max_length={max_length} is more than the {most} tokens that {weights.label} has positions for; give no "
+            "more than these, or leave it out"
+        )
 
 
 def end_tokens_of(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from models.errors import ModelUnavailable, RequestRefused
+from models.errors import NoChatTemplate, RequestRefused
 from models.prompts import plain_text, raw_prompt, refuse_images
 from models.protocols import ChatRequest
 
@@ -31,7 +31,7 @@ def render(tokenizer: Any, request: ChatRequest) -> Rendered:
     """The text of a request.
 
     The system's words come first; a template that takes none gets them at the head of the first question.
-    Raises RequestRefused, and ModelUnavailable if the tokenizer has no such template.
+    Raises RequestRefused, and NoChatTemplate if the tokenizer has no such template.
     """
     if not request.messages:
         raise RequestRefused("The request has no messages; give at least one.")
@@ -45,14 +45,14 @@ def render(tokenizer: Any, request: ChatRequest) -> Rendered:
 
 
 def template_of(tokenizer: Any, wanted: bool | str) -> str:
-    """The text of a template. Raises ModelUnavailable: without one, no request of the run can work."""
+    """The text of a template. Raises NoChatTemplate: without one, no request of the run can work."""
     known = tokenizer.chat_template
     if not known:
-        raise ModelUnavailable(f"the tokenizer of {tokenizer.name_or_path} has no chat template; {WITHOUT}")
+        raise NoChatTemplate(f"the tokenizer of {tokenizer.name_or_path} has no chat template; {WITHOUT}")
     named: dict[str, str] = known if isinstance(known, dict) else {"default": known}
     name = "default" if wanted is True else str(wanted)
     if name not in named:
-        raise ModelUnavailable(
+        raise NoChatTemplate(
             f"the tokenizer of {tokenizer.name_or_path} has no chat template {name!r}, it has "
             f"{', '.join(sorted(named))}; name one of these, or {WITHOUT}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,8 +37,8 @@ class Local(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The whole name, arguments as JSON."""
-        said = f",{json.dumps(dict(self.args), sort_keys=True, ensure_ascii=False)}" if self.args else ""
+        """The whole name, arguments as JSON; what is in them keeps its order, which a schema means."""
+        said = f",{json.dumps(dict(sorted(self.args.items())), ensure_ascii=False)}" if self.args else ""
         return f"{self.kind}:{self.pretrained}{said}"
 
 
@@ -94,6 +95,40 @@ def local_of(name: str) -> Local | None:
     pieces = rest.split(",")
     folder = next((end for end in range(len(pieces), 0, -1) if Path(",".join(pieces[:end])).is_dir()), 1)
     return Local(kind, ",".join(pieces[:folder]), parse_model_args(",".join(pieces[folder:])))
+
+
+def require_weights(local: Local, *, pictures: bool = False) -> None:
+    """Refuse a model that lacks its files, or eyes where it will be shown pictures; loads nothing.
+
+    Raises ModelUnavailable.
+    """
+    from models.backends import check_args
+    from models.causal_weights import DTYPES, weights_folder
+    from models.weights import read_json
+
+    check_args(local.kind, local.args)
+    dtype = str(local.args.get("dtype", "auto")).removeprefix("torch.")
+    if local.kind == "hf" and dtype not in DTYPES:
+        raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}")
+    revision = local.args.get("revision")
+    folder = weights_folder(local.pretrained, str(revision) if revision else None, ("config.json",), "model")
+    config = read_json(folder / "config.json")
+    if not config:
+        raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
+    if pictures and local.kind == "hf" and "vision_config" not in config:
+        raise ModelUnavailable(
+            f"the model in {folder} reads text alone, and it would be shown pictures; name one that sees, such as "
+            "hf:Qwen/Qwen2.5-VL-3B-Instruct"
+        )
+
+
+def require_vllm(pretrained: str) -> None:
+    """Raises ModelUnavailable where vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise ModelUnavailable(
+            "vLLM is not installed here; install it (`pip install 'trivet[gpu]'`), or load the model with transformers "
+            f"(hf:{pretrained}), or serve it (`vllm serve {pretrained}`) and name it openai:{pretrained}"
+        )
 
 
 def revision_of(name: str) -> str:

@@ -6,8 +6,6 @@ OpenAI-compatible endpoint of its own, so that one client reaches all of them.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue, SecretStr
 
 from models.errors import ModelUnavailable, RequestRefused
-from models.openai import CHAT, OpenAIChat
+from models.openai import OpenAIChat
 from models.openai_sampling import AS_ASKED, LEAST, Thinking
 from models.protocols import ChatRequest, ChatResponse
 
@@ -108,7 +106,7 @@ def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual
 class CuratorChat:
     """A model by LiteLLM's name, at its provider or at `base_url`.
 
-    response_format: as the API has it, `{"type": "json_schema", …}`; sent with each question.
+    response_format: the format of each answer (models.structured).
     A seed is left out where the server has refused it by name (Gemini does), and `sent` shows that.
     Raises ModelUnavailable where the provider asks for a key and there is none, and for what it would not heed.
     """
@@ -135,7 +133,7 @@ class CuratorChat:
         self.base_url = base_url or parsed.place.base_url
         place: dict[str, Any] = {"base_url": self.base_url, "api_key": api_key}
         place |= {"timeout_s": timeout_s, "thinking": thinking}
-        self._chat = _Formatted(model, response_format, **place) if response_format else OpenAIChat(model, **place)
+        self._chat = OpenAIChat(model, **place, response_format=response_format)
         self.id = f"curator:{name}{self._chat.id.removeprefix(f'openai:{model}')}"
         self._takes_seed = True
 
@@ -152,22 +150,6 @@ class CuratorChat:
         self._takes_seed = False
         log.warning("%s takes no seed: asked without", self.id)
         return self._chat.complete(without, on_text=on_text)
-
-
-class _Formatted(OpenAIChat):
-    """Asks for answers of one format."""
-
-    def __init__(self, model: str, response_format: Mapping[str, JsonValue], **place: Any) -> None:
-        super().__init__(model, **place)
-        self._format = dict(response_format)
-        said = json.dumps(self._format, sort_keys=True)
-        self.id += f"@format={hashlib.sha256(said.encode()).hexdigest()[:8]}"
-
-    def _ask(self, api: Any, body: dict[str, Any], *rest: Any, **more: Any) -> ChatResponse:
-        if api is not CHAT:
-            raise RequestRefused("a format is for chats; leave out response_format, or `--apply_chat_template False`")
-        answer = super()._ask(api, body | {"response_format": self._format}, *rest, **more)
-        return answer.model_copy(update={"sent": answer.sent | {"response_format": self._format}})
 
 
 def _refuse_idle(name: LiteLLMName, said: Mapping[str, bool]) -> None:

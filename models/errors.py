@@ -3,7 +3,8 @@
 ModelError
 ├── TransientModelError   time-out, 429, 5xx, connection lost: worth a retry
 ├── ModelUnavailable      no such model, no endpoint, missing key: stops the run with the remedy
-│   └── NoSuchPath        the endpoint lacks this API (models.openai_endpoint)
+│   ├── NoSuchPath        the endpoint lacks this API (models.openai_endpoint)
+│   └── NoChatTemplate    the model has none, or none of that name
 └── RequestRefused        400 and kin: this request will never work
     └── ContextOverflow   the request is longer than the model's context
 """
@@ -25,6 +26,10 @@ class TransientModelError(ModelError):
 
 class ModelUnavailable(ModelError):
     """No such model, endpoint or key."""
+
+
+class NoChatTemplate(ModelUnavailable):
+    """The model has no chat template, or none of that name: no request that goes through it will ever work."""
 
 
 class RequestRefused(ModelError):

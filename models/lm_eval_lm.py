@@ -76,7 +76,9 @@ class HarnessLM:
         if not request.messages:
             raise RequestRefused("The request has no messages; give at least one.")
         if request.template is False:
-            return raw_prompt(request)
+            if not (prompt := raw_prompt(request)):
+                raise RequestRefused("The prompt is empty, and an lm_eval model is asked nothing; give it words.")
+            return prompt
         refuse_images(request, "An lm_eval model")
         if isinstance(request.template, str):
             self._run(lambda: self._lm.chat_template(request.template))  # it checks and remembers the name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
 from models.errors import ModelUnavailable, RequestRefused
 from models.openai_endpoint import NO_NAMES, AnswerFailed, End, Endpoint, NoSuchPath, whole_json
@@ -27,12 +27,15 @@ from models.pictures import picture_size
 from models.prompts import plain_text, raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.stops import Listener
+from models.structured import advised, format_in_id, with_name
 
 if TYPE_CHECKING:
     from openai import OpenAI
 
 NEWER_NAMES = {"max_tokens": "max_completion_tokens"}
 """OpenAI's newer models take the second name alone, and many servers of others the first."""
+ENDS = {"eos": "stop", "eos_token": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_length": "length"}
+"""Why an answer ended, in the words of Together, TGI and Mistral, and in OpenAI's."""
 EMBEDDING_BATCH = 64
 
 
@@ -42,6 +45,7 @@ class OpenAIChat:
     `base_url` is no part of `id`: a model that moves to another port keeps its answers, so different weights must
     be served under different names. thinking: how a reasoning model (gpt-5, o3 …) thinks; by default with the least
     effort that it takes, and with tokens for that beyond `max_tokens`, so that an answer may be longer than that.
+    response_format: the format of each answer (models.structured); chats alone have one, so raw prompts are refused.
     """
 
     def __init__(
@@ -52,10 +56,12 @@ class OpenAIChat:
         api_key: SecretStr | None = None,
         timeout_s: float = 120.0,
         thinking: Thinking = BRIEFLY,
+        response_format: Mapping[str, JsonValue] | None = None,
     ) -> None:
-        self.id = f"openai:{model}{thinking_in_id(model, thinking)}"
+        self.id = f"openai:{model}{thinking_in_id(model, thinking)}{format_in_id(response_format)}"
         self._model = model
         self._thinking = thinking
+        self._format = {} if response_format is None else {"response_format": with_name(response_format)}
         self._endpoint = Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -75,12 +81,19 @@ class OpenAIChat:
             "model": self._model,
             "messages": [_message(message) for message in request.messages],
             **sampling(self._model, request, self._thinking),
+            **self._format,
         }
         # an effort that somebody chose is not left out
         optional = ["reasoning_effort"] if self._thinking.effort == LEAST else []
-        return self._ask(CHAT, body, request, listener, optional=optional, renamed=NEWER_NAMES)
+        with advised(self._format):
+            return self._ask(CHAT, body, request, listener, optional=optional, renamed=NEWER_NAMES)
 
     def _raw(self, request: ChatRequest, listener: Listener | None) -> ChatResponse:
+        if self._format:
+            raise RequestRefused(
+                "A format is for chats, and this is a raw prompt; leave out response_format, or "
+                "`--apply_chat_template False`."
+            )
         body = {"model": self._model, "prompt": raw_prompt(request), **raw_sampling(self._model, request)}
         try:
             return self._ask(COMPLETIONS, body, request, listener)
@@ -253,9 +266,10 @@ def _words(content: Any) -> str:
 def _response(said: str, refusal: str | None, finish_reason: str | None, usage: Any) -> ChatResponse:
     """usage: as a server gives it; a few give none."""
     counts: dict[str, Any] = usage if isinstance(usage, dict) else {}
+    ended = finish_reason or "stop"
     return ChatResponse(
         text=said or refusal or "",
-        finish_reason="refusal" if refusal and not said else finish_reason or "stop",
+        finish_reason="refusal" if refusal and not said else ENDS.get(ended, ended),
         prompt_tokens=counts.get("prompt_tokens"),
         completion_tokens=counts.get("completion_tokens"),
     )

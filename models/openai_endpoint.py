@@ -37,6 +37,8 @@ OVERFLOW = re.compile(
 """In the words of OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI."""
 PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
 PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")
+KEY_PLACE = "the variable that api_key_env names, or else the provider's own (OPENAI_API_KEY …)"
+"""Where keys come from; none gets here with its name."""
 
 NO_NAMES: Mapping[str, str] = {}
 
@@ -122,7 +124,8 @@ class Endpoint:
 
         if not self._key and self._address.url == OPENAI_BASE_URL:
             raise ModelUnavailable(
-                f"{self._address.url} asks for a key and none is set; set OPENAI_API_KEY, or name your own server."
+                f"{self._address.url} asks for a key and none is set; set OPENAI_API_KEY, or name the variable that "
+                "has it (api_key_env), or your own server."
             )
         if self._address.query:
             for library in ("httpx", "httpx2", "openai"):  # they log whole URLs, and a query may hold a key
@@ -194,7 +197,7 @@ class Endpoint:
         permanent = str(error.code) in PERMANENT_LIMITS
         match error.status_code:
             case 401 | 403:
-                return ModelUnavailable(f"{said}. Check the key (OPENAI_API_KEY) and what it may use.")
+                return ModelUnavailable(f"{said}. {self._about_the_key}")
             case 404 if self._is_about_the_model(error):
                 return ModelUnavailable(f"{said}. Check the model's name and the base URL.")
             case 404 | 405 | 501:
@@ -214,6 +217,12 @@ class Endpoint:
         # vLLM, Ollama and OpenAI all write the word; a missing path is `Not Found`, `Invalid URL` or a web page
         said = _said(error)
         return error.code == "model_not_found" or bool(re.search(r"\bmodel\b", said, re.I)) or self._model in said
+
+    @property
+    def _about_the_key(self) -> str:
+        if not self._key:
+            return f"No key was sent; it is looked for in {KEY_PLACE}."
+        return f"Check the key and what it may use; it is looked for in {KEY_PLACE}."
 
     @property
     def _where(self) -> str:

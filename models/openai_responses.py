@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
 from models.openai import OpenAIChat, data_url
 from models.openai_endpoint import AnswerFailed, Endpoint, NoSuchPath, whole_answer
@@ -25,6 +25,7 @@ from models.openai_sampling import (
 from models.prompts import plain_text, sendable
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.stops import Listener
+from models.structured import advised, format_in_id, with_name
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +49,15 @@ class OpenAIResponses:
         api_key: SecretStr | None = None,
         timeout_s: float = 120.0,
         thinking: Thinking = BRIEFLY,
+        response_format: Mapping[str, JsonValue] | None = None,
     ) -> None:
-        self.id = f"responses:{model}{thinking_in_id(model, thinking)}"
+        self.id = f"responses:{model}{thinking_in_id(model, thinking)}{format_in_id(response_format)}"
         self._model = model
         self._thinking = thinking
-        self._endpoint = Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
-        self._chat = OpenAIChat(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s, thinking=thinking)
+        self._format = {} if response_format is None else {"text": {"format": _flat(with_name(response_format))}}
+        place: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "timeout_s": timeout_s}
+        self._chat = OpenAIChat(model, **place, thinking=thinking, response_format=response_format)
+        self._endpoint = Endpoint(model, **place)
         self._has_responses = True
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -69,14 +73,15 @@ class OpenAIResponses:
 
     def _respond(self, request: ChatRequest, on_text: Callable[[str], None] | None) -> ChatResponse:
         listener = Listener(on_text, request.stop) if on_text else None
-        body = _body(self._model, request, self._thinking) | ({"stream": True} if listener else {})
+        body = _body(self._model, request, self._thinking) | self._format | ({"stream": True} if listener else {})
         chosen = self._thinking.effort != LEAST  # an effort that somebody chose is not left out
         optional = [*([] if chosen else ["reasoning"]), *(["stream"] if listener else [])]
 
         def send(kept: dict[str, Any]) -> ChatResponse:
             return as_answered(self._send(kept, listener), request, kept)
 
-        answer = self._endpoint.adapt(body, send, optional=optional)
+        with advised(self._format):
+            answer = self._endpoint.adapt(body, send, optional=optional)
         if listener:
             listener.end(answer.text)
         return answer
@@ -103,6 +108,11 @@ def _body(model: str, request: ChatRequest, thinking: Thinking) -> dict[str, Any
     if effort := reasoning_effort(model, thinking):
         body["reasoning"] = {"effort": effort}
     return body
+
+
+def _flat(response_format: dict[str, Any]) -> dict[str, Any]:
+    """As this API has it: what stands under json_schema, beside the type."""
+    return {"type": response_format["type"], **response_format.get("json_schema", {})}
 
 
 def _item(message: Message) -> dict[str, Any]:

@@ -25,7 +25,7 @@ MOST_STOPS = 4
 LEAST = "least"
 SAMPLING = (
     *("temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens"),
-    *("seed", "stop", "reasoning_effort", "reasoning"),
+    *("seed", "stop", "reasoning_effort", "reasoning", "response_format", "text"),
 )
 
 

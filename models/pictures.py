@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 import PIL.Image
 
@@ -17,6 +18,8 @@ from models.protocols import Image, Message
 
 MOST_PIXELS = 80_000_000
 """An A3 page at 600 dpi has 70 million; beyond that it is a bomb, or of no use to a model."""
+KNOWN_SIZES = 64
+"""Pictures that are not decoded again for their size: demonstrations come again and again."""
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -35,12 +38,14 @@ def open_picture(png: bytes) -> PIL.Image.Image:
         return PIL.Image.alpha_composite(white, layer).convert("RGB")
 
 
+@lru_cache(maxsize=KNOWN_SIZES)
 def picture_size(png: bytes) -> tuple[int, int]:
-    """Height and width in pixels; the checksums are looked at, and nothing is decoded. Raises RequestRefused."""
+    """Height and width in pixels of a picture that is whole, its pixels included. Raises RequestRefused."""
     with _opened(png) as picture:
-        size = picture.height, picture.width
-        picture.verify()
-        return size
+        picture.verify()  # the checksums; it leaves the picture closed
+    with _opened(png) as picture:
+        picture.load()
+        return picture.height, picture.width
 
 
 @contextmanager

@@ -11,6 +11,10 @@ claude:
   backend: curator
   name: anthropic/claude-sonnet-4-5
   api_key_env: TEAM_KEY              # the variable that holds its key; `base_url`: where it is, if not where usual
+
+Rates among `args` (requests_per_minute, tokens_per_minute, num_concurrent …) hold where a model is measured or grades.
+Steps of documents and demonstrations get the name alone, and do not keep to them: they have a few requests under way at
+once, and try again what an endpoint refuses for now.
 """
 
 from __future__ import annotations
@@ -104,13 +108,14 @@ class Entry(BaseModel):
     def spelled(self) -> str:
         """The model for models.chats.open_chat, in a process that has no such file: `hf:NAME,{"dtype": …}`.
 
-        Rates and sizes of batches stay here: they say how hard the model may be pressed, not what it answers.
+        Rates and sizes of batches stay here: they say how hard the model may be pressed, not what it answers. Nobody
+        keeps to the rates in such a process.
         """
         left_out = {*OF_THE_CALLER, "batch_size"}
         args = {name: value for name, value in self.own_args.items() if name not in left_out}
         places = {"base_url": self.base_url, "api_key_env": self.api_key_env}
         args |= {name: value for name, value in places.items() if value}
-        said = f",{json.dumps(args, sort_keys=True, ensure_ascii=False)}" if args else ""
+        said = f",{json.dumps(dict(sorted(args.items())), ensure_ascii=False)}" if args else ""
         return f"{self.backend}:{self.name or ''}{said}".removesuffix(":")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -157,6 +158,12 @@ def _anchored(entry: Entry, folder: Path) -> Entry:
 
 
 def _whole(name: str, folder: Path, *, always: bool) -> str:
-    """`name` as a whole path, where it is one; otherwise as it stands."""
+    """`name` as a whole path, where it is one; otherwise as it stands.
+
+    Written without `..`, so that caches and results know it under one name; behind a link that may be another place.
+    """
     path = folder / Path(name).expanduser()
-    return str(path) if always or path.exists() else name
+    if not path.exists():
+        return os.path.normpath(path) if always else name
+    plain = Path(os.path.normpath(path))
+    return str(plain if plain.exists() and plain.samefile(path) else path)

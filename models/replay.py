@@ -13,6 +13,7 @@ from typing import Any
 from models.errors import ModelUnavailable, RequestRefused
 from models.prompts import raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse
+from models.stops import cut
 from models.weights import digest_files
 
 SHOWN_CHARS = 80
@@ -48,7 +49,7 @@ class ReplayChat:
             self._answers[_key_of(row, path, number)] = _text(row, path, number)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """The recorded answer, whole. Raises RequestRefused for a prompt that has none."""
+        """The recorded answer, up to a stop of the request. Raises RequestRefused for a prompt that has none."""
         if self.is_by_item:
             raise RequestRefused(
                 f"{self.path} holds answers by the id of an item, and this is a prompt; evaluate a benchmark with "
@@ -58,6 +59,7 @@ class ReplayChat:
         if text is None:
             begins = " ".join(raw_prompt(request).split())[:SHOWN_CHARS]
             raise RequestRefused(f"{self.path} has no answer to the prompt that begins {begins!r}; record one.")
+        text = cut(text, request.stop)
         if on_text is not None:
             on_text(text)
         return ChatResponse(text=text, finish_reason="stop")

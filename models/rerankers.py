@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from models.errors import ModelUnavailable
 from models.protocols import Reranker
+from models.weights import digest_folder, hub_folder
 
 NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME@REVISION`), its folder, or `scripted`"
 
@@ -23,3 +24,8 @@ def open_reranker(name: str) -> Reranker:
     from models.cross_encoder import CrossEncoderReranker
 
     return CrossEncoderReranker(name.removeprefix("hf:"))
+
+
+def fingerprint_of(name: str) -> str:
+    """What the weights behind a reranker's name are: other weights, another fingerprint. Raises ModelUnavailable."""
+    return "" if name == "scripted" else digest_folder(hub_folder(name.removeprefix("hf:"), what="reranker"))

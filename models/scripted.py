@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 
 from models.errors import ModelUnavailable, RequestRefused
+from models.pictures import picture_size, pictures_of
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from models.stops import Listener, cut
 
 
 class Rule(BaseModel):
@@ -55,23 +57,29 @@ class ScriptedChat:
         self._lock = threading.Lock()
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """The scripted answer, cut to `max_tokens` words. Raises RequestRefused for a request without messages.
+        """The scripted answer, cut at a stop and to `max_tokens` words.
 
+        Raises RequestRefused for a request without messages, and for a picture that is none.
         on_text: called with one word more each time.
         """
         if not request.messages:
             raise RequestRefused("The request has no messages; give at least one.")
+        for png in pictures_of(request.messages):
+            picture_size(png)
         with self._lock:
             self.calls += 1
-        words = _words(self._answer(request))
+        answer = cut(self._answer(request).rstrip(), request.stop)
+        words = _words(answer)
         kept = words[: request.max_tokens]
+        text = answer if kept == words else "".join(kept).rstrip()
         if on_text is not None:
+            listener = Listener(on_text, ())
             for count in range(1, len(kept) + 1):
-                on_text("".join(kept[:count]).rstrip())
-        cut = len(words) > request.max_tokens
+                listener("".join(kept[:count]).rstrip())
+            listener.end(text)
         return ChatResponse(
-            text="".join(kept).rstrip(),
-            finish_reason="length" if cut else "stop",
+            text=text,
+            finish_reason="stop" if kept == words else "length",
             prompt_tokens=len(_words(_prompt(request.messages))),
             completion_tokens=len(kept),
         )

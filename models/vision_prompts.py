@@ -14,7 +14,7 @@ def render_seen(sight: Sight, request: ChatRequest) -> Rendered:
     """The text of a request, with one placeholder for each picture, where it stands among the words.
 
     The system's words come first; a template that takes none gets them at the head of the first question.
-    Raises RequestRefused, and ModelUnavailable if the tokenizer has no such template.
+    Raises RequestRefused, and NoChatTemplate if the tokenizer has no such template.
     """
     if not request.messages:
         raise RequestRefused("The request has no messages; give at least one.")

@@ -41,7 +41,10 @@ class Sight(NamedTuple):
         try:
             return self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens
         except ValueError as error:
-            raise RequestRefused(f"The model takes no pictures of this shape ({error}); crop them.") from error
+            shown = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
+            raise RequestRefused(
+                f"The model takes no pictures of this shape ({error}; pictures of {shown} pixels); crop them."
+            ) from error
 
     def types(self, tokens: Sequence[int]) -> list[int]:
         """1 at the parts of pictures, 0 at words."""

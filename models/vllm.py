@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
+
+from pydantic import JsonValue
 
 from models.causal_weights import GENERATOR_FILES, Weights, find_weights, weights_folder
 from models.decoding import readable
@@ -15,10 +17,11 @@ from models.errors import ContextOverflow, ModelError, ModelUnavailable, Request
 from models.likelihoods import Window, encode, pair_windows, rolling_windows
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.stops import Listener
+from models.structured import format_in_id
 from models.vision_weights import kind_of
 from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
 from models.vllm_loading import Setup, remedy_of
-from models.vllm_prompts import Prompt, Reader, answering, predicted, predicting, vllm_prompt
+from models.vllm_prompts import Prompt, Reader, answering, predicted, predicting
 from models.weights import digest_folder
 
 log = logging.getLogger(__name__)
@@ -65,14 +68,17 @@ class VLLMChat:
         trust_remote_code: bool = False,
         min_pixels: int | None = None,
         max_pixels: int | None = None,
+        response_format: Mapping[str, JsonValue] | None = None,
     ) -> None:
         """gpu_memory_utilization: share of the device's memory that the engine takes; of the machine's, on a CPU.
 
         min_pixels, max_pixels: a picture is resized to so many; None: as the model's own settings say.
+        response_format: the format of each answer (models.structured); how likely texts are has nothing to do with it.
         """
         if dtype.removeprefix("torch.") not in DTYPES:
             raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
         self._weights = _find(pretrained, revision, dtype, peft, trust_remote_code)
+        self._format = response_format
         pixels = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         self._pixels = {name: count for name, count in pixels.items() if count is not None}
         self._setup = Setup(
@@ -92,6 +98,7 @@ class VLLMChat:
         )
         shaping = {"": max_model_len, "quantization=": quantization} | {f"{k}=": v for k, v in self._pixels.items()}
         shown = "".join(f":{name}{value}" for name, value in shaping.items() if value)
+        shown += format_in_id(response_format)
         self.id = f"vllm:{self._weights.label}@{self._weights.fingerprint}:{self._weights.dtype}{shown}"
         self.prompt_tokens = 0
         """Of all that was asked so far."""
@@ -174,7 +181,8 @@ class VLLMChat:
         if self._known is None:
             setup = self._setup
             context = setup.max_model_len
-            self._known = Reader(self._weights, sees=setup.sees, pixels=self._pixels, context_tokens=context)
+            asked: dict[str, Any] = {"context_tokens": context, "response_format": self._format}
+            self._known = Reader(self._weights, sees=setup.sees, pixels=self._pixels, **asked)
         return self._known
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
@@ -191,7 +199,7 @@ class VLLMChat:
 
     def _job(self, prompt: Prompt, *, streams: bool = False) -> Job:
         sampling = self._reader().sampling(prompt)
-        return Job(vllm_prompt(prompt.tokens, prompt.pngs), answering(sampling, streams=streams))
+        return Job(prompt.tokens, prompt.pngs, answering(sampling, streams=streams))
 
     def _response(self, prompt: Prompt, output: Any) -> ChatResponse:
         reader = self._reader()
@@ -213,7 +221,7 @@ class VLLMChat:
         sums = [LogProb(0.0, True)] * len(groups)
         yield from ((place, sums[place]) for place in range(len(groups)) if not missing[place])
         rows = list(sought.items())
-        jobs = [Job(vllm_prompt(list(one.window.read), one.pngs), predicting(one.window)) for one, _ in rows]
+        jobs = [Job(list(one.window.read), one.pngs, predicting(one.window)) for one, _ in rows]
         with closing(self._outputs(jobs)) as outputs:
             for number, output in outputs:
                 if isinstance(output, ModelError):
@@ -267,6 +275,8 @@ class VLLMChat:
 
     def _refusal(self, error: JobRefused) -> RequestRefused:
         said = " ".join(str(error).split())[:400]
+        if self._format and "longer than" not in said:
+            return RequestRefused(f"vLLM refuses this prompt: {said}; change response_format, or leave it out.")
         kind = ContextOverflow if "longer than" in said else RequestRefused
         return kind(f"vLLM refuses this prompt: {said}; shorten it, or choose another max_model_len.")
 

@@ -5,22 +5,29 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Generator, Iterator, Sequence
+from functools import cache
 from itertools import count
+from multiprocessing import active_children
+from multiprocessing.util import Finalize, is_exiting
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 from models.held import ALONE, held, release_held
 from models.vllm_loading import Setup, load_llm
+from models.vllm_prompts import vllm_prompt
 
 log = logging.getLogger(__name__)
+
+SEEN_AT_ONCE = 64
+"""Jobs with pictures that are under way: as Pillow and the model take them they need a hundred megabytes apiece."""
 
 
 class Job(NamedTuple):
     """What the engine is asked once; typed Any because vLLM is not on every machine."""
 
-    prompt: dict[str, Any]
-    """vLLM's TokensPrompt: `prompt_token_ids`, and pictures."""
+    tokens: list[int]
+    pngs: tuple[bytes, ...]
     params: Any
     """vLLM's SamplingParams."""
 
@@ -38,6 +45,8 @@ class JobRefused(Exception):
 
 
 class _Batch(NamedTuple):
+    first: int
+    """Number of its first job."""
     jobs: Sequence[Job]
     outbox: SimpleQueue[tuple[int, Any]]
 
@@ -58,6 +67,8 @@ class Driver:
         self.context_tokens: int = llm.model_config.max_model_len
         """Most tokens of prompt and answer together."""
         self.is_over = False
+        self._at_once: int = 2 * llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
+        """Of one caller: the next batch waits in the engine, the rest here."""
         self._llm: Any = llm
         self._lora = lora
         self._inbox: SimpleQueue[_Batch | _Abandon | None] = SimpleQueue()
@@ -70,22 +81,24 @@ class Driver:
     def run(self, jobs: Sequence[Job]) -> Generator[tuple[int, Any]]:
         """RequestOutputs with the number of their job, as they come; a job that vLLM refuses gives a JobRefused.
 
-        Closing it abandons the rest. Raises EngineGone.
+        Jobs begin in their order, the next ones as answers are taken. Closing it abandons the rest. Raises EngineGone.
         """
         outbox: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-        self._send(_Batch(jobs, outbox))
-        missing = len(jobs)
+        room = min(self._at_once, SEEN_AT_ONCE) if any(job.pngs for job in jobs) else self._at_once
+        begun = done = 0
         try:
-            while missing:
+            while done < len(jobs):
+                coming = jobs[begun : done + room]
+                if coming and not (self.is_over and done < begun):  # what has been answered is given first
+                    self._send(_Batch(begun, coming, outbox))
+                    begun += len(coming)
                 number, output = outbox.get()
                 if isinstance(output, EngineGone):
-                    missing = 0
                     raise output
-                if isinstance(output, JobRefused) or output.finished:
-                    missing -= 1
+                done += isinstance(output, JobRefused) or output.finished
                 yield number, output
         finally:
-            if missing and not self.is_over:
+            if done < begun and not self.is_over:
                 self._inbox.put(_Abandon(outbox))
 
     def close(self) -> None:
@@ -135,10 +148,10 @@ class Driver:
     def _begin(self, batch: _Batch) -> None:
         from vllm.exceptions import VLLMClientError  # pyright: ignore[reportMissingImports]
 
-        for number, job in enumerate(batch.jobs):
+        for number, job in enumerate(batch.jobs, batch.first):
             name = str(next(self._names))
             try:
-                (rendered,) = self._llm.renderer.render_cmpl([job.prompt])
+                (rendered,) = self._llm.renderer.render_cmpl([vllm_prompt(job.tokens, job.pngs)])
                 self._llm.llm_engine.add_request(name, rendered, job.params, lora_request=self._lora)
             except (VLLMClientError, ValueError) as error:
                 batch.outbox.put((number, JobRefused(str(error))))
@@ -187,22 +200,40 @@ def _tell_of_death(client: Any) -> None:
 
 
 class _Engine:
-    """What models.held holds: when it lets go, the driver is closed."""
+    """What models.held holds: when it lets go, or this process ends, the driver is closed."""
 
     def __init__(self, setup: Setup) -> None:
+        _end_at_exit()
         self.driver = Driver(*load_llm(setup))
-        weakref.finalize(self, self.driver.close)
+        Finalize(self, self.driver.close, exitpriority=1)
+
+
+@cache
+def _end_at_exit() -> None:
+    """At exit multiprocessing waits for the processes of engines; its own finalizers, the highest first, come before.
+
+    What is no driver's yet has to go as well: an engine that is being opened, or whose opening was interrupted.
+    """
+    Finalize(None, _kill_engines, exitpriority=0)
+
+
+def _kill_engines() -> None:
+    for process in active_children():
+        if process.name.startswith("EngineCore"):
+            process.kill()
 
 
 _open: weakref.WeakValueDictionary[Setup, Driver] = weakref.WeakValueDictionary()
 
 
 def driver_of(setup: Setup) -> Driver:
-    """The engine with this setup; the model that was held before goes first. Raises ModelUnavailable."""
+    """The engine with this setup; the model that was held before goes first. Raises ModelUnavailable, EngineGone."""
     # not by way of `held`: that waits until the engine is idle
     if (driver := _open.get(setup)) is not None and not driver.is_over:
         return driver
     with ALONE:
+        if is_exiting():
+            raise EngineGone(RuntimeError("this process is about to end"))
         key = ("vllm", setup)
         if held(key, lambda: _Engine(setup)).driver.is_over:
             release_held()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from models.causal_weights import progress_hidden
 from models.errors import ModelUnavailable
+from models.vllm_worker import OPENER, EndsWithItsOpener, end_orphans
 from models.weights import read_json, require_safetensors
 
 ENVIRONMENT = {
@@ -22,6 +23,7 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # this process has threads
     "VLLM_HOST_IP": "127.0.0.1",  # without it vLLM looks for an address of this machine that others see
+    "SPT_NOENV": "1",  # else a process that takes a title hides its environment, by which a service finds its own
 }
 """For vLLM, unless it is set."""
 CAUSE = re.compile(r"((?:[\w.]+)?(?:Error|Exception)): (.+)")
@@ -40,6 +42,14 @@ REMEDIES = (
         "raise gpu_memory_utilization, lower max_model_len, or spread the model with tensor_parallel_size",
     ),
     (r"out of memory|outofmemory|cannot allocate memory|defaultcpuallocator", MEMORY),
+    (
+        FAILED,
+        f"it says no cause, as one that is killed for the memory it takes: free some of this machine's, or {MEMORY}",
+    ),
+    (
+        r"not initialized from checkpoint|safetensor",
+        "the weights in that folder are not whole: fetch them again",
+    ),
     (
         r"architecture|no vllm implementation|model type",
         "vLLM runs no model of this kind; take it with `--model hf`, or another one",
@@ -87,6 +97,7 @@ def load_llm(setup: Setup) -> Opened:
     require_safetensors(setup.folder)
     said = _log_file()
     begun = said.stat().st_size if said.exists() else 0
+    os.environ[OPENER] = str(os.getpid())
     try:
         from vllm.entrypoints.llm import LLM  # pyright: ignore[reportMissingImports]
         from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
@@ -94,6 +105,7 @@ def load_llm(setup: Setup) -> Opened:
         with progress_hidden():
             llm = LLM(**arguments(setup))
     except Exception as error:  # whatever another's engine raises, the run ends in one sentence
+        end_orphans()
         raise ModelUnavailable(_why(error, setup, logged=_since(said, begun))) from error
     return Opened(llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None)
 
@@ -109,6 +121,7 @@ def arguments(setup: Setup) -> dict[str, Any]:
         "load_format": "safetensors",
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
+        "worker_extension_cls": f"{EndsWithItsOpener.__module__}.{EndsWithItsOpener.__qualname__}",
     }
     if sees:
         fixed["limit_mm_per_prompt"] = {"video": 0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from models.likelihoods import Window, encode
 from models.pictures import open_picture, pictures_of
 from models.protocols import ChatRequest, ChatResponse
 from models.stops import cut
+from models.structured import schema_of
 from models.vision_prompts import render_seen
 from models.vision_sight import Sight
 from models.vision_weights import read_processor, unlike
@@ -48,9 +50,18 @@ class Reader:
     Its tokenizer is its own, beside the engine's, and not safe for threads: hold `lock`.
     """
 
-    def __init__(self, weights: Weights, *, sees: bool, pixels: dict[str, int], context_tokens: int | None) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        *,
+        sees: bool,
+        pixels: dict[str, int],
+        context_tokens: int | None,
+        response_format: Mapping[str, JsonValue] | None,
+    ) -> None:
         self.lock = threading.RLock()
         self._asked_context = context_tokens
+        self._structure = _structure(response_format)
         with progress_hidden(), failures_named(weights.folder):
             self._config, self.own = _configs(weights)
             self.sight = _sight(weights, self._config, pixels) if sees else None
@@ -91,6 +102,7 @@ class Reader:
         """How the tokens of an answer are picked, under vLLM's names; a seed only where they are drawn."""
         request = prompt.request
         sampling: dict[str, Any] = {"max_tokens": prompt.limit, "temperature": max(0.0, request.temperature)}
+        sampling["structured_outputs"] = self._structure
         if request.temperature > 0:
             top_p = self.own.top_p if request.top_p is None else request.top_p
             sampling |= {"top_p": None if top_p is None else max(top_p, 1e-6), "top_k": self.own.top_k or None}
@@ -126,17 +138,24 @@ def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
         return {"prompt_token_ids": tokens}
     return {
         "prompt_token_ids": tokens,
-        "multi_modal_data": {"image": [_picture(png) for png in pngs]},
+        "multi_modal_data": {"image": [picture(png) for png in pngs]},
         "multi_modal_uuids": {"image": [_name(png) for png in pngs]},
     }
 
 
 def answering(sampling: dict[str, JsonValue], *, streams: bool) -> Any:
     """vLLM's SamplingParams; the text is made here, of the tokens, so that it is what transformers makes of them."""
-    from vllm.sampling_params import RequestOutputKind, SamplingParams  # pyright: ignore[reportMissingImports]
+    from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
+        RequestOutputKind,
+        SamplingParams,
+        StructuredOutputsParams,
+    )
 
+    plain: dict[str, Any] = dict(sampling)
+    if structure := plain.pop("structured_outputs", None):
+        plain["structured_outputs"] = StructuredOutputsParams(**structure)
     return SamplingParams(
-        **sampling,
+        **plain,
         detokenize="stop" in sampling,
         output_kind=RequestOutputKind.CUMULATIVE if streams else RequestOutputKind.FINAL_ONLY,
     )
@@ -172,8 +191,17 @@ def predicted(window: Window, output: Any) -> tuple[float, bool]:
     return sum(one.logprob for one in found), all(one.rank == 1 for one in found)
 
 
+def _structure(response_format: Mapping[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+    """The format in the words of vLLM's StructuredOutputsParams. Raises ModelUnavailable."""
+    if response_format is None:
+        return None
+    schema = schema_of(response_format)
+    return {"json_object": True} if schema is None else {"json": schema}
+
+
 @lru_cache(maxsize=KEPT_PICTURES)
-def _picture(png: bytes) -> PIL.Image.Image:
+def picture(png: bytes) -> PIL.Image.Image:
+    """As Pillow has it in memory: three bytes a pixel."""
     return open_picture(png)
 
 

@@ -16,6 +16,11 @@ MINILM_FILES = ("model.safetensors", "tokenizer.json")
 WANTED_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 GENERATOR_FILES = (*WANTED_FILES, "*.jinja")
 """Of a model that writes: its chat templates change its answers too."""
+MORE_TEMPLATES = "additional_chat_templates"
+"""The folder of those that a request asks for by name."""
+REMEMBERED_BYTES = 1 << 24
+"""Of a file whose digest is remembered: to read it takes longer than a disk's clock ticks, so that a file which is
+written anew behind that has another time."""
 
 
 def fingerprint(embedder: str) -> str:
@@ -80,19 +85,44 @@ def read_json(path: Path) -> Any:
 
 
 def digest_files(paths: Iterable[Path]) -> str:
-    """12 hex digits for the content of files, in the order given: about 0.7 s per GB."""
+    """12 hex digits for the content of files, in the order given: about 0.7 s per GB, once in a process."""
     digest = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(_digest(path))
     return digest.hexdigest()[:12]
 
 
 def digest_folder(folder: Path, wanted: Sequence[str] = WANTED_FILES) -> str:
-    """12 hex digits for weights, tokenizer and settings below a folder, names included."""
+    """12 hex digits for weights, tokenizer and settings of a model, names included.
+
+    Of its folders below, such as `checkpoint-500`, only those count that a model is read from.
+    """
     digest = hashlib.sha256()
-    for path in sorted(path for pattern in wanted for path in folder.rglob(pattern)):
-        with path.open("rb") as file:
-            digest.update(path.relative_to(folder).as_posix().encode())
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+    for path in _files(folder, wanted):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(_digest(path))
     return digest.hexdigest()[:12]
+
+
+def _files(folder: Path, wanted: Sequence[str]) -> list[Path]:
+    found = {path for pattern in wanted for path in folder.glob(pattern)}
+    modules = (module["path"] for module in read_json(folder / "modules.json"))
+    for part in (*filter(None, modules), MORE_TEMPLATES):
+        found.update(path for pattern in wanted for path in (folder / part).rglob(pattern))
+    return sorted(found)
+
+
+_digests: dict[tuple[Path, int, int, int], bytes] = {}
+"""Of large files, as long as size, time of change and inode stay."""
+
+
+def _digest(path: Path) -> bytes:
+    looks = path.stat()
+    key = path, looks.st_size, looks.st_mtime_ns, looks.st_ino
+    if key in _digests:
+        return _digests[key]
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    if looks.st_size >= REMEMBERED_BYTES:
+        _digests[key] = digest
+    return digest

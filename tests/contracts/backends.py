@@ -20,7 +20,8 @@ SEES = "takes pictures"
 CHECKS = "refuses what is no picture"
 DRAWS = "draws by a seed"
 STOPS = "ends at a stop"
-COUNTS = "counts tokens, says what was cut"
+CUTS = "says what was cut at the limit"
+COUNTS = "counts tokens"
 STREAMS = "tells an answer word by word"
 BATCHES = "takes batches"
 OVERFLOWS = "names a prompt that is too long"
@@ -146,7 +147,8 @@ def _served(make: Callable[[str], Any], **settings: Any) -> Generator[Any]:
     from tests.models.server import serving, spoken
 
     with serving() as server:
-        server.answer, server.context_tokens = spoken, CONTEXT_TOKENS
+        server.answer = lambda body: f"예산은 😀 e\u0301 {spoken(body)}"
+        server.context_tokens = CONTEXT_TOKENS
         for name, value in settings.items():
             setattr(server, name, value)
         yield make(server.base_url)
@@ -164,6 +166,34 @@ def _responses(base_url: str) -> Any:
     from tests.models.server import MODEL
 
     return OpenAIResponses(MODEL, base_url=base_url, timeout_s=10)
+
+
+def _curator(base_url: str) -> Any:
+    from models.backends import open_backend
+    from tests.models.server import MODEL
+
+    return open_backend("curator", name=f"hosted_vllm/{MODEL}", args={"api_base": base_url}, timeout_s=10)
+
+
+def _almost(said: dict[str, Any]) -> dict[str, Any]:
+    """As servers say it that are almost like OpenAI: no usage, thoughts beside the answer, fields of their own."""
+    left_out = ("usage", "object", "created", "created_at", "tools", "tool_choice", "parallel_tool_calls", "logprobs")
+    kept: dict[str, Any] = {name: value for name, value in said.items() if name not in left_out}
+    kept["timings"] = {"predicted_ms": 3.5}
+    if "choices" in kept:
+        kept["choices"] = [_thinking(choice) for choice in kept["choices"]]
+    if "output" in kept:
+        kept["output"] = [{"type": "reasoning", "id": "r", "content": [{"text": "Well."}]}, *kept["output"]]
+    return kept | ({"response": _almost(kept["response"])} if "response" in kept else {})
+
+
+def _thinking(choice: dict[str, Any]) -> dict[str, Any]:
+    thoughts = {"reasoning_content": "Let me see.", "reasoning": "Let me see.", "tool_calls": []}
+    said = {name: {**choice[name], **thoughts} for name in ("message", "delta") if name in choice}
+    if said.get("delta", {}).get("content") == "":
+        said["delta"]["content"] = None
+    ended = {"stop": "eos_token", "length": "model_length"}.get(choice["finish_reason"])
+    return choice | said | {"finish_reason": ended, "stop_reason": None, "matched_stop": 7}
 
 
 def _openai_embedder(base_url: str) -> Any:
@@ -295,21 +325,26 @@ WITH_VLLM = (
 """Marks of a backend that needs vLLM; the warnings of its libraries are theirs."""
 
 HARNESS = frozenset({LIKELIHOOD, ALIKE, LOADS})
-SCRIPTED = frozenset({CHAT, SEES, COUNTS, STREAMS, JUDGES})
-SERVED = frozenset({CHAT, SEES, CHECKS, STOPS, COUNTS, STREAMS, OVERFLOWS})
-LOCAL = frozenset({CHAT, DRAWS, STOPS, COUNTS, STREAMS, BATCHES, OVERFLOWS, LIKELIHOOD})
+SCRIPTED = frozenset({CHAT, SEES, CHECKS, STOPS, CUTS, COUNTS, STREAMS, JUDGES})
+SERVED = frozenset({CHAT, SEES, CHECKS, STOPS, CUTS, COUNTS, STREAMS, OVERFLOWS})
+ALMOST = SERVED - {COUNTS}
+"""Of a server that does not count."""
+LOCAL = frozenset({CHAT, DRAWS, STOPS, CUTS, COUNTS, STREAMS, BATCHES, OVERFLOWS, LIKELIHOOD})
 SEEING = LOCAL | {SEES, CHECKS, JUDGES}
 
 BACKENDS: dict[str, Backend] = {
     "scripted": Backend(_plain(_scripted), SCRIPTED),
     "scripted with rules": Backend(_plain(_scripted_with_rules), SCRIPTED),
-    "replay": Backend(_from_folder(_replay), frozenset({CHAT}), _record),
+    "replay": Backend(_from_folder(_replay), frozenset({CHAT, STOPS}), _record),
     "lm_eval LM": Backend(
         _from_folder(_harness), frozenset({CHAT, STOPS, BATCHES, LIKELIHOOD, ALIKE, LOADS}), text_weights
     ),
     "openai": Backend(lambda folder: _served(_openai), SERVED | {DRAWS}),
+    "openai, almost": Backend(lambda folder: _served(_openai, dialect=_almost), ALMOST | {DRAWS}),
     "responses": Backend(lambda folder: _served(_responses), SERVED),
+    "responses, almost": Backend(lambda folder: _served(_responses, dialect=_almost), ALMOST),
     "responses without the API": Backend(lambda folder: _served(_responses, responses_status=404), SERVED | {DRAWS}),
+    "curator": Backend(lambda folder: _served(_curator), SERVED | {DRAWS}),
     "lm_eval HFLM": Backend(_from_folder(_hflm), HARNESS, text_weights, marks=(pytest.mark.peers, WITH_ACCELERATE)),
     "hf": Backend(_from_folder(_causal), LOCAL | {ALIKE, LOADS}, text_weights),
     "hf Qwen2-VL": Backend(_from_folder(_vision), SEEING, seeing_weights("qwen2")),
@@ -318,6 +353,7 @@ BACKENDS: dict[str, Backend] = {
     "hf LLaVA": Backend(_from_folder(_vision), SEEING, seeing_weights("llava")),
     "vllm": Backend(_vllm, LOCAL | {LOADS}, _wider_text_weights, marks=WITH_VLLM),
     "vllm Qwen2.5-VL": Backend(_vllm, SEEING, seeing_weights("qwen"), marks=WITH_VLLM),
+    "vllm Qwen3-VL": Backend(_vllm, SEEING, seeing_weights("qwen3"), marks=WITH_VLLM),
     "digits": Backend(_plain(_digits), frozenset({JUDGES, SEES})),
     "minilm": Backend(_plain(_embedder("minilm")), frozenset({EMBEDS, MEANS})),
     "minilm:fp32": Backend(_plain(_embedder("minilm:fp32")), frozenset({EMBEDS, MEANS})),

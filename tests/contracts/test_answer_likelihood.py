@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from models.errors import RequestRefused
 from models.protocols import AnswerLikelihood, ChatRequest, Image, Message, Text
 from models.scripted import ScriptedChat
 from tasks.lever.digits.language import QUESTIONS
-from tests.contracts.backends import JUDGES, SEES, those
+from tests.contracts.backends import BATCHES, JUDGES, SEES, those
 from tests.models.tiny_vision import make_png
 
 ANSWERS = ["dax", "wug", "dax wug", "wug dax", "", " dax", "word1", "예산", "half a pair \ud83d", "Yes"]
@@ -90,6 +91,15 @@ def test_only_messages_and_template_matter(backend: AnswerLikelihood):
     other = asking(backend, 0, temperature=1.0, max_tokens=1, seed=4, top_p=0.5, stop=("a",), draw=3)
     first, second = told(backend, [(plain, "dax"), (other, "dax")])
     assert first == pytest.approx(second, abs=1e-4)
+
+
+@those(JUDGES, SEES, BATCHES)
+def test_what_is_no_picture_is_refused_behind_the_likelihoods_of_the_others(backend: AnswerLikelihood):
+    broken = ChatRequest(messages=(Message(role="user", content=(Image(png=b"no picture"),)),))
+    coming = iter(backend.answer_log_probs([(broken, "dax"), (asking(backend, 0), "dax")]))
+    assert next(coming)[0] == 1
+    with pytest.raises(RequestRefused):
+        next(coming)
 
 
 @EVERY

@@ -15,8 +15,10 @@ from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Message
 from tests.contracts.backends import (
     BATCHES,
     CHAT,
+    CONTEXT_TOKENS,
     CONVERSATION,
     COUNTS,
+    CUTS,
     DRAWS,
     HALF_A_PAIR,
     LONG,
@@ -32,7 +34,7 @@ from tests.contracts.backends import (
 EVERY = those(CHAT)
 SHORT = 16
 """Tokens of a short answer: the Responses API takes no lower limit."""
-KINDS = ("scripted", "replay", "lm_eval", "openai", "responses", "hf", "vllm")
+KINDS = ("scripted", "replay", "lm_eval", "openai", "responses", "curator", "hf", "vllm")
 
 
 def request(prompt: str = "Say it", **fields: Any) -> ChatRequest:
@@ -44,6 +46,13 @@ def answers(chat: BatchChat, requests: list[ChatRequest]) -> list[ChatResponse |
     found = dict(chat.complete_many(requests))
     assert len(found) == len(requests)
     return [found[number] for number in range(len(requests))]
+
+
+def stop_in(text: str) -> str:
+    """Two letters behind its first quarter, and not in it where there are such."""
+    pairs = re.findall(r"(?=([0-9A-Za-z]{2}))", text[len(text) // 4 :])
+    assert pairs, f"no two letters behind the first quarter of {text!r}"
+    return next((pair for pair in pairs if pair not in text[: len(text) // 4 + 1]), pairs[0])
 
 
 @EVERY
@@ -69,10 +78,11 @@ def test_without_a_temperature_a_seed_changes_nothing(backend: Chat):
     assert len({backend.complete(request(seed=seed)).text for seed in (None, 1, 2)}) == 1
 
 
-@those(CHAT, COUNTS)
+@those(CHAT, CUTS)
 def test_a_longer_answer_than_allowed_is_cut_and_says_so(backend: Chat):
     whole, short = (backend.complete(request(f"Say it: {LONG}", max_tokens=most)) for most in (25, SHORT))
-    assert (short.finish_reason, short.completion_tokens) == ("length", SHORT)
+    assert short.finish_reason == "length"
+    assert short.completion_tokens in (SHORT, None)
     assert whole.text.startswith(short.text.rstrip("�"))  # the last character may be half of one
     assert len(short.text) < len(whole.text)
 
@@ -80,16 +90,43 @@ def test_a_longer_answer_than_allowed_is_cut_and_says_so(backend: Chat):
 @those(CHAT, STOPS)
 def test_a_stop_ends_the_answer_and_is_no_part_of_it(backend: Chat):
     whole = backend.complete(request()).text
-    found = re.search(r"[0-9A-Za-z]{2}", whole[len(whole) // 4 :])
-    assert found, f"no two letters behind the first quarter of {whole!r}"
-    answer = backend.complete(request(stop=(found[0], "never said")))
-    assert (answer.text, answer.finish_reason) == (whole[: whole.index(found[0])], "stop")
+    stop = stop_in(whole)
+    answer = backend.complete(request(stop=(stop, "never said")))
+    assert (answer.text, answer.finish_reason) == (whole[: whole.index(stop)], "stop")
+
+
+@those(CHAT, STOPS)
+def test_a_stop_that_comes_first_leaves_nothing(backend: Chat):
+    first = backend.complete(request()).text[:1]
+    answer = backend.complete(request(stop=(first,)))
+    assert (answer.text, answer.finish_reason) == ("", "stop")
+
+
+@those(CHAT, STOPS, STREAMS)
+def test_no_part_of_a_stop_is_told(backend: Chat):
+    stop, heard = stop_in(backend.complete(request()).text), list[str]()
+    answer = backend.complete(request(stop=(stop,)), on_text=heard.append)
+    assert heard[-1] == answer.text
+    assert all(answer.text.startswith(text) for text in heard)
 
 
 @EVERY
 def test_an_empty_prompt_is_answered_or_refused(backend: Chat):
     with contextlib.suppress(RequestRefused):
         assert isinstance(backend.complete(request("")), ChatResponse)
+
+
+@EVERY
+def test_an_empty_prompt_as_it_stands_is_answered_or_refused(backend: Chat):
+    with contextlib.suppress(RequestRefused):
+        assert isinstance(backend.complete(request("", template=False)), ChatResponse)
+
+
+@those(CHAT, BATCHES)
+def test_an_empty_prompt_costs_its_batch_nothing(backend: BatchChat):
+    empty, answered = answers(backend, [request("", template=False), request()])
+    assert isinstance(empty, ChatResponse | RequestRefused)
+    assert answered == backend.complete(request())
 
 
 @EVERY
@@ -104,6 +141,14 @@ def test_a_prompt_that_is_too_long_is_named_and_the_next_is_answered(backend: Ch
     with pytest.raises(ContextOverflow):
         backend.complete(request(TOO_LONG, template=template))
     assert backend.complete(request(template=template)).text
+
+
+@those(CHAT, BATCHES, OVERFLOWS)
+def test_an_answer_ends_where_the_context_does(backend: Chat):
+    answer = backend.complete(request("a" * (CONTEXT_TOKENS - 40), max_tokens=2 * CONTEXT_TOKENS))
+    assert answer.prompt_tokens
+    assert answer.completion_tokens
+    assert CONTEXT_TOKENS - 40 < answer.prompt_tokens + answer.completion_tokens <= CONTEXT_TOKENS
 
 
 @EVERY
@@ -134,6 +179,12 @@ def test_usage_is_counted(backend: Chat):
     answer = backend.complete(request(max_tokens=SHORT))
     assert answer.prompt_tokens
     assert answer.completion_tokens in range(1, SHORT + 1)
+
+
+@those(CHAT, without=COUNTS)
+def test_usage_that_nobody_counts_is_not_made_up(backend: Chat):
+    answer = backend.complete(request())
+    assert (answer.prompt_tokens, answer.completion_tokens) == (None, None)
 
 
 @those(CHAT, COUNTS, BATCHES)
@@ -195,6 +246,31 @@ def test_a_batch_gets_the_answers_of_its_requests_in_any_order(backend: BatchCha
     alone = [backend.complete(one) for one in asked]
     assert answers(backend, asked) == alone
     assert answers(backend, asked[::-1]) == alone[::-1]
+
+
+@those(CHAT, DRAWS, BATCHES)
+def test_what_is_drawn_depends_on_its_seed_and_not_on_its_batch(backend: BatchChat):
+    asked = [request(temperature=1.0, seed=seed, max_tokens=9) for seed in (1, 2, 1, 3)]
+    assert answers(backend, asked) == [backend.complete(one) for one in asked]
+
+
+@those(CHAT, BATCHES)
+def test_threads_may_ask_batches_at_once(backend: BatchChat):
+    batches = [[request(prompt) for prompt in NUMBERED[start::2]] for start in (0, 1)]
+    expected = [[backend.complete(one) for one in batch] for batch in batches]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda batch: answers(backend, batch), batches)) == expected
+
+
+@those(CHAT, BATCHES)
+def test_another_question_is_answered_while_a_batch_is_under_way(backend: BatchChat):
+    asked = [request(prompt) for prompt in NUMBERED]
+    expected = [backend.complete(one) for one in asked]
+    under_way = backend.complete_many(asked)
+    found = dict([next(under_way)])
+    assert backend.complete(asked[0]) == expected[0]
+    found |= dict(under_way)
+    assert [found[number] for number in range(len(asked))] == expected
 
 
 @those(CHAT, BATCHES)

@@ -54,6 +54,14 @@ def test_a_score_depends_on_its_pair_alone(backend: Reranker) -> None:
 
 
 @EVERY
+def test_many_texts_keep_their_order(backend: Reranker) -> None:
+    texts = [f"{'the red door ' * (number * 7 % 20)}{answer}" for number in range(50) for answer in ASKED.values()]
+    some = [0, 31, 32, 64, 99]
+    alone = np.concatenate([backend.score("what is the price", [texts[number]]) for number in some])
+    np.testing.assert_allclose(backend.score("what is the price", texts)[some], alone, atol=1e-4)
+
+
+@EVERY
 def test_the_same_call_gives_the_same_bits(backend: Reranker) -> None:
     assert np.array_equal(backend.score("what", TEXTS), backend.score("what", TEXTS))
 

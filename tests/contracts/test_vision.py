@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from models.errors import RequestRefused
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Message, Text
-from tests.contracts.backends import BATCHES, CHAT, CHECKS, SEES, those
-from tests.models.tiny_vision import make_huge_png, make_png
+from tests.contracts.backends import BATCHES, CHAT, CHECKS, COUNTS, SEES, those
+from tests.models.tiny_vision import make_huge_png, make_png, make_png_without_pixels
 
 SEEING = those(CHAT, SEES)
 
@@ -21,6 +24,7 @@ BROKEN = {
     "no picture": b"no picture",
     "nothing": b"",
     "half a picture": make_png(0)[:-40],
+    "whole, but for its pixels": make_png_without_pixels(),
     "another kind of picture": b"GIF89a\x01\0\x01\0\0\0\0;",
 }
 
@@ -36,6 +40,34 @@ def test_pictures_matter_and_so_does_their_order(backend: Chat):
 @SEEING
 def test_the_same_picture_gets_the_same_answer(backend: Chat):
     assert backend.complete(showing(make_png(0))) == backend.complete(showing(make_png(0)))
+
+
+@SEEING
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (300, 1), (1, 300)], ids=["a dot", "flat", "thin"])
+def test_a_picture_of_an_odd_shape_is_taken_or_refused(backend: Chat, width: int, height: int):
+    with contextlib.suppress(RequestRefused):
+        assert backend.complete(showing(make_png(0, width=width, height=height), max_tokens=16)).text
+    assert backend.complete(showing(make_png(0))).text
+
+
+@SEEING
+def test_threads_may_show_pictures(backend: Chat):
+    asked = [showing(make_png(seed), max_tokens=16) for seed in range(4)]
+    expected = [backend.complete(one) for one in asked]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(backend.complete, asked)) == expected
+
+
+@those(CHAT, SEES, COUNTS, BATCHES)
+def test_a_larger_picture_counts_for_more(backend: Chat):
+    none, small, both = (
+        backend.complete(showing(*(make_png(seed) for seed in range(count)), max_tokens=1)).prompt_tokens
+        for count in range(3)
+    )
+    assert none is not None
+    assert small is not None
+    assert both is not None
+    assert 0 < small - none == both - small
 
 
 @those(CHAT, without=SEES)
@@ -58,8 +90,9 @@ def test_a_picture_of_900_million_pixels_is_refused_by_its_header(backend: Chat,
 
 
 @those(CHAT, SEES, BATCHES)
-def test_a_picture_that_is_none_costs_its_batch_nothing(backend: BatchChat):
-    found = dict(backend.complete_many([showing(b"no picture"), showing(make_png(0))]))
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+def test_a_picture_that_is_none_costs_its_batch_nothing(backend: BatchChat, broken: bytes):
+    found = dict(backend.complete_many([showing(broken), showing(make_png(0))]))
     assert isinstance(found[0], RequestRefused)
     assert found[1] == backend.complete(showing(make_png(0)))
 

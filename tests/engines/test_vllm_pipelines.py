@@ -6,11 +6,6 @@ import json
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +28,6 @@ from tests.models.tiny_vision import make_png
 
 ITEMS = 6
 CUT = "\ufffd"
-SERVED_WITHIN_S = 240
 
 
 def evaluated(tmp_path: Path, *model: object) -> list[Any]:
@@ -116,50 +110,3 @@ def kill_engine() -> None:
     for child in psutil.Process().children(recursive=True):
         if child.name() == ENGINE:
             os.kill(child.pid, signal.SIGKILL)
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
-    """Serves the model of a folder as `tiny`, and gives the address."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def serve(folder: Path) -> str:
-        port = free_port()
-        command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-        command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"]
-        command += ["--gpu-memory-utilization", "0.05", "--enforce-eager"]
-        with (tmp_path / "server.log").open("wb") as log:
-            running.append(subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **APART}))
-        wait_for(f"http://127.0.0.1:{port}/health", running[-1], tmp_path / "server.log")
-        return f"http://127.0.0.1:{port}/v1"
-
-    yield serve
-    for server in running:
-        family = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
-        server.terminate()
-        _, alive = psutil.wait_procs(family, timeout=30)
-        for one in alive:
-            one.kill()
-        server.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-APART = {"VLLM_HOST_IP": "127.0.0.1", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
-
-
-def wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + SERVED_WITHIN_S
-    while time.monotonic() < until:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-        except OSError:
-            assert server.poll() is None, log.read_text("utf-8", "replace")[-2000:]
-            time.sleep(0.5)
-        else:
-            return
-    raise TimeoutError(log.read_text("utf-8", "replace")[-2000:])

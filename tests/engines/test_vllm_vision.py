@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +12,13 @@ import pytest
 from models.backends import open_backend
 from models.errors import RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
+from models.vllm_engine import SEEN_AT_ONCE
+from models.vllm_prompts import picture
 from tasks.calls import CallSettings, Limits
 from tasks.lever.judging import Judgment
 from tasks.rag.indexing.figures import FigureRecord, FigureSettings, describe
 from tests.lever.small_judges import Kept, asked, five_questions, judging
-from tests.models.tiny_vision import make_png
+from tests.models.tiny_vision import make_png, make_tiny_qwen, make_tiny_qwen3
 
 
 class Told(NamedTuple):
@@ -28,15 +31,20 @@ class Told(NamedTuple):
     likely: list[float]
 
 
-@pytest.fixture(scope="module")
-def chat(seeing_folder: Path, small: dict[str, Any]) -> Any:
-    return open_backend("vllm", args={"pretrained": str(seeing_folder), **small}, pictures=True)
+@pytest.fixture(scope="module", params=[make_tiny_qwen, make_tiny_qwen3], ids=["Qwen2.5-VL", "Qwen3-VL"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return request.param(tmp_path_factory.mktemp("seeing"), context_tokens=4096)
 
 
 @pytest.fixture(scope="module")
-def expected(seeing_folder: Path, pictures: Path) -> Told:
+def chat(folder: Path, small: dict[str, Any]) -> Any:
+    return open_backend("vllm", args={"pretrained": str(folder), **small}, pictures=True)
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path, pictures: Path) -> Told:
     """All of it before the engine is opened: two models are not in one process."""
-    hf = open_backend("hf", args={"pretrained": str(seeing_folder), "device": "cpu"}, pictures=True)
+    hf = open_backend("hf", args={"pretrained": str(folder), "device": "cpu"}, pictures=True)
     return told(hf, pictures)
 
 
@@ -107,3 +115,13 @@ def test_what_is_no_picture_is_refused_beside_the_answers(found: Told, chat: Any
     answers = dict(chat.complete_many([showing(b"no picture"), showing(PNGS[0])]))
     assert isinstance(answers[0], RequestRefused)
     assert answers[1].text
+
+
+def test_pictures_are_decoded_as_answers_come(found: Told, chat: Any):
+    asked = [showing(make_png(100 + number)) for number in range(2 * SEEN_AT_ONCE)]
+    before = picture.cache_info().misses
+    with closing(chat.complete_many(asked)) as answers:
+        numbers = [next(answers)[0]]
+        assert picture.cache_info().misses - before <= SEEN_AT_ONCE
+        numbers += [number for number, _ in answers]
+    assert sorted(numbers) == list(range(len(asked)))

@@ -59,6 +59,8 @@ class Server:
     """Fields of a body that it does not know: 400."""
     context_tokens: int | None = None
     """Most words of a prompt; a longer one is refused as OpenAI does."""
+    dialect: Callable[[dict[str, Any]], dict[str, Any]] = lambda said: said
+    """Rewrites each answer, and each piece of a stream: for a server that speaks almost like OpenAI."""
     pause_s: float = 0.0
     """Between the pieces of a stream."""
     released: threading.Event = field(default_factory=threading.Event)
@@ -220,8 +222,8 @@ def _answer(path: str, body: dict[str, Any], server: Server) -> Reply:
         return error_reply(400, said, code="context_length_exceeded")
     text, finish_reason = _cut(server.answer(body) if server.answer else _digest_answer(body), body)
     if body.get("stream"):
-        return Reply(content_type=STREAM, pieces=_stream_pieces(body, text, finish_reason))
-    return _json((_response if "input" in body else _completion)(body, text, finish_reason))
+        return Reply(content_type=STREAM, pieces=_stream_pieces(body, text, finish_reason, server.dialect))
+    return _json(server.dialect((_response if "input" in body else _completion)(body, text, finish_reason)))
 
 
 def _digest_answer(body: dict[str, Any]) -> str:
@@ -240,15 +242,17 @@ def _cut(text: str, body: dict[str, Any]) -> tuple[str, str]:
     return "".join(words[: limits[0]]).rstrip(), "length"
 
 
-def _stream_pieces(body: dict[str, Any], text: str, finish_reason: str) -> tuple[bytes, ...]:
+def _stream_pieces(
+    body: dict[str, Any], text: str, finish_reason: str, dialect: Callable[[dict[str, Any]], object] = lambda said: said
+) -> tuple[bytes, ...]:
     if "input" not in body:
-        return (*(_event(chunk) for chunk in _chunks(body, text, finish_reason)), b"data: [DONE]\n\n")
-    return tuple(_event(event) for event in _events(body, text, finish_reason))
+        return (*(_event(dialect(chunk)) for chunk in _chunks(body, text, finish_reason)), b"data: [DONE]\n\n")
+    return tuple(_event(dialect(event)) for event in _events(body, text, finish_reason))
 
 
 def _event(event: object) -> bytes:
     name = f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else ""
-    return f"{name}data: {json.dumps(event)}\n\n".encode()
+    return f"{name}data: ".encode() + _encoded(event) + b"\n\n"
 
 
 def _chunks(body: dict[str, Any], text: str, finish_reason: str) -> Iterable[dict[str, Any]]:
@@ -366,7 +370,12 @@ def _bytes(text: str, size: int) -> bytes:
 
 
 def _json(value: object) -> Reply:
-    return Reply(body=json.dumps(value).encode())
+    return Reply(body=_encoded(value))
+
+
+def _encoded(value: object) -> bytes:
+    """JSON in UTF-8, as most servers send it; half of a surrogate pair has no such form and stays an escape."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def _no_path(status: int) -> Reply:

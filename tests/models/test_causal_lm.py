@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -266,12 +268,21 @@ def test_another_precision_gives_numbers_of_its_own(folder: Path):
         ("FOLDER", {"dtype": "float31"}, "dtype=float31 is none of auto, float32"),
         ("FOLDER", {"device": "abacus"}, "is no device"),
         ("EMPTY", {}, "no config.json"),
+        ("FOLDER", {"max_length": 4097}, r"max_length=4097 is more than the 4096 tokens that .* has positions for"),
     ],
 )
 def test_what_cannot_be_opened_says_why(folder: Path, tmp_path: Path, name: str, options: dict[str, Any], says: str):
     place = {"FOLDER": str(folder), "EMPTY": str(tmp_path)}.get(name, name)
     with pytest.raises(ModelUnavailable, match=says):
         CausalLM(place, **options).complete(request())
+
+
+def test_a_context_that_is_stretched_reaches_as_far(folder: Path, tmp_path: Path):
+    stretched = shutil.copytree(folder, tmp_path / "stretched")
+    config = json.loads((stretched / "config.json").read_text())
+    config["rope_scaling"] = {"rope_type": "linear", "factor": 2.0}
+    (stretched / "config.json").write_text(json.dumps(config))
+    assert CausalLM(str(stretched), max_length=8192).id.endswith(":8192")
 
 
 def test_weights_that_could_run_code_are_refused(tmp_path: Path):

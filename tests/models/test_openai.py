@@ -248,10 +248,16 @@ def test_the_key_is_sent_and_not_named(server: Server):
     assert KEY not in subject.id
 
 
+def test_a_key_that_was_not_sent_is_asked_for(server: Server):
+    server.script.append(error_reply(401, "Unauthorized"))
+    with pytest.raises(ModelUnavailable, match=r"No key was sent; .* api_key_env names, or else the provider's own"):
+        OpenAIChat(MODEL, base_url=server.base_url, timeout_s=10).complete(REQUEST)
+
+
 @pytest.mark.parametrize(
     ("reply", "expected", "says"),
     [
-        pytest.param(error_reply(401, "Incorrect API key"), ModelUnavailable, "OPENAI_API_KEY", id="no access"),
+        pytest.param(error_reply(401, "Incorrect API key"), ModelUnavailable, "api_key_env names", id="no access"),
         pytest.param(error_reply(403, "Forbidden"), ModelUnavailable, "what it may use", id="forbidden"),
         pytest.param(error_reply(404, "no such model"), ModelUnavailable, "model's name", id="no model"),
         pytest.param(error_reply(404, "File Not Found"), NoSuchPath, "where the API begins", id="no path"),
@@ -487,6 +493,7 @@ ALMOST = {
         {"finish_reason": "stop"},
         {},
     ),
+    "a reason in words of its own": ({"content": "42"}, {"finish_reason": "eos_token"}, {}),
     "no reason for the end": ({"content": "42"}, {}, {}),
     "a reason that is null": ({"content": "42"}, {"finish_reason": None}, {}),
 }

@@ -176,7 +176,7 @@ def test_an_unknown_model_is_no_missing_api(server: Server, stream: bool):
 @pytest.mark.parametrize(
     ("reply", "expected", "says"),
     [
-        pytest.param(error_reply(401, f"Incorrect API key {KEY}"), ModelUnavailable, "OPENAI_API_KEY", id="no access"),
+        pytest.param(error_reply(401, f"Incorrect API key {KEY}"), ModelUnavailable, "api_key_env", id="no access"),
         pytest.param(error_reply(400, "maximum context length"), ContextOverflow, "Shorten", id="too long"),
         pytest.param(too_many(), TransientModelError, "429", id="rate"),
         pytest.param(error_reply(500, "oops"), TransientModelError, "500", id="server error"),

@@ -9,7 +9,7 @@ import pytest
 
 from models.errors import RequestRefused
 from models.pictures import MOST_PIXELS, open_picture, picture_size
-from tests.models.tiny_vision import make_huge_png, make_png
+from tests.models.tiny_vision import make_huge_png, make_png, make_png_without_pixels
 
 READ_WITH_LITTLE_MEMORY = """
 import resource, sys
@@ -45,3 +45,9 @@ def test_a_picture_of_900_million_pixels_is_refused_within_32_megabytes(tmp_path
 def test_a_picture_without_a_header_is_refused(read: Callable[[bytes], object]):
     with pytest.raises(RequestRefused, match="it has no header"):
         read(make_png(0)[:20])
+
+
+@pytest.mark.parametrize("read", [picture_size, open_picture])
+def test_a_picture_whose_data_are_no_pixels_is_refused(read: Callable[[bytes], object]):
+    with pytest.raises(RequestRefused, match="give a whole PNG"):
+        read(make_png_without_pixels())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from models.chats import open_chat
+from models.chats import local_of, open_chat
 from models.curator import CuratorChat
 from models.errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
@@ -69,6 +69,28 @@ def test_names_are_spelled_out_for_processes_without_the_file(file: Path) -> Non
     }
 
 
+def test_a_path_with_dots_is_the_folder_that_it_leads_to(file: Path) -> None:
+    inner = file.parent / "inner"
+    inner.mkdir()
+    (inner / "models.yaml").write_text(
+        "qwen: {backend: hf, name: ../weights/./qwen, args: {peft: ../weights}}\n"
+        "said: {backend: replay, name: ../s.jsonl}\n"
+    )
+    weights = file.parent / "weights"
+    models = read_models(inner / "models.yaml")
+    assert (models["qwen"].name, models["qwen"].args) == (str(weights / "qwen"), {"peft": str(weights)})
+    assert models["said"].name == str(file.parent / "s.jsonl")
+
+
+def test_dots_behind_a_link_lead_where_the_link_does(tmp_path: Path) -> None:
+    for folder in ("data/notes", "data/llama", "home/llama"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "home" / "notes").symlink_to(tmp_path / "data" / "notes")
+    linked = tmp_path / "home" / "notes" / "models.yaml"
+    linked.write_text("llama: {backend: hf, name: ../llama}\n")
+    assert Path(read_models(linked)["llama"].name or "").samefile(tmp_path / "data" / "llama")
+
+
 @pytest.mark.parametrize("name", ["openai:gpt-4o", "scripted", "none", "digits", "gpt-4o", "org/model", ""])
 def test_other_names_stay_as_they_are(file: Path, name: str) -> None:
     assert (named(name), spelled(name)) == (None, name)
@@ -80,6 +102,17 @@ def test_another_name_is_the_same_model_and_another_argument_is_not(file: Path) 
     assert spelled("ours") == before
     file.write_text(MODELS.replace("4096", "2048"))
     assert spelled("qwen") != before
+
+
+def test_the_order_of_the_fields_of_an_answer_is_kept(file: Path) -> None:
+    schema = '{"type": "object", "properties": {"why": {"type": "string"}, "grade": {"type": "number"}}}'
+    said = f'{{"type": "json_schema", "json_schema": {{"schema": {schema}}}}}'
+    file.write_text(f"mine: {{backend: vllm, name: m, args: {{response_format: {said}, dtype: float32}}}}\n")
+    name = spelled("mine")
+    assert name == f'vllm:m,{{"dtype": "float32", "response_format": {said}}}'
+    local = local_of(name)
+    assert local is not None
+    assert local.name == name
 
 
 def test_a_spelled_name_needs_no_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,13 @@ def test_the_recorded_answer_is_given(tmp_path: Path, row: dict[str, object], as
     assert (chat.complete(request(*asked), on_text=heard.append).text, heard) == ("yes", ["yes"])
 
 
+def test_a_recorded_answer_ends_at_a_stop_of_the_request(tmp_path: Path):
+    chat = ReplayChat(record(tmp_path, {"prompt": "One?", "response": "1\n\nTwo? 2"}))
+    heard: list[str] = []
+    asked = request(("user", "One?")).model_copy(update={"stop": ("Two", "\n\n")})
+    assert (chat.complete(asked, on_text=heard.append).text, heard) == ("1", ["1"])
+
+
 def test_a_packed_file_gives_the_same_answers(tmp_path: Path):
     packed = tmp_path / "answers.jsonl.gz"
     packed.write_bytes(gzip.compress(record(tmp_path, {"prompt": "One?", "response": "1"}).read_bytes()))

@@ -218,6 +218,11 @@ def test_pictures_are_made_smaller_where_it_is_asked(folders: dict[str, Path], q
     assert small.id == f"{qwen.id}:max_pixels=256"
 
 
+def test_a_context_beyond_the_models_positions_is_refused_when_it_is_opened(folders: dict[str, Path], kind: str):
+    with pytest.raises(ModelUnavailable, match=r"max_length=9999 is more than the \d+ tokens"):
+        HFVision(str(folders[kind]), max_length=9999)
+
+
 def test_a_model_with_a_size_of_its_own_takes_no_other(folders: dict[str, Path]):
     model = HFVision(str(folders["llava"]), device="cpu", max_pixels=256)
     with pytest.raises(ModelUnavailable, match="leave max_pixels out"):

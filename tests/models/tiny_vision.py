@@ -46,7 +46,17 @@ def make_huge_png() -> bytes:
     """White, 30,000 × 30,000 pixels in about 100 kB, and whole."""
     packer, row = zlib.compressobj(9), b"\0" + b"\xff" * (HUGE // 8)
     data = b"".join(packer.compress(row * 100) for _ in range(HUGE // 100)) + packer.flush()
-    header = HUGE.to_bytes(4) * 2 + bytes([1, 0, 0, 0, 0])
+    return _png(HUGE, data)
+
+
+def make_png_without_pixels() -> bytes:
+    """All of its checksums are right, and its data are no pixels."""
+    return _png(16, b"no pixels")
+
+
+def _png(side: int, data: bytes) -> bytes:
+    """One bit a pixel."""
+    header = side.to_bytes(4) * 2 + bytes([1, 0, 0, 0, 0])
     chunks = [(b"IHDR", header), (b"IDAT", data), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         len(body).to_bytes(4) + name + body + zlib.crc32(name + body).to_bytes(4) for name, body in chunks
@@ -132,8 +142,10 @@ def make_tiny_qwen3(folder: Path, *, context_tokens: int = 1024, most_pixels: in
 
     tokenizer = _seeing_tokenizer(QWEN_SPECIAL, CHAT_TEMPLATE, QWEN_IMAGE, context_tokens)
     eye = {"hidden_size": 64, "intermediate_size": 64, "out_hidden_size": 64, "num_position_embeddings": 64}
+    # vLLM asks for `mrope_interleaved`, as the hub's configurations have it; transformers always interleaves
+    rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [6, 5, 5], "mrope_interleaved": True}
     config = Qwen3VLConfig(
-        text_config={**_qwen_text(tokenizer, context_tokens), "head_dim": 32},
+        text_config={**_qwen_text(tokenizer, context_tokens), "rope_parameters": rope, "head_dim": 32},
         vision_config={**QWEN_EYE, **eye, "deepstack_visual_indexes": [0]},
         **_qwen_tokens(tokenizer),
     )

@@ -1,0 +1,138 @@
+"""Answers of one format: what a `response_format` may be, and how endpoints are asked for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import JsonValue
+
+from models.backends import check_args, open_backend
+from models.errors import ContextOverflow, ModelUnavailable, RequestRefused
+from models.protocols import ChatRequest, Message, Text
+from models.structured import format_in_id, schema_of
+from tests.models.server import MODEL, Server, error_reply, serving
+
+GRADE: dict[str, JsonValue] = {"type": "object", "properties": {"why": {"type": "string"}, "grade": {"type": "number"}}}
+OF_A_SCHEMA: dict[str, JsonValue] = {"type": "json_schema", "json_schema": {"schema": GRADE, "strict": True}}
+ANY_OBJECT: dict[str, JsonValue] = {"type": "json_object"}
+NAMED = {"type": "json_schema", "json_schema": {"name": "answer", "schema": GRADE, "strict": True}}
+REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Grade it, as JSON"),)),), max_tokens=20)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+def opened(server: Server, kind: str, response_format: JsonValue = OF_A_SCHEMA) -> Any:
+    name = f"hosted_vllm/{MODEL}" if kind == "curator" else MODEL
+    args: dict[str, JsonValue] = {"base_url": server.base_url, "response_format": response_format}
+    return open_backend(kind, name=name, args=args, timeout_s=10)
+
+
+def test_a_format_that_was_written_down_is_the_same_format(server: Server):
+    assert opened(server, "openai", json.dumps(OF_A_SCHEMA)).id == opened(server, "openai").id
+    with pytest.raises(ModelUnavailable, match="'as JSON' is no JSON object"):
+        opened(server, "openai", "as JSON")
+
+
+@pytest.mark.parametrize(
+    ("response_format", "schema"), [(OF_A_SCHEMA, GRADE), (NAMED, GRADE), (ANY_OBJECT, None)], ids=["a", "named", "any"]
+)
+def test_a_format_has_a_schema_or_takes_any_object(response_format: object, schema: object):
+    assert schema_of(response_format) == schema
+
+
+@pytest.mark.parametrize(
+    ("response_format", "says"),
+    [
+        ("json_object", "'json_object' is no JSON object"),
+        ({}, "no type None"),
+        ({"type": "text"}, "no type 'text'"),
+        ({"type": "json_schema"}, "no schema in it"),
+        ({"type": "json_schema", "json_schema": GRADE}, "no schema in it"),
+        ({"type": "json_schema", "json_schema": {"schema": "grade"}}, "no schema in it"),
+    ],
+)
+def test_what_is_no_format_is_refused_before_anything_is_opened(response_format: JsonValue, says: str):
+    for kind in ("openai", "responses", "curator"):
+        with pytest.raises(ModelUnavailable, match=rf"response_format: .*{says}.*write {{.type.: .json_schema"):
+            check_args(kind, {"model": MODEL, "response_format": response_format})
+
+
+def test_another_format_or_another_order_of_writing_is_another_model():
+    turned = json.loads(json.dumps(GRADE)) | {"properties": {"grade": {"type": "number"}, "why": {"type": "string"}}}
+    assert turned == GRADE
+    formats = [None, ANY_OBJECT, *({"json_schema": {"schema": schema}} for schema in (GRADE, turned))]
+    assert len({format_in_id(one) for one in formats}) == 4
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("said", "sent"), [(OF_A_SCHEMA, NAMED), (ANY_OBJECT, ANY_OBJECT)], ids=["schema", "any"])
+@pytest.mark.parametrize("kind", ["openai", "curator"])
+def test_chat_completions_gets_the_format_with_a_name(
+    server: Server, kind: str, said: dict[str, JsonValue], sent: object, stream: bool
+):
+    heard: list[str] = []
+    chat = opened(server, kind, said)
+    answer = chat.complete(REQUEST, on_text=heard.append if stream else None)
+    assert server.requests[0]["body"]["response_format"] == sent == answer.sent["response_format"]
+    assert chat.id == opened(server, kind, None).id + format_in_id(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        (OF_A_SCHEMA, {"type": "json_schema", "name": "answer", "schema": GRADE, "strict": True}),
+        (ANY_OBJECT, ANY_OBJECT),
+    ],
+    ids=["schema", "any"],
+)
+def test_the_responses_api_gets_it_flat_and_the_other_as_usual(
+    server: Server, said: dict[str, JsonValue], sent: object
+):
+    chat = opened(server, "responses", said)
+    assert chat.complete(REQUEST).sent["text"] == server.requests[0]["body"]["text"] == {"format": sent}
+    server.responses_status = 404
+    chat.complete(REQUEST)
+    assert server.requests[-1]["body"]["response_format"]["type"] == said["type"]
+    assert chat.id == opened(server, "responses", None).id + format_in_id(said)
+
+
+@pytest.mark.parametrize("kind", ["openai", "responses", "curator"])
+def test_a_raw_prompt_has_no_format(server: Server, kind: str):
+    with pytest.raises(RequestRefused, match="leave out response_format"):
+        opened(server, kind).complete(REQUEST.model_copy(update={"template": False}))
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("openai", "Unsupported parameter: 'response_format' is not supported."),
+        ("openai", "'response_format.type' must be 'json_schema' or 'text'"),
+        ("curator", "Invalid schema for response_format 'answer': 'additionalProperties' is required to be false"),
+        ("openai", "The provided JSON schema contains features not supported by xgrammar."),
+        ("responses", "Unsupported parameter: 'text' is not supported."),
+        ("responses", "Invalid value: 'text.format.type'"),
+    ],
+)
+def test_an_endpoint_that_refuses_the_format_says_what_to_do(server: Server, kind: str, said: str):
+    server.misbehave = lambda path, body: error_reply(400, said)
+    with pytest.raises(RequestRefused, match=r"Change response_format as the endpoint says, .*or leave it out"):
+        opened(server, kind).complete(REQUEST)
+    with pytest.raises(RequestRefused) as caught:
+        opened(server, kind, None).complete(REQUEST)
+    assert "leave it out" not in str(caught.value)
+
+
+def test_another_refusal_stays_what_it_is(server: Server):
+    server.script = [error_reply(400, "too hot"), error_reply(400, "maximum context length, response_format included")]
+    with pytest.raises(RequestRefused, match=r"too hot\. The same request will be refused again\.$"):
+        opened(server, "openai").complete(REQUEST)
+    with pytest.raises(ContextOverflow):
+        opened(server, "openai").complete(REQUEST)
