@@ -43,7 +43,10 @@ class Spending(Record):
     @model_validator(mode="after")
     def _has_prices(self) -> Self:
         if self.max_cost is not None and self.prices is None:
-            raise ValueError("a limit on the cost needs the model's prices per million tokens (--vlm-price)")
+            raise ValueError(
+                "a limit on the cost needs the model's prices per million tokens: spending.prices (--vlm-price), or "
+                "`price` of the model in the file that TRIVET_MODELS names"
+            )
         return self
 
 

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-from models.errors import ContextOverflow, ModelError, TransientModelError
+from models.errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.call_thread import CallThread, Ended, refuse_when_stopped
@@ -22,9 +22,13 @@ AHEAD = 2
 """Times the concurrency, requests that are not answered yet when the next ones are looked up: no thread runs dry."""
 WINDOW = 512
 """Requests that an engine in this process gets together: enough that batches of like lengths come out full."""
+UNSTORED = 16
+"""Answers of such an engine that may wait for their transaction; a faster one waits for the store."""
 
-PASSED_ON = (TransientModelError, ContextOverflow)
-"""Errors of one request, which are its answer; all others end the asking."""
+OF_ONE = (TransientModelError, ContextOverflow)
+"""What an endpoint says of one request, whose answer it is; all other errors end the asking."""
+OF_ONE_IN_BATCH = (TransientModelError, RequestRefused)
+"""The same of a model in this process, which has looked at each request by itself."""
 NOTHING = Tokens(0, 0)
 
 Tag = TypeVar("Tag")
@@ -43,12 +47,14 @@ def ask_all(
     requests: read by the thread that reads the answers, some hundreds ahead of them and no further; so they must not
     wait for one another's answers. Equal ones are asked once.
     An answer is stored before the next request takes its place among the `concurrency` that are under way: `kill -9`
-    loses no more. A BatchChat gets the missing requests in windows, without rates, time-outs and retries.
+    loses no more; of a BatchChat, which gets the missing requests in windows, without rates, time-outs and retries,
+    what it has under way and the last few that are being stored.
 
     A call that failed for now (TransientModelError after the last try) or does not fit (ContextOverflow) gives its
-    error as its answer. What concerns all requests is raised, once what was under way is answered, stored and given:
-    another RequestRefused, ModelUnavailable, BudgetSpent, and what the store raises (storage.forgiving.Forgiving
-    raises nothing; its `trouble` is to be shown at the end). Closing the iterator ends what is under way at once.
+    error as its answer, and so does each request that a BatchChat refuses. What concerns all requests is raised, once
+    what was under way is answered, stored and given: an endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and
+    what the store raises (storage.forgiving.Forgiving raises nothing; its `trouble` is to be shown at the end).
+    Closing the iterator ends what is under way at once.
     """
     lookup = _Lookup[Tag](chat, responses)
     if isinstance(chat, BatchChat):
@@ -240,7 +246,7 @@ class _Pool:
         key, request, plain = question
         try:
             answer = ask_anew(self._chat, request, key=key, limits=self._limits, budget=self._budget, thread=caller)
-        except PASSED_ON as error:
+        except OF_ONE as error:
             self._done(_Outcome(key, error))
             return False
         stored = kept(self._chat.id, request, answer, plain=plain)
@@ -310,7 +316,7 @@ class _Engine:
         try:
             for number, response in answers:
                 yield self._settled(unanswered.pop(number), response, latency_s=self._limits.clock() - started)
-                while not self._came.empty():
+                while not self._came.empty() or self._storing > UNSTORED:
                     yield self._next_stored()
                 refuse_when_stopped()
                 if self._failed:
@@ -351,7 +357,7 @@ class _Engine:
         expected = estimate(request)
         if isinstance(response, ModelError):
             self._budget.settle(expected, NOTHING)
-            if isinstance(response, PASSED_ON):
+            if isinstance(response, OF_ONE_IN_BATCH):
                 return [_Outcome(key, response)]
             self._failed = self._failed or response
             return []

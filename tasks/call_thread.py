@@ -42,8 +42,11 @@ class CallThread:
         with _guard:
             _waiting.add(self)
 
-    def within(self, seconds: float, call: Call[Result]) -> Result:
-        """What `call` returns in time. Raises TransientModelError after it, Ended, and what `call` raises."""
+    def within(self, seconds: float | None, call: Call[Result]) -> Result:
+        """What `call` returns in time. Raises TransientModelError after it, Ended, and what `call` raises.
+
+        seconds: None is as long as it takes.
+        """
         calls = self._calls = self._calls or self._start()
         left = threading.Event()
         outcome: _Outcome | None = None

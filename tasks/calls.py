@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from pydantic import Field
 
 from models.errors import TransientModelError
-from models.protocols import Chat, ChatRequest, ChatResponse, Image, Text
+from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Text
 from storage.records import Record
 from tasks.budget import Budget, Tokens
 from tasks.call_thread import Call, CallThread
@@ -68,7 +68,8 @@ class CallSettings(Record):
     most_delay_s: float = Field(default=60.0, ge=0)
     """Most seconds between tries; a server that asks for a longer pause is not waited for."""
     timeout_s: float = Field(default=300.0, gt=0)
-    """Seconds on the clock for one try, whatever the backend's own time-out."""
+    """Seconds on the clock for one try, whatever the backend's own time-out; a model in this process has all it needs.
+    """
     rest_s: float = Field(default=0.0, ge=0)
     """Seconds after a last try in which its error is raised again, and nothing is asked."""
     concurrency: int = Field(default=8, ge=1)
@@ -133,6 +134,8 @@ def ask_anew(
             lambda left: chat.complete(request, on_text=on_text and _until(left, on_text)),
             expected=expected,
             thread=thread,
+            # in this process: it is loaded first, and answers who asked before; given up, it would go on all the same
+            timed=not isinstance(chat, BatchChat),
         )
         spent = used(response, expected)
     finally:
@@ -291,10 +294,10 @@ class Limits:
         with self._guard:
             return self._in_flight.setdefault(key, threading.Lock())
 
-    def run(self, call: Call[Result], *, expected: Tokens, thread: CallThread) -> Result:
+    def run(self, call: Call[Result], *, expected: Tokens, thread: CallThread, timed: bool) -> Result:
         """What `call` returns, tried again while it raises TransientModelError; the last one is raised on.
 
-        call: gets an event that is set when nobody waits for its result any more.
+        call: gets an event that is set when nobody waits for its result any more. timed: within `timeout_s`.
         """
         if self._rests and self.clock() < self._rests[0]:
             raise self._rests[1]
@@ -304,7 +307,7 @@ class Limits:
                 pause(wait_s)
             try:
                 with self._slot(thread):
-                    return thread.within(self.settings.timeout_s, call)
+                    return thread.within(self.settings.timeout_s if timed else None, call)
             except TransientModelError as error:
                 delay_s = self._delay_s(error, attempt)
                 if delay_s is None:

@@ -223,8 +223,17 @@ def test_an_error_of_one_request_is_its_answer(kind: type[Scripted], error: Mode
     assert (len(answers), len(store.rows)) == (10, 9)
 
 
-@BOTH
-@pytest.mark.parametrize("error", [RequestRefused("400"), ModelUnavailable("401")])
+def test_a_model_in_this_process_refuses_a_request_and_answers_the_others():
+    chat, store, error = Batched(raising({"3": RequestRefused("an odd shape")})), Kept(), RequestRefused
+    answers = dict(ask_all(chat, questions(10), responses=store, limits=limits()))
+    assert [number for number, answer in answers.items() if isinstance(answer, error)] == [3]
+    assert (len(answers), len(store.rows), chat.windows) == (10, 9, [10])
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [(Scripted, RequestRefused("400")), (Scripted, ModelUnavailable("401")), (Batched, ModelUnavailable("401"))],
+)
 def test_what_concerns_all_requests_is_raised_once_what_was_under_way_is_given(kind: type[Scripted], error: ModelError):
     chat, store, given = kind(raising({"20": error})), Kept(), list[int]()
     with pytest.raises(type(error), match=str(error)):

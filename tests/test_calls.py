@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import io
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import PIL.Image
 import pytest
 from pydantic import SecretStr
 
@@ -148,10 +150,12 @@ def test_a_lone_surrogate_has_a_key_too():
 
 
 def test_the_stored_request_holds_the_image_by_its_hash(clock: Clock):
-    store = Kept()
-    ask(ScriptedChat(), request(image=b"\x89PNG" + bytes(40)), responses=store, limits=limits(clock))
+    store, file = Kept(), io.BytesIO()
+    PIL.Image.effect_noise((40, 40), 50).save(file, "PNG")
+    asked = request(image=file.getvalue())
+    ask(ScriptedChat(), asked, responses=store, limits=limits(clock))
     (kept,) = store.responses.values()
-    assert kept.request == canonical(request(image=b"\x89PNG" + bytes(40)))
+    assert kept.request == canonical(asked)
     assert '"sha256"' in kept.model_dump_json()
     assert len(kept.model_dump_json()) < 900
 
@@ -291,6 +295,26 @@ def test_no_more_requests_are_under_way_than_allowed(clock: Clock, slow: Slow):
 def test_a_call_that_never_ends_is_given_up(clock: Clock, slow: Slow):
     with pytest.raises(TransientModelError, match=r"0\.05 s"):
         ask(slow, request(), responses=Kept(), limits=limits(clock, timeout_s=0.05, tries=1))
+
+
+def test_a_model_in_this_process_is_waited_for_however_many_ask_it(clock: Clock):
+    class Held(ScriptedChat):
+        """Answers one at a time, each slower than an endpoint may be."""
+
+        alone = threading.Lock()
+
+        def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+            with self.alone:
+                time.sleep(0.03)
+                return super().complete(request, on_text=on_text)
+
+        def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
+            yield from ((number, self.complete(one)) for number, one in enumerate(requests))
+
+    chat, store, shared = Held(), Kept(), limits(clock, timeout_s=0.02, tries=1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: ask(chat, request(str(n)), responses=store, limits=shared), range(4)))
+    assert (chat.calls, len(store.responses)) == (4, 4)
 
 
 PRICES = Prices(prompt=1_000_000, answer=2_000_000)  # 1 per token of prompt, 2 per token of answer

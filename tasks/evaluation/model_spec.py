@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
+from models.chats import KINDS
 from models.protocols import Chat
 from storage.records import Record
 from tasks.calls import CallSettings
@@ -50,6 +52,15 @@ class ModelSpec(Record):
                 f"{named[0]} in model_args would be stored with the run; name a variable instead: api_key_env=X"
             )
         return args
+
+    @field_validator("args")
+    @classmethod
+    def _keeps_order(cls, args: dict[str, JsonValue], told: ValidationInfo) -> dict[str, JsonValue]:
+        """A schema as its JSON: keys of steps and the database would sort its fields, and their order is meant."""
+        said = args.get("response_format")
+        if told.data.get("backend") not in KINDS or not isinstance(said, dict):
+            return args
+        return args | {"response_format": json.dumps(said, ensure_ascii=False)}
 
     @property
     def in_process(self) -> bool:

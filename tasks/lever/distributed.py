@@ -181,7 +181,7 @@ def _launched(folder: Path, place: TrainingPlace) -> Generator[subprocess.Popen[
     """The agent and its ranks; at the end of the block they have ended, also at Ctrl-C."""
     with (folder / LAUNCHER_LOG).open("wb") as output:
         launcher = subprocess.Popen(
-            [sys.executable, "-m", "tasks.lever.training_worker", folder, str(place.to_start), str(os.getpid())],
+            [sys.executable, "-P", "-m", "tasks.lever.training_worker", folder, str(place.to_start), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

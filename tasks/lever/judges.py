@@ -1,4 +1,4 @@
-"""Which model answers, and which one turns pictures into vectors; opened once for all threads of a process."""
+"""Which model answers, and which one turns pictures into vectors."""
 
 from __future__ import annotations
 
@@ -87,16 +87,21 @@ def open_judge(spec: JudgeSpec) -> Chat:
 
 
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
-    """The encoder. Raises models.errors.ModelUnavailable."""
+    """The encoder; a CLIP is its caller's alone, so that a device is free for the judge when that has done with it.
+
+    Raises models.errors.ModelUnavailable.
+    """
+    if spec.weights is None:
+        from models.clip import ClipEmbedder
+
+        return ClipEmbedder(spec.name, adapters=spec.adapters)
     with _opening:
-        return (
-            _digits_encoder(spec.weights.digest, spec.weights.size) if spec.weights else _clip(spec.name, spec.adapters)
-        )
+        return _digits_encoder(spec.weights.digest, spec.weights.size)
 
 
 def release_judges() -> None:
     """Forget the models of this process."""
-    for opened in (_digits_judge, _digits_encoder, _clip):
+    for opened in (_digits_judge, _digits_encoder):
         opened.cache_clear()
     release_held()
 
@@ -120,10 +125,3 @@ def _digits_encoder(digest: str, size: int) -> VisionEmbedder:
     from tasks.lever.digits.judge import DigitsEncoder
 
     return DigitsEncoder(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
-
-
-@cache
-def _clip(name: str, adapters: Path | None) -> VisionEmbedder:
-    from models.clip import ClipEmbedder
-
-    return ClipEmbedder(name, adapters=adapters)

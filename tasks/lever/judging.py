@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from models.errors import ModelError, TransientModelError
+from models.errors import ModelError, RequestRefused, TransientModelError
 from models.protocols import AnswerLikelihood, Chat, ChatRequest
 from tasks.budget import Budget
 from tasks.bulk import ask_all
@@ -23,6 +24,8 @@ from tasks.vqa_accuracy import ENOUGH, accuracy_among, people
 
 if TYPE_CHECKING:
     from storage.responses import StoredResponse
+
+log = logging.getLogger(__name__)
 
 TOGETHER = 512
 """Answers whose log-probabilities are looked up and asked for at once."""
@@ -88,8 +91,9 @@ class Judging:
     def judge(self, asked: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
         """One judgment for each, in order; equal ones are asked once. `tell` hears of each number newly answered.
 
-        Raises DatasetUnusable for an id that is no item's, models.errors.ModelUnavailable, RequestRefused, BudgetSpent
-        and what the store raises, when what was answered is stored.
+        A request that a model in this process refuses is a failed judgment. Raises DatasetUnusable for an id that is no
+        item's, JudgeUnusable where everything was refused so far, models.errors.ModelUnavailable, BudgetSpent, an
+        endpoint's RequestRefused and what the store raises, when what was answered is stored.
         """
         self._refuse_strangers(asked)
         distinct = set(asked)
@@ -100,10 +104,10 @@ class Judging:
         return [self._judged.get(one) or away[one] for one in asked]
 
     def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
-        """log P(answer | prompt) of each, in order, its end included; NaN where a picture cannot be shown.
+        """log P(answer | prompt) of each, in order, its end included; NaN where it cannot be shown or is refused.
 
-        Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what the judge
-        raises, when what it gave is stored.
+        Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
+        judge raises, when what it gave is stored.
         """
         judge = self._chat
         if not isinstance(judge, AnswerLikelihood):
@@ -139,15 +143,26 @@ class Judging:
     def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
         """Remembers the judgments; gives those that may turn out otherwise another time."""
         away: dict[Asked, Judgment] = {}
+        refused: dict[Asked, RequestRefused] = {}
         answers = ask_all(
             self._chat, self._requests(new), responses=self._responses, limits=self._limits, budget=self._budget
         )
         for one, answer in answers:
             judgment = self._judgment(one, answer)
             (away if judgment.retryable else self._judged)[one] = judgment
+            if isinstance(answer, RequestRefused):
+                refused[one] = answer
             if tell and judgment.failed is None:
                 tell(1)
+        if refused and not away and all(one.failed is not None for one in self._judged.values()):
+            raise self._useless(refused)
         return away
+
+    def _useless(self, refused: Mapping[Asked, RequestRefused]) -> JudgeUnusable:
+        one, error = next(iter(refused.items()))
+        return JudgeUnusable(
+            f"{self._chat.id} refused all {len(refused)} questions that it got, as {one.query}: {error}"
+        )
 
     def _requests(self, new: Iterable[Asked]) -> Iterator[tuple[Asked, ChatRequest]]:
         for one in new:
@@ -183,29 +198,51 @@ class Judging:
             for question in (_Question(request, answer, []) for answer in answers):
                 questions.setdefault(question.key(judge.id), question).asked_by.append(one)
         found = {key: _log_prob_in(kept) for key, kept in self._responses.many(list(questions)).items()}
-        found |= self._new_log_probs(judge, {key: one for key, one in questions.items() if key not in found})
-        for key, question in questions.items():
-            self._likely |= {(one, question.answer): found[key] for one in question.asked_by}
+        refused: list[RequestRefused] = []
+        missing = {key: one for key, one in questions.items() if key not in found}
+        found |= self._new_log_probs(judge, missing, refused)
+        for key, value in found.items():
+            self._likely |= {(one, questions[key].answer): value for one in questions[key].asked_by}
+        if refused:
+            self._tell_refused([one for key, one in missing.items() if key not in found], refused[0])
 
-    def _new_log_probs(self, judge: AnswerLikelihood, questions: Mapping[str, _Question]) -> dict[str, float]:
-        """By key, from the judge; each is stored while the judge goes on, so that a kill loses the last few."""
+    def _tell_refused(self, questions: Sequence[_Question], refusal: RequestRefused) -> None:
+        """NaN for each. Raises JudgeUnusable where no question at all has a log-probability."""
+        asked = {one: refusal for question in questions for one in question.asked_by}
+        if all(math.isnan(one) for one in self._likely.values()):
+            raise self._useless(asked)
+        log.warning("no log-probability prompts=%d query=%s error=%s", len(asked), next(iter(asked)).query, refusal)
+        self._likely |= {(one, question.answer): math.nan for question in questions for one in question.asked_by}
+
+    def _new_log_probs(
+        self, judge: AnswerLikelihood, questions: Mapping[str, _Question], refused: list[RequestRefused]
+    ) -> dict[str, float]:
+        """By key, from the judge; each is stored while the judge goes on, so that a kill loses the last few.
+
+        refused: gets the judge's word where it refuses some, which have none then.
+        """
         if not questions:
             return {}
         keys, started = list(questions), self._limits.clock()
         given: dict[str, float] = {}
         troubles: list[Exception | None] = []
         with GroupCommit[None](self._responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
-            for number, value in judge.answer_log_probs([(one.request, one.answer) for one in questions.values()]):
-                if math.isnan(value):
-                    raise JudgeUnusable(f"{judge.id} gave NaN as a log-probability; its weights or precision are bad")
-                key = keys[number]
-                latency_s = self._limits.clock() - started
-                commit.begin(key, questions[key].stored(judge.id, value, latency_s=latency_s), None)
-                given[key] = value
-                refuse_when_stopped()
+            try:
+                for number, value in judge.answer_log_probs([(one.request, one.answer) for one in questions.values()]):
+                    if math.isnan(value):
+                        raise JudgeUnusable(
+                            f"{judge.id} gave NaN as a log-probability; its weights or precision are bad"
+                        )
+                    key = keys[number]
+                    latency_s = self._limits.clock() - started
+                    commit.begin(key, questions[key].stored(judge.id, value, latency_s=latency_s), None)
+                    given[key] = value
+                    refuse_when_stopped()
+            except RequestRefused as error:
+                refused.append(error)
         if trouble := next(filter(None, troubles), None):
             raise trouble
-        if len(given) < len(keys):
+        if len(given) < len(keys) and not refused:
             raise RuntimeError(f"{judge.id} gave {len(given)} log-probabilities for {len(keys)} answers")
         return given
 

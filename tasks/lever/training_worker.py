@@ -99,7 +99,7 @@ def launch(folder: Path, count: int, parent: int) -> int:
         shutdown_timeout=END_S,
         logs_specs=DefaultLogsSpecs(log_dir=str(folder / LOGS), redirects=Std.ALL),
     )
-    command = ("-m", "tasks.lever.training_worker", str(folder), str(os.getpid()))
+    command = ("-P", "-m", "tasks.lever.training_worker", str(folder), str(os.getpid()))
     try:
         elastic_launch(config, sys.executable)(*command)
     except ChildFailedError as error:

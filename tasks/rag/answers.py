@@ -131,5 +131,7 @@ class Answered(Record):
     calls: tuple[ModelCall, ...] = ()
     model_away: bool = False
     """True: a model that should have written the answer could not be asked; another time it may be."""
+    model_refused: bool = False
+    """True: a model that should have written the answer cannot take this question, now or later."""
     timings: dict[str, float] = Field(default_factory=dict)
     """Node of the graph → seconds."""

@@ -49,7 +49,8 @@ class Kept(Record):
     unverified: int = 0
     """Sentences with a number that no cited block holds."""
     error: str | None = None
-    """Why the question itself cannot be answered: empty, too long."""
+    """Why the question itself cannot be answered, now or later: empty, too long, refused by the model; with what the
+    documents say, where it is the model that refuses."""
     away: str | None = None
     """Why a model could not be asked; another run may."""
 
@@ -63,7 +64,7 @@ class BatchReport(Record):
     unverified: int
     """Answers with at least one sentence that is not verified."""
     failed: int
-    """Questions that cannot be answered: empty, too long."""
+    """Questions that cannot be answered: empty, too long, refused by the model."""
     unfinished: int
     """Questions whose model was away."""
     out: str
@@ -117,16 +118,17 @@ def answer_each(
 
 
 def write_answers(kept: Sequence[Kept], artifacts: Artifacts, *, out: Path) -> BatchReport:
-    """Write one line of JSON per question: `{id, …}` with the answer, or with `error`. Raises StoreUnreachable."""
+    """Write one line of JSON per question: `{id, …}` with the answer, `error`, or both. Raises StoreUnreachable."""
     lines = [json.dumps(_line(item, artifacts), ensure_ascii=False) + "\n" for item in kept]
     data = "".join(lines).encode()
     files.make_folder(out.parent)
     files.write(out, data)
+    answered = [item for item in kept if item.error is None]
     return BatchReport(
         questions=len(kept),
-        answered=sum(item.answer is not None and not item.abstained for item in kept),
-        abstained=sum(item.abstained for item in kept),
-        unverified=sum(item.unverified > 0 for item in kept),
+        answered=sum(not item.abstained for item in answered),
+        abstained=sum(item.abstained for item in answered),
+        unverified=sum(item.unverified > 0 for item in answered),
         failed=sum(item.error is not None for item in kept),
         unfinished=sum(item.away is not None for item in kept),
         out=str(out),
@@ -150,6 +152,8 @@ def _answer(asked: Asked, assistant: Assistant, artifacts: Artifacts, *, key: st
     answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
     if answered.model_away:  # what the documents say is told, and not remembered
         return _kept(asked.id, answered, answer).model_copy(update={"away": "; ".join(answered.notes)})
+    if answered.model_refused:
+        return _kept(asked.id, answered, answer).model_copy(update={"error": "; ".join(answered.notes)})
     artifacts.remember(key, answer)
     return _kept(asked.id, answered, answer)
 
@@ -159,6 +163,6 @@ def _kept(id: str, answered: Answered, answer: Ref) -> Kept:
 
 
 def _line(item: Kept, artifacts: Artifacts) -> dict[str, object]:
-    if item.answer is None:
-        return {"id": item.id, "error": item.error}
-    return {"id": item.id, **artifacts.load(Answered, item.answer).model_dump(mode="json")}
+    error = {} if item.error is None else {"error": item.error}
+    answer = {} if item.answer is None else artifacts.load(Answered, item.answer).model_dump(mode="json")
+    return {"id": item.id, **error, **answer}

@@ -237,9 +237,13 @@ def answer(
     index_digest: str,
     models: Models,
     reranker: str | None,
+    reranker_weights: str,
     settings: AnswerSettings,
 ) -> tuple[Kept, ...]:
-    """Answer a shard of questions; each answer is kept at once."""
+    """Answer a shard of questions; each answer is kept at once.
+
+    reranker_weights: their fingerprint; others under the same name order otherwise.
+    """
     from tasks.rag.answering.assistant import open_assistant
     from tasks.rag.batching import answer_each
     from tasks.rag.errors import QuestionsUnusable
@@ -249,6 +253,7 @@ def answer(
         if assistant.index.digest != index_digest:
             raise QuestionsUnusable(f"{index} was published anew while it was asked; run again to ask the new one.")
         inputs = {"index": index_digest, "models": models, "reranker": reranker, "settings": settings}
+        inputs |= {"reranker_weights": reranker_weights} if reranker_weights else {}
         kept = answer_each(asked, assistant, artifacts(), inputs=inputs, on_progress=lambda: progress.advance("answer"))
     if away := {item.id: item.away for item in kept if item.away}:
         raise Incomplete(tuple(kept), away)

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
+from flows.cli.commands import App
 from flows.cli.evaluation import listing
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"
-app = typer.Typer()
+app = App()
 listing.register(app)
 
 

@@ -13,6 +13,7 @@ from models.scripted import ScriptedChat
 from tasks.evaluation.errors import OptionUnusable
 from tasks.evaluation.model_spec import ModelSpec
 from tasks.evaluation.records import ModelFacts
+from tasks.keys import content_key
 
 
 class Named(ScriptedChat):
@@ -86,3 +87,21 @@ def test_arguments_of_the_transport_shape_no_answer() -> None:
 )
 def test_a_device_is_busy_with_a_model_of_this_process(backend: str, busy: bool) -> None:
     assert ModelSpec(backend=backend).in_process is busy
+
+
+def _answering(*properties: str) -> ModelSpec:
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in properties}}
+    said: Any = {"type": "json_schema", "json_schema": {"schema": schema}}
+    return ModelSpec(backend="openai", name="m", args={"response_format": said})
+
+
+def test_another_order_of_the_fields_of_an_answer_is_another_model() -> None:
+    """They are written in that order: a reason before a grade is another question than a grade before a reason."""
+    reason_first, grade_first = _answering("why", "grade"), _answering("grade", "why")
+    assert content_key("s", 1, {"model": reason_first}) != content_key("s", 1, {"model": grade_first})
+    again = ModelSpec.model_validate_json(grade_first.model_dump_json())
+    assert again == grade_first
+    chats = [
+        open_backend(spec.backend, name=spec.name, args=spec.args).id for spec in (reason_first, grade_first, again)
+    ]
+    assert chats[0] != chats[1] == chats[2]

@@ -6,11 +6,12 @@ import hashlib
 import io
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from PIL import Image as Decoder
 
+from models.errors import ModelError, RequestRefused
 from models.protocols import ChatRequest, ChatResponse, Text
 from storage.responses import Responses, StoredResponse
 from tasks.budget import Budget
@@ -21,6 +22,7 @@ from tasks.lever.records import VqaItem
 
 ANSWERS = ("ferry", "ferry", "a boat", *["ship"] * 7)
 NAMES = "qabcd"
+ODD = RequestRefused("an odd shape")
 
 
 class Kept:
@@ -61,24 +63,29 @@ class Engine(Endpoint):
 
     id = "engine:1"
 
-    def __init__(self, say: Callable[[str], str] = lambda names: "ferry") -> None:
+    def __init__(self, say: Callable[[str], str] = lambda names: "ferry", *, refuses: Collection[str] = ()) -> None:
         super().__init__(say)
+        self.refuses = refuses
         self.weighed: list[tuple[str, str]] = []
         self.batches: list[int] = []
         self.dies_after = math.inf
 
-    def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse]]:
+    def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
         for number, request in enumerate(requests):
-            yield number, self.complete(request)
+            refused = names_in(request) in self.refuses
+            yield number, ODD if refused else self.complete(request)
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         self.batches.append(len(asked))
-        for number in reversed(range(len(asked))):
+        taken = [number for number, (request, _) in enumerate(asked) if names_in(request) not in self.refuses]
+        for number in reversed(taken):
             if len(self.weighed) >= self.dies_after:
                 raise RuntimeError("out of memory")
             request, answer = asked[number]
             self.weighed.append((names_in(request), answer))
             yield number, self.log_prob(answer)
+        if len(taken) < len(asked):
+            raise ODD
 
     def log_prob(self, answer: str) -> float:
         return -math.log(2) * len(answer)

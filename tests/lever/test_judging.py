@@ -13,7 +13,7 @@ from storage import database
 from storage.embedded import Cluster
 from storage.responses import Responses
 from tasks.budget import Budget, BudgetSpent
-from tasks.lever.errors import DatasetUnusable
+from tasks.lever.errors import DatasetUnusable, JudgeUnusable
 from tasks.lever.judging import Judgment
 from tasks.lever.prompting import PromptSettings
 from tasks.lever.records import VqaItem
@@ -156,6 +156,17 @@ def test_what_concerns_all_questions_is_raised_and_the_answers_are_kept(
     later = Endpoint()
     judging(later, items, store).judge(words)
     assert later.asked == ["cq"]
+
+
+def test_a_request_that_a_model_in_this_process_refuses_is_a_failure_of_its_own(items: dict[str, VqaItem]) -> None:
+    judge = judging(Engine(refuses=["abq"]), items)
+    assert [one.failed for one in judge.judge(asked("abq", "bq"))] == ["an odd shape", None]
+    assert [one.failed for one in judge.judge(asked("abq"))] == ["an odd shape"]
+
+
+def test_a_judge_that_refuses_everything_ends_the_asking_and_the_question_is_named(items: dict[str, VqaItem]) -> None:
+    with pytest.raises(JudgeUnusable, match=r"all 2 questions .* b: an odd shape"):
+        judging(Engine(refuses=["abq", "b"]), items).judge(asked("b", "abq"))
 
 
 def test_a_spent_budget_is_raised_and_the_answers_are_kept(items: dict[str, VqaItem]) -> None:

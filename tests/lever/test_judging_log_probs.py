@@ -108,6 +108,22 @@ def test_a_picture_that_is_gone_has_no_log_probability(items: dict[str, VqaItem]
     assert [math.isnan(one) for one in judge.gt_prob(asked("abq", "bq"))] == [True, False]
 
 
+def test_a_request_that_the_judge_refuses_has_no_log_probability_and_is_named(
+    items: dict[str, VqaItem], caplog: pytest.LogCaptureFixture
+) -> None:
+    chat = Engine(refuses=["abq"])
+    judge, pairs = judging(chat, items), [(one, "ship") for one in asked("abq", "bq")]
+    assert [math.isnan(one) for one in judge.log_probs(pairs)] == [True, False]
+    assert [math.isnan(one) for one in judge.log_probs(pairs)] == [True, False]
+    assert chat.weighed == [("bq", "ship")]
+    assert "query=q error=an odd shape" in caplog.text
+
+
+def test_a_judge_that_refuses_every_answer_ends_the_asking(items: dict[str, VqaItem]) -> None:
+    with pytest.raises(JudgeUnusable, match=r"all 1 questions .* q: an odd shape"):
+        judging(Engine(refuses=["abq"]), items).gt_prob(asked("abq"))
+
+
 def test_the_probability_of_a_right_answer_weighs_answers_by_people(items: dict[str, VqaItem]) -> None:
     # 2 of 10 say "ferry", one "a boat", seven "ship"; the engine halves for each letter
     expected = 2 / 3 * 2**-5 + 1 / 3 * 2**-6 + 1 * 2**-4

@@ -76,12 +76,17 @@ class DigitsJudge:
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """Of each answer, its end included; NEVER for one that holds other words than the judge knows.
 
-        Raises RequestRefused for a request that it cannot read.
+        Raises RequestRefused for a request that it cannot read, behind all that it can.
         """
         items: list[tuple[int, Tensor]] = []
         answers: dict[int, tuple[int, int]] = {}
+        refused: list[RequestRefused] = []
         for number, (request, answer) in enumerate(asked):
-            tokens, said = self._tokens(read(request)), tokens_of(answer)
+            try:
+                tokens, said = self._tokens(read(request)), tokens_of(answer)
+            except RequestRefused as error:
+                refused.append(error)
+                continue
             if said is None or UNKNOWN in said:
                 yield number, NEVER
                 continue
@@ -91,6 +96,8 @@ class DigitsJudge:
             wanted = torch.tensor([answers[number] for number in numbers] + [(0, END)] * (CHUNK - len(numbers)))
             log_probs = _log_probs(self._net, tokens, wanted).tolist()
             yield from zip(numbers, log_probs, strict=False)
+        if refused:
+            raise refused[0]
 
     def _tokens(self, asked: Read) -> Tensor:
         """(3 n, width) tokens of the n items of a request; the answer of the last is missing from its tokens."""

@@ -39,8 +39,8 @@ class Asks(Protocol):
 
         documents: digests to look in; None is all that the plan's filters leave.
         on_event: called as it goes; drafts come from the thread that a model answers in.
-        Raises ValueError for a question that is empty or too long, IndexUnusable; a model that is away is a note, and
-        the answer then is made of the documents' own sentences.
+        Raises ValueError for a question that is empty or too long, IndexUnusable; a model that is away, or refuses the
+        question, is a note, and the answer then is made of the documents' own sentences.
         """
         ...
 
@@ -97,6 +97,7 @@ class Assistant:
             notes=tuple(dict.fromkeys((*done.get("notes", ()), *draft.notes))),
             calls=done.get("calls", ()),
             model_away=done.get("model_away", False),
+            model_refused=done.get("model_refused", False),
             timings={**done["timings"], "total": round(desk.clock() - started, 6)},
         )
 

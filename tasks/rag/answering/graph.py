@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
-from models.errors import ModelError
+from models.errors import ModelError, NoChatTemplate, RequestRefused
 from storage.records import Record
 from tasks.rag.answering.citations import cite, cited_hits, same_evidence
 from tasks.rag.answering.context import Context, pack_context
@@ -118,12 +118,15 @@ class State(TypedDict):
     unlabelled: str
     """Why no model could name the kind of question."""
     model_away: bool
+    model_refused: bool
     notes: Annotated[tuple[str, ...], operator.add]
     calls: Annotated[tuple[ModelCall, ...], operator.add]
     timings: Annotated[dict[str, float], operator.or_]
 
 
 STATED = "the catalogue holds such facts of the documents that are meant"
+
+REFUSED = "the answer is made of the documents' own sentences, because the model does not take the question: "
 
 CUT_SHORT = {
     "length": "the model's answer was cut at its limit",
@@ -187,6 +190,11 @@ def generate(state: State, desk: Desk) -> Added:
     try:
         written = _written(state, desk)
         return {**written, "notes": (*unlabelled, *written["notes"])}
+    except NoChatTemplate:
+        why = f"{desk.wiring.large.chat.id} has no chat template; name another model with `--llm`"
+        return {"draft": _extracted(state, desk), "notes": (REFUSED + why,), "model_refused": True}
+    except RequestRefused as error:
+        return {"draft": _extracted(state, desk), "notes": (f"{REFUSED}{error}",), "model_refused": True}
     except ModelError as error:  # which says it all: the small model is away for the same reason
         note = f"the answer is made of the documents' own sentences, because the model is away: {error}"
         return {"draft": _extracted(state, desk), "notes": (note,), "model_away": True}

@@ -177,7 +177,7 @@ class _Child:
 
     def __init__(self, memory_mb: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.rag.documents.child", str(memory_mb), str(os.getpid())],
+            [sys.executable, "-P", "-m", "tasks.rag.documents.child", str(memory_mb), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

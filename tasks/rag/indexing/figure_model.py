@@ -18,7 +18,7 @@ def figure_model(vlm: str, settings: FigureSettings) -> str | None:
         return None
     if vlm in IN_PROCESS:
         if not settings.qwen3_vl_model_path:
-            raise ModelUnavailable(f"--vlm {vlm} names no weights; write {vlm}:FOLDER, or set qwen3_vl_model_path")
+            raise ModelUnavailable(f"{vlm} alone names no weights; write {vlm}:FOLDER, or set qwen3_vl_model_path")
         vlm = f"{vlm}:{settings.qwen3_vl_model_path}"
     if (local := local_of(vlm)) is None:
         return vlm

@@ -199,10 +199,10 @@ def _ask_together(
 ) -> dict[str, ModelError]:
     """Have a model in this process answer in batches: answers are in the response store then, and errors given.
 
-    What ends the asking, and what the budget does not reach, each figure says for itself when it is asked about.
+    What the budget does not reach, each figure says for itself when it is asked about. Raises ModelUnavailable.
     """
     troubles: dict[str, ModelError] = {}
-    with suppress(RequestRefused, BudgetSpent):
+    with suppress(BudgetSpent):
         for digest, answer in ask_all(chat, requests, responses=responses, limits=limits, budget=budget):
             if isinstance(answer, ModelError):
                 troubles[digest] = answer

@@ -105,7 +105,7 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
         answerable=question.answerable,
         abstained=answered.abstained,
         verified=not answered.unverified if given else None,
-        model_away=answered.model_away,
+        model_away=answered.model_away or answered.model_refused,
         answer=answered.answer,
         cited=tuple(dict.fromkeys(Place(citation.document, citation.page) for citation in answered.citations)),
     )

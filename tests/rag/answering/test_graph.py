@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from models.causal_lm import CausalLM
 from models.openai import OpenAIChat
 from models.openai_responses import OpenAIResponses
 from storage.index import CatalogueEntry, Fact, Index, open_index, publish
@@ -34,6 +35,7 @@ from tests.models.server import (
     too_many,
     web_page,
 )
+from tests.models.tiny import make_tiny_model
 
 HARBOUR, LIBRARY, NOTES = "a" * 64, "b" * 64, "c" * 64
 NAMES = {HARBOUR: "Harbour Ferries RFP.pdf", LIBRARY: "새봄도서관 시스템 구축.pdf", NOTES: "notes.txt"}
@@ -264,6 +266,24 @@ def test_a_model_that_is_away_costs_one_sentence_and_the_documents_answer(
     assert answered.model_away
     assert any("the model is away" in note for note in answered.notes)
     assert not any("Traceback" in note or "\n" in note for note in answered.notes)
+
+
+def test_a_question_that_the_model_refuses_is_no_sign_of_its_absence(index: Index, server: Server) -> None:
+    server.context_tokens = 5
+    answered = assistant(index, wired(server, "local")).ask(BUDGET)
+    assert "$1,200,000" in answered.answer
+    assert (answered.model_refused, answered.model_away) == (True, False)
+    [note] = answered.notes
+    assert "does not take the question" in note
+    assert "away" not in note
+
+
+def test_a_model_without_a_chat_template_is_no_sign_of_its_absence_either(index: Index, tmp_path: Path) -> None:
+    bare = Model(CausalLM(str(make_tiny_model(tmp_path, chat_template=None)), device="cpu"), limits())
+    answered = assistant(index, Wiring("local", large=bare, small=bare, responses=Kept())).ask(BUDGET)
+    assert (answered.model_refused, answered.model_away) == (True, False)
+    [note] = answered.notes
+    assert note.endswith("has no chat template; name another model with `--llm`")
 
 
 def test_one_failure_is_tried_again_and_leaves_no_note(index: Index, server: Server) -> None:

@@ -18,7 +18,7 @@ from tasks.rag.corpus import Parsed, Pictured, Source
 from tasks.rag.indexing.figures import DocumentFigures, FigureRecord, FigureSettings
 from tasks.rag.indexing.picturing import Described, describe_figures, refusal_in
 from tests.lever.small_judges import Kept
-from tests.models.tiny_vision import make_png, make_tiny_qwen3
+from tests.models.tiny_vision import make_png, make_png_without_pixels, make_tiny_qwen3
 
 SETTINGS = FigureSettings(qwen3_vl_max_tokens=3)
 
@@ -92,6 +92,24 @@ def test_what_is_no_picture_fails_alone(model: HFVision, batches: list[int], art
     assert "failed" not in (one, other)
     assert batches == [2]
     assert "cannot be read" in (refusal_in(done.pictured, artifacts) or "")
+    assert not done.unfinished
+
+
+@pytest.mark.parametrize(
+    "odd", [make_png(0, width=420, height=2), make_png_without_pixels()], ids=["of an odd shape", "without pixels"]
+)
+def test_a_figure_that_the_model_refuses_leaves_the_others_their_batch(
+    model: HFVision, batches: list[int], artifacts: Artifacts, odd: bytes
+) -> None:
+    documents = [document(artifacts, 1, make_png(1), odd), document(artifacts, 2, make_png(2), make_png(3))]
+    done = described(model, documents, artifacts, store=Kept())
+    assert [status == "failed" for figures in statuses(done, artifacts) for status in figures] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert batches == [3]
     assert not done.unfinished
 
 
