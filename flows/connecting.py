@@ -24,7 +24,7 @@ class Address(BaseModel):
 
 
 class NotConnected(RuntimeError):
-    """No server is configured, and none was started here; says how to get one."""
+    """No server is configured and none was started here, or it does not answer; says how to get one."""
 
 
 def address_of(home: Path) -> Address | None:
@@ -44,15 +44,24 @@ def auth_of(home: Path) -> str | None:
 
 
 def connect(home: Path) -> None:
-    """Have PREFECT_API_URL and PREFECT_API_AUTH_STRING name a server; call it before prefect is imported.
+    """Have PREFECT_API_URL and PREFECT_API_AUTH_STRING name a server that answers; call it before prefect is imported.
 
     Raises NotConnected.
     """
-    if os.environ.get("PREFECT_API_URL"):
+    from flows.server import no_answer, silence
+
+    if named := os.environ.get("PREFECT_API_URL"):
+        if why := silence(named):
+            raise NotConnected(no_answer(named, why))
         return
     address = address_of(home)
     if address is None:
         raise NotConnected("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")
+    if why := silence(address.api_url):
+        raise NotConnected(
+            f"the server of this home does not answer at {address.api_url} ({why}); `trivet status` tells more, "
+            "`trivet up` starts it again"
+        )
     os.environ["PREFECT_API_URL"] = address.api_url
     if auth := auth_of(home):
         os.environ["PREFECT_API_AUTH_STRING"] = auth

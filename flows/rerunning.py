@@ -10,12 +10,20 @@ import re
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
-from prefect.client.schemas.objects import FlowRun, WorkerStatus
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterExpectedStartTime,
+    FlowRunFilterName,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import ConcurrencyLimitStrategy, FlowRun, StateType, WorkerStatus
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectNotFound
@@ -32,6 +40,8 @@ POLL_S = 1.0
 UNAUTHORIZED = 401
 BEGINNING = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]{3,35}")
 MESSAGE = "Rerun by `trivet rerun`"
+TAKES_A_PLACE = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+"""States of runs that have one of the places of their deployment, or get it as soon as a worker looks."""
 SHOWN = 5
 """Runs that are named where one name means several."""
 
@@ -155,6 +165,27 @@ def _refuse(client: SyncPrefectClient, run: FlowRun) -> None:
             f"{_label(run)} was not started from a deployment, so no worker can start it; "
             "run its command again: what it has finished is found"
         )
+    if taken := _without_a_place(client, run.deployment_id):
+        named = "; ".join(_label(other) for other in taken[:SHOWN])
+        raise CannotRerun(
+            f"{_label(run)} would be cancelled now, as its deployment has no place beside {named}; "
+            f"wait for that or cancel it, then: trivet rerun {run.id}"
+        )
+
+
+def _without_a_place(client: SyncPrefectClient, deployment: UUID) -> list[FlowRun]:
+    """The runs of a deployment that leave no place for one more, where that one would be cancelled; else none."""
+    found = client.read_deployment(deployment)
+    limit, options = found.global_concurrency_limit, found.concurrency_options
+    if limit is None or options is None or options.collision_strategy != ConcurrencyLimitStrategy.CANCEL_NEW:
+        return []
+    due = FlowRunFilter(
+        deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(TAKES_A_PLACE))),
+        expected_start_time=FlowRunFilterExpectedStartTime(before_=datetime.now(UTC)),  # pyright: ignore[reportArgumentType]
+    )
+    runs = client.read_flow_runs(flow_run_filter=due, limit=PAGE)
+    return runs if len(runs) >= limit.limit else []
 
 
 def _waiting_parent(client: SyncPrefectClient, run: FlowRun) -> FlowRun | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import http.client
 import os
 import shutil
 import signal
@@ -10,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -20,6 +20,8 @@ from pathlib import Path
 from storage.files import refusal
 
 START_TIMEOUT_S = 90.0
+ANSWER_S = 5.0
+"""Longest wait of a command for a server that it has not started; runs of workers wait longer, in Prefect's client."""
 PR_SET_PDEATHSIG = 1
 NEEDED_BYTES = 4 << 20
 _started: list[subprocess.Popen[bytes]] = []
@@ -66,16 +68,14 @@ def prefect_api(home: Path) -> Generator[None]:
 
 
 def wait_until_healthy(home: Path) -> None:
-    """Block until the API of `PREFECT_API_URL` answers. Raises ServerDidNotStart."""
-    url = os.environ["PREFECT_API_URL"] + "/health"
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and all(server.poll() is None for server in _started):
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
-    log = home / "logs" / "prefect-server.log"
+    """Block until the API of `PREFECT_API_URL` answers: ours that starts, or the user's. Raises ServerDidNotStart."""
+    if not _started:
+        refuse_a_dead_server()
+        return
+    url = os.environ["PREFECT_API_URL"]
+    why, log = silence(url, patience_s=START_TIMEOUT_S), home / "logs" / "prefect-server.log"
+    if why is None:
+        return
     if shutil.disk_usage(home).free < NEEDED_BYTES:
         raise ServerDidNotStart(f"{home} has no room left for Prefect's own database; free disk space and run again")
     if any(server.poll() is not None for server in _started):
@@ -83,9 +83,43 @@ def wait_until_healthy(home: Path) -> None:
     raise ServerDidNotStart(f"no Prefect API at {url} within {START_TIMEOUT_S:g} s; see {log}")
 
 
+def refuse_a_dead_server() -> None:
+    """Raise ServerDidNotStart where the user names a server that does not answer; goes before what takes long."""
+    named = os.environ.get("PREFECT_API_URL")
+    if named and not _started and (why := silence(named)):
+        raise ServerDidNotStart(no_answer(named, why))
+
+
+def silence(url: str, *, patience_s: float | None = None) -> str | None:
+    """None as soon as the API at `url` answers; why it does not, once the patience is at an end.
+
+    patience_s: ANSWER_S unless told.
+    """
+    deadline = time.monotonic() + (ANSWER_S if patience_s is None else patience_s)
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=5):
+                return None
+        except (OSError, http.client.HTTPException, ValueError) as error:  # the last: it is no address
+            why = str(getattr(error, "reason", error))
+        if time.monotonic() > deadline or any(server.poll() is not None for server in _started):
+            return why
+        time.sleep(0.05)
+
+
+def no_answer(url: str, why: str) -> str:
+    """The sentence on a server of the user's that does not answer."""
+    return (
+        f"no Prefect server answers at {url}, which PREFECT_API_URL names ({why}); start it (that of this home: "
+        "`trivet up`), or unset PREFECT_API_URL"
+    )
+
+
 def _start(port: int, log: Path) -> subprocess.Popen[bytes]:
     # the command and the environment of Prefect's own temporary server (prefect.server.api.server)
-    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    # -P and --app-dir: no module of the current folder is taken for Prefect's
+    command = [sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix]
+    command += ["--factory", "prefect.server.api.server:create_app"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment |= {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}

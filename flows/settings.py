@@ -72,6 +72,8 @@ QUIET = {
     "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
 }
 """No telemetry, and a patient start of Prefect's own server on a busy laptop."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Hosts that no proxy stands before."""
 
 
 @cache
@@ -91,12 +93,21 @@ def prepare_environment() -> None:
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    _ask_loopback_directly()
     home = settings().home
     with suppress(OSError):  # Prefect warns of a missing folder; one that cannot be made is refused in its turn
         home.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PREFECT_HOME", str(home / "prefect"))
     if "PREFECT_API_URL" not in os.environ:
         os.environ.setdefault("PREFECT_SERVER_ALLOW_EPHEMERAL_MODE", "true")
+
+
+def _ask_loopback_directly() -> None:
+    """Add this machine to what is asked past the user's proxy: a proxy elsewhere would ask itself."""
+    direct = [host.strip() for host in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")]
+    if "*" not in direct:
+        hosts = ",".join(dict.fromkeys((*filter(None, direct), *LOOPBACK)))
+        os.environ.update(no_proxy=hosts, NO_PROXY=hosts)  # libraries read either
 
 
 def _send(sent: Sent, deployment: str) -> Any:

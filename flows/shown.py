@@ -1,6 +1,7 @@
 """What a run shows in the Prefect UI: a bar for each stage while it runs, and in the end what happened, in its message.
 
 steps report (tasks/progress.py) ─► a Stage counts ─► a thread looks every 2 s ─► progress artifacts, one per stage
+Steps that are done on a pool report here as well (flows/relaying.py), which reads their bars as they are described.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.schemas.events import Event
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
@@ -43,4 +45,10 @@ def tell_patiently() -> None:
 def tell_the_rest() -> None:
     """Send what is left for the server of this moment, before that ends: Prefect's threads would keep to it."""
     for worker in (EventsWorker, APILogWorker):
+        logging.getLogger(worker.__name__).addFilter(_is_news)
         worker.drain_all(timeout=LAST_WORDS_S, at_exit=False)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Prefect's workers warn at once of what is still to be sent; what cannot be sent stays a warning."""
+    return not record.getMessage().startswith("Still processing items")

@@ -64,29 +64,27 @@ def _flow(told: Deployment) -> Flow[..., Any]:
 def _place(client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any], memory: Memory) -> None:
     name = f"{flow.name}/{told.name}"
     refuse(flow, told.parameters, where="prefect.yaml")
-    schedules = {one.slug: _cron(one) for one in told.schedules}
     for one in told.schedules:
+        _cron(one)  # refused before anything is written
         refuse(flow, told.parameters | one.parameters, where=f"the schedule {one.slug} of prefect.yaml")
     try:
         found = client.read_deployment_by_name(name)
     except ObjectNotFound:
-        _create(client, told, flow, schedules)
+        _create(client, told, flow)
         memory.made(
             f"deployment {name}", parameters=told.parameters, settings=_settings(told), schedules=_told(told.schedules)
         )
         return
     _update(client, told, flow, found, memory)
-    _place_schedules(client, told, found, memory, schedules=schedules, name=name)
+    _place_schedules(client, told, found, memory, name=name)
 
 
-def _create(
-    client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any], schedules: dict[str, CronSchedule]
-) -> None:
+def _create(client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any]) -> None:
     client.create_deployment(
         flow_id=client.create_flow_from_name(flow.name),
         name=told.name,
         parameters=told.parameters,
-        schedules=[_new(one, schedules[one.slug]) for one in told.schedules],
+        schedules=[_new(one) for one in told.schedules],
         pull_steps=[],
         **_settings(told),
         **_form(told, flow),
@@ -151,34 +149,40 @@ def _settings_of(found: DeploymentResponse) -> dict[str, Any]:
 
 
 def _place_schedules(
-    client: SyncPrefectClient,
-    told: Deployment,
-    found: DeploymentResponse,
-    memory: Memory,
-    *,
-    schedules: dict[str, CronSchedule],
-    name: str,
+    client: SyncPrefectClient, told: Deployment, found: DeploymentResponse, memory: Memory, *, name: str
 ) -> None:
     """The schedules of the folder, by slug; whether one is on, and any other, is left to the UI."""
-    theirs = {one.slug: one for one in found.schedules if one.slug in schedules}
-    has = [
+    slugs = {one.slug for one in told.schedules}
+    theirs = {one.slug: one for one in found.schedules if one.slug in slugs}
+    has: list[dict[str, Any]] = [
         {"slug": slug, "cron": one.schedule.cron, "timezone": one.schedule.timezone, "parameters": one.parameters}
         for slug, one in sorted(theirs.items(), key=lambda item: str(item[0]))
         if isinstance(one.schedule, CronSchedule)
     ]
-    if not memory.differs(f"deployment {name}", "schedules", ours=_told(told.schedules), theirs=has):
+    zones = {one["slug"]: one["timezone"] for one in has}
+    ours = tuple(_in_zone(one, zones.get(one.slug)) for one in told.schedules)
+    if ours != told.schedules and _told(ours) == has:
+        return  # and who named the zone, the folder or the UI, stays known
+    if not memory.differs(f"deployment {name}", "schedules", ours=_told(ours), theirs=has):
         return
-    for one in told.schedules:
+    for one in ours:
         if one.slug in theirs:
             client.update_deployment_schedule(
-                found.id, theirs[one.slug].id, schedule=schedules[one.slug], parameters=one.parameters
+                found.id, theirs[one.slug].id, schedule=_cron(one), parameters=one.parameters
             )
         else:
-            client.create_deployment_schedules(found.id, [_new(one, schedules[one.slug])])
+            client.create_deployment_schedules(found.id, [_new(one)])
 
 
-def _new(told: Schedule, schedule: CronSchedule) -> DeploymentScheduleCreate:
-    return DeploymentScheduleCreate(slug=told.slug, schedule=schedule, active=told.active, parameters=told.parameters)
+def _in_zone(told: Schedule, zone: str | None) -> Schedule:
+    """The schedule in the zone that it has on the server, unless the folder names one."""
+    return told if told.timezone or not zone else told.model_copy(update={"timezone": zone})
+
+
+def _new(told: Schedule) -> DeploymentScheduleCreate:
+    return DeploymentScheduleCreate(
+        slug=told.slug, schedule=_cron(told), active=told.active, parameters=told.parameters
+    )
 
 
 def _told(schedules: tuple[Schedule, ...]) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ class Schedule(Record):
     """By which it is found again."""
     cron: str
     timezone: str = ""
-    """IANA name; empty: UTC."""
+    """IANA name; empty: the one that the deployment has, at first UTC."""
     active: bool = True
     """Once it is there, its switch in the UI says."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)

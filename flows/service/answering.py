@@ -1,7 +1,6 @@
 """The Prefect server, as a supervisor, systemd or a container runs it: `python -m flows.service.answering PORT [HOST]`.
 
-It begins with no wait for a heartbeat: Prefect would go on with those from before it ended, and call every run crashed
-whose next sign of life came while nobody listened.
+It puts right what the server before has left, which could not hear of anything while it was away.
 """
 
 from __future__ import annotations
@@ -12,33 +11,17 @@ import sys
 
 from flows.service.database import VARIABLES
 from flows.service.errors import Refused
+from flows.service.leftovers import put_right
 from flows.service.place import Place
 from flows.settings import prepare_environment, settings
 
 LOOPBACK = "127.0.0.1"
-WAITS = "automation_bucket"
-"""Prefect's table of what its automations wait for."""
 REDIS = "PREFECT_REDIS_MESSAGING_URL"
 """Where events wait in a Redis between two parts of the server, `redis://host:6379/0`; unset: in its memory."""
 EVENTS, AUTOMATIONS = "events", "reactive-triggers"
 """Prefect's stream there, and the group of those who read it for the automations."""
 LAST_REQUESTS_S = 3
 """Seconds that requests under way have when the server ends; the pages keep theirs open for ever."""
-
-
-async def forget_waits(url: str) -> int:
-    """Empty the waits of the database at `url`; gives how many there were, 0 where there is no such table yet."""
-    from sqlalchemy import inspect, text
-    from sqlalchemy.ext.asyncio import create_async_engine
-
-    engine = create_async_engine(url)
-    try:
-        async with engine.begin() as connection:
-            if not await connection.run_sync(lambda synchronous: inspect(synchronous).has_table(WAITS)):
-                return 0
-            return (await connection.execute(text(f"DELETE FROM {WAITS}"))).rowcount
-    finally:
-        await engine.dispose()
 
 
 def forget_events(url: str) -> None:
@@ -52,11 +35,11 @@ def forget_events(url: str) -> None:
 
 
 def main(port: str, host: str = LOOPBACK) -> None:
-    """Forget, then become the server: what `prefect server start` runs. Raises Refused."""
+    """Put right, then become the server: what `prefect server start` runs. Raises Refused."""
     prepare_environment()
     place = Place(settings().home)
     place.prepare()
-    asyncio.run(forget_waits(_database()))
+    asyncio.run(put_right(_database()))
     if redis := os.environ.get(REDIS):
         forget_events(redis)
     command = (

@@ -6,10 +6,12 @@ import base64
 import http.client
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 from typing import Any, NamedTuple
 
 from flows.service.errors import ApiAway, ApiFailed
+from flows.settings import LOOPBACK
 
 TIMEOUT_S = 10
 
@@ -44,7 +46,7 @@ class Api(NamedTuple):
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            with _opener(self.url).open(request, timeout=TIMEOUT_S) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             with error:
@@ -52,3 +54,9 @@ class Api(NamedTuple):
             raise ApiFailed(f"{self.url}{path} answers {error.code}: {said}", status=error.code) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ApiAway(f"no Prefect server answers at {self.url} ({error})") from error
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    """What asks there: past any proxy where it is this machine."""
+    here = urllib.parse.urlsplit(url).hostname in LOOPBACK
+    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))

@@ -5,21 +5,31 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
-from flows.service.database import VARIABLES
 from flows.service.errors import Refused
 from flows.service.place import Place
-from flows.settings import Settings
 from storage.records import Record
 
 PORT = 4200
 """Prefect's own; used when nobody says another."""
 POOLS = ("cpu", "gpu")
+WORKERS_READ = re.compile(
+    r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS)_\w+"
+    r"|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PYTHONPATH|(?i:(https?|all|no)_proxy)"
+)
+"""Variables of the user that change what programs do. They are handed the whole environment: a shell's own variables
+(TERM, SSH_TTY) differ from one to the next, and start nothing again.
+"""
+NOT_COMPARED = (
+    *("TRIVET_HOME", "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"),  # `trivet env` prints them
+    *("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL"),  # read when everything is deployed, which each `trivet up` does
+)
 
 
 class Wanted(NamedTuple):
@@ -45,6 +55,8 @@ class Asked(Record):
     programs: str = Field(default_factory=lambda: f"trivet {version('trivet')}, prefect {version('prefect')}")
     variables: dict[str, str] = Field(default_factory=dict)
     """Of the environment: a keyed hash of each, which tells that it changed and not what it is."""
+    auth: str = ""
+    """A hash of the auth string, which is the key of the others."""
 
     @property
     def api_url(self) -> str:
@@ -81,6 +93,7 @@ def settle(wanted: Wanted, before: Asked | None, environment: Mapping[str, str],
         workers_only=wanted.workers_only,
         folder=os.getcwd(),  # noqa: PTH109
         variables=_hashes(environment, secret),
+        auth=_hash(secret, secret),
     )
 
 
@@ -92,8 +105,7 @@ def _api_of(server: str) -> str:
 
 
 def _hashes(environment: Mapping[str, str], secret: str) -> dict[str, str]:
-    ours = {str(field.validation_alias) for field in Settings.model_fields.values() if field.validation_alias}
-    names = sorted((ours | {*VARIABLES}) - {"TRIVET_HOME"})
+    names = sorted(name for name in environment if WORKERS_READ.fullmatch(name) and name not in NOT_COMPARED)
     return {name: _hash(environment[name], secret) for name in names if environment.get(name)}
 
 
@@ -112,6 +124,8 @@ def differences(before: Asked, now: Asked) -> list[str]:
         told.append("a worker for the pool gpu" if now.gpu else "no worker for the pool gpu")
     if before.programs != now.programs:
         told.append(f"{now.programs} in place of {before.programs}")
+    if before.auth != now.auth:
+        return [*told, "the auth string"]
     names = sorted(before.variables.keys() | now.variables.keys())
     told += [f"the variable {name}" for name in names if before.variables.get(name) != now.variables.get(name)]
     return told

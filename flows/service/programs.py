@@ -19,6 +19,9 @@ RETRIES = "7"
 """Of a request to the server, after 2, 4, 8 … seconds: runs outlive a server that is away for two minutes."""
 QUERY_S = 2
 """Seconds between two questions of a worker for runs."""
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
+"""Where the server keeps who holds slots: in PREFECT_HOME. In its memory, a restart would end every run that has one,
+and leave the slots taken."""
 
 
 class Program(NamedTuple):
@@ -99,4 +102,5 @@ def _of_server(asked: Asked, database: Database, auth: str) -> dict[str, str]:
         "PREFECT_SERVER_UI_API_URL": asked.api_url,
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
     }

@@ -15,6 +15,7 @@ from prefect.client.schemas.actions import (
     GlobalConcurrencyLimitUpdate,
     WorkPoolUpdate,
 )
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import AutomationCore
 
 from flows.deploying import Deployed, deploy, find_deployments_folder
@@ -69,6 +70,54 @@ def test_a_schedule_is_in_the_time_zone_of_the_environment(client: SyncPrefectCl
         True,
         "Europe/Berlin",
     )
+
+
+def zone_of(client: SyncPrefectClient) -> str | None:
+    [nightly] = client.read_deployment_by_name("nightly/nightly").schedules
+    return getattr(nightly.schedule, "timezone", None)
+
+
+def test_a_machine_that_names_no_time_zone_leaves_the_one_that_is_there(
+    client: SyncPrefectClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (folder / "prefect.yaml").read_text()
+    (folder / "prefect.yaml").write_text(text.replace('cron: "0 2 * * *"', 'cron: "30 2 * * *"'))
+    monkeypatch.delenv("TRIVET_TIMEZONE")
+
+    same, edited = deploy(), deploy(folder)
+
+    assert (same.changed, same.kept, same.failed) == ((), (), {})
+    assert (edited.changed, edited.kept) == (("deployment nightly/nightly: schedules",), ())
+    assert zone_of(client) == "Europe/Berlin"
+
+    monkeypatch.setenv("TRIVET_TIMEZONE", "Asia/Seoul")
+    assert len(deploy().changed) == 2
+    assert zone_of(client) == "Asia/Seoul"
+    monkeypatch.undo()
+    deploy()
+
+
+def test_a_time_zone_of_the_ui_stays_whether_a_machine_names_one_or_not(
+    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = client.read_deployment_by_name("nightly/nightly")
+    [nightly] = found.schedules
+    mine = CronSchedule(cron="0 2 * * *", timezone="America/New_York")
+    client.update_deployment_schedule(found.id, nightly.id, schedule=mine)
+
+    named = deploy()
+    monkeypatch.delenv("TRIVET_TIMEZONE")
+    unnamed = deploy()
+    monkeypatch.setenv("TRIVET_TIMEZONE", "Asia/Seoul")
+    another = deploy()
+
+    kept = ("deployment nightly/nightly: schedules",)
+    assert (named.kept, unnamed.kept, another.kept) == (kept, (), kept)
+    assert zone_of(client) == "America/New_York"
+
+    client.update_deployment_schedule(found.id, nightly.id, schedule=nightly.schedule)
+    monkeypatch.undo()
+    deploy()
 
 
 def test_a_time_zone_that_is_none_stops_only_what_has_a_schedule(

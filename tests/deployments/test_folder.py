@@ -150,7 +150,9 @@ def test_pools_are_of_processes_that_start_where_their_worker_did() -> None:
         assert template["variables"]["properties"]["working_dir"]["default"] == "."
 
 
-@pytest.mark.parametrize("file", ["constraints.txt", "deployments/constraints-gpu.txt"])
+@pytest.mark.parametrize(
+    "file", ["constraints.txt", "deployments/constraints-gpu.txt", "deployments/constraints-engines.txt"]
+)
 def test_what_a_machine_installs_is_what_the_project_allows(file: str) -> None:
     lines = (ROOT / file).read_text().splitlines()
     pins = {

@@ -32,6 +32,8 @@ class Outage(NamedTuple):
     hasty: str
     diaries: dict[str, Path]
     """Of each run."""
+    child: str
+    """A run without a worker, whose process was killed while the server was away."""
     hasty_ended: bool
     """Whether its process was gone before the server was back."""
     back: float
@@ -43,21 +45,29 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
     folder = tmp_path_factory.mktemp("diaries")
     with service_home() as running:
         running.up()
-        patient, hasty = deploy(running.api, "count"), deploy(running.api, "count", name="hasty", **ONE_RETRY)
+        patient, hasty = deploy(running.api, "count"), deploy(running.api, "count", name="hasty", variables=ONE_RETRY)
         runs = (
             running.run(patient, folder / "patient", steps=PATIENT, seconds=1),
             running.run(hasty, folder / "hasty", steps=HASTY, seconds=0.25),
         )
+        parent = running.run(deploy(running.api, "parent"), folder / "child", seconds=600)
         diaries = dict(zip(runs, (folder / "patient", folder / "hasty"), strict=True))
         running.until(lambda: all(len(diary_of(diary)) > 1 for diary in diaries.values()), "both runs are on their way")
-        [process] = [each.process for each in running.processes() if each.run == runs[1]]
+        running.until(lambda: diary_of(folder / "child"), "and the child")
+        [child] = [
+            each["id"] for each in running.api.post("/flow_runs/filter", {"flows": {"name": {"any_": ["doze"]}}})
+        ]
+        process, dying = (
+            next(each.process for each in running.processes() if each.run == run) for run in (runs[1], parent)
+        )
         with supervising.client(running.place) as ask:
             ask.supervisor.stopProcess("server")
+            dying.kill()
             time.sleep(AWAY_S)
             ended = is_gone(process)
             ask.supervisor.startProcess("server", False)
         running.until(running.api.ready, "the server is back")
-        yield Outage(running, *runs, diaries, ended, time.monotonic())
+        yield Outage(running, *runs, diaries, child, ended, time.monotonic())
 
 
 def until(outage: Outage, run: str, *states: str) -> None:
@@ -68,6 +78,11 @@ def until(outage: Outage, run: str, *states: str) -> None:
 
 def task_runs(outage: Outage, run: str) -> list[dict[str, Any]]:
     return outage.running.api.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+
+
+def test_a_run_that_died_meanwhile_is_crashed(outage: Outage) -> None:
+    """Its parent's worker tells of the parent; of the child only its silence does."""
+    until(outage, outage.child, "Crashed")
 
 
 def test_a_process_that_cannot_tell_its_end_ends(outage: Outage) -> None:

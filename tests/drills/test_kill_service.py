@@ -14,7 +14,7 @@ import pytest
 
 from flows.service import supervising
 from flows.service.database import cluster_of
-from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, kill, service_home
+from tests.service.serviced import ROOT, Running, deploy, deploy_doze, diary_of, kill, service_home
 
 COUNTING = ROOT / "tests" / "e2e" / "counting"
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(600)]
@@ -101,6 +101,40 @@ def test_a_run_that_ends_while_the_server_is_away_is_told_when_it_is_back(
     assert not running.api.ready(), "the server takes longer than that to come back"
     running.until(lambda: running.api.ready() and running.state_of(run) == "Completed", "the run completes")
     assert began(diary) == 1
+
+
+def test_a_limited_run_that_holds_a_slot_outlives_the_server_and_gives_both_back(
+    running: Running, tmp_path: Path
+) -> None:
+    deployment = deploy(running.api, "hold", limit=1)
+    run = running.run(deployment, tmp_path / "diary", seconds=15)
+    running.until(lambda: began(tmp_path / "diary"), "the run begins")
+    assert taken(running, deployment) == {"gpu": 1, "deployment": 1}
+
+    kill(running.pid_of("server"))
+    running.until(running.api.ready, "the server is back")
+    assert taken(running, deployment) == {"gpu": 1, "deployment": 1}
+    # it renews its leases every 3 s, and Prefect ends it where one is gone
+    running.until(lambda: running.state_of(run) in ("Completed", "Crashed"), "the run ends")
+
+    assert (running.state_of(run), diary_of(tmp_path / "diary")[1:]) == ("Completed", ["done"])
+    running.until(lambda: taken(running, deployment) == {"gpu": 0, "deployment": 0}, "nothing is taken")
+
+
+def test_slots_that_nobody_holds_are_free_when_the_server_is_back(running: Running) -> None:
+    running.api.post("/v2/concurrency_limits/increment", {"names": ["gpu"], "slots": 1})
+    kill(running.pid_of("server"))
+    running.until(running.api.ready, "the server is back")
+    assert running.api.get("/v2/concurrency_limits/gpu")["active_slots"] == 0
+
+
+def taken(running: Running, deployment: str) -> dict[str, int]:
+    """Slots of a GPU, and runs of the deployment, as the server counts them."""
+    limits = {
+        "gpu": running.api.get("/v2/concurrency_limits/gpu"),
+        "deployment": running.api.get(f"/deployments/{deployment}")["global_concurrency_limit"],
+    }
+    return {name: limit["active_slots"] for name, limit in limits.items()}
 
 
 def test_a_run_whose_process_is_killed_is_crashed_and_can_be_rerun(running: Running, doze: str, tmp_path: Path) -> None:

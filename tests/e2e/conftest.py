@@ -24,8 +24,11 @@ NOWHERE_ELSE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 @pytest.fixture(scope="module")
 def shots() -> Path:
-    """Where pictures of the pages are kept, for somebody to look at."""
-    return Path(os.environ.get("TRIVET_E2E_SCREENSHOTS") or ROOT / "build" / "e2e")
+    """Where pictures of the pages are kept, for somebody to look at; those of an earlier time are gone."""
+    folder = Path(os.environ.get("TRIVET_E2E_SCREENSHOTS") or ROOT / "build" / "e2e")
+    for picture in folder.glob("*-v[12].png"):
+        picture.unlink()
+    return folder
 
 
 @pytest.fixture(scope="module")

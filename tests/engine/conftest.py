@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from flows.server import prefect_api, wait_until_healthy
 from flows.settings import prepare_environment, settings
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"  # the API is gone before Prefect's last flush
 os.environ["PREFECT_LOGGING_LEVEL"] = "CRITICAL"  # its handler would keep the stderr of the first test
@@ -23,3 +27,12 @@ def _prefect() -> Generator[None]:
         wait_until_healthy(settings().home)
         with temporary_settings({PREFECT_API_URL: os.environ["PREFECT_API_URL"]}):
             yield
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[SyncPrefectClient]:
+    """Of that API."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as opened:
+        yield opened

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,6 +30,7 @@ from prefect.client.schemas.objects import FlowRun  # noqa: E402
 from prefect.client.schemas.sorting import FlowRunSort  # noqa: E402
 from prefect.states import Cancelling  # noqa: E402
 
+from flows.dispatch import WAITS  # noqa: E402
 from flows.gpu import NotAStep, run_step, step_of  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -67,6 +69,19 @@ def worker(client: SyncPrefectClient) -> Iterator[subprocess.Popen[bytes]]:
     began.wait(timeout=60)
 
 
+_parents: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_parent_is_left() -> Iterator[None]:
+    yield
+    while _parents:
+        parent = _parents.pop()
+        if parent.poll() is None:
+            os.killpg(parent.pid, signal.SIGKILL)
+            parent.communicate()
+
+
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
     folder = tmp_path / "documents"
@@ -83,16 +98,39 @@ def indexed(documents: Path, index: Path, *options: str) -> Done:
 def begun(client: SyncPrefectClient, documents: Path, index: Path) -> tuple[subprocess.Popen[str], FlowRun]:
     """A parent in a process group of its own, and the child that it has sent to the pool."""
     before = len(children(client))
+    parent = launched(*TRIVET, "rag", "index", documents, "--index", index, "--json")
+    [child] = until(client, lambda: children(client)[before:])
+    return parent, child
+
+
+def launched(*command: object, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    """A parent in a process group of its own."""
     parent = subprocess.Popen(
-        [*TRIVET, "rag", "index", str(documents), "--index", str(index), "--json"],
+        [*map(str, command)],
         env=os.environ | {"TRIVET_GPU_DEPLOYMENT": DEPLOYMENT},
-        stdout=subprocess.DEVNULL,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    [child] = until(client, lambda: children(client)[before:])
-    return parent, child
+    _parents.append(parent)
+    return parent
+
+
+@contextmanager
+def halted(worker: subprocess.Popen[bytes]) -> Generator[None]:
+    """The worker takes no run."""
+    os.kill(worker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker.pid, signal.SIGCONT)
+
+
+def waiting_for(client: SyncPrefectClient, child: FlowRun) -> list[str]:
+    """The runs that wait for a child."""
+    tags = client.read_flow_run(child.id).tags
+    return [tag.removeprefix(WAITS) for tag in tags if tag.startswith(WAITS)]
 
 
 def children(client: SyncPrefectClient) -> list[FlowRun]:
@@ -150,6 +188,26 @@ def test_one_process_does_all_steps_of_a_kind_that_a_run_sends(
     assert parent == worker.pid
 
 
+DEPLOYED = """
+import json, sys
+from flows.rag import build_index
+from prefect.client.orchestration import get_client
+from tests.engine.deployed import Ran
+
+with get_client(sync_client=True) as client:
+    print(json.dumps(Ran(client, build_index, config={"documents": sys.argv[1], "index": sys.argv[2]}).bars))
+"""
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_run_shows_how_far_the_steps_are_that_it_sent(documents: Path, tmp_path: Path) -> None:
+    (documents / "lights.md").write_text("# Lights\n\nThe northern one is red.\n")
+    parent = launched(sys.executable, "-c", DEPLOYED, documents, tmp_path / "index", stdout=subprocess.PIPE)
+    stdout, stderr = parent.communicate(timeout=PATIENCE_S)
+    assert parent.returncode == 0, stderr
+    assert json.loads(stdout)["progress-embed"] == 100
+
+
 def completed(client: SyncPrefectClient, run: UUID) -> bool:
     state = client.read_flow_run(run).state
     return bool(state and state.is_completed())
@@ -199,6 +257,60 @@ def test_a_parent_that_is_cancelled_takes_its_child_along(
     assert "cancelled" in stderr
     ended = until(client, lambda: (run := client.read_flow_run(child.id)).state and run.state.is_final() and run)
     assert ended.state.is_cancelled()
+
+
+NIGHT = """
+import sys
+from prefect import flow
+from flows.rag import IndexConfig, build_index
+
+@flow
+def night():
+    build_index(IndexConfig(documents=sys.argv[1], index=sys.argv[2]))
+
+night()
+"""
+
+
+def test_a_night_that_is_cancelled_takes_the_children_of_its_parts_along(
+    client: SyncPrefectClient, worker: subprocess.Popen[bytes], documents: Path, tmp_path: Path
+) -> None:
+    (documents / "locks.md").write_text("# Locks\n\nThey fill in twelve minutes.\n")
+    before = len(children(client))
+    with halted(worker):
+        parent = launched(sys.executable, "-c", NIGHT, documents, tmp_path / "index")
+        [child] = until(client, lambda: children(client)[before:])
+        newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=50)
+        night = next(run for run in newest if run.name != child.name and run.parent_task_run_id is None)
+        client.set_flow_run_state(night.id, Cancelling(), force=True)
+        parent.communicate(timeout=PATIENCE_S)
+        ended = until(client, lambda: (run := client.read_flow_run(child.id)).state and not due(run) and run)
+    assert parent.returncode != 0
+    assert ended.state.is_cancelled() or ended.state.is_cancelling()
+
+
+def due(run: FlowRun) -> bool:
+    return bool(run.state and run.state.is_scheduled())
+
+
+def test_runs_that_wait_for_the_same_child_all_get_what_it_leaves_but_the_one_that_is_cancelled(
+    client: SyncPrefectClient, worker: subprocess.Popen[bytes], documents: Path, tmp_path: Path
+) -> None:
+    (documents / "moorings.md").write_text("# Moorings\n\nThere are forty of them.\n")
+    with halted(worker):
+        first, child = begun(client, documents, tmp_path / "first")
+        [who_sent_it] = waiting_for(client, child)
+        others = [
+            launched(*TRIVET, "rag", "index", documents, "--index", tmp_path / name, "--json")
+            for name in ("second", "third")
+        ]
+        until(client, lambda: len(waiting_for(client, child)) == 3)
+        client.set_flow_run_state(UUID(who_sent_it), Cancelling(), force=True)
+        first.communicate(timeout=PATIENCE_S)
+    ended = [other.communicate(timeout=PATIENCE_S)[1] for other in others]
+    assert first.returncode != 0
+    assert [other.returncode for other in others] == [0, 0], ended
+    assert children(client)[-1].id == child.id, "the step was sent once"
 
 
 @pytest.mark.parametrize("entry", ["os.system", "tasks.rag.steps.nothing", "tasks.rag.stepz.embed", "tasks.keys.x"])

@@ -98,6 +98,7 @@ def index(documents: Path, home: Path, kind: str) -> Path:
         TRIVET_HOME=str(home), PYTHONPATH=ROOT,
     )  # fmt: skip
     assert done.code in (0, 3), done.stderr  # some samples cannot be read
+    assert "Still processing" not in done.stderr
     return home / "index"
 
 

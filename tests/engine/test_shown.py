@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -21,7 +21,7 @@ from flows.settings import configure_steps
 configure_steps()
 
 from prefect import Flow, flow, task  # noqa: E402
-from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
+from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 from prefect.flow_engine import run_flow  # noqa: E402
 from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
 
@@ -44,12 +44,6 @@ from tests.engine.deployed import PATIENCE_S, Ran, artifacts_of, work  # noqa: E
 pytestmark = pytest.mark.engine
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[SyncPrefectClient]:
-    with get_client(sync_client=True) as opened:
-        yield opened
 
 
 def test_an_index_run_shows_its_stages_its_shards_and_what_failed(client: SyncPrefectClient, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from flows.settings import configure_steps
 configure_steps()
 
 from prefect import flow  # noqa: E402
-from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
+from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId  # noqa: E402
 from prefect.context import FlowRunContext  # noqa: E402
 from prefect.states import Cancelling  # noqa: E402
@@ -23,12 +22,6 @@ from tasks.rag.errors import Unfinished  # noqa: E402
 from tests.engine.deployed import Ran, artifacts_of, work  # noqa: E402
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[SyncPrefectClient]:
-    with get_client(sync_client=True) as opened:
-        yield opened
 
 
 def test_an_index_that_is_not_published_names_the_first_files(client: SyncPrefectClient, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -10,12 +11,18 @@ from flows.settings import configure_steps
 
 configure_steps()
 
+from prefect.client.schemas.objects import FlowRun  # noqa: E402
+from prefect.results import ResultRecord, ResultRecordMetadata  # noqa: E402  # pyright: ignore[reportPrivateImportUsage]
+from prefect.serializers import JSONSerializer  # noqa: E402
+from prefect.states import Completed  # noqa: E402
+
 from flows import dispatch  # noqa: E402
 from flows.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
 from models.errors import ModelUnavailable, TransientModelError  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
 from tasks.rag.errors import TooManyFailed  # noqa: E402
 from tasks.resources import artifacts, results  # noqa: E402
+from tasks.sending import Sent  # noqa: E402
 from tasks.step import GPU, Incomplete, placed, step  # noqa: E402
 
 
@@ -74,6 +81,15 @@ def test_an_error_that_cannot_be_made_again_comes_back_with_its_words(error: Exc
     with pytest.raises(PoolStepFailed, match=type(error).__name__) as raised:
         outcome(error)
     assert str(error) in str(raised.value)
+
+
+def test_who_comes_after_the_outcome_was_taken_gets_the_record_of_the_step() -> None:
+    about = ResultRecordMetadata(storage_key="k" * 64, serializer=JSONSerializer())
+    results().write("k" * 64, ResultRecord(metadata=about, result=COUNTED).serialize())
+    child = FlowRun(flow_id=uuid4(), name="embed 1/1", state=Completed())
+    assert dispatch._recorded(Sent("tasks.x.steps.x", "k" * 64, {}, "embed 1/1"), child) == COUNTED
+    with pytest.raises(PoolStepFailed, match=r"embed 1/1 ended as Completed .* Retry this run"):
+        dispatch._recorded(Sent("tasks.x.steps.x", "l" * 64, {}, "embed 1/1"), child)
 
 
 def test_inputs_are_what_the_step_is_annotated_with() -> None:

@@ -21,9 +21,9 @@ configure_steps()
 from prefect import flow, task  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
 from prefect.client.schemas.actions import WorkPoolCreate  # noqa: E402
-from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
+from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions, FlowRun, State  # noqa: E402
 from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
-from prefect.states import Cancelled, Completed, Crashed, Failed, Running  # noqa: E402
+from prefect.states import AwaitingRetry, Cancelled, Completed, Crashed, Failed, Pending, Running  # noqa: E402
 
 pytestmark = pytest.mark.engine
 
@@ -120,6 +120,33 @@ def test_a_run_under_way_is_left_alone(client: SyncPrefectClient, make: Make) ->
     done = run_here("rerun", run.id)
     assert (done.code, "has not ended; wait for it, or cancel it first" in done.stderr) == (2, True)
     assert state_of(client, run) == "Running"
+
+
+@pytest.mark.parametrize("state", [Running(), Pending(), AwaitingRetry()], ids=lambda state: state.name)
+def test_a_run_is_left_as_it_ended_while_another_has_the_place_of_its_deployment(
+    client: SyncPrefectClient, state: State[Any]
+) -> None:
+    one_at_a_time = client.create_deployment(
+        client.create_flow_from_name("nightly"),
+        name="one-at-a-time",
+        work_pool_name=POOL,
+        parameter_openapi_schema={"type": "object", "properties": {}},
+        concurrency_limit=1,
+        concurrency_options=ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
+    )
+    good, other = (client.create_flow_run_from_deployment(one_at_a_time) for _ in range(2))
+    client.set_flow_run_state(good.id, Completed(), force=True)
+    client.set_flow_run_state(other.id, state, force=True)
+
+    done = run_here("rerun", good.id)
+    assert (done.code, done.stdout) == (2, "")
+    assert f"its deployment has no place beside {other.name} ({other.id}, {state.name})" in done.stderr
+    assert f"wait for that or cancel it, then: trivet rerun {good.id}" in done.stderr
+    assert state_of(client, good) == "Completed"
+
+    client.set_flow_run_state(other.id, Completed(), force=True)
+    assert run_here("rerun", good.id, "--json").json["state"] == "AwaitingRetry"
+    client.set_flow_run_state(good.id, Completed(), force=True)
 
 
 def test_a_run_without_a_deployment_is_to_be_started_as_before(client: SyncPrefectClient) -> None:

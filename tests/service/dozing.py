@@ -11,14 +11,16 @@ from flows.settings import configure_steps
 configure_steps()
 
 from prefect import flow  # noqa: E402
+from prefect.concurrency import _leases  # noqa: E402
 
 from flows.shown import watched  # noqa: E402
 from storage.errors import StoreUnreachable  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402
-from tasks.step import called, step  # noqa: E402
+from tasks.step import called, slot, step  # noqa: E402
 
 KEPT_BYTES = 10_000
+_leases._RENEWAL_FRACTION = 0.01  # pyright: ignore[reportPrivateUsage] every 3 s, not 225
 
 
 @flow(name="doze")
@@ -29,6 +31,19 @@ def doze(diary: str, seconds: float) -> None:
     time.sleep(seconds)
     with Path(diary).open("a") as file:
         file.write("done\n")
+
+
+@flow(name="hold")
+def hold(diary: str, seconds: float) -> None:
+    """Doze, and hold the slot of a GPU meanwhile."""
+    with slot("gpu"):
+        doze.fn(diary, seconds)
+
+
+@flow(name="parent")
+def parent(diary: str, seconds: float) -> None:
+    """Doze as a child, which has no process and no worker of its own."""
+    doze(diary, seconds)
 
 
 @flow(name="count")

@@ -123,15 +123,21 @@ def deploy_doze(api: Api) -> str:
     return deploy(api, "doze")
 
 
-def deploy(api: Api, flow: str, *, name: str = "test", **variables: str) -> str:
-    """The id of a deployment of a flow of `dozing`, on the pool cpu, whose runs have these variables."""
+def deploy(
+    api: Api, flow: str, *, name: str = "test", limit: int | None = None, variables: Mapping[str, str] | None = None
+) -> str:
+    """The id of a deployment of a flow of `dozing`, on the pool cpu.
+
+    limit: of runs at once. variables: of its runs.
+    """
     asked = {
         "name": name,
         "flow_id": api.post("/flows/", {"name": flow})["id"],
         "work_pool_name": "cpu",
         "entrypoint": f"tests.service.dozing.{flow}",
         "pull_steps": [],
-        "job_variables": {"env": variables},
+        "job_variables": {"env": dict(variables or {})},
+        "concurrency_limit": limit,
     }
     return api.post("/deployments/", asked)["id"]
 

@@ -8,12 +8,17 @@ import pytest
 
 from flows.service.asked import Asked, Wanted, differences, settle
 from flows.service.errors import Refused
+from flows.settings import Settings
 
-BEFORE = Asked(port=4300, folder="/")
+BEFORE = settle(Wanted(port=4300), None, {}, secret="key")
 
 
 def settled(wanted: Wanted, before: Asked | None = None, **environment: str) -> Asked:
     return settle(wanted, before, environment, secret="key")
+
+
+def settled_with(name: str, value: str) -> Asked:
+    return settle(Wanted(), None, {name: value}, secret="key")
 
 
 @pytest.mark.parametrize(
@@ -54,10 +59,35 @@ def test_what_has_changed_is_said(wanted: Wanted, said: list[str]) -> None:
     assert differences(BEFORE, settled(wanted, BEFORE)) == said
 
 
-def test_a_variable_that_changed_is_named_and_not_shown() -> None:
-    old, new = (settled(Wanted(), OPENAI_API_KEY=key) for key in ("sk-old", "sk-new"))
-    assert differences(old, new) == ["the variable OPENAI_API_KEY"]
-    assert "sk-new" not in new.model_dump_json()
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MY_GATEWAY_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY"),
+        *("TRIVET_MODELS", "TRIVET_DATA_DIR", "TRIVET_SANDBOX_PYTHON", "DATABASE_URL", "OPENAI_BASE_URL"),
+        *("CUDA_VISIBLE_DEVICES", "VLLM_CPU_KVCACHE_SPACE", "OMP_NUM_THREADS", "PREFECT_LOGGING_LEVEL", "https_proxy"),
+    ],
+)
+def test_a_variable_that_changed_is_named_and_not_shown(name: str) -> None:
+    none, old, new = settled(Wanted()), *(settled_with(name, value) for value in ("s-old", "s-new"))
+    assert differences(none, old) == differences(old, new) == differences(new, none) == [f"the variable {name}"]
+    assert "s-new" not in new.model_dump_json()
+
+
+@pytest.mark.parametrize("field", sorted(set(Settings.model_fields) - {"home"}))
+def test_no_setting_changes_unnoticed(field: str) -> None:
+    name = str(Settings.model_fields[field].validation_alias)
+    assert differences(settled(Wanted()), settled_with(name, "new")) == [f"the variable {name}"]
+
+
+@pytest.mark.parametrize("name", ["TERM", "SSH_TTY", "SHLVL", "PREFECT_API_URL", "PREFECT_HOME", "TRIVET_TIMEZONE"])
+def test_another_shell_and_what_only_deploying_reads_start_nothing_again(name: str) -> None:
+    assert differences(settled(Wanted()), settled_with(name, "another")) == []
+
+
+def test_another_auth_string_is_said_and_tells_nothing_of_variables() -> None:
+    """Their hashes have it as their key."""
+    old, new = (settle(Wanted(), None, {"HF_TOKEN": "hf"}, secret=secret) for secret in ("guess", "word"))
+    assert differences(old, new) == ["the auth string"]
 
 
 def test_another_folder_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,16 +11,18 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
 from flows.connecting import auth_of
 from flows.service.api import Api
 from flows.service.errors import ApiFailed
 from tests.service.conftest import Started
-from tests.service.serviced import ROOT, free_port, service_home
+from tests.service.serviced import ROOT, diary_of, free_port, service_home
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+SUITE = ROOT / "tests" / "samples" / "nightly"
 DEPLOYMENTS = {
     "rag/index",
     "rag-answer/answer",
@@ -100,6 +102,13 @@ def test_status_is_healthy_and_tells_what_the_disk_holds(service: Started) -> No
     assert found["memory_bytes"] > 100_000_000
 
 
+@pytest.mark.parametrize("command", ["status", "deploy"])
+def test_this_machine_is_asked_past_the_users_proxy(service: Started, command: str) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    done = service.running.trivet(command, http_proxy=nobody, HTTP_PROXY=nobody, no_proxy="example.org")
+    assert done.code == 0, done.stdout + done.stderr
+
+
 def test_both_pages_are_served_and_ask_for_the_auth_string(service: Started) -> None:
     url = service.said["ui_url"]
     assert "<html" in page(f"{url}/")
@@ -159,6 +168,36 @@ def test_logs_are_shown_by_part(service: Started) -> None:
     assert (refused.code, "server, cpu, gpu" in refused.stderr) == (2, True)
 
 
+def test_of_two_nights_at_once_the_worker_does_one(service: Started, tmp_path: Path) -> None:
+    running = service.running
+    suite = shutil.copytree(SUITE, tmp_path / "suite") / "suite.yaml"
+    nightly = running.api.get("/deployments/name/nightly/nightly")["id"]
+    nights = [running.start(nightly, {"config": {"suite": str(suite)}}) for _ in range(2)]
+
+    def ended() -> list[str]:
+        return sorted(running.state_of(night) for night in nights)
+
+    running.until(lambda: ended() == ["Cancelled", "Completed"], "one night is measured, the other cancelled")
+    assert "careful" in (suite.parent / "out" / "report.md").read_text()
+
+
+def test_a_run_waits_for_room_in_a_full_pool(service: Started, tmp_path: Path) -> None:
+    running, diary = service.running, tmp_path / "diary"
+    doze = running.api.post(
+        "/deployments/",
+        {
+            "name": "one after the other",
+            "flow_id": running.api.post("/flows/", {"name": "doze"})["id"],
+            "work_pool_name": "gpu",
+            "entrypoint": "tests.service.dozing.doze",
+            "pull_steps": [],
+        },
+    )["id"]
+    runs = [running.run(doze, diary, seconds=3) for _ in range(2)]
+    running.until(lambda: {running.state_of(run) for run in runs} == {"Completed"}, "both are done")
+    assert [line.split()[0] for line in diary_of(diary)] == ["began", "done", "began", "done"]
+
+
 def test_a_second_home_joins_the_server_and_starts_again_when_asked_for_more(service: Started) -> None:
     url, secret = service.said["api_url"], auth_of(service.running.place.home)
     assert secret
@@ -167,13 +206,17 @@ def test_a_second_home_joins_the_server_and_starts_again_when_asked_for_more(ser
         refused = other.trivet(*words, PREFECT_API_AUTH_STRING="trivet:guess")
         joined = other.trivet(*words, PREFECT_API_AUTH_STRING=secret)
         workers = service.running.api.post("/work_pools/cpu/workers/filter", {})
-        again = other.trivet(*words[:-2], "--json", PREFECT_API_AUTH_STRING=secret)
+        again = other.trivet(*words[:-2], "--json", PREFECT_API_AUTH_STRING=secret, ANTHROPIC_API_KEY="sk-of-the-test")
+        handed = [psutil.Process(other.pid_of(pool)).environ().get("ANTHROPIC_API_KEY") for pool in ("cpu", "gpu")]
         stopped = other.trivet("down", "--json")
     assert (refused.code, "PREFECT_API_AUTH_STRING" in refused.stderr) == (2, True)
     assert (joined.code, joined.json["pools"], joined.json["database"]) == (0, ["cpu"], None)
     assert len([each for each in workers if each["status"] == "ONLINE"]) == 2
-    assert (again.json["state"], again.json["changed"]) == ("restarted", ["a worker for the pool gpu"])
-    assert again.json["pools"] == ["cpu", "gpu"]
+    assert (again.json["state"], again.json["changed"]) == (
+        "restarted",
+        ["a worker for the pool gpu", "the variable ANTHROPIC_API_KEY"],
+    )
+    assert (again.json["pools"], handed) == (["cpu", "gpu"], ["sk-of-the-test"] * 2)
     assert stopped.json == {"stopped": ["the service"]}
     assert service.running.trivet("status").code == 0
 
