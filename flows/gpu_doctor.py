@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from pydantic import TypeAdapter
 
 from flows.doctor import Check, Report
 
-TRIALS = (sys.executable, "-m", "flows.gpu_trials")
+TRIALS = (sys.executable, "-P", "-m", "flows.gpu_trials")
 MOST_TRIAL_S = 900
 """Reading the weights of a large model and compiling its kernels takes minutes."""
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -79,9 +78,7 @@ def _asked_of_the_tool() -> str:
 
 
 def _engine() -> list[Check]:
-    try:
-        version("vllm")
-    except PackageNotFoundError:
+    if not find_spec("vllm"):
         return [_lacking("engine", "vllm is not installed: models in this process run with transformers")]
     return _tried("engine")
 

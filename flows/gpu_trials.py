@@ -78,10 +78,13 @@ def try_torch() -> list[Check]:
 
 
 def try_engine() -> list[Check]:
-    """vLLM, imported."""
+    """vLLM, imported; by the name of what was installed: a build for the CPU is called otherwise."""
+    from importlib.metadata import packages_distributions
+
     import vllm  # pyright: ignore[reportMissingImports]
 
-    return [Check(name="engine", status="ok", detail=f"vllm {vllm.__version__}")]
+    installed = ", ".join(dict.fromkeys(packages_distributions().get("vllm", ["vllm"])))
+    return [Check(name="engine", status="ok", detail=f"{installed} {vllm.__version__}")]
 
 
 def try_faiss() -> list[Check]:

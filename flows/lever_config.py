@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from flows.models_file import priced, spelled_out
 from models.chats import IN_PROCESS
-from models.errors import ModelUnavailable
-from models.registry import spelled
 from tasks.budget import Spending
 from tasks.lever.judges import DIGITS
 from tasks.lever.options import (
@@ -92,7 +91,8 @@ class LeverConfig(_Config):
     digits: DigitsConfig = DigitsConfig()
     judge: str = DIGITS
     """`openai:MODEL` at an endpoint, `hf:FOLDER` or `vllm:FOLDER` in process, each with arguments behind a comma
-    (`hf:FOLDER,dtype=bfloat16`), `scripted`; `digits` answers only its own world."""
+    (`hf:FOLDER,dtype=bfloat16`), `scripted`, a name of the file in TRIVET_MODELS; `digits` answers only its own
+    world."""
     concurrency: int = Field(default=16, ge=1)
     """Questions under way at once at an endpoint."""
     encoder: str = DIGITS
@@ -161,14 +161,15 @@ class LeverConfig(_Config):
         seeds = f"{self.seeds} seed{'s' if self.seeds != 1 else ''}"
         return f"post-train {self.dataset.name} {self.sampler}, {shots}, {seeds}"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _priced(cls, given: Any) -> Any:
+        return priced(given, by="judge")
+
     @field_validator("judge")
     @classmethod
     def _spelled_out(cls, judge: str) -> str:
-        """A name of the user's own file stands for a model: no step knows that file."""
-        try:
-            return spelled(judge)
-        except ModelUnavailable as error:
-            raise ValueError(str(error)) from error
+        return spelled_out(judge)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

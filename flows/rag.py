@@ -10,6 +10,7 @@ read_questions ─► answer ─► write_answers
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +22,28 @@ configure_steps()  # before prefect and the steps are imported: both read what i
 from prefect import State, flow  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 from prefect.states import Completed  # noqa: E402
-from pydantic import BaseModel, ConfigDict, Field, JsonValue  # noqa: E402
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator  # noqa: E402
 
+from flows.models_file import priced, spelled_out  # noqa: E402
 from flows.runners import task_runner  # noqa: E402
 from flows.shown import few, flow_version, say, watched  # noqa: E402
 from models.chats import is_in_process, revision_of  # noqa: E402
-from models.registry import spelled  # noqa: E402
+from models.rerankers import fingerprint_of  # noqa: E402
 from models.weights import fingerprint  # noqa: E402
 from tasks.budget import Spending  # noqa: E402
 from tasks.rag.answering.graph import AnswerSettings  # noqa: E402
 from tasks.rag.batching import BatchReport  # noqa: E402
-from tasks.rag.corpus import flat, refuse_too_many_failures, shard_sources  # noqa: E402
+from tasks.rag.corpus import Parsed, Pictured, flat, refuse_too_many_failures, shard_sources  # noqa: E402
 from tasks.rag.documents.isolation import ReadLimits  # noqa: E402
 from tasks.rag.documents.reading import ReadOptions  # noqa: E402
 from tasks.rag.errors import Unfinished  # noqa: E402
-from tasks.rag.indexing.building import build  # noqa: E402
+from tasks.rag.indexing.building import Build, build  # noqa: E402
 from tasks.rag.indexing.figure_model import figure_model  # noqa: E402
 from tasks.rag.indexing.figures import FigureSettings  # noqa: E402
 from tasks.rag.indexing.picturing import refusal_in  # noqa: E402
 from tasks.rag.indexing.report import IndexReport, failures  # noqa: E402
 from tasks.rag.indexing.report_page import headline  # noqa: E402
-from tasks.rag.indexing.scan import require_folder  # noqa: E402
+from tasks.rag.indexing.scan import ScanResult, require_folder  # noqa: E402
 from tasks.rag.language.tokens import installed_tokenizer  # noqa: E402
 from tasks.rag.steps import (  # noqa: E402
     answer,
@@ -60,7 +62,7 @@ from tasks.rag.steps import (  # noqa: E402
     write_answers,
 )
 from tasks.resources import artifacts  # noqa: E402
-from tasks.step import as_is, on_each, placed  # noqa: E402
+from tasks.step import Gathered, as_is, on_each, placed  # noqa: E402
 
 
 class IndexConfig(BaseModel):
@@ -92,7 +94,8 @@ class IndexConfig(BaseModel):
     """`minilm`, a sentence-transformers name or path (`hf:…` is the same), or `openai:MODEL`."""
     vlm: str | None = None
     """Model that describes figures: `openai:MODEL` at an endpoint, `hf:FOLDER` or `vllm:FOLDER` in process, each with
-    arguments behind a comma (`hf:FOLDER,dtype=bfloat16`), `scripted`; none: figures are recorded as skipped."""
+    arguments behind a comma (`hf:FOLDER,dtype=bfloat16`), `scripted`, a name of the file in TRIVET_MODELS; none:
+    figures are recorded as skipped."""
     figures: FigureSettings = FigureSettings()
     """Which images are worth a question, and how it is asked."""
     spending: Spending = Spending()
@@ -107,9 +110,23 @@ class IndexConfig(BaseModel):
         """What the UI calls the run: `index FOLDER`."""
         return f"index {self.documents.absolute().name}"
 
-    def shown(self) -> dict[str, JsonValue]:
-        """What an index records of how it was made; documents count as unchanged while this is the same."""
-        return self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder", "vlm"})
+    @model_validator(mode="before")
+    @classmethod
+    def _priced(cls, given: Any) -> Any:
+        return priced(given, by="vlm")
+
+    @field_validator("vlm")
+    @classmethod
+    def _spelled_out(cls, vlm: str | None) -> str | None:
+        return vlm and spelled_out(vlm)
+
+    def shown(self, vlm: str | None) -> dict[str, JsonValue]:
+        """What an index records of how it was made; documents count as unchanged while this is the same.
+
+        vlm: what describes figures, by its whole name.
+        """
+        made = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
+        return made | {"vlm": vlm}
 
 
 runner: Any = task_runner(os.cpu_count() or 1)
@@ -120,50 +137,20 @@ runner: Any = task_runner(os.cpu_count() or 1)
 def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     """Index a folder of documents; only what is new or changed is read, described, cut and embedded."""
     require_folder(config.documents)
-    vlm = figure_model(spelled(config.vlm), config.figures) if config.vlm else None
+    vlm = figure_model(config.vlm, config.figures) if config.vlm else None
     seen_by = revision_of(vlm) if vlm else ""
+    tokenizer, weights = installed_tokenizer(), fingerprint(config.embedder)
     with build(config.index, run=flow_run.id) as ongoing:
         found = scan(config.documents, include=config.include, exclude=config.exclude)
-
-        ongoing.enter("parse")
-        parsed = on_each(
-            shard_sources(found.sources),
-            parse,
-            options=config.reading,
-            limits=config.limits,
-            password_env=config.password_env,
-        )
-        ongoing.note_failures(flat(parsed.results), found)
-        if failed := failures(flat(parsed.results), found):
-            publish_failures(as_is(failed), index=config.index)
-        refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=found.named)
-
-        ongoing.enter("extract_figures")
-        pictured = on_each(
-            parsed.results,
-            find_figures,
-            settings=config.figures,
-            limits=config.limits,
-            password_env=config.password_env,
-        )
-        distinct = mark_duplicates(as_is(tuple(pictured.results)), settings=config.figures)
-        seeing = placed(extract_figures, in_process=is_in_process(vlm or ""))
-        described = on_each(
-            distinct.shards, seeing, settings=config.figures, vlm=vlm, revision=seen_by, spending=config.spending
-        )
+        parsed = _parsed(config, found, ongoing)
+        failed = failures(flat(parsed.results), found)
+        described = _described(config, parsed.results, ongoing, vlm=vlm, seen_by=seen_by)
 
         ongoing.enter("chunk")
-        tokenizer = installed_tokenizer()
-        chunked = on_each(
-            described.results,
-            chunk,
-            chunk_chars=config.chunk_chars,
-            overlap_chars=config.overlap_chars,
-            tokenizer=tokenizer,
-        )
+        sizes = {"chunk_chars": config.chunk_chars, "overlap_chars": config.overlap_chars}
+        chunked = on_each(described.results, chunk, **sizes, tokenizer=tokenizer)
 
         ongoing.enter("embed")
-        weights = fingerprint(config.embedder)
         embedding = placed(embed, in_process=not config.embedder.startswith("openai:"))
         embedded = on_each(chunked.results, embedding, embedder=config.embedder, fingerprint=weights)
 
@@ -174,7 +161,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             embedded=as_is(flat(embedded.results)),
             metadata=config.metadata,
         )
-        shown = config.shown() | {"tokenizer": tokenizer, "weights": weights}
+        shown = config.shown(vlm) | {"tokenizer": tokenizer, "weights": weights}
         if seen_by:
             shown["vlm_weights"] = seen_by
         published = publish_index(catalogued.corpus, index=config.index, settings=shown)
@@ -192,12 +179,50 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         )
         publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)
         say(headline(report))
-        if unfinished := parsed.unfinished | pictured.unfinished | described.unfinished:
+        if unfinished := parsed.unfinished | described.unfinished:
             raise Unfinished(found.named(unfinished), report=report)
     if report.documents.failed:
         message = f"{report.documents.failed} could not be read: {few(one.document for one in failed)}"
         return Completed(name="CompletedWithFailures", message=message, data=report)
     return report
+
+
+def _parsed(config: IndexConfig, found: ScanResult, ongoing: Build) -> Gathered[tuple[Parsed, ...]]:
+    """The documents as they were read; failures are shown at once, and too many of them end the run."""
+    ongoing.enter("parse")
+    parsed = on_each(
+        shard_sources(found.sources),
+        parse,
+        options=config.reading,
+        limits=config.limits,
+        password_env=config.password_env,
+    )
+    ongoing.note_failures(flat(parsed.results), found)
+    if failed := failures(flat(parsed.results), found):
+        publish_failures(as_is(failed), index=config.index)
+    refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=found.named)
+    return parsed
+
+
+def _described(
+    config: IndexConfig,
+    parsed: Sequence[tuple[Parsed, ...]],
+    ongoing: Build,
+    *,
+    vlm: str | None,
+    seen_by: str,
+) -> Gathered[tuple[Pictured, ...]]:
+    """The documents with their figures, each of which was asked about once."""
+    ongoing.enter("extract_figures")
+    pictured = on_each(
+        parsed, find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env
+    )
+    distinct = mark_duplicates(as_is(tuple(pictured.results)), settings=config.figures)
+    seeing = placed(extract_figures, in_process=is_in_process(vlm or ""))
+    described = on_each(
+        distinct.shards, seeing, settings=config.figures, vlm=vlm, revision=seen_by, spending=config.spending
+    )
+    return described._replace(unfinished=pictured.unfinished | described.unfinished)
 
 
 class AnswerConfig(BaseModel):
@@ -213,7 +238,8 @@ class AnswerConfig(BaseModel):
     """JSONL of the answers, in the order of the questions."""
     llm: str | None = None
     """Who answers: `none`, `local`, `openai`, or one model: `openai:MODEL`, `hf:FOLDER` or `vllm:FOLDER` in process,
-    each with arguments behind a comma; unset: as the settings of this machine say."""
+    each with arguments behind a comma, or a name of the file in TRIVET_MODELS; unset: as the settings of this machine
+    say."""
     reranker: str | None = None
     """Cross-encoder by name or path (`hf:…` is the same); unset: as the settings say, else none."""
     answers: AnswerSettings = AnswerSettings()
@@ -230,7 +256,7 @@ class AnswerConfig(BaseModel):
 @watched
 def answer_batch(config: AnswerConfig) -> BatchReport:
     """Answer a file of questions; an answer that was given before on the same index is recalled."""
-    models = models_of(config.llm)
+    models, reranker = models_of(config.llm), config.reranker or settings().reranker
     batch = read_questions(config.questions, index=config.index)
     answered = on_each(
         batch.shards,
@@ -238,7 +264,8 @@ def answer_batch(config: AnswerConfig) -> BatchReport:
         index=config.index,
         index_digest=batch.index_digest,
         models=models,
-        reranker=config.reranker or settings().reranker,
+        reranker=reranker,
+        reranker_weights=fingerprint_of(reranker) if reranker else "",
         settings=config.answers,
     )
     report = write_answers(as_is(flat(answered.results)), out=config.out)

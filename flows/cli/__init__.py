@@ -23,10 +23,10 @@ from flows.cli import (
     service,
     serving,
 )
+from flows.cli.commands import App
 
-app = typer.Typer(
+app = App(
     name="trivet",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Pipelines of ML teams as cached, resumable flows: documents, evaluation, demonstrations.",

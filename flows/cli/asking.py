@@ -27,15 +27,18 @@ def _known_llm(value: str | None) -> str | None:
     """Refuse a name that means nothing before anything is opened."""
     if value is None or value in WIRINGS:
         return value
-    from models.chats import KINDS, NAMES
+    from flows.cli.refusing import require_here
+    from models.chats import KINDS, NAMES, local_of
     from models.errors import ModelUnavailable
     from models.registry import spelled
 
     try:
-        known = spelled(value).partition(":")[0] in KINDS
+        name = spelled(value)
+        if local := local_of(name):
+            require_here(local)
     except ModelUnavailable as error:
-        raise typer.BadParameter(str(error)) from error
-    if not known:
+        raise typer.BadParameter(f"{value}: {error}") from error
+    if name.partition(":")[0] not in KINDS:
         raise typer.BadParameter(f"{value!r} is none of {', '.join(WIRINGS)}, and no model: {NAMES}")
     return value
 
@@ -47,7 +50,7 @@ LlmOption = Annotated[
         callback=_known_llm,
         help="none: the documents' own sentences; local, openai: the models of the settings; or one model: "
         "openai:MODEL (an endpoint), hf:FOLDER, vllm:FOLDER (weights, in this process; arguments follow: "
-        "hf:FOLDER,dtype=bfloat16). Default: TRIVET_LLM, else none.",
+        "hf:FOLDER,dtype=bfloat16), a name of the file in TRIVET_MODELS. Default: TRIVET_LLM, else none.",
     ),
 ]
 RerankOption = Annotated[
@@ -105,7 +108,7 @@ def ask(
 def batch(
     questions: Annotated[Path, typer.Argument(help="JSONL: {id, question, history?} a line.")],
     index: IndexFolder,
-    out: Annotated[Path, typer.Option("--out", help="JSONL of the answers.")],
+    out: Annotated[Path, typer.Option(help="JSONL of the answers.")],
     llm: LlmOption = None,
     strategy: StrategyChoice = None,
     top_k: TopKChoice = None,
@@ -146,6 +149,7 @@ def opened(
 ) -> Generator[Assistant]:
     """An assistant over `index`; what is expected to go wrong ends the command with one sentence."""
     from flows.answering import open_assistant
+    from models.errors import ModelUnavailable
     from storage.errors import IndexUnusable, StorageError, StoreUnreachable
     from tasks.rag.answering.graph import AnswerSettings
 
@@ -153,7 +157,9 @@ def opened(
         logging.getLogger("tasks.calls").setLevel(logging.ERROR)  # a note of the answer says it in one sentence
     answers = AnswerSettings(strategy=strategy.value if strategy else None, top_k=top_k)
     with (
-        plain_errors(IndexUnusable, StoreUnreachable, ValueError, failed=(StorageError, *model_errors())),
+        plain_errors(
+            IndexUnusable, StoreUnreachable, ModelUnavailable, ValueError, failed=(StorageError, *model_errors())
+        ),
         open_assistant(index, llm=llm, reranker=rerank, answers=answers, patient=patient) as assistant,
     ):
         yield assistant

@@ -11,6 +11,7 @@ from flows.cli.output import plain_errors
 
 if TYPE_CHECKING:
     from flows.cli.placing import TaskRunnerName
+    from flows.rag import IndexConfig
     from tasks.rag.batching import BatchReport
     from tasks.rag.indexing.figures import FigurePlan
     from tasks.rag.indexing.report import IndexReport
@@ -27,6 +28,7 @@ def run_build(
         from flows.runners import placed
 
         config = IndexConfig.model_validate(chosen)
+        _vlm(config)
         return run_flow(placed(build_index, task_runner, cluster), config, Unfinished)
 
 
@@ -35,9 +37,16 @@ def run_batch(chosen: dict[str, Any], *, quiet: bool) -> Outcome[BatchReport]:
     from tasks.rag.errors import Unfinished
 
     with prefect_for_a_command(_expected_errors(), quiet=quiet):
+        from flows.answering import models_of
+        from flows.cli.asking import WIRINGS
         from flows.rag import AnswerConfig, answer_batch
+        from models.errors import ModelUnavailable
 
-        return run_flow(answer_batch, AnswerConfig.model_validate(chosen), Unfinished)
+        config = AnswerConfig.model_validate(chosen)
+        if config.llm in (None, *WIRINGS):  # any other name was checked as it was typed
+            with plain_errors(ModelUnavailable):
+                models_of(config.llm)
+        return run_flow(answer_batch, config, Unfinished)
 
 
 def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
@@ -47,14 +56,12 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
     configure_steps()
     with _expected_errors(), progress_bars(quiet):
         from flows.rag import IndexConfig
-        from models.registry import spelled
-        from tasks.rag.indexing.figure_model import figure_model
         from tasks.rag.indexing.figure_planning import plan_folder
         from tasks.resources import artifacts, resources, responses, vision
 
         config = IndexConfig.model_validate(chosen)
         password = resources().secret(config.password_env) if config.password_env else None
-        vlm = figure_model(spelled(config.vlm), config.figures) if config.vlm else None
+        vlm = _vlm(config)
         return plan_folder(
             config.documents,
             artifacts(),
@@ -66,6 +73,21 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
             chat=vision(vlm) if vlm else None,
             responses=responses(),
         )
+
+
+def _vlm(config: IndexConfig) -> str | None:
+    """The vision model by its whole name; ends where it is plain that it cannot be asked."""
+    from flows.cli.refusing import refuse_unusable, refused
+    from tasks.rag.indexing.figure_model import figure_model
+
+    if config.vlm is None:
+        return None
+    said = f"--vlm {config.vlm}"
+    with refused(said):
+        vlm = figure_model(config.vlm, config.figures)
+    if vlm:
+        refuse_unusable(vlm, said, pictures=True)
+    return vlm
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 def chat(
     index: IndexFolder,
     session: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="With --resume: the session, by the beginning of its id.")
+        str | None, typer.Argument(metavar="ID", help="With --resume: the session, by the beginning of its id.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a session: the last one on this index, or that of ID.")

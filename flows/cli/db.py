@@ -6,9 +6,10 @@ from typing import Any
 
 import typer
 
+from flows.cli.commands import App
 from flows.cli.output import emit, plain_errors
 
-app = typer.Typer(no_args_is_help=True, help="The database: tables, and the embedded PostgreSQL.")
+app = App(help="The database: tables, and the embedded PostgreSQL.")
 JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 

@@ -30,9 +30,9 @@ def deploy(
     from flows.connecting import NotConnected, connect
     from flows.settings import prepare_environment, settings
 
+    prepare_environment()
     with plain_errors(failed=(NotConnected,)):
         connect(settings().home)
-    prepare_environment()
     import httpx
     from prefect.settings import get_current_settings
 

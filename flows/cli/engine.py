@@ -34,7 +34,7 @@ class Outcome(NamedTuple, Generic[R]):
 @contextmanager
 def prefect_for_a_command(errors: AbstractContextManager[None], *, quiet: bool) -> Generator[None]:
     """A Prefect API of this command's own, a bar per step, and within `errors`."""
-    from flows.server import prefect_api
+    from flows.server import prefect_api, refuse_a_dead_server
 
     prepare_environment()
     # the flow's own log is for workers; here the progress bar speaks, and errors come as sentences
@@ -42,8 +42,10 @@ def prefect_for_a_command(errors: AbstractContextManager[None], *, quiet: bool) 
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
     # its own services complain when a refused build ends before they have told the server everything
     os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "INFO" if state["debug"] else "CRITICAL")
-    with errors, progress_bars(quiet), prefect_api(settings().home):
-        yield
+    with errors, progress_bars(quiet):
+        refuse_a_dead_server()
+        with prefect_api(settings().home):
+            yield
 
 
 def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Exception]) -> Outcome[Any]:

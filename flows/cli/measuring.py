@@ -76,6 +76,7 @@ def evaluate(
 ) -> None:
     """Measure how often a search finds the page that answers, and how good the answers are, with 95 % intervals."""
     from flows.settings import settings
+    from models.registry import spelled
     from storage.errors import StorageError
     from storage.index import open_index
     from tasks.rag.measuring.figures import choose, labels_of, measure
@@ -90,7 +91,7 @@ def evaluate(
         labels = labels_of(asked, by)
         checked = any(one.answer or not one.answerable for one in asked) if answers is None else answers
         # as it will run, not as it was typed: this is what the database keeps
-        rerank, llm = rerank or settings().reranker, llm or settings().llm
+        rerank, llm = rerank or settings().reranker, spelled(llm or settings().llm)
         chosen = Chosen(strategy, bm25_weight, route, rerank, llm, checked, split)
         gold = gold_in(opened, asked)
         ranked = _rank(opened, asked, gold, chosen, quiet=as_json)

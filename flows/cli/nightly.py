@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.cli.commands import App
 from flows.cli.opening import Json
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from flows.cli.engine import Outcome
     from tasks.nightly.records import Change, NightReport
 
-group = typer.Typer(
-    no_args_is_help=True, help="A suite is measured night after night; regressions are told from noise."
-)
+group = App(help="A suite is measured night after night; regressions are told from noise.")
 FORMATS = (".md", ".html")
 
 
@@ -45,11 +44,11 @@ def run(
 
 def report(
     suite: Annotated[
-        Path | None, typer.Argument(metavar="[SUITE.yaml]", help="Of which suite; else of the one that ran last.")
+        Path | None, typer.Argument(metavar="SUITE.yaml", help="Of which suite; else of the one that ran last.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write it here, as .md or .html."),
+        typer.Option(metavar="FILE", help="Write it here, as .md or .html."),
     ] = None,
     as_json: Json = False,
 ) -> None:

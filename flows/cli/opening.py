@@ -30,7 +30,7 @@ class Strategy(enum.StrEnum):
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
 IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
 TopK = Annotated[int, typer.Option(min=1, max=1000, help="How many chunks.")]
-DocumentOption = Annotated[list[str] | None, typer.Option(help="Look only in this; may be given again.")]
+DocumentOption = Annotated[list[str] | None, typer.Option(help="Look only in this document; may be given again.")]
 RouteOption = Annotated[
     bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
 ]

@@ -69,9 +69,24 @@ def plain_errors(*refused: type[Exception], failed: tuple[type[Exception], ...] 
         fail(str(error), REFUSED if isinstance(error, refused) else FAILED)
 
 
-def sentences(error: ValidationError) -> str:
-    """What pydantic refused, an option a line."""
-    return "\n".join(
-        f"--{'.'.join(map(str, item['loc'])).replace('_', '-')}: {item['msg']} (it is {item['input']!r})"
-        for item in error.errors()
-    )
+def sentences(error: ValidationError, flag: Callable[[str], str] = str) -> str:
+    """What pydantic refused, an option a line.
+
+    flag: what the command calls a field, `figure qwen3_vl_max_tokens` for `figures.qwen3_vl_max_tokens`.
+    """
+    lines: list[str] = []
+    for item in error.errors():
+        name, given = flag(".".join(map(str, item["loc"]))), item["input"]
+        if item["type"] == "value_error":
+            said = item["msg"].removeprefix("Value error, ")
+            value = f" {given}" if isinstance(given, str) else ""
+            lines.append(f"{_option(name)}{value}: {said}" if name else said)
+        else:
+            lines.append(f"{_option(name)}: {item['msg']} (it is {given!r})")
+    return "\n".join(lines)
+
+
+def _option(name: str) -> str:
+    """`--figure x` for `figure x`."""
+    option, *more = name.split(" ")
+    return " ".join((f"--{option.replace('_', '-')}", *more))

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli import show
+from flows.cli.commands import App
 from flows.cli.opening import IndexFolder, Json, require_file
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors, sentences
 from flows.cli.placing import ClusterOption, TaskRunnerOption
 
-app = typer.Typer(no_args_is_help=True, help="Documents become an index; questions get answers with their page.")
+app = App(help="Documents become an index; questions get answers with their page.")
 
 
 class PdfReader(enum.StrEnum):
@@ -55,7 +56,7 @@ def index(
     ocr: OcrOption = Ocr.auto,
     page_cpu_s: Annotated[float, typer.Option(min=0.1, help="CPU seconds that a page may take.")] = 30.0,
     chunk_chars: Annotated[int, typer.Option(min=100, max=20_000, help="Most characters of a chunk.")] = 800,
-    overlap_chars: Annotated[int, typer.Option(min=0, help="Characters that a chunk repeats.")] = 120,
+    overlap_chars: Annotated[int, typer.Option(min=0, help="Characters that a chunk repeats of the one before.")] = 120,
     embedder: Annotated[
         str, typer.Option(help="minilm, a sentence-transformers name or path, openai:MODEL.")
     ] = "minilm",
@@ -63,14 +64,23 @@ def index(
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="Model that describes figures: openai:MODEL (an endpoint); hf:FOLDER, vllm:FOLDER (weights, in this "
-            "process; arguments follow: hf:FOLDER,dtype=bfloat16); scripted.",
+            help="Model that describes figures; else they are skipped. openai:MODEL (an endpoint); hf:FOLDER, "
+            "vllm:FOLDER (weights, in this process; arguments follow: hf:FOLDER,dtype=bfloat16); a name of the file in "
+            "TRIVET_MODELS; scripted.",
         ),
     ] = None,
-    max_vlm_calls: Annotated[int | None, typer.Option(min=0, help="Stop asking after so many questions.")] = None,
-    max_cost: Annotated[float | None, typer.Option(min=0.0, help="Stop asking before so much is spent.")] = None,
+    max_vlm_calls: Annotated[
+        int | None, typer.Option(min=0, help="Stop after so many figures were asked about; else no limit.")
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Stop before so much is spent, in the currency of --vlm-price; else no limit."),
+    ] = None,
     vlm_price: Annotated[
-        str | None, typer.Option(metavar="PROMPT,ANSWER", help="Price per million tokens, for --max-cost: 0.15,0.6")
+        str | None,
+        typer.Option(
+            metavar="PROMPT,ANSWER", help="Per million tokens: 0.15,0.6; else as the file in TRIVET_MODELS has it."
+        ),
     ] = None,
     figure: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Figure setting, such as qwen3_vl_min_variance=20.")
@@ -115,7 +125,7 @@ def index(
             return
         outcome = run_build(chosen, quiet=as_json, task_runner=task_runner, cluster=cluster)
     except ValidationError as error:
-        fail(sentences(error), REFUSED)
+        fail(sentences(error, _flag), REFUSED)
     emit(outcome.report, as_json, lambda: show.report(outcome.report, index))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
@@ -217,10 +227,24 @@ def _settings(pairs: list[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def _prices(option: str | None) -> dict[str, str] | None:
-    if option is None:
-        return None
-    prompt, comma, answer = option.partition(",")
-    if not comma:
-        fail(f"--vlm-price {option!r} is not PROMPT,ANSWER; write for example --vlm-price 0.15,0.6", REFUSED)
-    return {"prompt": prompt, "answer": answer}
+def _prices(option: str | None) -> dict[str, float] | None:
+    from flows.cli.pricing import prices_of
+
+    try:
+        return prices_of(option)
+    except ValueError as error:
+        fail(f"--vlm-price {option}: {error}", REFUSED)
+
+
+def _flag(field: str) -> str:
+    """What `index` calls a field of its configuration."""
+    outer, _, inner = field.partition(".")
+    match outer:
+        case "figures":
+            return f"figure {inner}"
+        case "reading" | "limits":
+            return inner
+        case "spending":
+            return {"prices": "vlm_price", "max_calls": "max_vlm_calls"}.get(inner.partition(".")[0], "max_cost")
+        case _:
+            return outer

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable
+import signal
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +45,7 @@ def up(
     from flows.service.asked import Wanted
     from flows.service.errors import Refused, ServiceError
     from flows.service.starting import up as started
+    from flows.service.stopping import end
     from storage.errors import StorageError
 
     def say(text: str) -> None:
@@ -50,14 +53,47 @@ def up(
             typer.secho(harmless(text), dim=True, err=True)
 
     wanted = Wanted(gpu=not no_gpu, port=port, server=server, workers_only=workers_only)
-    try:
-        with plain_errors(Refused, failed=(ServiceError, StorageError, FileNotFoundError)):
-            done = started(_place(), wanted, os.environ.copy(), say=say)
-    except KeyboardInterrupt:
-        fail("interrupted; what had started was stopped", INTERRUPTED)
+    place = _place()
+    with _ended_by_signals() as came, plain_errors(Refused, failed=(ServiceError, StorageError, FileNotFoundError)):
+        done = started(place, wanted, os.environ.copy(), say=say)
+        if came and done.state != "unchanged":
+            with place.alone():
+                end(place)
+        if came:
+            raise _Terminated
     emit(done, as_json, lambda: _show_up(done))
     if done.failed:
         raise typer.Exit(DONE_WITH_FAILURES)
+
+
+class _Terminated(SystemExit):
+    """SIGTERM came; of this class, since event loops keep any other to themselves."""
+
+
+@contextmanager
+def _ended_by_signals() -> Generator[list[int]]:
+    """After Ctrl-C or SIGTERM, and once what had started was stopped, end with a sentence.
+
+    Gives a list that SIGTERM is put into: code of others may swallow what is raised in the middle of it.
+    """
+    from flows.cli.engine import TERMINATED
+
+    came: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another would leave what is being stopped
+        came.append(number)
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield came
+    except KeyboardInterrupt:
+        fail("interrupted; what had started was stopped", INTERRUPTED)
+    except _Terminated:
+        fail("terminated; what had started was stopped", TERMINATED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def down(as_json: bool = JSON) -> None:

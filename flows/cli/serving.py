@@ -48,11 +48,12 @@ def serve(
     from flows.serving import create_app
     from flows.serving_auth import AuthUnusable, auth_string
     from flows.settings import settings
+    from models.errors import ModelUnavailable
     from storage.errors import StorageError
 
     if not allow_remote and not _is_loopback(host):
         fail(f"--host {host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
-    with plain_errors(StorageError, AuthUnusable, failed=model_errors()):
+    with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=model_errors()):
         auth = auth_string(settings().home, configured=settings().serve_token)
         live = _live(index, llm, rerank)
         with live.borrow():  # what is wrong with the index or the model is said now, not to the first client

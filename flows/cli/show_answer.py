@@ -94,7 +94,7 @@ def batch(report: BatchReport) -> None:
     )
     console.print(f"  abstained  {report.abstained:,}: the documents do not tell")
     if report.failed:
-        console.print(f"  [red]failed[/red]     {report.failed:,}: the question is empty or too long")
+        console.print(f"  [red]failed[/red]     {report.failed:,}: empty, too long, or refused by the model")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -15,7 +16,7 @@ import typer
 
 from flows.cli import show_measures
 from flows.cli.opening import Json, RouteOption, Strategy, model_errors, require_file
-from flows.cli.output import INTERRUPTED, emit, fail, plain_errors
+from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, sentences
 from flows.cli.questions import Counted, QuestionsFile, Search, SplitOption, counting, places_in
 from flows.cli.recording import StoreOption, keep
 from flows.program import git_commit, program_version
@@ -57,7 +58,10 @@ def sweep(
         str, typer.Option(metavar="CHARS/OVERLAP,…", help="Ways to cut, in characters.")
     ] = "800/120,300/50",
     strategy: Annotated[
-        list[Strategy] | None, typer.Option(help="How chunks are found; may be given again. Default: all.")
+        list[Strategy] | None,
+        typer.Option(
+            metavar="NAME", help="How chunks are found: similarity, mmr, bm25, rrf; may be given again. Default: all."
+        ),
     ] = None,
     bm25_weight: Annotated[
         str, typer.Option(metavar="WEIGHT,…", help="How much words count in rrf beside meaning.")
@@ -67,7 +71,9 @@ def sweep(
     ] = None,
     embedder: Annotated[str, typer.Option(help="minilm, a sentence-transformers name or path, openai:…")] = "minilm",
     metadata: Annotated[Path | None, typer.Option(help="CSV beside the documents, as for `trivet rag index`.")] = None,
-    vlm: Annotated[str | None, typer.Option(help="Model that describes figures, as for `trivet rag index`.")] = None,
+    vlm: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Model that describes figures, as for `trivet rag index`.")
+    ] = None,
     route: RouteOption = True,
     split: SplitOption = None,
     store: StoreOption = True,
@@ -137,6 +143,8 @@ def _measure(common: Sweep, points: Sequence[Point]) -> _Measured:
 
 def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking, Path], list[str]]:
     """An index per way to cut, with one server for all builds; what is built and unchanged is only looked through."""
+    from pydantic import ValidationError
+
     from flows.cli.building import run_build
     from flows.server import prefect_api
     from flows.settings import prepare_environment, settings
@@ -155,7 +163,10 @@ def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking,
                 "vlm": common.vlm,
                 **chunking.model_dump(),
             }
-            outcome = run_build(chosen, quiet=common.quiet)
+            try:
+                outcome = run_build(chosen, quiet=common.quiet)
+            except ValidationError as error:
+                fail(sentences(error), REFUSED)
             folders[chunking] = folder
             if (failed := outcome.report.documents.failed) and not notes:  # the same ones for every way to cut
                 notes.append(f"documents that failed, and are in no index: {failed}; see `trivet rag status`")
@@ -205,7 +216,16 @@ def _key(common: Sweep, point: Point, opened: Index) -> str:
     from tasks.rag.retrieval.weights import DEFAULTS
 
     settings = {"route": common.route, "search": DEFAULTS.model_dump(mode="json"), "version": program_version()}
+    if weights := _weights_of(point.reranker) if point.reranker else "":
+        settings["reranker_weights"] = weights
     return point_key(point, index_digest=opened.digest, questions=questions_digest(common.asked), settings=settings)
+
+
+@cache
+def _weights_of(reranker: str) -> str:
+    from models.rerankers import fingerprint_of
+
+    return fingerprint_of(reranker)
 
 
 def _usual() -> Point:

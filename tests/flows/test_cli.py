@@ -81,6 +81,18 @@ def test_every_command_says_what_it_does(words: tuple[str, ...]) -> None:
     assert [option.name for option in command.params if not option.help and not option.hidden] == []
 
 
+@pytest.mark.parametrize("words", [("eval", "run"), ("rag", "index"), ("lever", "run")], ids=" ".join)
+def test_help_names_options_whole_and_gives_a_switch_no_type(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = run_here(*words, "--help").stdout
+    assert [
+        name for option in COMMANDS[words].params for name in option.opts if name not in shown.split("Options")[1]
+    ] == []
+    assert "<bool>" not in shown
+
+
 @pytest.mark.parametrize("words", PLAIN_COMMANDS, ids=" ".join)
 def test_every_command_speaks_json(words: tuple[str, ...]) -> None:
     assert any("--json" in option.opts for option in COMMANDS[words].params)
@@ -95,7 +107,8 @@ def test_every_command_speaks_json(words: tuple[str, ...]) -> None:
         (["rag", "search", "q", "--index", "x", "--strategy", "psychic"], "'similarity', 'mmr', 'bm25', 'rrf'"),
         (["rag", "search", "q", "--index", "x", "--top-k", "0"], "greater than or equal to 1"),
         (["rag", "index", "x", "--index", "y", "--figure", "loud"], "is not NAME=VALUE"),
-        (["rag", "index", "x", "--index", "y", "--vlm-price", "3"], "is not PROMPT,ANSWER"),
+        (["rag", "index", "x", "--index", "y", "--vlm-price", "3"], "--vlm-price 3: expected PROMPT,ANSWER"),
+        (["rag", "index", "x", "--index", "y", "--vlm_price", "-1,2"], "--vlm-price -1,2: expected PROMPT,ANSWER"),
         (["rag", "index", "x", "--index", "y", "--password-env", "TRIVET_NO_SUCH"], "no such environment variable"),
         (["rag", "text", "x.pdf", "--password-env", "TRIVET_NO_SUCH"], "no such environment variable"),
     ],

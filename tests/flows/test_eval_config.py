@@ -144,7 +144,7 @@ def test_a_bad_file_is_named_with_its_line(text: str, said: str, tmp_path: Path)
         ("data_dir: [1]\n", "line 1: data_dir: expected a path"),
         ("concurrency: lots\n", "line 1: concurrency: Input should be"),
         ("model: 3\n", "line 1: model: Input should be a valid string"),
-        ("price: abc\n", "line 1: price abc: expected two numbers"),
+        ("price: abc\n", "line 1: price abc: expected PROMPT,ANSWER, two numbers"),
         ("save: paper\n", "line 1: save: Input should be 'file'"),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_bad_value_is_named_with_its_line(text: str, said: str, tmp_path: Path
     ("line", "said"),
     [
         ("--max-cost 1", "--max-cost 1.0: .* --price 0.15,0.6"),
-        ("--price=-1,2", "--price: Input should be greater"),
+        ("--price=-1,2", "--price -1,2: expected PROMPT,ANSWER, two numbers from 0"),
         ("--model_args timeout=abc", "--timeout: Input should be a valid number"),
         ("--model_args max_retries=-1", "--max-retries: Input should be greater"),
         ("--batch_size lots", "--batch_size 'lots' is not a whole number"),

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from flows.cli.commands import App
 from flows.cli.evaluation import comparing, leaderboard
 from tasks.evaluation.records import ModelFacts, Sample
 from tasks.evaluation.results_file import write_results
@@ -16,7 +16,7 @@ from tasks.evaluation.statistics import summarise_single
 from tests.command import Done
 from tests.evaluation.reports import report, task_result
 
-app = typer.Typer()
+app = App()
 leaderboard.register(app)
 comparing.register(app)
 

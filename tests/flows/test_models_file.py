@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,12 @@ from flows.answering import models_of
 from flows.cli.evaluation.config import config_of
 from flows.lever_config import LeverConfig
 from flows.nightly_plan import known_flags
+from flows.rag import IndexConfig
 from flows.settings import configure_steps
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE
 from tasks import resources
+from tasks.budget import Prices
 from tasks.evaluation.asking import open_model, release_models
 from tests.models.server import MODEL, serving
 
@@ -36,7 +39,8 @@ def _environment() -> Iterator[None]:
 @pytest.fixture
 def spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     place = {"api_key_env": "TEAM_KEY", "base_url": "http://127.0.0.1:9/v1"}
-    (tmp_path / "models.yaml").write_text(json.dumps({"mine": {"backend": "openai", "name": "m", **place}}))
+    mine = {"backend": "openai", "name": "m", "price": {"prompt": 0.15, "answer": 0.6}, **place}
+    (tmp_path / "models.yaml").write_text(json.dumps({"mine": mine, "free": {"backend": "scripted"}}))
     monkeypatch.setenv(VARIABLE, str(tmp_path / "models.yaml"))
     return f"openai:m,{json.dumps(place)}"
 
@@ -50,6 +54,28 @@ def test_the_judge_of_demonstrations_may_be_of_the_file(spelled: str) -> None:
     chosen = LeverConfig.model_validate({"judge": "mine", "until": "pools"})
     assert chosen.judge == spelled
     assert LeverConfig.model_validate(chosen.model_dump()) == chosen
+
+
+def test_what_describes_figures_may_be_of_the_file(spelled: str, tmp_path: Path) -> None:
+    chosen = IndexConfig(documents=tmp_path, index=tmp_path, vlm="mine")
+    assert chosen.vlm == spelled
+    assert IndexConfig.model_validate(chosen.model_dump()) == chosen
+
+
+@pytest.mark.usefixtures("spelled")
+def test_a_limit_on_the_cost_goes_by_the_price_of_the_file_where_none_is_given(tmp_path: Path) -> None:
+    def prices(vlm: str, **spending: Any) -> Any:
+        given = {"documents": tmp_path, "index": tmp_path, "vlm": vlm, "spending": spending}
+        return IndexConfig.model_validate(given).spending.prices
+
+    judged = LeverConfig.model_validate({"judge": "mine", "until": "pools", "spending": {"max_cost": 3}})
+    own = {"prompt": 1, "answer": 2}
+    assert judged.spending.prices == prices("mine", max_cost=3) == Prices(prompt=0.15, answer=0.6)
+    assert prices("mine", max_cost=3, prices=own) == Prices(prompt=1, answer=2)
+    assert prices("mine", max_calls=3) is None, "the price is no part of how a model answers"
+    for nameless in ("free", "scripted"):
+        with pytest.raises(ValueError, match="`price` of the model in the file that TRIVET_MODELS names"):
+            prices(nameless, max_cost=3)
 
 
 def test_all_pipelines_ask_the_same_model_with_the_same_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

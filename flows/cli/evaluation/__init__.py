@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
+from flows.cli.commands import App
 from flows.cli.evaluation import comparing, exporting, grading, leaderboard, listing, running, scoring, showing
 
-app = typer.Typer(no_args_is_help=True, help="Models are measured on benchmarks; every score can be found again.")
+app = App(help="Models are measured on benchmarks; every score can be found again.")
 for commands in (running, listing, scoring, grading, leaderboard, comparing, showing, exporting):
     commands.register(app)

@@ -31,7 +31,7 @@ def compare(
     flips: Annotated[int, typer.Option(min=0, help="Changed items shown, of each kind; --json gives all.")] = 5,
     fail_on_regression: Annotated[
         bool,
-        typer.Option("--fail-on-regression", "--fail_on_regression", help="Exit 1 where B is worse beyond chance."),
+        typer.Option("--fail-on-regression", help="Exit 1 where B is worse beyond chance."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from flows.cli.evaluation.naming import CALLS, FILE_OF, args_of, entry_of, model_name_of, resolved
+from flows.cli.pricing import prices_of
 from tasks.evaluation.errors import OptionUnusable
 
 if TYPE_CHECKING:
@@ -309,10 +310,9 @@ def _prices(given: Any, *, max_cost: Any) -> dict[str, float] | None:
             )
         return None
     try:
-        prompt, answer = (float(word) for word in str(given).split(","))
-    except ValueError:
-        raise OptionUnusable(f"--price {given}: expected two numbers per million tokens, such as 0.15,0.6") from None
-    return {"prompt": prompt, "answer": answer}
+        return prices_of(str(given))
+    except ValueError as error:
+        raise OptionUnusable(f"--price {given}: {error}") from None
 
 
 def _whole(given: Any, what: str) -> int:

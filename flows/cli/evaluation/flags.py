@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+
+from flows.cli.commands import Command
 
 TEMPLATE_FLAGS = ("--apply_chat_template", "--apply-chat-template")
 WITHOUT_EFFECT = {
@@ -38,7 +39,7 @@ SWITCHES = {
 """Those of them that take no value, or True and False."""
 
 
-class EvalCommand(TyperCommand):
+class EvalCommand(Command):
     """Takes `--apply_chat_template` without a value as True, and explains flags that need not be given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -48,7 +48,7 @@ def results(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
     all_runs: Annotated[
         bool,
-        typer.Option("--all-runs", "--all_runs", help="Every run, not only a model's last with the same settings."),
+        typer.Option("--all-runs", help="Every run, not only a model's last with the same settings."),
     ] = False,
     path: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Read results files there instead of the database.")

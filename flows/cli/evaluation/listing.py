@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", "--data_dir", envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data."),
+    typer.Option("--data-dir", envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data; else the hub's."),
 ]
 
 

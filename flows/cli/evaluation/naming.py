@@ -14,6 +14,8 @@ from tasks.evaluation.errors import OptionUnusable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pydantic import SecretStr
+
     from models.auto import Place
     from models.registry import Entry
 
@@ -61,31 +63,32 @@ def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     """
     if not isinstance(name := chosen["model"], str):
         return dict(chosen)  # what checks the values refuses it
-    entry = _picked(chosen, given) if name == "auto" else entry_of(name, "model")
+    called = chosen["model_name"] or given.get("model") or given.get("pretrained")
+    if name == "auto":
+        entry, called = _picked(called, chosen, given), None  # who was picked has its own name
+        given = {name: value for name, value in given.items() if name not in ("model", "pretrained")}
+    else:
+        entry = entry_of(name, "model")
     if entry is None:
         _refuse_unknown(name)
         return {**chosen, "model_args": dict(given)}
-    price = entry.price and f"{entry.price.prompt},{entry.price.answer}"
+    price = f"{entry.price.prompt},{entry.price.answer}" if entry.price and called in (None, entry.name) else None
     return {
         **chosen,
         "model": entry.backend,
-        "model_name": _name_in(chosen, given) or model_name_of(entry),
+        "model_name": called or model_name_of(entry),
         "model_args": args_of(entry, given),
         "price": chosen["price"] or price,
     }
 
 
-def _name_in(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    return chosen["model_name"] or given.get("model") or given.get("pretrained")
-
-
-def _picked(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
+def _picked(called: str | None, chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
     """The model of `--model auto`, which is said."""
     from models.auto import pick
     from models.errors import ModelUnavailable
 
     try:
-        picked = pick(_name_in(chosen, given), _places(chosen, given))
+        picked = pick(called, _usual_places(chosen, given), given=_given_place(chosen, given))
     except ModelUnavailable as error:
         raise OptionUnusable(f"--model auto: {error}") from error
     what = f"{picked.entry.backend} {picked.entry.name or ''}".strip()
@@ -93,19 +96,27 @@ def _picked(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
     return picked.entry
 
 
-def _places(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Sequence[Place]:
-    """The endpoint that is given, else the usual ones."""
-    from pydantic import SecretStr
+def _given_place(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Place | None:
+    from models.auto import Place
 
+    address = chosen["base_url"] or given.get("base_url") or given.get("api_base")
+    return Place("--base-url", str(address), _key(chosen, given), of_user=True) if address else None
+
+
+def _usual_places(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Sequence[Place]:
     from models.auto import LOCAL, Place
+
+    usual = os.environ.get("OPENAI_BASE_URL")
+    mine = (Place("OPENAI_BASE_URL", usual, _key(chosen, given), of_user=True),) if usual else ()
+    return (*mine, *LOCAL)
+
+
+def _key(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> SecretStr | None:
+    from pydantic import SecretStr
 
     variable = chosen["api_key_env"] or given.get("api_key_env") or "OPENAI_API_KEY"
     key = given.get("api_key") or os.environ.get(str(variable))
-    secret = SecretStr(str(key)) if key else None
-    if address := chosen["base_url"] or given.get("base_url") or given.get("api_base"):
-        return (Place("--base-url", str(address), secret, of_user=True),)
-    usual = os.environ.get("OPENAI_BASE_URL")
-    return (*((Place("OPENAI_BASE_URL", usual, secret, of_user=True),) if usual else ()), *LOCAL)
+    return SecretStr(str(key)) if key else None
 
 
 def _refuse_unknown(name: str) -> None:

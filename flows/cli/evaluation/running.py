@@ -38,101 +38,105 @@ def run(
             "--model",
             "-m",
             help="openai, responses, hf, vllm, curator, replay, scripted, package.module.Class, a name of the file in "
-            "TRIVET_MODELS, or auto: what is at hand.",
+            "TRIVET_MODELS, or auto: what is at hand, which is said.",
         ),
     ] = "hf",
     tasks: Annotated[
         str, typer.Option("--tasks", "-t", help="Names or paths, parted by commas; see `eval list`.")
     ] = "",
-    model_name: Annotated[
-        str | None, typer.Option("--model-name", "--model_name", help="The model, as its server or the hub knows it.")
-    ] = None,
+    model_name: Annotated[str | None, typer.Option(help="The model, as its server or the hub knows it.")] = None,
     model_args: Annotated[
         str,
-        typer.Option("--model-args", "--model_args", "-a", metavar="K=V,…", help="pretrained=…,dtype=…,path=…"),
+        typer.Option("--model-args", "-a", metavar="K=V,…", help="What opens the model: pretrained=…,dtype=…,path=…"),
     ] = "",
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", "--base_url", help="OpenAI-compatible endpoint of the model.")
-    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint of the model.")] = None,
     api_key_env: Annotated[
         str | None,
-        typer.Option("--api-key-env", "--api_key_env", metavar="NAME", help="Variable with its key."),
+        typer.Option(
+            metavar="NAME",
+            help="Environment variable that holds the model's key; else its provider's, such as OPENAI_API_KEY.",
+        ),
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Requests under way at once; 16 unless said.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML with the same names; it goes before the flags.")] = None,
     output_path: Annotated[
         Path,
-        typer.Option("--output-path", "--output_path", "-o", help="FILE.json, or a folder for MODEL/results_*.json."),
+        typer.Option("--output-path", "-o", help="Where results go: FILE.json, or a folder for MODEL/results_*.json."),
     ] = Path("logs"),
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", "--data_dir", envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data."),
+        typer.Option(envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data; else the hub's."),
     ] = None,
-    include_path: Annotated[
-        Path | None, typer.Option("--include-path", "--include_path", help="Folder of harness tasks of your own.")
-    ] = None,
+    include_path: Annotated[Path | None, typer.Option(help="Folder of harness tasks of your own.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-L", min=1, help="First items of each task only.")] = None,
     batch_size: Annotated[
-        str, typer.Option("--batch-size", "--batch_size", "-b", metavar="N|auto", help="Of a model in this process.")
+        str,
+        typer.Option(
+            "--batch-size", "-b", metavar="N|auto", help="Requests that a model in this process answers together."
+        ),
     ] = "auto",
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", "--max_tokens", min=1, help="Most tokens of an answer.")
+        int | None, typer.Option(min=1, help="Most tokens of an answer; else as the benchmark has it.")
     ] = None,
     n_repeat: Annotated[
-        int | None, typer.Option("--n-repeat", "--n_repeat", min=1, help="Answers to each item.")
+        int | None, typer.Option(min=1, help="Answers to each item; else as the benchmark has it.")
     ] = None,
     k: Annotated[
-        str | None, typer.Option("--k", metavar="N,…", help="Of pass@k; 1,10,100 where items have as many.")
+        str | None, typer.Option(metavar="N,…", help="The k of pass@k; else 1,10,100, as far as items have answers.")
     ] = None,
     unsafe_code: Annotated[
-        bool, typer.Option("--unsafe-code", "--unsafe_code", help="Run programs that models write without a sandbox.")
+        bool, typer.Option("--unsafe-code", help="Run programs that models write without a sandbox.")
     ] = False,
     gen_kwargs: Annotated[
-        str, typer.Option("--gen-kwargs", "--gen_kwargs", metavar="K=V,…", help="temperature=…,top_p=…,stop=…")
+        str, typer.Option(metavar="K=V,…", help="How answers are drawn: temperature=…,top_p=…,stop=…")
     ] = "",
-    seed: Annotated[str, typer.Option(metavar="A,B,C,D", help="Of python, numpy, torch, few-shot examples.")] = (
-        "0,1234,1234,1234"
-    ),
+    seed: Annotated[
+        str, typer.Option(metavar="A,B,C,D", help="Seeds of python, numpy, torch, few-shot examples; or one for all.")
+    ] = ("0,1234,1234,1234"),
     annotator_model: Annotated[
         str,
-        typer.Option("--annotator-model", "--annotator_model", metavar="auto|NAME", help="Grades open answers."),
+        typer.Option(metavar="auto|NAME", help="Model that grades open answers; auto: the benchmark's own choice."),
     ] = "auto",
     annotator_args: Annotated[
-        str, typer.Option("--annotator-args", "--annotator_args", metavar="K=V,…", help="base_url=…,api_key_env=…")
+        str, typer.Option(metavar="K=V,…", help="What opens that model: base_url=…,api_key_env=…")
     ] = "",
     apply_chat_template: Annotated[
         str,
         typer.Option(
             "--apply-chat-template",
-            "--apply_chat_template",
             metavar="[True|False|NAME]",
-            help="False sends the prompt as it stands.",
+            help="False sends the prompt as it stands; NAME: one of the model's templates.",
         ),
     ] = "True",
-    system_instruction: Annotated[
-        str | None, typer.Option("--system-instruction", "--system_instruction", help="In place of a task's own.")
-    ] = None,
+    system_instruction: Annotated[str | None, typer.Option(help="System prompt in place of a task's own.")] = None,
     num_fewshot: Annotated[
-        int | None, typer.Option("--num-fewshot", "--num_fewshot", "-f", min=0, help="Examples, for harness tasks.")
+        int | None,
+        typer.Option(
+            "--num-fewshot", "-f", min=0, help="Examples before a question of a harness task; else as the task has it."
+        ),
     ] = None,
     fewshot_as_multiturn: Annotated[
-        bool, typer.Option("--fewshot-as-multiturn", "--fewshot_as_multiturn", help="Examples as turns of a chat.")
+        bool, typer.Option("--fewshot-as-multiturn", help="Examples as turns of a chat.")
     ] = False,
-    device: Annotated[str | None, typer.Option(help="Of a model in this process: cpu, cuda:0 …")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where a model runs in this process: cpu, cuda:0 …; else a GPU if there is one.")
+    ] = None,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", "--trust_remote_code", help="Run code that a model brings.")
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with a model.")
     ] = False,
     data_parallel: Annotated[
-        int, typer.Option("--data-parallel", "--data_parallel", min=1, help="Parts that the items are split into.")
+        int, typer.Option(min=1, help="Parts that the items are split into, each a GPU step.")
     ] = 1,
-    max_calls: Annotated[
-        int | None, typer.Option("--max-calls", "--max_calls", min=0, help="Stop after so many model calls.")
-    ] = None,
+    max_calls: Annotated[int | None, typer.Option(min=0, help="Stop after so many model calls; else no limit.")] = None,
     max_cost: Annotated[
-        float | None, typer.Option("--max-cost", "--max_cost", min=0, help="Stop before so much is spent.")
+        float | None,
+        typer.Option(min=0, help="Stop before so much is spent, in the currency of --price; else no limit."),
     ] = None,
     price: Annotated[
-        str | None, typer.Option(metavar="PROMPT,ANSWER", help="Per million tokens, for --max-cost: 0.15,0.6")
+        str | None,
+        typer.Option(
+            metavar="PROMPT,ANSWER", help="Per million tokens: 0.15,0.6; else as the file in TRIVET_MODELS has it."
+        ),
     ] = None,
     save: Annotated[Save, typer.Option(help="Where results are kept.")] = Save.both,
     overwrite: Annotated[
@@ -140,16 +144,15 @@ def run(
         typer.Option(
             "--overwrite",
             "--overwrite-database",
-            "--overwrite_database",
             help="Evaluate what was evaluated before again.",
         ),
     ] = False,
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "--dry_run", help="Only count the calls, tokens and cost.")
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the calls, tokens and cost.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Only the first two items of each task; nothing is kept.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="First two items of each task; no stored result.")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure a model on benchmarks; killed anywhere and run again, it asks only for what is missing."""

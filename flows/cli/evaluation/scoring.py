@@ -37,27 +37,25 @@ def score(
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", "--data_dir", envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data."),
+        typer.Option(envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data; else the hub's."),
     ] = None,
-    model_name: Annotated[
-        str, typer.Option("--model-name", "--model_name", help="Who answered, as the result names it.")
-    ] = "recorded",
+    model_name: Annotated[str, typer.Option(help="Who answered, as the result names it.")] = "recorded",
     annotator_model: Annotated[
-        str, typer.Option("--annotator-model", "--annotator_model", metavar="auto|NAME", help="Grades open answers.")
+        str, typer.Option(metavar="auto|NAME", help="Model that grades open answers; auto: the benchmark's own choice.")
     ] = "auto",
     annotator_args: Annotated[
-        str, typer.Option("--annotator-args", "--annotator_args", metavar="K=V,…", help="base_url=…,api_key_env=…")
+        str, typer.Option(metavar="K=V,…", help="What opens that model: base_url=…,api_key_env=…")
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option("--out", "--output-path", "--output_path", help="Write the JSON here; samples go beside it."),
+        typer.Option("--out", "--output-path", help="Write the JSON here; samples go beside it."),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="First items only.")] = None,
     k: Annotated[
-        str | None, typer.Option("--k", metavar="N,…", help="Of pass@k; 1,10,100 where items have as many samples.")
+        str | None, typer.Option(metavar="N,…", help="The k of pass@k; else 1,10,100, as far as items have samples.")
     ] = None,
     unsafe_code: Annotated[
-        bool, typer.Option("--unsafe-code", "--unsafe_code", help="Run programs that models write without a sandbox.")
+        bool, typer.Option("--unsafe-code", help="Run programs that models write without a sandbox.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -12,6 +12,7 @@ from flows.cli.output import plain_errors
 
 if TYPE_CHECKING:
     from flows.cli.placing import TaskRunnerName
+    from flows.evaluate import EvaluateConfig
     from tasks.evaluation.estimating import RunEstimate
     from tasks.evaluation.records import EvalReport
 
@@ -32,6 +33,7 @@ def start(
         from tasks.evaluation.errors import NotKept, TasksFailed, Unfinished
 
         config = config_of(flags, file)
+        _refuse_unusable(config)
         return run_flow(placed(evaluate, task_runner, cluster), config, TasksFailed, Unfinished, NotKept)
 
 
@@ -47,6 +49,7 @@ def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
         from tasks.resources import artifacts, evaluations, responses
 
         config = config_of(flags, file)
+        _refuse_unusable(config)
         planned = choose(
             config.tasks,
             artifacts(),
@@ -59,6 +62,15 @@ def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
             known=None if config.overwrite else evaluations(),
         )
         return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
+
+
+def _refuse_unusable(config: EvaluateConfig) -> None:
+    """End where it is plain that the model, or the judge that was named, cannot be asked."""
+    from flows.cli.refusing import refuse_unusable_spec
+
+    refuse_unusable_spec(config.model, "model")
+    if config.judge and not config.auto_judge:
+        refuse_unusable_spec(config.judge, "annotator_model")
 
 
 @contextmanager

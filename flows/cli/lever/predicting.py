@@ -21,15 +21,13 @@ def register(app: typer.Typer) -> None:
 
 def predict(
     checkpoint: Annotated[Path, typer.Argument(help="A trained selector: .safetensors, or .ckpt and .pt of the seed.")],
-    query_emb: Annotated[Path, typer.Option("--query-emb", "--query_emb", help="query_embeddings.pt, ids beside it.")],
-    cand_emb: Annotated[Path, typer.Option("--cand-emb", "--cand_emb", help="candidate_embeddings.pt, ids beside it.")],
+    query_emb: Annotated[Path, typer.Option(help="query_embeddings.pt, ids beside it.")],
+    cand_emb: Annotated[Path, typer.Option(help="candidate_embeddings.pt, ids beside it.")],
     ids: Annotated[Path | None, typer.Option(help="Ids of the queries, where none lie beside them.")] = None,
-    cand_ids: Annotated[
-        Path | None, typer.Option("--cand-ids", "--cand_ids", help="Ids of the candidates, where none lie beside them.")
-    ] = None,
-    shots: Annotated[int, typer.Option("--shots", "--shot_num", min=1, help="Demonstrations of each query.")] = 2,
+    cand_ids: Annotated[Path | None, typer.Option(help="Ids of the candidates, where none lie beside them.")] = None,
+    shots: Annotated[int, typer.Option("--shots", "--shot-num", min=1, help="Demonstrations of each query.")] = 2,
     pool_size: Annotated[
-        int, typer.Option("--pool-size", "--candidate_num", min=1, help="Most similar candidates to choose from.")
+        int, typer.Option("--pool-size", "--candidate-num", min=1, help="Most similar candidates to choose from.")
     ] = 64,
     heads: Annotated[int | None, typer.Option(min=1, help="Of a checkpoint of the seed that does not tell.")] = None,
     as_json: Json = False,

@@ -60,24 +60,32 @@ def _command(until: str) -> Callable[..., None]:
         dataset: Annotated[
             str | None,
             typer.Option(
-                "--dataset", "--world", help="digits (the CPU world, the default), okvqa, vqav2, textvqa, vizwiz."
+                "--dataset", "--world", help="digits (the default: a world for CPUs), okvqa, vqav2, textvqa, vizwiz."
             ),
         ] = None,
         data_dir: Annotated[
             Path | None,
-            typer.Option("--data-dir", "--data_dir", help="Folder of questions, annotations and pictures."),
+            typer.Option(help="Folder of questions, annotations and pictures; digits draws its own."),
         ] = None,
         judge: Annotated[
             str | None,
             typer.Option(
                 "--judge",
                 "--vqa-model",
-                "--vqa_model",
-                help="openai:MODEL; hf:FOLDER, vllm:FOLDER (in process; hf:FOLDER,dtype=bfloat16); digits; scripted.",
+                help="Model whose answers count: openai:MODEL; hf:FOLDER, vllm:FOLDER (in process; "
+                "hf:FOLDER,dtype=bfloat16); a name of the file in TRIVET_MODELS; digits; scripted. Default: "
+                "Qwen2.5-VL-3B; digits for the dataset digits.",
             ),
         ] = None,
-        encoder: Annotated[str | None, typer.Option(help="clip, the name or path of another CLIP, digits.")] = None,
-        adapters: Annotated[Path | None, typer.Option(help="Folder of LoRA weights of the CLIP (v2_lora).")] = None,
+        encoder: Annotated[
+            str | None,
+            typer.Option(
+                help="clip, the name or path of another CLIP, or digits. Default: clip; digits for the dataset digits."
+            ),
+        ] = None,
+        adapters: Annotated[
+            Path | None, typer.Option(help="Folder of LoRA weights of the CLIP (v2_lora); else it goes without.")
+        ] = None,
         vectors: Annotated[
             str | None, typer.Option(help="What the selector sees: joint (the default), image, text.")
         ] = None,
@@ -85,17 +93,26 @@ def _command(until: str) -> Callable[..., None]:
             str | None, typer.Option(help="RandSampler (the default), TextSimSampler, ImgSimSampler, MixSampler.")
         ] = None,
         pool_size: Annotated[
-            int | None, typer.Option("--pool-size", "--candidate_num", min=2, help="Candidates of a query.")
+            int | None,
+            typer.Option(
+                "--pool-size", "--candidate-num", min=2, help="Candidates of a query. Default: 64; 32 for digits."
+            ),
         ] = None,
         shots: Annotated[
-            int | None, typer.Option("--shots", "--shot_num", min=1, help="Demonstrations to choose; 2 unless said.")
+            int | None, typer.Option("--shots", "--shot-num", min=1, help="Demonstrations to choose; 2 unless said.")
         ] = None,
         seeds: Annotated[
             int | None, typer.Option(min=1, help="Runs whose figures are told together; 1 unless said.")
         ] = None,
-        seed: Annotated[int | None, typer.Option(min=0, help="Of the first run; 0 unless said.")] = None,
+        seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first run; 0 unless said.")] = None,
         train_queries: Annotated[
-            int | None, typer.Option("--train-queries", "--sample_num", min=1, help="Training items to learn from.")
+            int | None,
+            typer.Option(
+                "--train-queries",
+                "--sample-num",
+                min=1,
+                help="Training items to learn from. Default: 800; 4000 for digits.",
+            ),
         ] = None,
         config: Annotated[Path | None, typer.Option(help="YAML of the flow's parameters; flags go before it.")] = None,
         settings: Annotated[
@@ -103,37 +120,28 @@ def _command(until: str) -> Callable[..., None]:
             typer.Option("--set", metavar="NAME=VALUE", help="Any parameter, such as grpo.rounds=10; may be repeated."),
         ] = None,
         from_stage: Annotated[
-            Start | None, typer.Option("--from", help="Begin with this stage, from the files of the results folder.")
+            Start | None,
+            typer.Option(
+                "--from",
+                metavar="STAGE",
+                help="Begin with this stage, from files of the results folder: sft, rl-data, rce, grpo or evaluate.",
+            ),
         ] = None,
-        sft_ckpt: Annotated[
-            Path | None, typer.Option("--sft-ckpt", "--sft_ckpt", help="A trained v2 selector; ours or the seed's.")
-        ] = None,
-        rce_ckpt: Annotated[
-            Path | None, typer.Option("--rce-ckpt", "--rce_ckpt", help="A selector that GRPO goes on with.")
-        ] = None,
-        grpo_ckpt: Annotated[
-            Path | None, typer.Option("--grpo-ckpt", "--grpo_ckpt", help="A selector that is only measured.")
-        ] = None,
-        beam_data: Annotated[
-            Path | None, typer.Option("--beam-data", "--beam_data", help="Beam data, in the old or the new format.")
-        ] = None,
-        rl_data: Annotated[
-            Path | None, typer.Option("--rl-data", "--rl_data", help="rl_data_{Sampler}.json to learn from.")
-        ] = None,
-        query_emb: Annotated[
-            Path | None, typer.Option("--query-emb", "--query_emb", help="query_embeddings.pt in place of an encoder.")
-        ] = None,
-        cand_emb: Annotated[
-            Path | None, typer.Option("--cand-emb", "--cand_emb", help="candidate_embeddings.pt, likewise.")
-        ] = None,
-        output_path: Annotated[
-            Path | None, typer.Option("--output-path", "--output_path", help="A second place for the RL data.")
-        ] = None,
+        sft_ckpt: Annotated[Path | None, typer.Option(help="A trained v2 selector; ours or the seed's.")] = None,
+        rce_ckpt: Annotated[Path | None, typer.Option(help="A selector that GRPO goes on with.")] = None,
+        grpo_ckpt: Annotated[Path | None, typer.Option(help="A selector that is only measured.")] = None,
+        beam_data: Annotated[Path | None, typer.Option(help="Beam data, in the old or the new format.")] = None,
+        rl_data: Annotated[Path | None, typer.Option(help="rl_data_{Sampler}.json to learn from.")] = None,
+        query_emb: Annotated[Path | None, typer.Option(help="query_embeddings.pt in place of an encoder.")] = None,
+        cand_emb: Annotated[Path | None, typer.Option(help="candidate_embeddings.pt in place of an encoder.")] = None,
+        output_path: Annotated[Path | None, typer.Option(help="A second place for the RL data.")] = None,
         results: Annotated[
             Path | None,
             typer.Option(help="Folder of what users see, `results` unless said; named as the seed names it."),
         ] = None,
-        device: Annotated[str | None, typer.Option(help="cpu, cuda:0 …; unset: a GPU if there is one.")] = None,
+        device: Annotated[
+            str | None, typer.Option(help="Where networks run: cpu, cuda:0 …; unset: a GPU if there is one.")
+        ] = None,
         offline_only: Annotated[
             bool, typer.Option("--offline-only", help="Ablation: GRPO learns from the stored pointers alone.")
         ] = False,
@@ -145,10 +153,10 @@ def _command(until: str) -> Callable[..., None]:
             bool, typer.Option("--dropout-in-ratio", help="Ablation: dropout in the log-probabilities of a ratio.")
         ] = False,
         top_k: Annotated[
-            int | None, typer.Option("--top-k", min=1, help="Ablation: only the best of a group, before z-scoring.")
+            int | None, typer.Option(min=1, help="Ablation: only the best of a group, before z-scoring.")
         ] = None,
         max_calls: Annotated[
-            int | None, typer.Option("--max-calls", min=0, help="Stop after so many questions.")
+            int | None, typer.Option(min=0, help="Stop after so many questions to the judge; else no limit.")
         ] = None,
         save: Annotated[Save | None, typer.Option(help="Where figures are kept; both unless said.")] = None,
         as_json: Json = False,

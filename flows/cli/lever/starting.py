@@ -35,10 +35,15 @@ OF_REAL_DATA: dict[str, Any] = {
 def start(flags: Mapping[str, Any], *, until: str, quiet: bool) -> Outcome[LeverReport]:
     """Run `post_train` here and now. Raises pydantic.ValidationError for options that do not fit."""
     with prefect_for_a_command(expected_errors(), quiet=quiet):
+        from flows.cli.refusing import refuse_unusable
         from flows.lever import post_train
         from tasks.lever.errors import Unfinished
+        from tasks.lever.judges import DIGITS
 
-        return run_flow(post_train, config_of(flags, until=until), Unfinished)
+        config = config_of(flags, until=until)
+        if config.judge != DIGITS and config.until not in ("embed", "pools"):
+            refuse_unusable(config.judge, f"--judge {config.judge}", pictures=True)
+        return run_flow(post_train, config, Unfinished)
 
 
 def config_of(flags: Mapping[str, Any], *, until: str) -> LeverConfig:
