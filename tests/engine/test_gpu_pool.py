@@ -23,7 +23,7 @@ from tests.command import TRIVET, Done, run_apart, run_here
 
 configure_steps()
 
-from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
+from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 from prefect.client.schemas.actions import WorkPoolCreate  # noqa: E402
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId  # noqa: E402
 from prefect.client.schemas.objects import FlowRun  # noqa: E402
@@ -37,12 +37,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
 
 DEPLOYMENT = "gpu-step/gpu"
 PATIENCE_S = 120.0
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[SyncPrefectClient]:
-    with get_client(sync_client=True) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +14,7 @@ from flows.settings import configure_steps
 configure_steps()
 
 from prefect import flow  # noqa: E402
-from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
+from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
 from prefect.states import AwaitingRetry, Cancelling, Completed, Crashed, Pending, Running  # noqa: E402
 
@@ -36,12 +36,6 @@ def sleeper() -> None:
 def broken() -> None:
     """Fails."""
     raise ValueError("no such weights")
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[SyncPrefectClient]:
-    with get_client(sync_client=True) as opened:
-        yield opened
 
 
 Make = Callable[[State[Any]], FlowRun]
