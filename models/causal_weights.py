@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from models.adapters import adapted, check_adapter
 from models.errors import ModelError, ModelUnavailable
 from models.weights import GENERATOR_FILES, digest_folder, hub_folder, read_json, require_safetensors
 
@@ -57,14 +58,13 @@ def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | Non
     """Where a model lies and what it is; loads nothing. Raises ModelUnavailable."""
     if dtype.removeprefix("torch.") not in DTYPES:
         raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}")
-    if peft and importlib.util.find_spec("peft") is None:
-        raise ModelUnavailable(f"peft={peft} needs the library peft, which is not installed; run `pip install peft`")
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
     folder = weights_folder(name, revision, wanted, "model")
     config = read_json(folder / "config.json")
     if not config:
         raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
-    adapter = weights_folder(peft, None, wanted, "LoRA") if peft else None
+    if adapter := weights_folder(peft, None, wanted, "LoRA") if peft else None:
+        check_adapter(adapter)
     digests = [digest_folder(place, wanted) for place in (folder, adapter) if place]
     label = folder.resolve().name if Path(name).expanduser().is_dir() else name.partition("@")[0]
     return Weights(
@@ -127,11 +127,7 @@ def _read(weights: Weights, device_map: Any) -> tuple[Any, Any]:
     read: Any = AutoModelForCausalLM.from_pretrained(weights.folder, output_loading_info=True, **asked)
     model, info = read
     require_whole(info, tokenizer, weights.folder)
-    if weights.adapter is not None:
-        from peft import PeftModel  # pyright: ignore[reportMissingImports]
-
-        model = PeftModel.from_pretrained(model, str(weights.adapter))
-    return model, tokenizer
+    return model if weights.adapter is None else adapted(model, weights.adapter), tokenizer
 
 
 def device_for(wanted: str | None) -> str:

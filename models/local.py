@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from models.causal_lm import CausalLM
 
 OF_PICTURES = ("min_pixels", "max_pixels")
-OF_TEXT = ("peft", "trust_remote_code")
+OF_TEXT = ("trust_remote_code",)
 
 
 def open_local(pretrained: str, *, pictures: bool, **chosen: Any) -> CausalLM:

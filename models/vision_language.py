@@ -46,6 +46,7 @@ class HFVision(CausalLM):
         dtype: str = "auto",
         device: str | None = None,
         device_map: Any = None,
+        peft: str | None = None,
         max_length: int | None = None,
         batch_size: int | Literal["auto"] = "auto",
         min_pixels: int | None = None,
@@ -54,7 +55,7 @@ class HFVision(CausalLM):
         """min_pixels, max_pixels: a picture is resized to so many; None: as the model's own settings say."""
         place: dict[str, Any] = {"device": device, "device_map": device_map}
         super().__init__(
-            pretrained, revision=revision, dtype=dtype, max_length=max_length, batch_size=batch_size, **place
+            pretrained, revision=revision, dtype=dtype, peft=peft, max_length=max_length, batch_size=batch_size, **place
         )
         asked = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         self._pixels = {name: count for name, count in asked.items() if count is not None}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import PIL.Image
 
+from models.adapters import adapted
 from models.causal_weights import (
     Loaded,
     Weights,
@@ -68,6 +69,7 @@ def load_seeing(
         processor = read_processor(weights.folder, pixels)
         model, info = _read_model(weights, device_map)
         require_whole(info, processor.tokenizer, weights.folder)
+        model = model if weights.adapter is None else adapted(model, weights.adapter)
         model = model if device_map is not None else model.to(target)
     tokenizer = processor.tokenizer
     if tokenizer.pad_token_id is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,6 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from models.backends import open_backend
 from models.errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
@@ -29,6 +26,7 @@ from models.protocols import (
     Text,
 )
 from tests.models.tiny import make_tiny_model
+from tests.models.tiny_adapter import merge_adapter
 from tests.models.tiny_vision import make_png, read, write
 
 PROMPTS = ("Say it", "word1 word2", "", "예산은 얼마인가? 😀", "A", "Say \ud83d", "word3 " * 40)
@@ -233,22 +231,3 @@ def engines() -> set[int]:
     """The processes of engines of this one."""
     children = psutil.Process().children(recursive=True)
     return {one.pid for one in children if one.name() == ENGINE and one.status() != psutil.STATUS_ZOMBIE}
-
-
-def merge_adapter(folder: Path, *, adapter: Path, merged: Path) -> Path:
-    """Write a LoRA of random weights, and the model that it makes of this one."""
-    rank, alpha, draws = 4, 8, torch.Generator().manual_seed(0)
-    shutil.copytree(folder, merged)
-    weights, lora = load_file(merged / "model.safetensors"), dict[str, torch.Tensor]()
-    for name in [name for name in weights if "q_proj" in name or "v_proj" in name]:
-        rows, columns = weights[name].shape
-        down, up = (torch.randn(shape, generator=draws) * 0.3 for shape in ((rank, columns), (rows, rank)))
-        weights[name] += alpha / rank * up @ down
-        stem = f"base_model.model.{name.removesuffix('.weight')}"
-        lora |= {f"{stem}.lora_A.weight": down, f"{stem}.lora_B.weight": up}
-    save_file(weights, merged / "model.safetensors", metadata={"format": "pt"})
-    adapter.mkdir()
-    save_file(lora, adapter / "adapter_model.safetensors")
-    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": alpha, "bias": "none"}
-    write(adapter / "adapter_config.json", {**config, "target_modules": ["q_proj", "v_proj"]})
-    return merged
