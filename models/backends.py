@@ -17,12 +17,14 @@ from models.protocols import Chat
 from models.structured import ResponseFormat
 
 KINDS = ("openai", "responses", "hf", "vllm", "curator", "replay", "scripted")
-OF_THE_CALLER = frozenset(
-    {
-        *("api_key_env", "concurrency", "num_concurrent", "max_retries", "requests_per_minute", "tokens_per_minute"),
-        *("max_requests_per_minute", "max_tokens_per_minute"),
-    }
-)
+PRESS = {
+    "concurrency": ("concurrency", "num_concurrent", "max_concurrent_requests"),
+    "requests_per_minute": ("requests_per_minute", "max_requests_per_minute"),
+    "tokens_per_minute": ("tokens_per_minute", "max_tokens_per_minute"),
+}
+"""How hard a model may be pressed: fields of tasks.calls.CallSettings, and what arguments call them (LiteLLM's and
+lm_eval's names too)."""
+OF_THE_CALLER = frozenset({"api_key_env", "max_retries", *(alias for names in PRESS.values() for alias in names)})
 """Arguments about keys and rates, which whoever opens a backend reads; each kind takes them and leaves them alone."""
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: a revision may look like that

@@ -12,25 +12,27 @@ claude:
   name: anthropic/claude-sonnet-4-5
   api_key_env: TEAM_KEY              # the variable that holds its key; `base_url`: where it is, if not where usual
 
-Rates among `args` (requests_per_minute, tokens_per_minute, num_concurrent …) hold where a model is measured or grades.
-Steps of documents and demonstrations get the name alone, and do not keep to them: they have a few requests under way at
-once, and try again what an endpoint refuses for now.
+Rates among `args` (requests_per_minute, tokens_per_minute, num_concurrent …) hold in every process that finds the file
+and asks the model.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, field_validator, model_validator
 
-from models.backends import KINDS, OF_THE_CALLER, check_args, open_backend, parse_model_args
+from models.backends import KINDS, OF_THE_CALLER, PRESS, check_args, open_backend, parse_model_args
 from models.errors import ModelUnavailable
 from models.openai_sampling import BRIEFLY
 from models.protocols import Chat
+
+log = logging.getLogger(__name__)
 
 VARIABLE = "TRIVET_MODELS"
 """Names the file. Steps need neither: a flow spells names out before it hands them on."""
@@ -99,6 +101,23 @@ class Entry(BaseModel):
             raise ValueError(str(error)) from None
         return self
 
+    @model_validator(mode="after")
+    def _has_rates(self) -> Self:
+        for names in PRESS.values():
+            given = [name for name in names if name in self.args]
+            if len(given) > 1:
+                raise ValueError(f"{' and '.join(given)} mean the same; write one of them")
+            for name in given:
+                if type(value := self.args[name]) is not int or value < 1:
+                    raise ValueError(f"{name}: expected a whole number from 1")
+        return self
+
+    @property
+    def press(self) -> dict[str, int]:
+        """How hard it may be pressed: fields of tasks.calls.CallSettings."""
+        given = {field: name for field, names in PRESS.items() for name in names if name in self.args}
+        return {field: cast("int", self.args[name]) for field, name in given.items()}
+
     @property
     def own_args(self) -> dict[str, JsonValue]:
         """The arguments, with the revision among them."""
@@ -108,8 +127,7 @@ class Entry(BaseModel):
     def spelled(self) -> str:
         """The model for models.chats.open_chat, in a process that has no such file: `hf:NAME,{"dtype": …}`.
 
-        Rates and sizes of batches stay here: they say how hard the model may be pressed, not what it answers. Nobody
-        keeps to the rates in such a process.
+        Rates and sizes of batches stay here: they say how hard the model may be pressed, not what it answers.
         """
         left_out = {*OF_THE_CALLER, "batch_size"}
         args = {name: value for name, value in self.own_args.items() if name not in left_out}
@@ -133,6 +151,15 @@ def spelled(name: str) -> str:
     """`name`, or what it stands for in the file. Raises RegistryUnusable."""
     entry = named(name)
     return entry.spelled if entry else name
+
+
+def press_of(name: str) -> dict[str, int]:
+    """How hard the model of a spelled name may be pressed, as its entry says where this process finds the file."""
+    try:
+        return next((entry.press for entry in registered().values() if entry.spelled == name), {})
+    except ModelUnavailable as error:
+        log.warning("rates of models are not known here: %s", error)
+        return {}
 
 
 def registered() -> dict[str, Entry]:

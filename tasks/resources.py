@@ -199,8 +199,10 @@ def call_limits(name: str, *, patient: bool = True) -> Limits:
 
     patient: False where somebody waits for the answer.
     """
-    del name  # one set per model
-    return Limits(CallSettings() if patient else WHILE_SOMEBODY_WAITS, rng=random.Random())
+    from models.registry import press_of
+
+    settings = CallSettings() if patient else WHILE_SOMEBODY_WAITS
+    return Limits(settings.model_copy(update=press_of(name)), rng=random.Random())
 
 
 _budgets: dict[str, Budget] = {}

@@ -11,9 +11,11 @@ import pytest
 from flows.settings import Settings, configure_steps
 from models.errors import TransientModelError
 from models.protocols import ChatRequest, Message, Text
+from models.registry import VARIABLE, spelled
 from storage.responses import StoredResponse
 from tasks import resources
 from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings
+from tasks.lever.judges import limits_of
 from tests.models.server import MODEL, Server, hangs, serving
 
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),))
@@ -44,6 +46,31 @@ def test_who_waits_hears_within_minutes_that_a_model_is_silent() -> None:
 
 def test_where_nobody_waits_a_model_is_asked_as_often_as_helps() -> None:
     assert resources.call_limits("some").settings == CallSettings()
+
+
+@pytest.fixture
+def allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The meaning of a model whose entry in the user's file says how hard it may be pressed."""
+    rates = "{num_concurrent: 3, requests_per_minute: 60, max_tokens_per_minute: 9000}"
+    (tmp_path / "models.yaml").write_text(f"ours: {{backend: openai, name: gpt, args: {rates}}}\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "models.yaml"))
+    resources.call_limits.cache_clear()
+    limits_of.cache_clear()
+    return spelled("ours")
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_documents_and_answers_keep_to_the_rates_of_the_users_file(allowed: str, patient: bool) -> None:
+    kept = resources.call_limits(allowed, patient=patient).settings
+    assert (kept.concurrency, kept.requests_per_minute, kept.tokens_per_minute) == (3, 60, 9000)
+    assert kept.tries == (CallSettings() if patient else WHILE_SOMEBODY_WAITS).tries
+
+
+@pytest.mark.parametrize(("asked", "at_once"), [(16, 3), (2, 2)])
+def test_a_judge_is_asked_by_no_more_threads_than_its_entry_allows(allowed: str, asked: int, at_once: int) -> None:
+    kept = limits_of(allowed, concurrency=asked).settings
+    assert (kept.concurrency, kept.requests_per_minute, kept.tokens_per_minute) == (at_once, 60, 9000)
+    assert limits_of("openai:another", concurrency=asked).settings == CallSettings(concurrency=asked)
 
 
 @pytest.fixture

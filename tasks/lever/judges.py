@@ -12,6 +12,7 @@ from pydantic import model_validator
 
 from models.chats import is_in_process, revision_of
 from models.held import release_held
+from models.registry import press_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
 from tasks.resources import artifacts, vision
@@ -108,9 +109,10 @@ def release_judges() -> None:
 
 @cache
 def limits_of(name: str, *, concurrency: int) -> Limits:
-    """Retries and concurrency, shared by all threads that ask this judge."""
-    del name  # one set per judge
-    return Limits(CallSettings(concurrency=concurrency), rng=random.Random())
+    """Rates, retries and concurrency, shared by all threads that ask this judge; its entry may allow fewer at once."""
+    press = press_of(name)
+    at_once = min(concurrency, press.pop("concurrency", concurrency))
+    return Limits(CallSettings(concurrency=at_once).model_copy(update=press), rng=random.Random())
 
 
 @cache

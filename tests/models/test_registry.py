@@ -11,7 +11,7 @@ from models.chats import local_of, open_chat
 from models.curator import CuratorChat
 from models.errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
-from models.registry import VARIABLE, Entry, Price, named, open_spelled, registered, spelled
+from models.registry import VARIABLE, Entry, Price, named, open_spelled, press_of, registered, spelled
 from models.registry_file import RegistryUnusable, read_models
 from tests.models.server import MODEL, serving
 
@@ -104,6 +104,23 @@ def test_another_name_is_the_same_model_and_another_argument_is_not(file: Path) 
     assert spelled("qwen") != before
 
 
+def test_rates_are_found_by_what_a_name_means_and_are_no_part_of_it(file: Path) -> None:
+    assert press_of(spelled("claude-4.5")) == {"requests_per_minute": 50}
+    assert [press_of(name) for name in (spelled("qwen"), "openai:gpt-4o", "")] == [{}, {}, {}]
+    before = spelled("plain")
+    file.write_text(MODELS + "  args: {num_concurrent: 3, tokens_per_minute: 9000}\n")
+    assert (spelled("plain"), press_of(before)) == (before, {"concurrency": 3, "tokens_per_minute": 9000})
+
+
+def test_a_process_that_does_not_find_the_file_goes_on_without_rates(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = spelled("claude-4.5")
+    file.unlink()
+    assert press_of(name) == {}
+    assert "rates of models are not known here" in caplog.text
+
+
 def test_the_order_of_the_fields_of_an_answer_is_kept(file: Path) -> None:
     schema = '{"type": "object", "properties": {"why": {"type": "string"}, "grade": {"type": "number"}}}'
     said = f'{{"type": "json_schema", "json_schema": {{"schema": {schema}}}}}'
@@ -182,6 +199,12 @@ def test_a_file_that_is_not_there_is_named(file: Path) -> None:
         ("a: hf\n", "line 1: a: expected `backend` and `name`"),
         ("openai: {backend: openai, name: m}\n", "line 1: openai: the name means something already"),
         ("a/b: {backend: hf, name: m}\n", "a name has letters, digits"),
+        ("a: {backend: openai, name: m, args: {requests_per_minute: many}}\n", "requests_per_minute: expected a whole"),
+        ("a: {backend: openai, name: m, args: {num_concurrent: 0}}\n", "line 1: a: num_concurrent: expected a whole"),
+        (
+            "a: {backend: openai, name: m, args: {concurrency: 2, num_concurrent: 3}}\n",
+            "concurrency and num_concurrent mean the same",
+        ),
         (
             "a: {backend: hf, name: m, default: true}\nb: {backend: hf, name: n, default: true}\n",
             "line 2: 'a' is the default already",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from flows.cli.output import harmless
+from models.backends import PRESS
 from tasks.evaluation.errors import OptionUnusable
 
 if TYPE_CHECKING:
@@ -19,13 +20,8 @@ if TYPE_CHECKING:
     from models.auto import Place
     from models.registry import Entry
 
-CALLS = {
-    "concurrency": ("concurrency", "num_concurrent", "max_concurrent_requests"),
-    "requests_per_minute": ("requests_per_minute", "max_requests_per_minute"),
-    "tokens_per_minute": ("tokens_per_minute", "max_tokens_per_minute"),
-    "timeout_s": ("timeout_s", "timeout", "request_timeout"),
-}
-"""Fields of CallSettings, and what model_args call them (LiteLLM's and lm_eval's names too)."""
+CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
+"""Fields of CallSettings, and what model_args call them."""
 FILE_OF = {"scripted": "rules", "replay": "path"}
 """What the file behind `scripted` and `replay` is called among the arguments of the backend."""
 
