@@ -34,6 +34,10 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Of adapters that vLLM makes room for."""
 REMEDIES = (
     (
+        r"requested memory for kv \(-",  # the model alone takes more than the share
+        "raise gpu_memory_utilization: the model leaves nothing of its share of the memory for prompts and answers",
+    ),
+    (
         r"free memory|desired .*utilization|gpu-memory-utilization|on kv cache allocation",
         "another process has that memory: lower gpu_memory_utilization, or end the other process",
     ),

@@ -251,8 +251,8 @@ def _vllm(folder: Path) -> Generator[Any]:
     from models.backends import open_backend
     from models.held import release_held
 
-    # a twentieth of the memory, nothing compiled: an engine that starts soon
-    args: dict[str, Any] = {"pretrained": str(folder), "gpu_memory_utilization": 0.05, "enforce_eager": True}
+    # a tenth of the memory, nothing compiled: an engine that starts soon
+    args: dict[str, Any] = {"pretrained": str(folder), "gpu_memory_utilization": 0.1, "enforce_eager": True}
     yield open_backend("vllm", args=args, pictures=True)
     release_held()
 

@@ -56,8 +56,8 @@ def seeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small() -> dict[str, Any]:
-    """Settings of an engine that starts soon: a twentieth of the memory, nothing compiled."""
-    return {"gpu_memory_utilization": 0.05, "enforce_eager": True}
+    """Settings of an engine that starts soon: a tenth of the memory, nothing compiled."""
+    return {"gpu_memory_utilization": 0.1, "enforce_eager": True}
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def served(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
         port = free_port()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
         command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"]
-        command += ["--gpu-memory-utilization", "0.05", "--enforce-eager"]
+        command += ["--gpu-memory-utilization", "0.1", "--enforce-eager"]
         with (tmp_path / "server.log").open("wb") as log:
             running.append(subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **APART}))
         wait_for(f"http://127.0.0.1:{port}/health", running[-1], tmp_path / "server.log")

@@ -23,7 +23,7 @@ from tests.models.tiny_vision import make_tiny_clip
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
-SMALL = "dtype=float32,gpu_memory_utilization=0.05,enforce_eager=true"
+SMALL = "dtype=float32,gpu_memory_utilization=0.1,enforce_eager=true"
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def test_an_evaluation_gives_the_answers_of_transformers_in_process_and_served(
 ):
     args = f"pretrained={text_folder},dtype=float32"
     expected = evaluated(tmp_path / "hf", "--model", "hf", "--model_args", args)
-    small = f"{args},gpu_memory_utilization=0.05,enforce_eager=true"
+    small = f"{args},gpu_memory_utilization=0.1,enforce_eager=true"
     assert evaluated(tmp_path / "vllm", "--model", "vllm", "--model_args", small) == expected
     place = ("--model_name", "tiny", "--base-url", served(text_folder))
     assert evaluated(tmp_path / "served", "--model", "openai", *place) == expected

@@ -196,8 +196,8 @@ def test_a_model_without_a_chat_template_names_the_choice(tmp_path: Path):
     ("args", "changed", "said"),
     [
         ({"gpu_memory_utilization": 0.999}, {}, "gpu_memory_utilization"),
-        ({"gpu_memory_utilization": 0.05, "max_model_len": 4096}, {}, "max_model_len"),
-        ({"gpu_memory_utilization": 0.05}, {"architectures": ["AbacusForCausalLM"]}, "--model hf"),
+        ({"gpu_memory_utilization": 0.1, "max_model_len": 4096}, {}, "max_model_len"),
+        ({"gpu_memory_utilization": 0.1}, {"architectures": ["AbacusForCausalLM"]}, "--model hf"),
     ],
     ids=["memory", "context", "architecture"],
 )
