@@ -1,4 +1,4 @@
-# Two commands do all set-up: `make demo` and `make test`. What the system itself must offer is named when it is missing.
+# Each target does its own set-up; begin with `make demo` and `make test`. What the system itself must offer is named when it is missing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,9 +9,11 @@ ENGINES := .venv-engines
 ENGINES_GB := 12
 SAMPLES := tests/samples/documents
 FILINGS ?= ../shared/data/documents/english
+# tests that `make drills` runs, one at a time; `make test` runs all others, on every processor
+DRILLS := drill or browser or slow or shared
 export DO_NOT_TRACK := 1
 
-.PHONY: setup demo test fast check bench engines engines-test clean
+.PHONY: setup demo test drills check bench engines engines-test clean
 
 setup: $(READY)
 
@@ -53,10 +55,11 @@ demo: $(READY)
 
 test: $(READY)
 	@command -v tesseract >/dev/null || echo "tesseract is missing: tests of scanned pages are skipped (install tesseract-ocr and tesseract-ocr-kor)"
-	$(BIN)/pytest
+	# a file is one worker's, in the order of names: its fixtures are made once, and long files do not come last
+	$(BIN)/pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m "not ($(DRILLS))"
 
-fast: $(READY)
-	$(BIN)/pytest -m "not engine and not postgres and not drill and not browser and not slow and not shared"
+drills: $(READY)
+	$(BIN)/pytest -m "$(DRILLS)"
 
 check: $(READY)
 	$(BIN)/ruff check .

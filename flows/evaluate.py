@@ -9,33 +9,26 @@ tasks of the lm-evaluation-harness ─► run_harness ────────�
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from flows.settings import configure_steps
+from prefect import flow
+from prefect.futures import PrefectFuture
+from prefect.runtime import flow_run
 
-configure_steps()  # before prefect and the steps are imported: both read what it sets
-
-from prefect import flow  # noqa: E402
-from prefect.futures import PrefectFuture  # noqa: E402
-from prefect.runtime import flow_run  # noqa: E402
-from pydantic import BaseModel, ConfigDict, Field  # noqa: E402
-
-from flows.evaluating import Ongoing, begin  # noqa: E402
-from flows.runners import task_runner  # noqa: E402
-from flows.shown import few, flow_version, say, watched  # noqa: E402
-from storage.errors import StorageError  # noqa: E402
-from tasks.budget import Spending  # noqa: E402
-from tasks.evaluation.asking import release_models  # noqa: E402
-from tasks.evaluation.generation import Generated  # noqa: E402
-from tasks.evaluation.grading import Scored  # noqa: E402
-from tasks.evaluation.model_spec import ModelSpec  # noqa: E402
-from tasks.evaluation.planning import PlannedTask, RunSettings, TaskChoice  # noqa: E402
-from tasks.evaluation.records import EvalReport, TaskResult  # noqa: E402
-from tasks.evaluation.replaying import digest_of, recorded_of  # noqa: E402
-from tasks.evaluation.report import headline_of  # noqa: E402
-from tasks.evaluation.results_file import refuse_output  # noqa: E402
-from tasks.evaluation.steps import (  # noqa: E402
+from flows.running.evaluation_config import EvaluateConfig as EvaluateConfig
+from flows.running.evaluation_run import Ongoing, begin
+from flows.running.shown import flow_version, say, watched
+from flows.running.task_runners import task_runner
+from storage.storage_errors import StorageError
+from tasks.evaluation.evaluation_records import EvalReport, TaskResult
+from tasks.evaluation.results.results_file import refuse_output
+from tasks.evaluation.results.run_report import headline_of
+from tasks.evaluation.running.generation import Generated
+from tasks.evaluation.running.open_models import release_models
+from tasks.evaluation.running.planning import PlannedTask, TaskChoice
+from tasks.evaluation.running.replaying import digest_of, recorded_of
+from tasks.evaluation.running.shard_grading import Scored
+from tasks.evaluation.steps import (
     Compared,
     aggregate,
     compare_with_last,
@@ -51,45 +44,8 @@ from tasks.evaluation.steps import (  # noqa: E402
     write_database,
     write_json,
 )
-from tasks.resources import budget  # noqa: E402
-from tasks.step import as_is, called, gather, placed  # noqa: E402
-
-
-class EvaluateConfig(BaseModel):
-    """What `evaluate` needs to know; the Prefect UI draws its form from it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    model: ModelSpec
-    """The model to measure."""
-    tasks: tuple[TaskChoice, ...] = Field(min_length=1)
-    """Benchmarks by name or path, and tasks of the lm-evaluation-harness."""
-    data_dir: Path | None = None
-    """Folder of the benchmarks' data; none: the hub."""
-    include_path: Path | None = None
-    """Folder of harness tasks of your own, as YAML."""
-    output_path: Path
-    """`FILE.json`, or a folder that gets `MODEL/results_TIME.json`."""
-    settings: RunSettings = RunSettings()
-    """What is asked of all tasks alike."""
-    judge: ModelSpec | None = None
-    """Grades where a benchmark wants a judge; with `auto_judge` only its endpoint and key are taken."""
-    auto_judge: bool = True
-    """The benchmark's own choice of judge."""
-    spending: Spending = Spending()
-    """When to stop asking."""
-    save: Literal["file", "database", "both"] = "both"
-    """Where results are kept."""
-    overwrite: bool = False
-    """Evaluate again what was evaluated under the same settings."""
-    data_parallel: int = Field(default=1, ge=1)
-    """Parts that the items are split into, each a GPU step of its own."""
-
-    @property
-    def title(self) -> str:
-        """What the UI calls the run: `evaluate qwen2.5-7b AIME24,MATH500`."""
-        return f"evaluate {few([self.model.name or self.model.backend])} {few(task.task for task in self.tasks)}"
-
+from tasks.resources import budget
+from tasks.step import as_is, called, gather, placed
 
 runner: Any = task_runner(max(4, os.cpu_count() or 1))
 

@@ -9,17 +9,13 @@ import importlib
 import os
 from typing import Any
 
-from flows.settings import configure_steps
+from prefect import Task, flow, get_run_logger
+from prefect.runtime import flow_run
 
-configure_steps()  # before prefect and the steps are imported: both read what it sets
-
-from prefect import Task, flow, get_run_logger  # noqa: E402
-from prefect.runtime import flow_run  # noqa: E402
-
-from flows.dispatch import inputs_of, keep_outcome  # noqa: E402
-from flows.shown import flow_version, watched  # noqa: E402
-from flows.warm import do_the_next, is_first  # noqa: E402
-from tasks.step import StepKey, inline  # noqa: E402
+from flows.running.dispatch import inputs_of, keep_outcome
+from flows.running.shown import flow_version, watched
+from flows.running.warm import do_the_next, is_first
+from tasks.step import StepKey, inline
 
 STEPS = "tasks."
 """Where steps live; nothing else is called, whatever a run's parameters say."""

@@ -11,20 +11,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from flows.settings import configure_steps
+from prefect import flow
+from prefect.runtime import flow_run
+from prefect.task_runners import ThreadPoolTaskRunner
 
-configure_steps()  # before prefect and the steps are imported: both read what it sets
-
-from prefect import flow  # noqa: E402
-from prefect.runtime import flow_run  # noqa: E402
-from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
-
-from flows.learning import Ongoing, begin  # noqa: E402
-from flows.lever_config import LeverConfig, StartConfig  # noqa: E402
-from flows.shown import flow_version, say, watched  # noqa: E402
-from storage.records import Ref  # noqa: E402
-from tasks.lever.comparing import Summary  # noqa: E402
-from tasks.lever.file_steps import (  # noqa: E402
+from flows.running.lever_config import LeverConfig, StartConfig
+from flows.running.lever_run import Ongoing, begin
+from flows.running.shown import flow_version, say, watched
+from storage.records import Ref
+from tasks.lever.data.folder_layout import Layout
+from tasks.lever.file_steps import (
     export_files,
     read_beams,
     read_checkpoint,
@@ -32,20 +28,20 @@ from tasks.lever.file_steps import (  # noqa: E402
     read_rl_data,
     write_embeddings,
 )
-from tasks.lever.judges import (  # noqa: E402
+from tasks.lever.judge.judges import (
     DIGITS,
     EncoderSpec,
     JudgeSpec,
     encoder_spec,
     fingerprint_of_judge,
 )
-from tasks.lever.layout import Layout  # noqa: E402
-from tasks.lever.opening import shards_of  # noqa: E402
-from tasks.lever.records import Embedded  # noqa: E402
-from tasks.lever.report import LeverReport  # noqa: E402
-from tasks.lever.results import headline_of  # noqa: E402
-from tasks.lever.step_values import DatasetRead, Effort, Learning, World  # noqa: E402
-from tasks.lever.steps import (  # noqa: E402
+from tasks.lever.learning.lever_report import LeverReport
+from tasks.lever.learning.lever_results import headline_of
+from tasks.lever.learning.opened_worlds import shards_of
+from tasks.lever.learning.selector_comparison import Summary
+from tasks.lever.lever_records import Embedded
+from tasks.lever.step_values import DatasetRead, Effort, Learning, World
+from tasks.lever.steps import (
     build_pools,
     draw_results,
     evaluate_selector,
@@ -64,11 +60,11 @@ from tasks.lever.steps import (  # noqa: E402
     write_database,
     write_digits,
 )
-from tasks.step import called, gather, placed  # noqa: E402
+from tasks.step import called, gather, placed
 
 
 class Asking(TypedDict):
-    """What steps that ask the judge have in common."""
+    """Arguments common to the steps that ask the judge."""
 
     learning: Learning
     effort: Effort
@@ -90,7 +86,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     ongoing = begin(flow_run.id, config.model_dump(mode="json"), until=config.until)
     files = Layout(config.results, config.dataset.name)
     if config.device:
-        from tasks.lever.learning import device_of
+        from tasks.lever.learning.training_inputs import device_of
 
         device_of(config.device)
     weights = _digits_judge(config)
@@ -177,7 +173,7 @@ def _learn(
 
 
 def _begun(config: LeverConfig, files: Layout) -> dict[str, Path]:
-    """Files that an earlier run has left for this seed; those that the user names go before them."""
+    """Files left by an earlier run of this seed; files that the user names take precedence."""
     left = files.files_before(config.begin_at, sampler=config.sampler)
     return {name: path for name, path in left.items() if getattr(config.start, name) is None}
 
@@ -198,7 +194,7 @@ def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
 
 
 def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
-    """What is asked; the CPU world is drawn here."""
+    """The dataset; the CPU world is drawn here."""
     chosen, start = config.dataset, config.start
     if drawn := chosen.name == DIGITS and chosen.data_dir is None:
         sizes: Any = {"train": config.digits.candidates, "validation": chosen.validation, "test": chosen.test or 400}
@@ -217,7 +213,7 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
 def _embedded(
     config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, *, weights: Ref | None
 ) -> Embedded:
-    """Vectors of files, or of the encoder."""
+    """Embeddings: read from files, or made by the encoder."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
         read = read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
@@ -249,7 +245,7 @@ def _imitate(
     pools: Ref,
     asking: Asking,
 ) -> Imitating:
-    """Of a file, or trained on demonstrations that a file holds or a search finds."""
+    """The SFT selector: read from a file, or trained on demonstrations from a file or a search."""
     beams: tuple[Ref, ...] = ()
     if start.beam_data:
         read = read_beams(start.beam_data, dataset=found.dataset, pools=pools, shots=config.shots)
@@ -297,7 +293,7 @@ def _rl_data(
     selector: Ref,
     asking: Asking,
 ) -> Ref:
-    """Judged pointers: of a file, or drawn by the selector shard by shard."""
+    """Judged pointers: read from a file, or drawn by the selector shard by shard."""
     if start.rl_data:
         read = read_rl_data(start.rl_data, world=world, shots=config.shots)
         for note in read.notes:

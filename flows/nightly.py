@@ -17,30 +17,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flows.settings import configure_steps
+from prefect import State, flow
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
+from pydantic import BaseModel, ConfigDict
 
-configure_steps()  # before prefect and the steps are imported: both read what it sets
-
-from prefect import State, flow  # noqa: E402
-from prefect.runtime import flow_run  # noqa: E402
-from prefect.states import Completed, Failed  # noqa: E402
-from pydantic import BaseModel, ConfigDict  # noqa: E402
-
-from flows.answering import models_of  # noqa: E402
-from flows.evaluate import EvaluateConfig, evaluate  # noqa: E402
-from flows.lever import post_train  # noqa: E402
-from flows.nightly_parts import Parts, index_run, model_run, selector_run  # noqa: E402
-from flows.nightly_plan import known_flags, plan_of  # noqa: E402
-from flows.program import git_commit, program_version  # noqa: E402
-from flows.rag import IndexConfig, build_index  # noqa: E402
-from flows.shown import few, flow_version, watched  # noqa: E402
-from tasks.evaluation.asking import release_models  # noqa: E402
-from tasks.evaluation.replaying import digest_of  # noqa: E402
-from tasks.nightly.ending import sentence  # noqa: E402
-from tasks.nightly.errors import NightFailed, NightRegressed, NightUnfinished, SuiteUnusable  # noqa: E402
-from tasks.nightly.measuring import Program  # noqa: E402
-from tasks.nightly.records import IndexRun, ModelRun, Night, NightReport, SelectorRun  # noqa: E402
-from tasks.nightly.steps import (  # noqa: E402
+from flows.evaluate import evaluate
+from flows.lever import post_train
+from flows.rag import build_index
+from flows.running.answer_models import models_of
+from flows.running.evaluation_config import EvaluateConfig
+from flows.running.nightly_parts import Parts, index_run, model_run, selector_run
+from flows.running.nightly_plan import known_flags, plan_of
+from flows.running.program import git_commit, program_version
+from flows.running.rag_config import IndexConfig
+from flows.running.shown import few, flow_version, watched
+from tasks.evaluation.running.open_models import release_models
+from tasks.evaluation.running.replaying import digest_of
+from tasks.nightly.night_measuring import Program
+from tasks.nightly.night_records import IndexRun, ModelRun, Night, NightReport, SelectorRun
+from tasks.nightly.nightly_errors import NightFailed, NightRegressed, NightUnfinished, SuiteUnusable
+from tasks.nightly.steps import (
     begin_night,
     collect,
     draw,
@@ -49,9 +46,10 @@ from tasks.nightly.steps import (  # noqa: E402
     publish_report,
     write_files,
 )
-from tasks.nightly.suite import Suite, SuiteIndex  # noqa: E402
-from tasks.resources import artifacts  # noqa: E402
-from tasks.step import gather  # noqa: E402
+from tasks.nightly.suite import Suite, SuiteIndex
+from tasks.nightly.wording import sentence
+from tasks.resources import artifacts
+from tasks.step import gather
 
 
 class NightlyConfig(BaseModel):

@@ -14,38 +14,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.answering import models_of
-from flows.settings import configure_steps, settings
+from prefect import State, flow
+from prefect.runtime import flow_run
+from prefect.states import Completed
+from pydantic import BaseModel, ConfigDict
 
-configure_steps()  # before prefect and the steps are imported: both read what it sets
-
-from prefect import State, flow  # noqa: E402
-from prefect.runtime import flow_run  # noqa: E402
-from prefect.states import Completed  # noqa: E402
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator  # noqa: E402
-
-from flows.models_file import priced, spelled_out  # noqa: E402
-from flows.runners import task_runner  # noqa: E402
-from flows.shown import few, flow_version, say, watched  # noqa: E402
-from models.chats import is_in_process, revision_of  # noqa: E402
-from models.rerankers import fingerprint_of  # noqa: E402
-from models.weights import fingerprint  # noqa: E402
-from tasks.budget import Spending  # noqa: E402
-from tasks.rag.answering.graph import AnswerSettings  # noqa: E402
-from tasks.rag.batching import BatchReport  # noqa: E402
-from tasks.rag.corpus import Parsed, Pictured, flat, refuse_too_many_failures, shard_sources  # noqa: E402
-from tasks.rag.documents.isolation import ReadLimits  # noqa: E402
-from tasks.rag.documents.reading import ReadOptions  # noqa: E402
-from tasks.rag.errors import Unfinished  # noqa: E402
-from tasks.rag.indexing.building import Build, build  # noqa: E402
-from tasks.rag.indexing.figure_model import figure_model  # noqa: E402
-from tasks.rag.indexing.figures import FigureSettings  # noqa: E402
-from tasks.rag.indexing.picturing import refusal_in  # noqa: E402
-from tasks.rag.indexing.report import IndexReport, failures  # noqa: E402
-from tasks.rag.indexing.report_page import headline  # noqa: E402
-from tasks.rag.indexing.scan import ScanResult, require_folder  # noqa: E402
-from tasks.rag.language.tokens import installed_tokenizer  # noqa: E402
-from tasks.rag.steps import (  # noqa: E402
+from flows.running.answer_models import models_of
+from flows.running.rag_config import IndexConfig as IndexConfig
+from flows.running.settings import settings
+from flows.running.shown import few, flow_version, say, watched
+from flows.running.task_runners import task_runner
+from models.chats import is_in_process, revision_of
+from models.rerankers import fingerprint_of
+from models.weight_files import fingerprint
+from tasks.language.tokens import installed_tokenizer
+from tasks.rag.answers import AnswerSettings
+from tasks.rag.batching import BatchReport
+from tasks.rag.corpus import Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
+from tasks.rag.indexing.figure_model import figure_model
+from tasks.rag.indexing.index_building import Build, build
+from tasks.rag.indexing.index_report import IndexReport, failures, headline
+from tasks.rag.indexing.picturing import refusal_in
+from tasks.rag.indexing.scan import ScanResult, require_folder
+from tasks.rag.rag_errors import Unfinished
+from tasks.rag.steps import (
     answer,
     catalogue,
     chunk,
@@ -61,73 +53,8 @@ from tasks.rag.steps import (  # noqa: E402
     scan,
     write_answers,
 )
-from tasks.resources import artifacts  # noqa: E402
-from tasks.step import Gathered, as_is, on_each, placed  # noqa: E402
-
-
-class IndexConfig(BaseModel):
-    """What `build_index` needs to know; the Prefect UI draws its form from it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    documents: Path
-    """Folder of the documents; subfolders and ZIPs of attachments are read too."""
-    index: Path
-    """Folder of the index; made when it is missing."""
-    metadata: Path | None = None
-    """CSV beside the documents (공고 번호, 사업명, 발주 기관, 파일명 …)."""
-    include: tuple[str, ...] = ()
-    """Globs of the files to index, such as `**/*.pdf`; empty: every format that can be read."""
-    exclude: tuple[str, ...] = ()
-    """Globs of files to leave out."""
-    password_env: str | None = None
-    """Name of the environment variable that holds the password of encrypted documents."""
-    reading: ReadOptions = ReadOptions()
-    """How documents are read."""
-    limits: ReadLimits = ReadLimits()
-    """What a page may cost."""
-    chunk_chars: int = Field(default=800, ge=100, le=20_000)
-    """Most characters of a chunk."""
-    overlap_chars: int = Field(default=120, ge=0)
-    """Characters that a chunk repeats of the one before."""
-    embedder: str = "minilm"
-    """`minilm`, a sentence-transformers name or path (`hf:…` is the same), or `openai:MODEL`."""
-    vlm: str | None = None
-    """Model that describes figures: `openai:MODEL` at an endpoint, `hf:FOLDER` or `vllm:FOLDER` in process, each with
-    arguments behind a comma (`hf:FOLDER,dtype=bfloat16`), `scripted`, a name of the file in TRIVET_MODELS; none:
-    figures are recorded as skipped."""
-    figures: FigureSettings = FigureSettings()
-    """Which images are worth a question, and how it is asked."""
-    spending: Spending = Spending()
-    """When to stop asking; the figures that are left are recorded as skipped, and the next run goes on with them."""
-    max_failed_share: float = Field(default=0.5, ge=0, le=1)
-    """Publish nothing when a larger share of the documents failed."""
-    preview_chunks: int = Field(default=20, ge=0)
-    """Chunks shown in `chunk_preview.json`."""
-
-    @property
-    def title(self) -> str:
-        """What the UI calls the run: `index FOLDER`."""
-        return f"index {self.documents.absolute().name}"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _priced(cls, given: Any) -> Any:
-        return priced(given, by="vlm")
-
-    @field_validator("vlm")
-    @classmethod
-    def _spelled_out(cls, vlm: str | None) -> str | None:
-        return vlm and spelled_out(vlm)
-
-    def shown(self, vlm: str | None) -> dict[str, JsonValue]:
-        """What an index records of how it was made; documents count as unchanged while this is the same.
-
-        vlm: what describes figures, by its whole name.
-        """
-        made = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
-        return made | {"vlm": vlm}
-
+from tasks.resources import artifacts
+from tasks.step import Gathered, as_is, on_each, placed
 
 runner: Any = task_runner(os.cpu_count() or 1)
 

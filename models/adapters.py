@@ -9,8 +9,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from models.errors import ModelUnavailable
-from models.weights import read_json
+from models.model_errors import ModelUnavailable
+from models.weight_files import read_json
 
 CONFIG = "adapter_config.json"
 SAID_CHARS = 200

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from models.errors import ModelError, ModelUnavailable
+from models.model_errors import ModelError, ModelUnavailable
 from models.openai_endpoint import Endpoint, parse_address
 from models.registry import VARIABLE, Entry, named, registered
 
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     base_url: str
     api_key: SecretStr | None = None
     of_user: bool = False
-    """The user gave the address: what is wrong with it is told, and the model is reached there without it."""
+    """True if the user gave the address: its errors are reported in full, and the entry does not repeat it."""
 
 
 LOCAL = (
@@ -46,7 +46,7 @@ class Picked(NamedTuple):
 
 
 def pick(name: str | None, places: Sequence[Place], *, given: Place | None = None) -> Picked:
-    """The model of `--model auto`; name: as --model_name has it. Each place is asked once, and not for long.
+    """The model of `--model auto`; name: the value of --model_name. Each place is asked once, briefly.
 
     In this order: the default of the user's file; weights on this disk, with vLLM where there is CUDA, else with
     transformers; an endpoint that serves the model, or without a name any; weights of the hub.
@@ -136,7 +136,7 @@ def _at_endpoint(name: str | None, place: Place, tried: list[str]) -> Picked | N
 
 
 def _on_hub(name: str, tried: list[str]) -> Picked | None:
-    from models.weights import hub_folder
+    from models.weight_files import hub_folder
 
     try:
         hub_folder(name, what="model", wanted=("config.json",))

@@ -1,4 +1,8 @@
-"""Opens the model that is measured: a kind of backend and its arguments, as `--model` and `--model_args` name them."""
+"""The one table of model backends: where each kind runs, which arguments it takes, and how it is opened.
+
+A backend of another package is an entry point of the group `trivet.backends`: its name is the kind, its object a
+`Backend`. `--model KIND` and `--llm`, `--vlm` and `--judge KIND:NAME` then take it like a built-in one.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,19 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.openai_sampling import AS_ASKED, Thinking
 from models.protocols import Chat
 from models.structured import ResponseFormat
 
-KINDS = ("openai", "responses", "hf", "vllm", "curator", "replay", "scripted")
+ENTRY_POINTS = "trivet.backends"
 PRESS = {
     "concurrency": ("concurrency", "num_concurrent", "max_concurrent_requests"),
     "requests_per_minute": ("requests_per_minute", "max_requests_per_minute"),
@@ -31,15 +37,17 @@ DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: 
 WORDS: dict[str, JsonValue] = {"true": True, "false": False, "none": None, "null": None}
 
 
-class _Args(BaseModel):
+class BackendArgs(BaseModel):
+    """What `--model_args` of a backend may hold; a backend's own arguments are fields of a subclass."""
+
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True)
 
     batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    """Every kind takes it; only models in this process have batches."""
+    """Accepted by every backend, used by those that run in this process."""
 
 
-class OpenAIArgs(_Args):
-    """Of `openai` and `responses`."""
+class OpenAIArgs(BackendArgs):
+    """Arguments of `openai` and `responses`."""
 
     model: str | None = Field(default=None, validation_alias=AliasChoices("model", "pretrained"))
     base_url: str | None = Field(default=None, validation_alias=AliasChoices("base_url", "api_base"))
@@ -47,11 +55,11 @@ class OpenAIArgs(_Args):
     timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
     reasoning_effort: str | None = None
     response_format: ResponseFormat = None
-    """The format of each answer: models.structured."""
+    """Format of each answer; see models.structured."""
 
 
-class HFArgs(_Args):
-    """Of `hf`."""
+class HFArgs(BackendArgs):
+    """Arguments of `hf`."""
 
     pretrained: str | None = None
     revision: str | None = None
@@ -65,15 +73,15 @@ class HFArgs(_Args):
     max_pixels: int | None = Field(default=None, ge=1)
 
 
-class VLLMArgs(_Args):
-    """Of `vllm`."""
+class VLLMArgs(BackendArgs):
+    """Arguments of `vllm`."""
 
     pretrained: str | None = Field(default=None, validation_alias=AliasChoices("pretrained", "model"))
     revision: str | None = None
     dtype: str = "auto"
     tensor_parallel_size: int = Field(default=1, ge=1)
     data_parallel_size: Literal[1] = 1
-    """More engines than one are for `vllm serve --data-parallel-size`."""
+    """Run several engines with `vllm serve --data-parallel-size` and ask the endpoint."""
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     max_model_len: int | None = Field(default=None, ge=2, validation_alias=AliasChoices("max_model_len", "max_length"))
     max_num_seqs: int | None = Field(default=None, ge=1)
@@ -87,8 +95,8 @@ class VLLMArgs(_Args):
     response_format: ResponseFormat = None
 
 
-class CuratorArgs(_Args):
-    """Of `curator`."""
+class CuratorArgs(BackendArgs):
+    """Arguments of `curator`."""
 
     model: str | None = Field(default=None, validation_alias=AliasChoices("model", "pretrained"))
     api_base: str | None = Field(default=None, validation_alias=AliasChoices("api_base", "base_url"))
@@ -98,27 +106,48 @@ class CuratorArgs(_Args):
     response_format: ResponseFormat = None
 
 
-class ReplayArgs(_Args):
-    """Of `replay`."""
+class ReplayArgs(BackendArgs):
+    """Arguments of `replay`."""
 
     path: str | None = None
 
 
-class ScriptedArgs(_Args):
-    """Of `scripted`."""
+class ScriptedArgs(BackendArgs):
+    """Arguments of `scripted`."""
 
     rules: str | None = None
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
+    """What a backend is opened with."""
+
     kind: str
     name: str | None
+    """Model name, where the arguments do not give one."""
     args: Mapping[str, JsonValue]
-    base_url: str | None
-    api_key: SecretStr | None
-    timeout_s: float
-    pictures: bool
-    thinking: Thinking
+    """`--model_args`, without those about keys and rates."""
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    timeout_s: float = 120.0
+    pictures: bool = False
+    """True if requests will hold pictures."""
+    thinking: Thinking = AS_ASKED
+
+
+class Backend(NamedTuple):
+    """One kind of model."""
+
+    open: Callable[[Asked], Chat]
+    args: type[BackendArgs]
+    place: Literal["endpoint", "process", "file"]
+    """endpoint: an OpenAI-compatible API, with address and key. process: a folder of weights in the hub's layout,
+    loaded by the process that asks, one model at a time. file: recorded answers, and whatever else needs neither."""
+    spelling: str
+    """How users write it after `--llm`, `--vlm` and `--judge`: `hf:FOLDER` and what it is."""
+    subject: str
+    """The argument that `KIND:REST` sets to REST: `model`, `pretrained`, `path`."""
+    needs_subject: bool = True
+    """False if the kind alone is a model."""
 
 
 def open_backend(
@@ -139,24 +168,24 @@ def open_backend(
     by itself, within the tokens asked.
     """
     own = {key: value for key, value in (args or {}).items() if key not in OF_THE_CALLER}
-    asked = _Asked(kind, name, own, base_url, api_key, timeout_s, pictures, thinking)
-    if kind in OPENERS:
-        return OPENERS[kind](asked)
+    asked = Asked(kind, name, own, base_url, api_key, timeout_s, pictures, thinking)
+    if backend := backends().get(kind):
+        return backend.open(asked)
     if "." in kind:
         from models.lm_eval_lm import HarnessLM
 
         return HarnessLM(kind, asked.args)
     raise ModelUnavailable(
-        f"There is no model backend called {kind!r}; there are {', '.join(KINDS)}, and any lm_eval model class by its "
-        "dotted path (package.module.Class)."
+        f"There is no model backend called {kind!r}; there are {', '.join(backends())}, and any lm_eval model class by "
+        "its dotted path (package.module.Class)."
     )
 
 
 def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
     """Raises ModelUnavailable for arguments that a backend does not know; those of lm_eval classes are their own."""
-    if kind in ARGS:
+    if backend := backends().get(kind):
         own = {key: value for key, value in args.items() if key not in OF_THE_CALLER}
-        _checked(ARGS[kind], _Asked(kind, None, own, None, None, 0, False, AS_ASKED))
+        checked_args(backend.args, Asked(kind, None, own))
 
 
 def parse_model_args(text: str) -> dict[str, JsonValue]:
@@ -191,10 +220,10 @@ def _value(text: str) -> JsonValue:
     return WORDS.get(text.lower(), text)
 
 
-def _open_openai(asked: _Asked) -> Chat:
-    args = _checked(OpenAIArgs, asked)
+def _open_openai(asked: Asked) -> Chat:
+    args = checked_args(OpenAIArgs, asked)
     place = _place(args, args.base_url, asked)
-    model = _named(args.model or asked.name, asked.kind, "model")
+    model = _model_name(args.model or asked.name, asked.kind, "model")
     if asked.kind == "responses":
         from models.openai_responses import OpenAIResponses
 
@@ -204,17 +233,17 @@ def _open_openai(asked: _Asked) -> Chat:
     return OpenAIChat(model, **place)
 
 
-def _open_hf(asked: _Asked) -> Chat:
+def _open_hf(asked: Asked) -> Chat:
     from models.local import open_local
 
-    args = _checked(HFArgs, asked)
-    pretrained = _named(args.pretrained or asked.name, asked.kind, "pretrained")
+    args = checked_args(HFArgs, asked)
+    pretrained = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
     return open_local(pretrained, pictures=asked.pictures, **args.model_dump(exclude={"pretrained"}))
 
 
-def _open_vllm(asked: _Asked) -> Chat:
-    args = _checked(VLLMArgs, asked)
-    model = _named(args.pretrained or asked.name, asked.kind, "pretrained")
+def _open_vllm(asked: Asked) -> Chat:
+    args = checked_args(VLLMArgs, asked)
+    model = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
     if importlib.util.find_spec("vllm") is None:
         raise ModelUnavailable(
             f"vLLM is not installed here; serve the model (`vllm serve {model}`) and give `--model openai --model_name "
@@ -225,15 +254,15 @@ def _open_vllm(asked: _Asked) -> Chat:
     return VLLMChat(model, **args.model_dump(exclude={"pretrained", "batch_size", "data_parallel_size"}))
 
 
-def _open_curator(asked: _Asked) -> Chat:
-    args = _checked(CuratorArgs, asked)
-    name = _named(args.model or asked.name, asked.kind, "model")
+def _open_curator(asked: Asked) -> Chat:
+    args = checked_args(CuratorArgs, asked)
+    name = _model_name(args.model or asked.name, asked.kind, "model")
     from models.curator import CuratorChat
 
     return CuratorChat(name, **_place(args, args.api_base, asked))
 
 
-def _place(args: OpenAIArgs | CuratorArgs, base_url: str | None, asked: _Asked) -> dict[str, Any]:
+def _place(args: OpenAIArgs | CuratorArgs, base_url: str | None, asked: Asked) -> dict[str, Any]:
     """Where an endpoint is, and how it is asked."""
     effort = args.reasoning_effort
     return {
@@ -245,43 +274,98 @@ def _place(args: OpenAIArgs | CuratorArgs, base_url: str | None, asked: _Asked) 
     }
 
 
-def _open_replay(asked: _Asked) -> Chat:
+def _open_replay(asked: Asked) -> Chat:
     from models.replay import ReplayChat
 
-    args = _checked(ReplayArgs, asked)
-    return ReplayChat(Path(_named(args.path, asked.kind, "path")))
+    args = checked_args(ReplayArgs, asked)
+    return ReplayChat(Path(_model_name(args.path, asked.kind, "path")))
 
 
-def _open_scripted(asked: _Asked) -> Chat:
+def _open_scripted(asked: Asked) -> Chat:
     from models.scripted import ScriptedChat, read_rules
 
-    args = _checked(ScriptedArgs, asked)
+    args = checked_args(ScriptedArgs, asked)
     return ScriptedChat(read_rules(Path(args.rules)) if args.rules else ())
 
 
-OPENERS: dict[str, Callable[[_Asked], Chat]] = {
-    "openai": _open_openai,
-    "responses": _open_openai,
-    "hf": _open_hf,
-    "vllm": _open_vllm,
-    "curator": _open_curator,
-    "replay": _open_replay,
-    "scripted": _open_scripted,
+BACKENDS: dict[str, Backend] = {
+    "openai": Backend(
+        _open_openai, OpenAIArgs, "endpoint", "`openai:MODEL` (any OpenAI-compatible endpoint)", subject="model"
+    ),
+    "responses": Backend(
+        _open_openai,
+        OpenAIArgs,
+        "endpoint",
+        "`responses:MODEL` (the same through the Responses API, where there is one)",
+        subject="model",
+    ),
+    "hf": Backend(
+        _open_hf,
+        HFArgs,
+        "process",
+        "`hf:FOLDER` or `hf:NAME@REVISION` (transformers, in this process)",
+        subject="pretrained",
+    ),
+    "vllm": Backend(_open_vllm, VLLMArgs, "process", "`vllm:FOLDER` (vLLM, in this process)", subject="pretrained"),
+    "curator": Backend(_open_curator, CuratorArgs, "endpoint", "`curator:BACKEND/MODEL`", subject="model"),
+    "replay": Backend(_open_replay, ReplayArgs, "file", "`replay:FILE` (recorded answers)", subject="path"),
+    "scripted": Backend(
+        _open_scripted, ScriptedArgs, "file", "`scripted` or `scripted:FILE`", subject="rules", needs_subject=False
+    ),
 }
-
-ARGS: dict[str, type[_Args]] = {
-    "openai": OpenAIArgs,
-    "responses": OpenAIArgs,
-    "hf": HFArgs,
-    "vllm": VLLMArgs,
-    "curator": CuratorArgs,
-    "replay": ReplayArgs,
-    "scripted": ScriptedArgs,
-}
-Args = TypeVar("Args", bound=_Args)
+"""The built-in backends. To add one, write its module and a line here."""
 
 
-def _checked(kind: type[Args], asked: _Asked) -> Args:
+@cache
+def backends() -> Mapping[str, Backend]:
+    """All backends by kind, those of installed packages too.
+
+    Raises ModelUnavailable for an entry point that is no backend, or takes a name that is taken.
+    """
+    found = dict(BACKENDS)
+    for point in entry_points(group=ENTRY_POINTS):
+        package = point.dist.name if point.dist else "an installed package"
+        if point.name in found:
+            raise ModelUnavailable(
+                f"{package} offers a model backend called {point.name!r}, and there is one of that name; rename the "
+                f"entry point in the group {ENTRY_POINTS}, or uninstall {package}"
+            )
+        try:
+            backend = point.load()
+        except Exception as error:
+            raise ModelUnavailable(
+                f"the model backend {point.name!r} of {package} cannot be imported ({type(error).__name__}: {error}); "
+                f"mend {point.value}, or uninstall {package}"
+            ) from error
+        if not isinstance(backend, Backend):
+            raise ModelUnavailable(
+                f"the model backend {point.name!r} of {package} is a {type(backend).__name__}; {point.value} has to be "
+                "a models.backends.Backend"
+            )
+        found[point.name] = backend
+    return found
+
+
+def kinds(*places: str) -> tuple[str, ...]:
+    """Names of the backends that run in one of the places; of all backends without any."""
+    return tuple(kind for kind, backend in backends().items() if not places or backend.place in places)
+
+
+def is_endpoint(kind: str) -> bool:
+    """True for a backend with an address and a key."""
+    return kind in kinds("endpoint")
+
+
+def loads_weights(kind: str) -> bool:
+    """True for a backend whose weights are loaded in the process that asks; lm_eval classes count as such."""
+    return kind not in kinds("endpoint", "file")
+
+
+Args = TypeVar("Args", bound=BackendArgs)
+
+
+def checked_args(kind: type[Args], asked: Asked) -> Args:
+    """The arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
     try:
         return kind.model_validate(dict(asked.args))
     except ValidationError as error:
@@ -289,13 +373,13 @@ def _checked(kind: type[Args], asked: _Asked) -> Args:
         name = ".".join(str(part) for part in first["loc"][:1])
         if first["type"] == "extra_forbidden":
             known = ", ".join(sorted([*kind.model_fields, *OF_THE_CALLER]))
-            others = [other for other, args in ARGS.items() if name in args.model_fields]
+            others = [other for other, backend in backends().items() if name in backend.args.model_fields]
             said = f" ({', '.join(others)} {'has' if len(others) == 1 else 'have'} it)" if others else ""
             raise ModelUnavailable(f"model_args: {asked.kind} has no argument {name}{said}; it has {known}") from None
         raise ModelUnavailable(f"model_args: {name}: {first['msg']}") from None
 
 
-def _named(name: str | None, kind: str, argument: str) -> str:
+def _model_name(name: str | None, kind: str, argument: str) -> str:
     if not name:
         raise ModelUnavailable(f"{kind} needs a model: give --model_name NAME or --model_args {argument}=NAME")
     return name

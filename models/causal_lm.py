@@ -15,18 +15,18 @@ from pydantic import JsonValue
 from models.causal_weights import Loaded, find_weights, load, refuse_longer
 from models.chat_templates import render
 from models.decoding import Drawing, Draws, Ends, readable, seed_of
-from models.errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.held import ALONE, held
-from models.likelihoods import Part, Window, encode, pair_windows, rolling_windows, score
+from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.stops import Listener, cut
+from models.token_likelihoods import Part, Window, encode, pair_windows, rolling_windows, score
 
 log = logging.getLogger(__name__)
 
 MOST_ROWS = 64
 """An `auto` batch begins with so many rows, and is halved whenever memory ends."""
 MEMORY_SHARE = 0.5
-"""Of the free memory that an `auto` batch may plan with on a CPU, where too much ends the process."""
+"""Share of free memory that an `auto` batch may use on a CPU, where running out ends the process."""
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")
@@ -83,7 +83,7 @@ class CausalLM:
         self._is_auto = rows == "auto"
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.errors.ModelError."""
+        """One answer. Raises models.model_errors.ModelError."""
         with self._lock:
             prompt = self._prompt(0, request)
             listener = Listener(on_text, request.stop) if on_text else None
@@ -112,7 +112,7 @@ class CausalLM:
                 yield from ((prompt.number, answer) for prompt, answer in zip(batch, answers, strict=True))
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Of each continuation after its context, with its number; the longest first. Raises ModelError.
+        """Log-probability of each continuation given its context, with its position; longest first. Raises ModelError.
 
         An empty context is the token for the beginning of a text; a continuation without tokens is certain.
         """
@@ -122,7 +122,8 @@ class CausalLM:
         yield from self._likelihoods(windows)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Of whole texts, with their number: windows as long as the context, each token predicted once."""
+        """Log-probability of whole texts, with their position: windows as long as the context, each token predicted
+        once."""
         with self._lock:
             loaded = self._load()
             prefix, most = loaded.prefix_token, loaded.context_tokens
@@ -260,7 +261,7 @@ class CausalLM:
         log.warning("memory ended rows=%d next_rows=%d model=%s", rows, self.batch_size, self.id)
 
     def _cache_bytes(self, prompt: Prompt) -> int:
-        """Of the keys and values of one row at its longest."""
+        """Bytes of the keys and values of one row at its longest."""
         model = self._load().model
         config = model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", 1)
@@ -269,7 +270,7 @@ class CausalLM:
         return 2 * layers * heads * size * (len(prompt.tokens) + prompt.limit) * model.dtype.itemsize
 
     def _logit_bytes(self, row: tuple[tuple[int, ...], list[Window]]) -> int:
-        """Of the logits of one row, and of their logarithms."""
+        """Bytes of the logits of one row and of their log-softmax."""
         return 8 * len(row[0]) * self._load().model.config.get_text_config().vocab_size
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.adapters import adapted, check_adapter
-from models.errors import ModelError, ModelUnavailable
-from models.weights import GENERATOR_FILES, digest_folder, hub_folder, read_json, require_safetensors
+from models.model_errors import ModelError, ModelUnavailable
+from models.weight_files import GENERATOR_FILES, digest_folder, hub_folder, read_json, require_safetensors
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 CONTEXT_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
@@ -154,7 +154,7 @@ def context_tokens_of(config: Any, tokenizer: Any) -> int:
 
 
 def declared_context(name: str, revision: str | None = None) -> int | None:
-    """Most tokens of prompt and answer as the model's config.json has it; loads nothing. Raises ModelUnavailable."""
+    """Context length in tokens from the model's config.json; loads nothing. Raises ModelUnavailable."""
     return _declared(read_json(weights_folder(name, revision or None, ("config.json",), "model") / "config.json"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from models.errors import NoChatTemplate, RequestRefused
+from models.model_errors import NoChatTemplate, RequestRefused
 from models.prompts import plain_text, raw_prompt, refuse_images
 from models.protocols import ChatRequest
 

@@ -10,20 +10,11 @@ from typing import NamedTuple
 
 from pydantic import JsonValue, SecretStr
 
-from models.errors import ModelUnavailable
+from models.backends import backends, check_args, kinds, open_backend, parse_model_args
+from models.model_errors import ModelUnavailable
+from models.openai_sampling import BRIEFLY
 from models.protocols import Chat
-from models.weights import GENERATOR_FILES, digest_files, digest_folder
-
-IN_PROCESS = ("hf", "vllm")
-"""Backends whose weights are loaded in the process that asks; one model of theirs at a time."""
-ENDPOINTS = ("openai", "responses", "curator")
-KINDS = (*ENDPOINTS, *IN_PROCESS, "replay", "scripted")
-NAMES = (
-    "`openai:MODEL` (any OpenAI-compatible endpoint), `responses:MODEL` (the same through the Responses API, where "
-    "there is one), `curator:BACKEND/MODEL`, `hf:FOLDER` or `hf:NAME@REVISION` (transformers, in this process), "
-    "`vllm:FOLDER` (vLLM, in this process), arguments behind a comma (`hf:FOLDER,dtype=float32`), `replay:FILE` "
-    "(recorded answers), `scripted` or `scripted:FILE`, or a name of the file in TRIVET_MODELS"
-)
+from models.weight_files import GENERATOR_FILES, digest_files, digest_folder
 
 
 class Local(NamedTuple):
@@ -53,33 +44,34 @@ def open_chat(
 
     if chat := open_spelled(name, base_url=base_url, api_key=api_key, timeout_s=timeout_s):
         return chat
-    backend, _, rest = name.partition(":")
-    if backend == "openai" and rest:
-        from models.openai import OpenAIChat
-
-        return OpenAIChat(rest, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
-    if backend == "responses" and rest:
-        from models.openai_responses import OpenAIResponses
-
-        return OpenAIResponses(rest, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
     if local := local_of(name):
-        from models.backends import open_backend
-
         return open_backend(local.kind, name=local.pretrained, args=local.args, pictures=True)
-    if backend == "replay" and rest:
-        from models.replay import ReplayChat
+    kind, _, rest = name.partition(":")
+    backend = backends().get(kind)
+    if backend is None or (backend.needs_subject and not rest):
+        raise ModelUnavailable(f"There is no model backend called {name!r}; give {spellings()}.")
+    return open_backend(
+        kind,
+        args={backend.subject: rest} if rest else {},
+        base_url=base_url,
+        api_key=api_key,
+        timeout_s=timeout_s,
+        pictures=True,
+        thinking=BRIEFLY,
+    )
 
-        return ReplayChat(Path(rest))
-    if backend == "scripted":
-        from models.scripted import ScriptedChat, read_rules
 
-        return ScriptedChat(read_rules(Path(rest)) if rest else ())
-    raise ModelUnavailable(f"There is no model backend called {name!r}; give {NAMES}.")
+def spellings() -> str:
+    """How each backend is written, for messages."""
+    listed = ", ".join(backend.spelling for backend in backends().values())
+    return (
+        f"{listed}, with arguments behind a comma (`hf:FOLDER,dtype=float32`), or a name of the file in TRIVET_MODELS"
+    )
 
 
 def is_in_process(name: str) -> bool:
     """True where the weights of the backend called `name` are loaded in the process that asks it."""
-    return name.partition(":")[0] in IN_PROCESS
+    return name.partition(":")[0] in kinds("process")
 
 
 def local_of(name: str) -> Local | None:
@@ -88,23 +80,20 @@ def local_of(name: str) -> Local | None:
     A comma parts folder and arguments, unless it stands in the name of a folder that is there.
     """
     kind, _, rest = name.partition(":")
-    if kind not in IN_PROCESS or not rest:
+    if kind not in kinds("process") or not rest:
         return None
-    from models.backends import parse_model_args
-
     pieces = rest.split(",")
     folder = next((end for end in range(len(pieces), 0, -1) if Path(",".join(pieces[:end])).is_dir()), 1)
     return Local(kind, ",".join(pieces[:folder]), parse_model_args(",".join(pieces[folder:])))
 
 
 def require_weights(local: Local, *, pictures: bool = False) -> None:
-    """Refuse a model that lacks its files, or eyes where it will be shown pictures; loads nothing.
+    """Refuse a model without its files, or a text-only one that would be shown pictures; loads nothing.
 
     Raises ModelUnavailable.
     """
-    from models.backends import check_args
     from models.causal_weights import DTYPES, weights_folder
-    from models.weights import read_json
+    from models.weight_files import read_json
 
     check_args(local.kind, local.args)
     dtype = str(local.args.get("dtype", "auto")).removeprefix("torch.")

@@ -6,8 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from models.errors import ModelUnavailable
-from models.weights import digest_folder, hub_folder, read_json, require_safetensors
+from models.model_errors import ModelUnavailable
+from models.weight_files import digest_folder, hub_folder, read_json, require_safetensors
 
 VIT_B_32 = "openai/clip-vit-base-patch32"
 # its main branch has pickled weights only; this commit of the hub's own conversion has the same ones as safetensors
@@ -16,11 +16,11 @@ NICKNAMES = {"clip": VIT_B_32}
 
 
 class ClipWeights(NamedTuple):
-    """What is to be loaded."""
+    """Files of a CLIP."""
 
     folder: Path
     adapters: Path | None
-    """A folder of LoRA weights that are added."""
+    """Folder of LoRA weights to add, if any."""
     label: str
     """The name as ids show it."""
     fingerprint: str

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.errors import ModelUnavailable
-from models.weights import digest_folder, hub_folder, read_json, require_safetensors
+from models.model_errors import ModelUnavailable
+from models.weight_files import digest_folder, hub_folder, read_json, require_safetensors
 
 BATCH = 32
 CHARS_PER_TOKEN = 32

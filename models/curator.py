@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue, SecretStr
 
-from models.errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.openai import OpenAIChat
 from models.openai_sampling import AS_ASKED, LEAST, Thinking
 from models.protocols import ChatRequest, ChatResponse
@@ -138,7 +138,7 @@ class CuratorChat:
         self._takes_seed = True
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.errors.ModelError; half a stream is a TransientModelError."""
+        """One answer. Raises models.model_errors.ModelError; half a stream is a TransientModelError."""
         without = request.model_copy(update={"seed": None})
         if request.seed is None or not self._takes_seed:
             return self._chat.complete(without, on_text=on_text)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.protocols import Embedder
 
 PRECISIONS = ("fp32", "bf16")

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
 from models.causal_weights import failures_named, progress_hidden, require_whole
-from models.errors import ModelUnavailable
-from models.weights import digest_folder, hub_folder, read_json, require_safetensors
+from models.model_errors import ModelUnavailable
+from models.weight_files import digest_folder, hub_folder, read_json, require_safetensors
 
 Pooling = Literal["mean", "cls", "lasttoken"]
 

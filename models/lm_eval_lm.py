@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from models.errors import ModelError, ModelUnavailable, RequestRefused
+from models.model_errors import ModelError, ModelUnavailable, RequestRefused
 from models.prompts import plain_text, raw_prompt, refuse_images
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.stops import cut
@@ -35,7 +35,7 @@ class HarnessLM:
         self._lock = threading.Lock()
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer, in one piece. Raises models.errors.ModelError."""
+        """One answer, in one piece. Raises models.model_errors.ModelError."""
         _, answer = next(iter(self.complete_many([request])))
         if isinstance(answer, ModelError):
             raise answer
@@ -56,12 +56,12 @@ class HarnessLM:
             yield from self._answers(list(group))
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Of each continuation after its context, with its number. Raises ModelUnavailable."""
+        """Log-probability of each continuation given its context, with its position. Raises ModelUnavailable."""
         for number, (total, greedy) in enumerate(self._ask("loglikelihood", pairs)):
             yield number, LogProb(float(total), bool(greedy))
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Of whole texts, with their number. Raises ModelUnavailable."""
+        """Log-probability of whole texts, with their position. Raises ModelUnavailable."""
         for number, total in enumerate(self._ask("loglikelihood_rolling", [(text,) for text in texts])):
             # some classes give (total, greedy) here too
             yield number, float(total[0] if isinstance(total, tuple) else total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 
 if TYPE_CHECKING:
     from models.causal_lm import CausalLM
@@ -16,7 +16,7 @@ OF_TEXT = ("trust_remote_code",)
 def open_local(pretrained: str, *, pictures: bool, **chosen: Any) -> CausalLM:
     """The model of a folder or of the hub, by what its config.json says. Raises ModelUnavailable.
 
-    pictures: False where none will be shown; then a model that can be loaded without its eyes is.
+    pictures: False if none will be shown; a vision-language model is then loaded without its encoder if it can be.
     chosen: arguments of models.vision_language.HFVision and models.causal_lm.CausalLM; those that a kind lacks are
     refused where they say something.
     """

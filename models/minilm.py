@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.weights import fingerprint, minilm_folder
+from models.weight_files import fingerprint, minilm_folder
 
 Precision = Literal["fp32", "bf16"]
 

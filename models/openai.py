@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue, SecretStr
 
-from models.errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.openai_endpoint import NO_NAMES, AnswerFailed, End, Endpoint, NoSuchPath, whole_json
 from models.openai_sampling import (
     BRIEFLY,
@@ -23,7 +23,7 @@ from models.openai_sampling import (
     sampling,
     thinking_in_id,
 )
-from models.pictures import picture_size
+from models.prompt_pictures import picture_size
 from models.prompts import plain_text, raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.stops import Listener
@@ -65,7 +65,7 @@ class OpenAIChat:
         self._endpoint = Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.errors.ModelError; half a stream is a TransientModelError.
+        """One answer. Raises models.model_errors.ModelError; half a stream is a TransientModelError.
 
         timeout_s holds for each wait: for the first words, and between two pieces of a stream.
         """
@@ -257,7 +257,7 @@ def _read(
 
 
 def _words(content: Any) -> str:
-    """Of an answer; a few servers send it in parts, and reasoning in others of them."""
+    """The text of an answer; a few servers send it in parts, with reasoning in separate ones."""
     if isinstance(content, list):
         return "".join(part["text"] for part in content if part.get("type") in ("text", "output_text"))
     return content or ""

@@ -61,7 +61,7 @@ class OpenAIResponses:
         self._has_responses = True
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.errors.ModelError; half a stream is a TransientModelError."""
+        """One answer. Raises models.model_errors.ModelError; half a stream is a TransientModelError."""
         refuse_named_template(request)
         if self._has_responses and request.template is True:
             try:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from models.errors import RequestRefused
+from models.model_errors import RequestRefused
 from models.protocols import ChatRequest, ChatResponse
 from models.stops import cut
 
@@ -19,7 +19,7 @@ REASONING_TOKENS = 8192
 At low effort a question takes some hundreds to two thousand."""
 LIMITED_MODELS = re.compile(r"^(chat)?gpt-4o")
 MOST_TOKENS = 16_384
-"""Of one answer of the gpt-4o family, which refuses a request for more."""
+"""Most output tokens of the gpt-4o family, which refuses a request for more."""
 MOST_STOPS = 4
 """OpenAI refuses more; the others are cut here."""
 LEAST = "least"

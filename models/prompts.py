@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.errors import RequestRefused
+from models.model_errors import RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from models.errors import ModelError
+from models.model_errors import ModelError
 
 
 class _Value(BaseModel):
@@ -74,7 +74,7 @@ class Chat(Protocol):
     """Backend, model and revision: `openai:gpt-5-mini`. Part of every response key."""
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.errors.ModelError; only TransientModelError is worth a retry.
+        """One answer. Raises models.model_errors.ModelError; only TransientModelError is worth a retry.
 
         on_text: called with all of the text so far, each time there is more; a backend that cannot stream calls it
         once, with the whole answer.
@@ -95,7 +95,7 @@ class BatchChat(Chat, Protocol):
 
 
 class LogProb(NamedTuple):
-    """Of a continuation after a context."""
+    """Log-probability of a continuation given its context."""
 
     total: float
     """Sum of the natural log-probabilities of its tokens."""
@@ -110,14 +110,15 @@ class LogLikelihood(Protocol):
     id: str
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Of each continuation after its context (context, continuation), with its number; in any order.
+        """Log-probability of each (context, continuation), with its position; in any order.
 
         No chat template is applied. A context that is too long loses its beginning.
         """
         ...
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Of whole texts, with their number: windows as long as the model's context, each token predicted once."""
+        """Log-probability of whole texts, with their position: windows as long as the context, each token predicted
+        once."""
         ...
 
 

@@ -1,10 +1,10 @@
 """Models by names of the user's own: a file names each once, with all that opens it, and every command takes its name.
 
 qwen:                                # eval run --model qwen, rag index --vlm qwen, lever run --judge qwen …
-  backend: hf                        # as --model has it
-  name: Qwen/Qwen2.5-VL-3B-Instruct  # as its server or the hub knows it; a folder or a file, seen from this one
-  revision: 66285546d2b8             # of the hub
-  args: {dtype: bfloat16}            # as --model_args has them
+  backend: hf                        # a kind of models/backends.py
+  name: Qwen/Qwen2.5-VL-3B-Instruct  # name at its server or on the hub; a folder or a file, relative to this one
+  revision: 66285546d2b8             # hub revision
+  args: {dtype: bfloat16}            # its model_args
   price: {prompt: 0.15, answer: 0.6} # per million tokens
   default: true                      # what --model auto takes
 claude:
@@ -27,8 +27,16 @@ from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, field_validator, model_validator
 
-from models.backends import KINDS, OF_THE_CALLER, PRESS, check_args, open_backend, parse_model_args
-from models.errors import ModelUnavailable
+from models.backends import (
+    OF_THE_CALLER,
+    PRESS,
+    backends,
+    check_args,
+    is_endpoint,
+    open_backend,
+    parse_model_args,
+)
+from models.model_errors import ModelUnavailable
 from models.openai_sampling import BRIEFLY
 from models.protocols import Chat
 
@@ -36,9 +44,8 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "TRIVET_MODELS"
 """Names the file. Steps need neither: a flow spells names out before it hands them on."""
-ENDPOINTS = ("openai", "responses", "curator")
-TAKEN = (*KINDS, "auto", "none", "local", "digits", "minilm")
-"""Names that mean something without a file."""
+WORDS = ("auto", "none", "local", "digits", "minilm")
+"""Names that mean something without a file and are no backends."""
 BESIDE = {
     "name": {"model", "pretrained", "path", "rules"},
     "revision": {"revision"},
@@ -65,11 +72,11 @@ class Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     backend: str = Field(min_length=1)
-    """One of models.backends.KINDS, or an lm_eval class by its dotted path."""
+    """A kind of models.backends, or an lm_eval class by its dotted path."""
     name: str | None = Field(default=None, min_length=1)
-    """As its server or the hub knows it; a folder or file by its whole path."""
+    """Name at its server or on the hub, or the absolute path of a folder or file."""
     revision: str | None = Field(default=None, min_length=1)
-    """Of the hub, for models that are loaded here."""
+    """Hub revision, for models loaded in this process."""
     args: dict[str, JsonValue] = Field(default_factory=dict)
     """As `--model_args`."""
     base_url: str | None = None
@@ -83,15 +90,15 @@ class Entry(BaseModel):
     @field_validator("backend")
     @classmethod
     def _is_known(cls, backend: str) -> str:
-        if backend not in KINDS and "." not in backend:
-            raise ValueError(f"there is no backend {backend!r}; there are {', '.join(KINDS)}")
+        if backend not in backends() and "." not in backend:
+            raise ValueError(f"there is no backend {backend!r}; there are {', '.join(backends())}")
         return backend
 
     @model_validator(mode="after")
     def _can_be_opened(self) -> Self:
         if self.backend != "scripted" and not self.name:
             raise ValueError("`name` is missing; write the model's name, or its folder or file")
-        if self.backend not in ENDPOINTS and (self.base_url or self.api_key_env):
+        if not is_endpoint(self.backend) and (self.base_url or self.api_key_env):
             raise ValueError(f"`base_url` and `api_key_env` are of endpoints, and {self.backend} is none")
         if twice := [field for field, names in BESIDE.items() if names & self.args.keys()]:
             raise ValueError(f"write `{twice[0]}` beside `args`, not in it")
@@ -142,9 +149,14 @@ def named(name: str) -> Entry | None:
 
     Raises models.registry_file.RegistryUnusable for a file that cannot be read.
     """
-    if name in TAKEN or not NAME.fullmatch(name):
+    if is_taken(name) or not NAME.fullmatch(name):
         return None
     return registered().get(name)
+
+
+def is_taken(name: str) -> bool:
+    """True for a name that means something without a file."""
+    return name in WORDS or name in backends()
 
 
 def spelled(name: str) -> str:
@@ -178,7 +190,7 @@ def open_spelled(name: str, *, base_url: str | None, api_key: SecretStr | None, 
     """
     kind, _, rest = name.partition(":")
     model, found, said = rest.partition(",{")
-    if kind not in ENDPOINTS or not (found or kind == "curator"):
+    if not is_endpoint(kind) or not (found or kind == "curator"):
         return None
     args = parse_model_args("{" + said) if found else {}
     variable = args.pop("api_key_env", None)

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue, ValidationError
 
-from models.errors import ModelUnavailable
-from models.registry import ENDPOINTS, NAME, TAKEN, Entry
+from models.backends import is_endpoint
+from models.model_errors import ModelUnavailable
+from models.registry import NAME, Entry, is_taken
 
 Place = tuple[str, ...]
 """Where in the file a value is: `("qwen", "args", "dtype")`."""
@@ -93,7 +94,7 @@ def _line(place: Place, lines: Mapping[Place, int]) -> int:
 
 def _entry(name: str, given: Any, file: Path, lines: Mapping[Place, int]) -> Entry:
     where = f"{file}, line {_line((name,), lines)}: {name}"
-    if name in TAKEN:
+    if is_taken(name):
         raise RegistryUnusable(f"{where}: the name means something already; call the model otherwise")
     if not NAME.fullmatch(name):
         raise RegistryUnusable(
@@ -147,7 +148,7 @@ def _with_login(address: str | None) -> bool:
 
 def _anchored(entry: Entry, folder: Path) -> Entry:
     """The entry with whole paths, whatever folder a command is started in."""
-    if entry.backend in ENDPOINTS:
+    if is_endpoint(entry.backend):
         return entry
     args: dict[str, JsonValue] = {
         name: _whole(value, folder, always=False) if name in PERHAPS_LOCAL and isinstance(value, str) else value

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from models.errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.prompts import raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse
 from models.stops import cut
-from models.weights import digest_files
+from models.weight_files import digest_files
 
 SHOWN_CHARS = 80
 KINDS = (".jsonl", ".jsonl.gz")

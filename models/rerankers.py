@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.protocols import Reranker
-from models.weights import digest_folder, hub_folder
+from models.weight_files import digest_folder, hub_folder
 
 NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME@REVISION`), its folder, or `scripted`"
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 
-from models.errors import ModelUnavailable, RequestRefused
-from models.pictures import picture_size, pictures_of
+from models.model_errors import ModelUnavailable, RequestRefused
+from models.prompt_pictures import picture_size, pictures_of
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.stops import Listener, cut
 

@@ -1,4 +1,4 @@
-"""Answers of one format: `response_format` as Chat Completions has it, for every backend that can hold a model to one.
+"""Answers in a fixed format: Chat Completions' `response_format`, for every backend that can enforce one.
 
 {"type": "json_schema", "json_schema": {"schema": {"type": "object", …}}}   answers that keep to the schema
 {"type": "json_object"}                                                     any JSON object
@@ -17,12 +17,12 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, JsonValue
 
-from models.errors import ContextOverflow, ModelUnavailable, RequestRefused
+from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused
 
 NAMED = re.compile(r"response_format|\btext\.format|['\"`]text['\"`]|json.?schema|structured.?output|grammar", re.I)
-"""How endpoints speak of a format that they refuse; the Responses API has it in the field `text`."""
+"""How endpoints name the format when they refuse it; in the Responses API it is the field `text`."""
 NAME = "answer"
-"""Of a schema that has none; the APIs ask for one."""
+"""Name of a schema that has none; the APIs require one."""
 EXAMPLE = '{"type": "json_schema", "json_schema": {"schema": {…}}} or {"type": "json_object"}'
 
 

@@ -11,12 +11,12 @@ from torch import Tensor
 from models.causal_lm import CausalLM, Prompt, generation_settings
 from models.causal_weights import Loaded
 from models.decoding import Draws, Ends
-from models.errors import ContextOverflow, ModelError
 from models.held import held
-from models.likelihoods import encode
-from models.pictures import pictures_of
+from models.model_errors import ContextOverflow, ModelError
+from models.prompt_pictures import pictures_of
 from models.protocols import ChatRequest, ChatResponse
 from models.stops import Listener
+from models.token_likelihoods import encode
 from models.vision_prompts import render_seen
 from models.vision_weights import Seeing, load_seeing
 
@@ -155,7 +155,7 @@ class HFVision(CausalLM):
         return {name: value.to(loaded.model.device) for name, value in (inputs | pictures).items()}
 
     def _answer_bytes(self, one: Answer) -> int:
-        """Of a row's keys and values, and of its logits."""
+        """Memory of a row's keys, values and logits."""
         return self._cache_bytes(one.prompt) + self._logit_bytes((tuple(one.tokens), []))
 
 

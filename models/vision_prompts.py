@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from models.chat_templates import WITHOUT, Rendered, Turn, apply_template, template_of
-from models.errors import RequestRefused
-from models.pictures import pictures_of
+from models.model_errors import RequestRefused
+from models.prompt_pictures import pictures_of
 from models.prompts import sendable
 from models.protocols import ChatRequest, Image, Message, Text
 from models.vision_sight import Sight

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from models.errors import RequestRefused
-from models.pictures import open_picture, picture_size
+from models.model_errors import RequestRefused
+from models.prompt_pictures import open_picture, picture_size
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PICTURE_BYTES = 512 * 2**20
-"""Of pictures as the model takes them that are kept for the prompts to come: demonstrations come again and again."""
+"""Most memory for preprocessed pictures kept for later prompts: demonstrations are shown many times."""
 
 
 class Sight(NamedTuple):
@@ -27,7 +27,7 @@ class Sight(NamedTuple):
     written: str
     """A picture in a prompt without a chat template, as the model was trained to see it."""
     names_types: bool
-    """True where the model is told which tokens are parts of a picture."""
+    """True if the model takes a mask of the tokens that belong to a picture."""
 
     def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
         """The tokens with as many for each picture as it takes. Raises RequestRefused for what is no picture."""

@@ -21,13 +21,13 @@ from models.causal_weights import (
     require_whole,
     weights_folder,
 )
-from models.errors import ModelUnavailable
-from models.pictures import open_picture
+from models.model_errors import ModelUnavailable
+from models.prompt_pictures import open_picture
 from models.vision_sight import Pictures, Sight
-from models.weights import read_json, require_safetensors
+from models.weight_files import read_json, require_safetensors
 
 SHAPES = ((48, 32), (30, 70), (700, 700))
-"""Pixels of the pictures by which a model's own way with pictures is told from others: wide, tall, large."""
+"""Sizes of the probe pictures whose preprocessing identifies a model's image processor: wide, tall, large."""
 
 
 class Seeing(NamedTuple):
@@ -48,7 +48,7 @@ class Kind(NamedTuple):
 
 
 def kind_of(name: str, revision: str | None = None) -> Kind:
-    """Of a model of a folder or of the hub; loads nothing. Raises ModelUnavailable."""
+    """The kind of a model in a folder or on the hub; loads nothing. Raises ModelUnavailable."""
     config = read_json(weights_folder(name, revision, ("config.json",), "model") / "config.json")
     if "vision_config" not in config:
         return Kind(sees=False, reads_text_alone=True)

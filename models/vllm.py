@@ -13,16 +13,16 @@ from pydantic import JsonValue
 
 from models.causal_weights import GENERATOR_FILES, Weights, find_weights, weights_folder
 from models.decoding import readable
-from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
-from models.likelihoods import Window, encode, pair_windows, rolling_windows
+from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.stops import Listener
 from models.structured import format_in_id
+from models.token_likelihoods import Window, encode, pair_windows, rolling_windows
 from models.vision_weights import kind_of
 from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
 from models.vllm_loading import Setup, remedy_of
 from models.vllm_prompts import Prompt, Reader, answering, predicted, predicting
-from models.weights import digest_folder
+from models.weight_files import digest_folder
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class VLLMChat:
     that those that begin alike, side by side, have their common beginning computed once.
     `id` holds a fingerprint of weights, configuration, tokenizer and chat templates. At temperature 0 the answers are
     those of `hf`, up to rounding; above it tokens are drawn with a seed that belongs to the request.
-    A model that takes pictures is loaded with its eyes. Raises ModelUnavailable.
+    A vision-language model is loaded with its vision encoder. Raises ModelUnavailable.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class VLLMChat:
         shown += format_in_id(response_format)
         self.id = f"vllm:{self._weights.label}@{self._weights.fingerprint}:{self._weights.dtype}{shown}"
         self.prompt_tokens = 0
-        """Of all that was asked so far."""
+        """Prompt tokens of all requests so far."""
         self.cached_tokens = 0
-        """Of these, what the engine had computed before for another prompt."""
+        """Those of them that the engine took from its prefix cache."""
         self._known: Reader | None = None
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.errors.ModelError."""
+        """One answer. Raises models.model_errors.ModelError."""
         prompt = self._prompt(0, request)
         listener = Listener(on_text, request.stop) if on_text else None
         with closing(self._outputs([self._job(prompt, streams=listener is not None)])) as outputs:
@@ -138,7 +138,7 @@ class VLLMChat:
                 yield prompt.number, output if is_error else self._response(prompt, output)
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Of each continuation after its context, with its number. Raises ModelError.
+        """Log-probability of each continuation given its context, with its position. Raises ModelError.
 
         An empty context is the token for the beginning of a text; a continuation without tokens is certain.
         """
@@ -148,7 +148,7 @@ class VLLMChat:
         yield from self._likelihoods([[_Reading(window) for window in group] for group in windows])
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Of whole texts, with their number: windows one token shorter than the context, each token predicted once."""
+        """Log-probability of whole texts, with their position: windows one token shorter than the context."""
         reader = self._reader()
         with reader.lock:
             prefix, most = reader.loaded.prefix_token, reader.loaded.context_tokens

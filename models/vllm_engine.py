@@ -68,7 +68,7 @@ class Driver:
         """Most tokens of prompt and answer together."""
         self.is_over = False
         self._at_once: int = 2 * llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
-        """Of one caller: the next batch waits in the engine, the rest here."""
+        """Most requests of one caller in the engine: its next batch waits there, the rest here."""
         self._llm: Any = llm
         self._lora = lora
         self._inbox: SimpleQueue[_Batch | _Abandon | None] = SimpleQueue()

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.causal_weights import progress_hidden
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.vllm_worker import OPENER, EndsWithItsOpener, end_orphans
-from models.weights import read_json, require_safetensors
+from models.weight_files import read_json, require_safetensors
 
 ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
@@ -31,7 +31,7 @@ FAILED = "initialization failed"
 """What processes of vLLM say of others, whose own words stand before that."""
 MEMORY = "lower max_model_len or max_num_seqs, or spread the model with tensor_parallel_size"
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Of adapters that vLLM makes room for."""
+"""LoRA ranks that vLLM can reserve memory for."""
 REMEDIES = (
     (
         r"requested memory for kv \(-",  # the model alone takes more than the share

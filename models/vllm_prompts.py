@@ -15,12 +15,12 @@ from pydantic import JsonValue
 from models.causal_weights import Loaded, Weights, context_tokens_of, end_tokens_of, failures_named, progress_hidden
 from models.chat_templates import render
 from models.decoding import readable, seed_of
-from models.errors import ContextOverflow
-from models.likelihoods import Window, encode
-from models.pictures import open_picture, pictures_of
+from models.model_errors import ContextOverflow
+from models.prompt_pictures import open_picture, pictures_of
 from models.protocols import ChatRequest, ChatResponse
 from models.stops import cut
 from models.structured import schema_of
+from models.token_likelihoods import Window, encode
 from models.vision_prompts import render_seen
 from models.vision_sight import Sight
 from models.vision_weights import read_processor, unlike
@@ -69,7 +69,7 @@ class Reader:
 
     @cached_property
     def loaded(self) -> Loaded:
-        """What models.likelihoods encodes with; its windows end one token before the context does."""
+        """What models.token_likelihoods encodes with; its windows end one token before the context does."""
         ends = end_tokens_of(SimpleNamespace(generation_config=self.own), self.tokenizer)
         known = self._asked_context or context_tokens_of(self._config, self.tokenizer)
         return Loaded(model=None, tokenizer=self.tokenizer, context_tokens=known - 1, end_tokens=ends)
@@ -127,7 +127,7 @@ class Reader:
         )
 
     def _special(self, stop: str) -> int | None:
-        """A stop that is a special token has no text in vLLM's eyes."""
+        """vLLM gives a special token no text, so a stop string never matches it."""
         known = self.tokenizer.added_tokens_decoder.items()
         return next((token for token, added in known if added.special and added.content == stop), None)
 
@@ -218,7 +218,7 @@ def _tokenizer(weights: Weights) -> Any:
 
 
 def _configs(weights: Weights) -> tuple[Any, Any]:
-    """Of the model, and of how it generates."""
+    """The model's configuration and its generation configuration."""
     from transformers import AutoConfig, GenerationConfig
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}

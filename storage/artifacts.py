@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from storage import files
-from storage.errors import DamagedArtifact, MissingArtifact
 from storage.records import Ref
 from storage.remote import Remote, Stat
+from storage.storage_errors import DamagedArtifact, MissingArtifact
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -196,16 +196,18 @@ class Artifacts:
         self._download(ref)
 
     def _is_whole(self, ref: Ref) -> bool:
+        if (known := self._verified.get(ref.digest)) is not None:
+            with suppress(OSError):  # said below, with a remedy
+                facts = os.stat(self._object(ref))  # noqa: PTH116 as in get
+                if (facts.st_ino, facts.st_ctime_ns) == known:
+                    return facts.st_size == ref.size
         with self._reading(ref), open(self._object(ref), "rb") as file:  # noqa: PTH123 as in get
             facts = os.fstat(file.fileno())
             if facts.st_size != ref.size:
                 return False
-            version = (facts.st_ino, facts.st_ctime_ns)
-            if self._verified.get(ref.digest) == version:
-                return True
             whole = hashlib.file_digest(file, "sha256").hexdigest() == ref.digest
             if whole:
-                self._verified[ref.digest] = version
+                self._verified[ref.digest] = (facts.st_ino, facts.st_ctime_ns)
             return whole
 
     def _download(self, ref: Ref) -> None:

@@ -20,13 +20,14 @@ from typing import IO, Literal
 
 from sqlalchemy import URL, text
 
-from storage import database, files
+from storage import connections as database
+from storage import files
 from storage.artifacts import Artifacts
 from storage.embedded import Cluster
-from storage.errors import BackupUnusable, DamagedArtifact, DatabaseUnavailable, MissingArtifact
 from storage.postgres_binaries import find_program
 from storage.records import Record
 from storage.results import FOLDER, Results
+from storage.storage_errors import BackupUnusable, DamagedArtifact, DatabaseUnavailable, MissingArtifact
 
 MANIFEST = "manifest.json"
 DATABASE = "database.dump"
@@ -46,7 +47,7 @@ class Manifest(Record):
     database: bool
     """False when the home had none."""
     bytes: int
-    """Of all members before this one."""
+    """Size of all members before this one."""
     sha256: str
     """Over the name and the content of all members before this one, in order."""
 

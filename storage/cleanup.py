@@ -11,9 +11,10 @@ from pathlib import Path
 
 from storage import files
 from storage.artifacts import Artifact, Artifacts
-from storage.errors import DamagedArtifact, MissingArtifact
+from storage.embeddings import EmbeddingCache
 from storage.records import Record, Ref
 from storage.results import FOLDER, Results
+from storage.storage_errors import DamagedArtifact, MissingArtifact
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """A digest wherever it stands: a result of Prefect holds its JSON as an escaped string."""
@@ -41,6 +42,8 @@ class Cleanup(Record):
     kept_bytes: int
     kept_results: int
     """Records of steps that stay."""
+    removed_vectors: int
+    """Rows of the embedding cache that no run has used for as long as results are kept."""
 
 
 def collect(
@@ -52,11 +55,12 @@ def collect(
     now: datetime,
     dry_run: bool,
     needed: Container[str] | None,
+    embeddings: EmbeddingCache,
 ) -> Cleanup:
     """Remove records that serve no run, then objects that no key and no record refers to, and leftovers.
 
     older_than: younger objects stay, because a run may have made them that has not noted them yet.
-    unused_for: records that were written or have served since stay.
+    unused_for: records that were written or have served since stay, and so do cached embeddings.
     needed: names of records that unfinished runs go on from; None where nobody can tell: all records stay then.
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
@@ -83,6 +87,7 @@ def collect(
         kept=len(kept),
         kept_bytes=sum(each.ref.size for each in kept),
         kept_results=len(staying),
+        removed_vectors=embeddings.prune(older_than_days=unused_for.days, dry_run=dry_run),
     )
 
 

@@ -18,10 +18,10 @@ from typing import Literal
 from urllib.parse import quote
 
 from storage import files
-from storage.errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
 from storage.postgres_binaries import Binaries, copy_to, installed, offers
 from storage.records import Record
 from storage.server_account import Account, account_of, may_enter
+from storage.storage_errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
 
 DATABASE = "trivet"
 SOCKET_NAME = ".s.PGSQL.5432"
@@ -66,7 +66,7 @@ class ClusterStatus(Record):
     state: Literal["absent", "stopped", "running"]
     folder: Path | None = None
     major: int | None = None
-    """Of the PostgreSQL that made the cluster."""
+    """Major version of the PostgreSQL that created the cluster."""
     pid: int | None = None
     url: str | None = None
 

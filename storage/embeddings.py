@@ -20,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.errors import StoreUnreachable
+from storage.storage_errors import StoreUnreachable
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value")
@@ -46,6 +46,11 @@ class EmbeddingCache:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
+    @classmethod
+    def below(cls, home: Path) -> EmbeddingCache:
+        """The cache of a home."""
+        return cls(home / "cache" / "embeddings.sqlite")
+
     def get_many(self, embedder_id: str, texts: Sequence[str]) -> dict[str, NDArray[np.float16]]:
         """Vectors (dimension,) of those texts that are known, and a note that they were used today."""
         by_key = {cache_key(embedder_id, text): text for text in texts}
@@ -60,12 +65,20 @@ class EmbeddingCache:
         rows = [(key, _pack(vector), _today()) for key, vector in zip(keys, vectors, strict=True)]
         self._run(lambda connection: connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows))
 
-    def prune(self, *, older_than_days: int) -> int:
-        """Forget vectors that were last used more than `older_than_days` ago; returns how many."""
-        last_kept = _today() - older_than_days
-        return self._run(
-            lambda connection: connection.execute("DELETE FROM vectors WHERE used_day < ?", (last_kept,)).rowcount
-        )
+    def prune(self, *, older_than_days: int, dry_run: bool = False) -> int:
+        """Number of vectors that were last used more than `older_than_days` ago; they go, and their space with them."""
+        if not self._path.exists():
+            return 0
+        stale = "FROM vectors WHERE used_day < ?", (_today() - older_than_days,)
+        if dry_run:
+            [count] = self._run(
+                lambda connection: connection.execute(f"SELECT count(*) {stale[0]}", stale[1]).fetchone()
+            )
+            return count
+        removed = self._run(lambda connection: connection.execute(f"DELETE {stale[0]}", stale[1]).rowcount)
+        if removed:
+            self._run(_give_space_back)
+        return removed
 
     def close(self) -> None:
         """Give the file back; the next call opens it again."""
@@ -173,6 +186,11 @@ def _unpack(stored: bytes) -> NDArray[np.float16] | None:
     data = stored[4:]
     intact = len(stored) > 4 and struct.unpack_from("<I", stored)[0] == zlib.crc32(data)
     return np.frombuffer(data, ROW) if intact else None
+
+
+def _give_space_back(connection: sqlite3.Connection) -> None:
+    connection.commit()  # VACUUM refuses to run inside a transaction
+    connection.execute("VACUUM")
 
 
 def _today() -> int:

@@ -8,16 +8,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
-from storage.records import Record
-
-
-class _Row(Record):
-    model_config = ConfigDict(allow_inf_nan=False)  # jsonb has no NaN
+from storage.records import FiniteRecord
 
 
-class Dataset(_Row):
+class Dataset(FiniteRecord):
     """Items that were measured on; another content is another data set, whatever its name."""
 
     name: str
@@ -28,7 +24,7 @@ class Dataset(_Row):
     count: int = Field(ge=0)
 
 
-class EvalSettings(_Row):
+class EvalSettings(FiniteRecord):
     """Everything besides model, index and data that can change a figure."""
 
     name: str
@@ -42,12 +38,12 @@ class EvalSettings(_Row):
         return hashlib.sha256(plain.encode()).hexdigest()
 
 
-class Model(_Row):
+class Model(FiniteRecord):
     """What was measured, known by name, revision and backend; the rest is for people who look."""
 
     name: str
     revision: str = ""
-    """Of the weights; empty where nothing tells."""
+    """Revision of the weights; empty if unknown."""
     backend: str
     is_external: bool = False
     """It answers at an endpoint, and its weights are not at hand."""
@@ -57,10 +53,10 @@ class Model(_Row):
     """What it was trained from."""
     training_parameters: dict[str, JsonValue] | None = None
     git_commit: str | None = None
-    """Of the code that trained it."""
+    """Commit of the training code."""
 
 
-class Run(_Row):
+class Run(FiniteRecord):
     """One evaluation from start to end; written again under the same id, it replaces what it said before."""
 
     id: str
@@ -69,7 +65,7 @@ class Run(_Row):
     ended_at: datetime | None = None
     status: Literal["running", "completed", "failed"]
     version: str
-    """Of Trivet."""
+    """Version of Trivet."""
     git_commit: str | None = None
     index_generation: str | None = None
     index_digest: str | None = None
@@ -86,12 +82,12 @@ class Run(_Row):
     notes: tuple[str, ...] = ()
 
 
-class Task(_Row):
+class Task(FiniteRecord):
     """What a run says of one benchmark as a whole."""
 
     task: str
     version: str
-    """Of the benchmark."""
+    """Version of the benchmark."""
     family: str
     metrics: dict[str, JsonValue]
     """Under evalchemy's keys."""
@@ -104,24 +100,27 @@ class Task(_Row):
     """Refs of items, responses and samples."""
 
 
-class Result(_Row):
-    """A figure."""
+class Result(FiniteRecord):
+    """A figure over the items of a run, with its error bars."""
 
     metric: str
-    """`page.mrr@10`, `answers.number`, `accuracy` …"""
+    """`accuracy`, `prompt_level_strict`, `pass@4`, `page.mrr@10` …"""
     part: str = ""
-    """Of which items: `kind=table`; empty for all."""
+    """The items it is over: `group=algebra`, `kind=table`; empty for all."""
     value: float
     std_err: float | None = None
+    """Standard error, clustered by item where there are repeats; None for a single item."""
     low: float | None = None
+    """Lower end of the 95 % interval."""
     high: float | None = None
     n: int = Field(ge=0)
-    """Items that it is a mean of."""
+    """Number of items."""
     headline: bool = False
+    """True for the one figure that a leaderboard shows."""
     higher_is_better: bool = True
 
 
-class Sample(_Row):
+class Sample(FiniteRecord):
     """What became of one item."""
 
     item: str
@@ -141,7 +140,7 @@ class Sample(_Row):
     missing: bool = False
 
 
-class Evaluated(_Row):
+class Evaluated(FiniteRecord):
     """What one run found on one data set."""
 
     run: Run
@@ -155,12 +154,12 @@ class Evaluated(_Row):
     """Makes more samples while they are written, so that they need not be held; a lost connection calls it again."""
 
 
-class StoredScore(_Row):
+class StoredScore(FiniteRecord):
     """A figure of a model on a benchmark, with everything that a leaderboard needs."""
 
     run: str
     status: Literal["running", "completed", "failed"]
-    """Of the run."""
+    """Status of the run."""
     model: str
     revision: str
     backend: str
@@ -174,7 +173,10 @@ class StoredScore(_Row):
     low: float | None
     high: float | None
     n: int
-    unscored: int
+    counts: dict[str, int] = Field(default_factory=dict)
+    """Samples by kind, as in `Task.counts`."""
+    usage: dict[str, JsonValue] = Field(default_factory=dict)
+    """Model calls, as in `Task.usage`."""
     headline: bool
     higher_is_better: bool
     ended_at: datetime | None

@@ -144,9 +144,8 @@ def _score_columns(wanted: Subquery, *, all_runs: bool) -> Select[Any]:
             eval_tasks.c.task,
             datasets.c.checksum.label("dataset_checksum"),
             eval_tasks.c.settings.label("settings_digest"),
-            *(figures[name] for name in ("metric", "part", "value", "std_err", "low", "high", "n")),
-            func.coalesce(eval_tasks.c.counts["unscored"].as_integer(), 0).label("unscored"),
-            *(figures.headline, figures.higher_is_better, eval_runs.c.ended_at),
+            *(eval_tasks.c.counts, eval_tasks.c.usage, eval_runs.c.ended_at),
+            *(figures[name] for name in Result.model_fields),
         )
         .select_from(wanted)
         .join(eval_tasks, (eval_tasks.c.run == wanted.c.run) & (eval_tasks.c.task == wanted.c.task))

@@ -12,7 +12,6 @@ from sqlalchemy import Connection, Table, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
 from storage import evaluation_queries as queries
-from storage.errors import UnknownRun
 from storage.evaluated import (
     Dataset,
     EvalSettings,
@@ -27,6 +26,7 @@ from storage.evaluated import (
 from storage.reconnecting import Reconnecting
 from storage.records import Record
 from storage.responses import escape, unescape
+from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
 __all__ = [

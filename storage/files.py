@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from storage.errors import StoreUnreachable
+from storage.storage_errors import StoreUnreachable
 
 TEMPORARY = ".writing-"
 """What the names of unfinished files begin with."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from storage import files
-from storage.errors import DatabaseUnavailable, StoreUnreachable
 from storage.responses import Responses, StoredResponse
+from storage.storage_errors import DatabaseUnavailable, StoreUnreachable
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from storage.digests import FileDigest
-from storage.errors import DamagedIndex, NotAnIndex, WrongEmbedder
 from storage.lexical import Lexical
 from storage.records import Record
+from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
 from storage.vectors import Vectors
 
 

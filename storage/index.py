@@ -28,10 +28,10 @@ from pydantic import JsonValue
 
 from storage import files
 from storage.digests import DigestedFiles
-from storage.errors import DamagedIndex, NotAnIndex
 from storage.generations import CatalogueEntry, Fact, Index, Manifest, Pointer, catalogue_json, read_pointer
 from storage.lexical import build_postings, write_postings
 from storage.records import Record
+from storage.storage_errors import DamagedIndex, NotAnIndex
 from storage.vectors import write_vectors
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from storage import database
+from storage import connections
 
 Result = TypeVar("Result")
 
@@ -37,17 +37,17 @@ class Reconnecting:
         except (OperationalError, InterfaceError):
             self._forget(engine)
         except DBAPIError as error:
-            raise database.unavailable(engine, error) from error
+            raise connections.unavailable(engine, error) from error
         engine = self._open()
-        with database.connected(engine) as connection:
+        with connections.connected(engine) as connection:
             return work(connection)
 
     def _open(self) -> Engine:
         with self._opening:
             if self._engine is None:
                 url = self._locate()
-                database.upgrade(url)
-                self._engine = database.engine(url)
+                connections.upgrade(url)
+                self._engine = connections.engine(url)
             return self._engine
 
     def _forget(self, engine: Engine) -> None:

@@ -14,6 +14,12 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+class FiniteRecord(Record):
+    """A record that refuses NaN and infinity, for which neither JSON nor jsonb has a word."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
 class Ref(Record):
     """Names an artifact by its content; what steps hand on instead of the content."""
 
@@ -27,13 +33,14 @@ class Ref(Record):
 
 def refs_in(value: Any) -> Iterator[Ref]:
     """Every Ref inside a value."""
-    if isinstance(value, Ref):
-        yield value
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from refs_in(getattr(value, name))
-    elif isinstance(value, dict):
-        yield from refs_in(list(cast(dict[Any, Any], value).values()))
-    elif isinstance(value, list | tuple):
-        for item in cast(list[Any], value):
-            yield from refs_in(item)
+    waiting: list[Any] = [value]  # no recursion: a run looks through tens of thousands of values
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Ref):
+            yield each
+        elif isinstance(each, BaseModel):
+            waiting.extend(reversed(tuple(each.__dict__.values())))
+        elif isinstance(each, dict):
+            waiting.extend(reversed(cast(dict[Any, Any], each).values()))
+        elif isinstance(each, list | tuple):
+            waiting.extend(reversed(cast(list[Any], each)))

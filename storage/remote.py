@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from storage.errors import StoreUnreachable
+from storage.storage_errors import StoreUnreachable
 
 BLOCK_BYTES = 1 << 20
 

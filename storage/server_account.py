@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.errors import DatabaseUnavailable
+from storage.storage_errors import DatabaseUnavailable
 
 SERVER_ACCOUNTS = ("postgres", "nobody")
 """PostgreSQL refuses to run as root: for root it runs as the first of these that exists."""

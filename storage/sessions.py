@@ -11,10 +11,10 @@ from uuid import uuid4
 from pydantic import ConfigDict, JsonValue, TypeAdapter
 from sqlalchemy import Connection, RowMapping, Select, func, insert, select, update
 
-from storage.errors import UnknownSession
 from storage.reconnecting import Reconnecting
 from storage.records import Record
 from storage.responses import escape, unescape
+from storage.storage_errors import UnknownSession
 from storage.tables import chat_sessions, chat_turns
 
 ID = re.compile(r"[0-9a-f-]{1,36}")

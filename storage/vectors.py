@@ -28,7 +28,7 @@ GPU_FROM = 500_000
 rows of 384 numbers in 4 s and 500,000 in 12 s; with fewer, the seconds that could be saved are not worth a file whose
 bytes depend on the machine that made it."""
 GPU_SCRATCH_BYTES = 256 << 20
-"""Of the GPU's memory for intermediate results; FAISS would take six times as much from the model beside it."""
+"""GPU memory for intermediate results; by default FAISS reserves six times as much, beside a loaded model."""
 PIECE = 50_000
 """Rows that are added at once: FAISS takes fp32, twice the size."""
 UNIT_TOLERANCE = 0.01

@@ -11,22 +11,22 @@ from storage.records import Record
 
 
 class Tokens(NamedTuple):
-    """Of one request."""
+    """Tokens of one request."""
 
     prompt: int
     answer: int
 
 
 class Prices(Record):
-    """Of a model, per million tokens, in the currency of the cost limit."""
+    """Prices of a model per million tokens, in the currency of the cost limit."""
 
     prompt: float = Field(ge=0)
-    """Of a million tokens that are asked with."""
+    """Price of a million prompt tokens."""
     answer: float = Field(ge=0)
-    """Of a million tokens that are answered with."""
+    """Price of a million completion tokens."""
 
     def cost(self, tokens: Tokens) -> float:
-        """Of one request."""
+        """Cost of one request."""
         return (tokens.prompt * self.prompt + tokens.answer * self.answer) / 1e6
 
 
@@ -34,11 +34,11 @@ class Spending(Record):
     """When a run stops asking; None is no limit."""
 
     max_calls: int | None = Field(default=None, ge=0)
-    """Requests; answers that are recalled do not count."""
+    """Stop after this many model requests; recalled answers do not count. Unset: no limit."""
     max_cost: float | None = Field(default=None, ge=0)
-    """In the currency of `prices`, which it needs."""
+    """Stop before more than this is spent, in the currency of the prices. Unset: no limit."""
     prices: Prices | None = None
-    """Per million tokens."""
+    """Price per million prompt and answer tokens. Unset: that of the model in the file that TRIVET_MODELS names."""
 
     @model_validator(mode="after")
     def _has_prices(self) -> Self:

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-from models.errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
+from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.call_thread import CallThread, Ended, refuse_when_stopped

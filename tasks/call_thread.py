@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self, TypeVar, cast
 from weakref import WeakSet
 
-from models.errors import ModelUnavailable, TransientModelError
+from models.model_errors import ModelUnavailable, TransientModelError
 
 Result = TypeVar("Result")
 Call = Callable[[threading.Event], Result]

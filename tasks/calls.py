@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import Field
 
-from models.errors import TransientModelError
+from models.model_errors import TransientModelError
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Text
 from storage.records import Record
 from tasks.budget import Budget, Tokens
-from tasks.call_thread import Call, CallThread
+from tasks.call_thread import Call, CallThread, refuse_when_stopped
 from tasks.call_thread import stop_asking as stop_asking
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 CHARS_PER_TOKEN = 2  # errs on the high side: English has about 4, Korean about 1.5
 ALWAYS_IN_KEY = ("temperature", "max_tokens", "seed")
 SLOT_LOOK_S = 0.5
+TWIN_WAIT_S = 0.2
 TOKENS_PER_IMAGE = 1500  # a chart as wide as a page, in the usual vision models
 
 Result = TypeVar("Result")
@@ -55,7 +56,7 @@ class Answer(NamedTuple):
     key: str
     cached: bool
     latency_s: float
-    """Of the call that made it, waiting for its turn included."""
+    """Seconds of the original call, including the wait for its turn."""
 
 
 class CallSettings(Record):
@@ -77,7 +78,7 @@ class CallSettings(Record):
     requests_per_minute: int | None = Field(default=None, ge=1)
     """As the endpoint allows."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Of prompts and answers together."""
+    """Limit on prompt and completion tokens together."""
 
 
 WHILE_SOMEBODY_WAITS = CallSettings(tries=2, most_delay_s=5.0, rest_s=10.0)
@@ -98,7 +99,7 @@ def ask(
     on_text: called with all of the text so far while the answer is made, once for an answer of the store. A retry
     starts over with a shorter text. It is called from the thread of the request, not from the caller's; once `ask`
     has returned, raised or been interrupted, no call begins, and the stream that would have made it is closed.
-    Raises models.errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
+    Raises models.model_errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
     raises.
     """
     plain = canonical(request)
@@ -166,7 +167,7 @@ def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool
 def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None) -> StoredResponse:
     """What the response store holds of an answer.
 
-    plain: the request as `canonical` has it, where that is at hand.
+    plain: the request as returned by `canonical`, if the caller has it.
     """
     from storage.responses import StoredResponse  # brings SQLAlchemy
 
@@ -201,7 +202,7 @@ def response_key(backend: str, request: ChatRequest) -> str:
 
 
 def key_of(backend: str, request: dict[str, Any]) -> str:
-    """The response key of a request as `canonical` has it."""
+    """The response key of a request in canonical form."""
     return digest({"backend": backend, "request": request})
 
 
@@ -248,6 +249,12 @@ def _sha256(image: Image) -> str:
 
 
 _known: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
+
+
+def wait_for_twin() -> None:
+    """Pause while another process does the same work: its answers will be in the response store, and cost once."""
+    refuse_when_stopped()
+    time.sleep(TWIN_WAIT_S)
 
 
 def estimate(request: ChatRequest) -> Tokens:

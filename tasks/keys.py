@@ -1,9 +1,10 @@
-"""Names for pieces of work: equal work has an equal key, in every process and on every machine."""
+"""Names for pieces of work, equal for equal work in every process and on every machine; and names for UI artifacts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -16,3 +17,8 @@ def content_key(name: str, version: int, inputs: dict[str, Any], *more: str | No
     plain = _anything.dump_python(inputs, mode="json")
     text = json.dumps([name, version, plain, *more], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def slug(name: str) -> str:
+    """`name` as the key of an artifact may hold it: small letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or hashlib.sha256(name.encode()).hexdigest()[:8]

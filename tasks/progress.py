@@ -1,14 +1,28 @@
-"""How far long work has come: steps report, whoever shows it (a terminal, a status file) listens."""
+"""How far long work has come: steps report, whoever shows it (a terminal, a status file) listens.
+
+Steps report after each item that is kept, so this is also where they end once the process was told to end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import Event
 
 Listener = Callable[[str, int, int], None]
 """(stage, newly done, newly expected)"""
 
 _listeners: list[Listener] = []
+_stopping = Event()
+
+
+class Stopped(BaseException):
+    """The process was told to end. Like KeyboardInterrupt, no handler of errors takes it for the failure of an item."""
+
+
+def stop() -> None:
+    """End all work of this process between two items, for good: it is about to end."""
+    _stopping.set()
 
 
 @contextmanager
@@ -22,12 +36,19 @@ def listening(listener: Listener) -> Generator[None]:
 
 
 def expect(stage: str, count: int) -> None:
-    """`count` more items are to be done in `stage`."""
+    """`count` more items are to be done in `stage`. Raises Stopped."""
+    _refuse_when_stopping()
     for listener in list(_listeners):
         listener(stage, 0, count)
 
 
 def advance(stage: str, count: int = 1) -> None:
-    """`count` items of `stage` are done."""
+    """`count` items of `stage` are done, and kept. Raises Stopped."""
     for listener in list(_listeners):
         listener(stage, count, 0)
+    _refuse_when_stopping()
+
+
+def _refuse_when_stopping() -> None:
+    if _stopping.is_set():
+        raise Stopped

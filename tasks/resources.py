@@ -1,22 +1,20 @@
-"""What a step may open in this process: configured once by flows.settings, before the first step runs."""
+"""What a step may open in this process, each once, as `tasks.configuration` says."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
-
-from pydantic import SecretStr
 
 from storage.artifacts import Artifacts
 from storage.results import Results
 from tasks.budget import Budget, Spending
 from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
-from tasks.sending import Send
+from tasks.configuration import NotConfigured as NotConfigured
+from tasks.configuration import Resources as Resources
+from tasks.configuration import resources as resources
+from tasks.configuration import set_resources
 
 if TYPE_CHECKING:
     from models.protocols import Chat, Embedder, Reranker
@@ -27,44 +25,14 @@ if TYPE_CHECKING:
     from storage.sessions import Sessions
 
 
-@dataclass(frozen=True)
-class Resources:
-    """Where this process keeps things, and how it reaches what it must not store."""
-
-    home: Path
-    store: str
-    database_url: str | None
-    gpu_deployment: str | None
-    send: Send
-    """Has a step done on the pool of that deployment."""
-    parse_log: Path | None
-    vlm_base_url: str | None
-    """OpenAI-compatible endpoint of vision models."""
-    llm_base_url: str | None
-    """… of local language models."""
-    llm_timeout_s: float
-    """Longest silence of a language model."""
-    openai_base_url: str | None
-    """… of all other models and embedders."""
-    api_key: SecretStr | None
-    secret: Callable[[str], str | None]
-    """The value of an environment variable that a user named, such as `--password-env NAME`; never kept."""
-
-
-class NotConfigured(RuntimeError):
-    """A step was used in a process that did not import its flow."""
-
-
-_configured: list[Resources] = []
 _opening = Lock()
 """`cache` alone would let two threads open two."""
 
 
-def configure(resources: Resources) -> None:
+def configure(made: Resources) -> None:
     """Set the resources of this process; what was opened with the same ones stays open."""
-    if _configured == [resources]:
+    if not set_resources(made):
         return
-    _configured[:] = [resources]
     for opened in (
         artifacts,
         results,
@@ -79,13 +47,6 @@ def configure(resources: Resources) -> None:
         _reranker,
     ):
         opened.cache_clear()
-
-
-def resources() -> Resources:
-    """The resources of this process. Raises NotConfigured."""
-    if not _configured:
-        raise NotConfigured("no resources: import the flow module (flows.rag …) before its steps run")
-    return _configured[0]
 
 
 @cache
@@ -134,7 +95,7 @@ def evaluations() -> Evaluations:
 
 def _database() -> str:
     """The address of the database, which is started if it is the embedded one."""
-    from storage.database import locate
+    from storage.connections import locate
 
     return locate(resources().database_url, home=resources().home)
 
@@ -149,11 +110,11 @@ def embedding_cache() -> EmbeddingCache:
 def _embedding_cache() -> EmbeddingCache:
     from storage.embeddings import EmbeddingCache
 
-    return EmbeddingCache(resources().home / "cache" / "embeddings.sqlite")
+    return EmbeddingCache.below(resources().home)
 
 
 def vision(name: str, *, revision: str = "") -> Chat:
-    """The vision model called `name`, opened once for all threads. Raises models.errors.ModelUnavailable.
+    """The vision model called `name`, opened once for all threads. Raises models.model_errors.ModelUnavailable.
 
     revision: what lies on this disk under that name now (models.chats.revision_of); another one is opened anew.
     """
@@ -174,7 +135,7 @@ def _vision(name: str, revision: str) -> Chat:
 def language(name: str, *, local: bool, revision: str = "") -> Chat:
     """The language model called `name`, opened once for all threads; `local`: at the endpoint of local models.
 
-    revision: as of `vision`. Raises models.errors.ModelUnavailable.
+    revision: as of `vision`. Raises models.model_errors.ModelUnavailable.
     """
     with _opening:
         return _language(name, local, revision)
@@ -222,13 +183,13 @@ def _embedder(name: str) -> Embedder:
 
 
 def embedder(name: str) -> Embedder:
-    """The embedder called `name`, loaded once for all threads. Raises models.errors.ModelUnavailable."""
+    """The embedder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
     with _opening:
         return _embedder(name)
 
 
 def reranker(name: str) -> Reranker:
-    """The cross-encoder called `name`, loaded once for all threads. Raises models.errors.ModelUnavailable."""
+    """The cross-encoder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
     with _opening:
         return _reranker(name)
 

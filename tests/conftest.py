@@ -23,10 +23,18 @@ os.environ |= {
     "VLLM_NO_USAGE_STATS": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "TRIVET_API_LINGER_S": "0",  # no server outlives the command of a test
 }
 HOME = Path(tempfile.mkdtemp(prefix="trivet-tests-"))
 HOME.chmod(0o755)  # as root the embedded PostgreSQL runs as another account, which has to reach its folder
 os.environ["TRIVET_HOME"] = str(HOME)
+# threads of tiny networks wait for each other, and beside a second worker for a processor too: minutes for seconds
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_unconfigure() -> None:
+    """The process that hands tests to workers has a home too, and no session fixture that removes it."""
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pytest
 
-from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from models.scripted import ScriptedChat
-from storage.errors import DatabaseUnavailable
 from storage.responses import StoredResponse
+from storage.storage_errors import DatabaseUnavailable
 from tasks.budget import Budget, BudgetSpent
 from tasks.bulk import LOOKUP, WINDOW, ask_all
 from tasks.calls import Answer, CallSettings, Limits, ask

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.settings import Settings, configure_steps
-from models.errors import TransientModelError
+from flows.running.settings import Settings, configure_steps
+from models.model_errors import TransientModelError
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE, spelled
 from storage.responses import StoredResponse
 from tasks import resources
 from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings
-from tasks.lever.judges import limits_of
+from tasks.lever.judge.judges import limits_of
 from tests.models.server import MODEL, Server, hangs, serving
 
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),))

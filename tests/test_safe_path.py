@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import gpu_doctor
-from tasks.rag.documents.isolation import Job, ReadLimits, read_document
-from tasks.rag.documents.reading import ReadOptions
+from flows.service import gpu_doctor
+from tasks.documents.isolation import Job, ReadLimits, read_document
+from tasks.documents.read_options import ReadOptions
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("flows", "tasks", "models", "storage")

@@ -25,11 +25,16 @@ def test_no_file_of_flows_is_named_like_a_package() -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_carries_migrations_and_prompts(tmp_path: Path) -> None:
+def test_the_wheel_carries_migrations_prompts_and_pages(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(tmp_path), str(ROOT)], check=True, capture_output=True)
     names = zipfile.ZipFile(next(tmp_path.glob("trivet-*.whl"))).namelist()
 
     assert "tasks/rag/prompts/figure.txt" in names
+    assert {
+        "tasks/measure/page/look.css",
+        "tasks/evaluation/results/page/leaderboard.html",
+        "tasks/nightly/page/nightly.html",
+    } <= set(names)
     assert any(name.startswith("storage/migrations/versions/0001") for name in names)
     assert not any(name.startswith("tests/") for name in names)

@@ -7,48 +7,44 @@ import sys
 import typer
 
 from flows.cli import (
-    asking,
-    chatting,
-    db,
-    deploying,
+    ask_command,
+    chat_command,
     evaluation,
-    house,
+    house_commands,
     lever,
-    measuring,
-    nightly,
+    measure_command,
+    nightly_commands,
     output,
-    rag,
-    rerunning,
-    searching,
-    service,
-    serving,
+    rag_commands,
+    serve_command,
+    service_commands,
 )
-from flows.cli.commands import App
+from flows.cli.commands import PIPELINES, UPKEEP, App
 
 app = App(
     name="trivet",
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    help="Pipelines of ML teams as cached, resumable flows: documents, evaluation, demonstrations.",
+    help="ML pipelines as cached, resumable flows: document QA, model evaluation, selection of demonstrations.",
 )
-for group in (searching, asking, chatting, serving, measuring):
-    group.register(rag.app)
-app.add_typer(rag.app, name="rag")
-app.add_typer(evaluation.app, name="eval")
-app.add_typer(lever.app, name="lever")
-app.add_typer(db.app, name="db")
-for commands in (service, deploying, rerunning, nightly, house):
+for group in (ask_command, chat_command, serve_command, measure_command):
+    group.register(rag_commands.app)
+app.add_typer(rag_commands.app, name="rag", rich_help_panel=PIPELINES)
+app.add_typer(evaluation.app, name="eval", rich_help_panel=PIPELINES)
+app.add_typer(lever.app, name="lever", rich_help_panel=PIPELINES)
+app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
+for commands in (service_commands, house_commands):
     commands.register(app)
+app.add_typer(house_commands.db, name="db", rich_help_panel=UPKEEP)
 
 
 @app.callback()
 def options(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) -> None:
-    """Options of every command."""
+    """Set what holds for every command."""
     output.state["debug"] = debug
 
 
 def main() -> None:
-    """Run the command; what nobody expected is still said in one sentence unless --debug."""
+    """Run the command; an unexpected error is one sentence too, and a traceback with --debug."""
     try:
         app()
     except Exception as error:

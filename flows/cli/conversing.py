@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 def kept_sessions() -> Sessions:
     """The sessions of this installation; no database is started before they are used."""
-    from flows.settings import configure_steps
     from tasks.resources import sessions
 
-    configure_steps()
     return sessions()
 
 
@@ -54,7 +52,7 @@ class Conversation:
 
     def add(self, answered: Answered) -> None:
         """Make it a turn of the conversation, and keep it."""
-        from storage.errors import StorageError
+        from storage.storage_errors import StorageError
 
         if self._sessions:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeVar
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeVar
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flows.cli.opening import Strategy
 from flows.cli.output import Screen
+from flows.cli.shared_options import Strategy
 
 if TYPE_CHECKING:
+    from storage.evaluations import Evaluated
     from storage.index import Index
-    from tasks.rag.measuring.metrics import Place, Question
+    from tasks.rag.measuring.ranking_metrics import Place, Question
 
 Item = TypeVar("Item")
 
@@ -40,10 +41,8 @@ class Search(NamedTuple):
 
 def places_in(opened: Index, search: Search) -> Callable[[Question], list[Place]]:
     """The search: it gives where the hits for a question stand, best first."""
-    from flows.settings import configure_steps
     from tasks.rag.measuring import indexes
 
-    configure_steps()
     return indexes.places_in(
         opened,
         strategy=search.strategy.value,
@@ -78,3 +77,18 @@ def counting(quiet: bool) -> Generator[Counted]:
 def _uncounted(items: Iterable[Item], name: str, count: int) -> Iterable[Item]:
     del name, count
     return items
+
+
+StoreOption = Annotated[bool, typer.Option(help="Keep the figures in the evaluation tables of the database.")]
+
+
+def keep(evaluated: Sequence[Evaluated]) -> str | None:
+    """Write to the database of the settings; returns a note where that is not possible."""
+    from storage.storage_errors import StorageError
+    from tasks.resources import evaluations
+
+    try:
+        evaluations().write(evaluated)
+    except StorageError as error:
+        return f"the figures are not in the database: {error}"
+    return None

@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with a model is said before anything is started: one sentence with the flag, exit 2."""
+"""Refuses a model that cannot be used before anything is started: one sentence with the flag, exit 2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flows.cli.output import REFUSED, fail, state
 
 if TYPE_CHECKING:
     from models.chats import Local
-    from tasks.evaluation.model_spec import ModelSpec
+    from tasks.evaluation.running.model_spec import ModelSpec
 
 
 def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
@@ -30,7 +30,7 @@ def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
 
 def require_here(local: Local, *, pictures: bool = False) -> None:
     """Raises ModelUnavailable for a model that lacks its files, eyes for pictures, or the engine that runs it."""
-    from flows.settings import settings
+    from flows.running.settings import settings
     from models.chats import require_vllm, require_weights
 
     require_weights(local, pictures=pictures)
@@ -42,14 +42,15 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
     """As `refuse_unusable`, of a model that answers benchmarks."""
     import importlib.util
 
-    from models.chats import IN_PROCESS, Local, require_weights
-    from tasks.evaluation.asking import open_model
+    from models.backends import kinds
+    from models.chats import Local, require_weights
+    from tasks.evaluation.running.open_models import open_model
 
     with refused(f"--{flag} {spec.backend}"):
         pretrained = spec.args.get("pretrained") or spec.args.get("model") or spec.name
         if "." in spec.backend:
             return  # to open it is to load it
-        if spec.backend in IN_PROCESS and pretrained:
+        if spec.backend in kinds("process") and pretrained:
             require_weights(Local(spec.backend, str(pretrained), spec.args))
             if spec.backend == "hf" or importlib.util.find_spec("vllm"):
                 return
@@ -59,7 +60,7 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
 @contextmanager
 def refused(what: str) -> Generator[None]:
     """End with one sentence, `what` and the reason, where a model is unavailable; with --debug that propagates."""
-    from models.errors import ModelUnavailable
+    from models.model_errors import ModelUnavailable
 
     try:
         yield

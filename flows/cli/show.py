@@ -15,10 +15,10 @@ from rich.padding import Padding
 from flows.cli.output import Screen
 
 if TYPE_CHECKING:
-    from tasks.rag.documents.blocks import Document
+    from tasks.documents.blocks import Document
+    from tasks.rag.indexing.document_status import DocumentStatus, IndexStatus
     from tasks.rag.indexing.figures import FigurePlan
-    from tasks.rag.indexing.report import IndexReport
-    from tasks.rag.indexing.status import DocumentStatus, IndexStatus
+    from tasks.rag.indexing.index_report import IndexReport
     from tasks.rag.retrieval.search import Found
 
 console = Screen(highlight=False)

@@ -13,9 +13,9 @@ from flows.cli.output import Screen
 
 if TYPE_CHECKING:
     from tasks.rag.measuring.answer_checks import AnswerFigures
-    from tasks.rag.measuring.figures import Measured
-    from tasks.rag.measuring.metrics import Estimate
-    from tasks.rag.measuring.sweeping import Compared, Row
+    from tasks.rag.measuring.measured_figures import Measured
+    from tasks.rag.measuring.ranking_metrics import Mean
+    from tasks.rag.measuring.sweep import Compared, Row
 
 console = Screen(highlight=False)
 
@@ -112,13 +112,13 @@ def _sweep_row(row: Row, compared: Compared) -> tuple[str, ...]:
     return tuple(f"[bold]{cell}[/bold]" for cell in cells) if point == compared.baseline else cells
 
 
-def _difference(estimate: Estimate | None) -> tuple[str, str]:
+def _difference(mean: Mean | None) -> tuple[str, str]:
     """Coloured where the interval leaves zero out."""
-    if estimate is None:
+    if mean is None:
         return "–", ""
-    colour = "green" if estimate.low > 0 else "red" if estimate.high < 0 else None
-    value = f"{estimate.value:+.3f}"
-    return f"[{colour}]{value}[/{colour}]" if colour else value, f"{estimate.low:+.2f} {estimate.high:+.2f}"
+    colour = "green" if mean.low > 0 else "red" if mean.high < 0 else None
+    value = f"{mean.value:+.3f}"
+    return f"[{colour}]{value}[/{colour}]" if colour else value, f"{mean.low:+.2f} {mean.high:+.2f}"
 
 
 def _notes(notes: Sequence[str]) -> None:
@@ -126,11 +126,11 @@ def _notes(notes: Sequence[str]) -> None:
         console.print(f"[yellow]note[/yellow] {escape(note)}", soft_wrap=True)
 
 
-def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    if estimate is None:
+def _cells(mean: Mean | None) -> tuple[str, str]:
+    if mean is None:
         return "–", ""
-    return _value(estimate), f"{estimate.low:.3f} … {estimate.high:.3f}"
+    return _value(mean), f"{mean.low:.3f} … {mean.high:.3f}"
 
 
-def _value(estimate: Estimate | None) -> str:
-    return "–" if estimate is None else f"{estimate.value:.3f}"
+def _value(mean: Mean | None) -> str:
+    return "–" if mean is None else f"{mean.value:.3f}"

@@ -10,8 +10,8 @@ import urllib.parse
 import urllib.request
 from typing import Any, NamedTuple
 
-from flows.service.errors import ApiAway, ApiFailed
-from flows.settings import LOOPBACK
+from flows.running.environment import LOOPBACK
+from flows.service.service_errors import ApiAway, ApiFailed
 
 TIMEOUT_S = 10
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from flows import connecting
-from flows.service.errors import Refused
+from flows.service import connecting
+from flows.service.service_errors import Refused
 from storage import files, locking
 
 PARTS = ("server", "cpu", "gpu", "database", "supervisor")

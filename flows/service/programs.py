@@ -6,17 +6,17 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from flows.service.asked import Asked
-from flows.service.database import VARIABLES, Database
+from flows.running.environment import QUIET
+from flows.service.asked_service import Asked
 from flows.service.place import Place
 from flows.service.processes import MARK
-from flows.settings import QUIET
+from flows.service.server_database import VARIABLES, Database
 
 GPU_DEPLOYMENT = "gpu-step/gpu"
 HEARTBEAT_S = 30
 """Seconds between two signs of life of a run; an automation calls it dead when two have not come."""
 RETRIES = "7"
-"""Of a request to the server, after 2, 4, 8 … seconds: runs outlive a server that is away for two minutes."""
+"""Retries of a request to the server, after 2, 4, 8 … seconds: runs survive two minutes without it."""
 QUERY_S = 2
 """Seconds between two questions of a worker for runs."""
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
@@ -46,13 +46,13 @@ def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[
     python = (sys.executable, "-P")
     programs: list[Program] = []
     if database and database.kept:
-        keeping = (*python, "-m", "flows.service.keeping")
+        keeping = (*python, "-m", "flows.service.run_database")
         programs.append(Program("database", keeping, order=10, stop_s=70))
     if not asked.server:
-        answering = (*python, "-m", "flows.service.answering", str(asked.port))
+        answering = (*python, "-m", "flows.service.run_server", str(asked.port))
         programs.append(Program("server", answering, order=20, stop_s=20))
     for pool in asked.pools:
-        working = (*python, "-m", "flows.service.working", pool)
+        working = (*python, "-m", "flows.service.run_worker", pool)
         inline = {"TRIVET_GPU_DEPLOYMENT": ""} if pool == "gpu" else {}
         programs.append(Program(pool, working, order=30, stop_s=45, umask=umask, environment=inline))
     return programs
@@ -90,7 +90,7 @@ def environment_of(
 
 
 DROPPED = (*VARIABLES, "PREFECT_API_AUTH_STRING", "PREFECT_LOGGING_SERVER_LEVEL", "PREFECT_UI_ENABLED", "OLDPWD", "PWD")
-"""Of the user's environment: what would speak of another server, or of another start."""
+"""Variables not passed on: they would name another server, or belong to an earlier start."""
 
 
 def _of_server(asked: Asked, database: Database, auth: str) -> dict[str, str]:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from flows.service import processes
-from flows.service.errors import DidNotStart
 from flows.service.place import Place
 from flows.service.processes import Found
 from flows.service.programs import Program
+from flows.service.service_errors import DidNotStart
 from storage.records import Record
 
 START_S = 15.0

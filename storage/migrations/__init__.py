@@ -1,1 +1,1 @@
-"""Alembic migrations of our tables; `storage.database.upgrade` runs them."""
+"""Alembic migrations of our tables; `storage.connections.upgrade` runs them."""

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs on the connection that `storage.database.upgrade` hands over."""
+"""Alembic's entry: runs on the connection that `storage.connections.upgrade` hands over."""
 
 from alembic import context
 

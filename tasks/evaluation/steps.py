@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
-from tasks.evaluation.errors import PreflightFailed
-from tasks.evaluation.generation import Generated
-from tasks.evaluation.grading import Scored
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.planning import Plan, PlannedTask, RunSettings, TaskChoice, read_items
-from tasks.evaluation.records import EvalReport, TaskResult
-from tasks.evaluation.replaying import digest_of
+from tasks.evaluation.evaluation_errors import PreflightFailed
+from tasks.evaluation.evaluation_records import EvalReport, TaskResult
+from tasks.evaluation.running.generation import Generated
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, read_items
+from tasks.evaluation.running.replaying import digest_of
+from tasks.evaluation.running.shard_grading import Scored
 from tasks.resources import artifacts, budget, evaluations, resources
 from tasks.step import Incomplete, paying_run, slot, step
 
 if TYPE_CHECKING:
-    from tasks.evaluation.asking import Asking
+    from tasks.evaluation.running.open_models import Asking
 
 
 @step(version=1, reads_world=True)
@@ -37,7 +37,7 @@ def plan(
     overwrite: bool,
 ) -> Plan:
     """Read the items of every task, and leave out what was evaluated before under the same settings."""
-    from tasks.evaluation.choosing import choose
+    from tasks.evaluation.running.task_choice import choose
 
     return choose(
         tasks,
@@ -55,8 +55,8 @@ def plan(
 @step(version=1, reads_world=True)
 def preflight(task: PlannedTask) -> int:
     """Check that golds match themselves, prompts render and judgments parse; gives the number of items checked."""
-    from tasks.evaluation.benchmarks.finding import find_benchmark
-    from tasks.evaluation.preflight import problems_of
+    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+    from tasks.evaluation.running.preflight import problems_of
 
     benchmark = find_benchmark(task.benchmark)
     if problems := problems_of(benchmark, task, read_items(artifacts(), task.items)):
@@ -74,10 +74,10 @@ def generate(
     """
     del revision
     from storage.locking import alone
-    from tasks.evaluation.asking import wait_for_twin
-    from tasks.evaluation.generation import generate as ask
-    from tasks.evaluation.planning import questions_of
-    from tasks.evaluation.splitting import part_of
+    from tasks.calls import wait_for_twin
+    from tasks.evaluation.running.generation import generate as ask
+    from tasks.evaluation.running.planning import questions_of
+    from tasks.evaluation.running.rank_splitting import part_of
 
     asking = _asking(model, spending, batch_size=task.batch_size)
     progress.expect("generate", task.samples // parts)
@@ -98,7 +98,7 @@ def generate(
 
 def _asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = None) -> Asking:
     """Asks a model within what this run may spend."""
-    from tasks.evaluation.asking import Asking
+    from tasks.evaluation.running.open_models import Asking
 
     spent = budget(paying_run(), spending)
     return Asking(model, budget=spent, prices=spending.prices, batch_size=batch_size)
@@ -107,7 +107,7 @@ def _asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = No
 @step(version=1)
 def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
     """The recorded answers to a task; `digest` is of the file, so that another one is read anew."""
-    from tasks.evaluation.replaying import replay
+    from tasks.evaluation.running.replaying import replay
 
     del digest
     return replay(task, recorded, artifacts())
@@ -116,7 +116,7 @@ def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
 @step(version=1)
 def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     """The answers of several ranks, as one rank would have given them."""
-    from tasks.evaluation.splitting import merge_parts
+    from tasks.evaluation.running.rank_splitting import merge_parts
 
     return merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
@@ -125,10 +125,10 @@ def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses."""
     from storage.locking import alone
-    from tasks.evaluation.asking import wait_for_twin
-    from tasks.evaluation.grading import executed_by, grade_shard, left_by_judge, left_by_sandbox
-    from tasks.evaluation.lines import read_lines
-    from tasks.evaluation.records import Sample
+    from tasks.calls import wait_for_twin
+    from tasks.evaluation.evaluation_records import Sample
+    from tasks.evaluation.record_lines import read_lines
+    from tasks.evaluation.running.shard_grading import executed_by, grade_shard, left_by_judge, left_by_sandbox
 
     asking = _asking(task.judge, spending) if task.judge else None
     progress.expect("score", 1)
@@ -152,7 +152,7 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
 @step(version=1)
 def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, ...]) -> TaskResult:
     """The figures of a task over all its samples."""
-    from tasks.evaluation.aggregating import result_of
+    from tasks.evaluation.running.aggregating import result_of
 
     return result_of(task, generated, scored, artifacts())
 
@@ -160,7 +160,7 @@ def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, 
 @step(version=1, gpu=True, reads_world=True)
 def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> TaskResult:
     """A benchmark with evalchemy's two methods, in one piece; its model calls are kept like all others."""
-    from tasks.evaluation.whole import run
+    from tasks.evaluation.running.whole_benchmarks import run
 
     asking = _asking(model, spending, batch_size=task.batch_size)
     result = run(task, asking, artifacts())
@@ -174,7 +174,7 @@ def run_harness(
     chosen: TaskChoice, *, model: ModelSpec, settings: RunSettings, include_path: Path | None, spending: Spending
 ) -> TaskResult:
     """A task of the lm-evaluation-harness, with our backends as its model."""
-    from tasks.evaluation.harness_task import result_of
+    from tasks.evaluation.harness.harness_task import result_of
 
     asking = _asking(model, spending, batch_size=chosen.batch_size)
     result = result_of(chosen.task, asking, artifacts(), settings=settings, include_path=include_path)
@@ -191,7 +191,7 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_in_database)
 def write_database(report: EvalReport) -> str:
     """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
-    from tasks.evaluation.keeping import keep
+    from tasks.evaluation.results.result_rows import keep
 
     with slot("database"):
         keep(report, artifacts(), evaluations())
@@ -215,7 +215,7 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_written)
 def write_json(report: EvalReport, *, output_path: Path) -> Written:
     """Write the results file of the seed, and the samples beside it."""
-    from tasks.evaluation.keeping import write_files
+    from tasks.evaluation.results.result_rows import write_files
 
     path = write_files(report, artifacts(), output_path=output_path)
     return Written(path=str(path), digest=digest_of(path))
@@ -233,7 +233,7 @@ class Compared(Record):
 @step(version=1, reads_world=True)
 def compare_with_last(report: EvalReport) -> Compared:
     """Each task against the last run of the same model name, data and settings."""
-    from tasks.evaluation.last_run import against_last
+    from tasks.evaluation.results.last_run import against_last
 
     lines, regressions = against_last(report, artifacts(), evaluations())
     return Compared(lines=tuple(lines), regressions=tuple(regressions))
@@ -247,7 +247,8 @@ def publish_report(report: EvalReport, *, file: str | None = None) -> Sequence[s
     """
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-    from tasks.evaluation.report import image_of, markdown_of, rows_of, slug
+    from tasks.evaluation.results.run_report import image_of, markdown_of, rows_of
+    from tasks.keys import slug
 
     key = f"evaluation-{slug(report.run.model.name)}"  # one key per model, so that the UI shows its history
     create_table_artifact(table=rows_of(report), key=f"{key}-scores", description="Scores with their 95 % intervals")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasks.lever.seed_names import *  # noqa: F403
+    from tasks.lever.compat.seed_names import *  # noqa: F403
 
 SEED_NAMES = frozenset(
     (
@@ -25,7 +25,7 @@ SEED_NAMES = frozenset(
 
 def __getattr__(name: str) -> Any:
     if name in SEED_NAMES:
-        from tasks.lever import seed_names
+        from tasks.lever.compat import seed_names
 
         return getattr(seed_names, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from storage.records import Record, Ref
-from tasks.lever.exports import sha256_of
-from tasks.lever.records import Dataset, Embedded, Pools
+from tasks.lever.lever_records import Dataset, Embedded, Pools
 from tasks.lever.step_values import World
 from tasks.resources import artifacts
 from tasks.step import step
@@ -18,14 +18,14 @@ class CheckpointRead(Record):
 
     weights: Ref
     notes: tuple[str, ...]
-    """What a user should know of how it was read."""
+    """Notes for the user on how it was read."""
 
 
 @step(version=1, reads_world=True)
 def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
     """A selector of a file: ours, or a checkpoint of the seed, of which nothing is executed."""
-    from tasks.lever.checkpoints import save_selector
-    from tasks.lever.seed_checkpoints import open_selector
+    from tasks.lever.compat.seed_checkpoints import open_selector
+    from tasks.lever.learning.checkpoints import save_selector
 
     opened = open_selector(path, heads=heads)
     opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)
@@ -47,7 +47,7 @@ class BeamsRead(Record):
 @step(version=1, reads_world=True)
 def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> BeamsRead:
     """Beam data of a file, for the train queries; a pool takes in what its beams show."""
-    from tasks.lever.starting import beams_in
+    from tasks.lever.data.earlier_files import beams_in
 
     found = beams_in(path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots)
     beams, around = artifacts().save("beams", found.beams), artifacts().save("pools", found.pools)
@@ -65,8 +65,8 @@ class RlDataRead(Record):
 @step(version=1, reads_world=True)
 def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
     """RL data of a file, every record checked; what counts as right is told by this run's threshold."""
-    from tasks.lever.judges import open_judge
-    from tasks.lever.starting import rl_data_in
+    from tasks.lever.data.earlier_files import rl_data_in
+    from tasks.lever.judge.judges import open_judge
 
     found = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
     return RlDataRead(data=artifacts().put("rl-data", found.content), notes=found.notes)
@@ -75,7 +75,7 @@ def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
 @step(version=1, reads_world=True)
 def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
     """Vectors of two files in place of an encoder's."""
-    from tasks.lever.starting import embedded_in
+    from tasks.lever.data.earlier_files import embedded_in
 
     return embedded_in(queries, candidates, artifacts())
 
@@ -105,11 +105,25 @@ def export_files(files: dict[str, Ref]) -> Exported:
 @step(version=1, verify=_is_exported)
 def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
     """Write the vectors of candidates and queries as the seed has them, each split its file, ids beside it."""
-    from tasks.lever.banks import beside
-    from tasks.lever.starting import banks_by_file
+    from tasks.lever.data.banks import beside
+    from tasks.lever.data.earlier_files import banks_by_file
 
     written: list[Path] = []
     for name, bank in banks_by_file(embedded, artifacts().load(Dataset, dataset), artifacts()).items():
         bank.export_pt(folder / name)
         written += [folder / name, beside(folder / name)]
     return Exported(files={str(path): sha256_of(path) for path in written})
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of_folder(folder: Path) -> str:
+    """SHA-256 (hex) over the names and contents of all files below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n".encode())
+    return digest.hexdigest()

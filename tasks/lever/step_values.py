@@ -1,4 +1,4 @@
-"""What the steps of the lever hand on: small values that name everything big by its content."""
+"""Values that the lever's steps exchange: small records that refer to everything large by its digest."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from pydantic import Field
 
 from storage.records import Record, Ref
 from tasks.budget import Spending
-from tasks.lever.judges import JudgeSpec
-from tasks.lever.prompting import PromptSettings
-from tasks.lever.records import Embedded
+from tasks.lever.judge.judges import JudgeSpec, PromptSettings
+from tasks.lever.lever_records import Embedded
 
 
 class World(Record):
-    """What every step behind the embeddings starts from."""
+    """Inputs common to all steps after the embeddings."""
 
     dataset: Ref
     embedded: Embedded
@@ -25,7 +24,7 @@ class World(Record):
 
 
 class DatasetRead(Record):
-    """A dataset as it was found."""
+    """A dataset that was read, with its counts."""
 
     dataset: Ref
     candidates: int
@@ -37,7 +36,7 @@ class DatasetRead(Record):
 
 
 class Learning(Record):
-    """What a selector learns, beside the settings of its stage."""
+    """Shots and seed of a training."""
 
     shots: int = Field(default=2, ge=1)
     """Demonstrations in a prompt."""
@@ -45,7 +44,7 @@ class Learning(Record):
 
 
 class Effort(Record):
-    """How hard a step may work; it finds the same however hard that is."""
+    """Device, concurrency and budget of a step; its result does not depend on them."""
 
     device: str | None = None
     """`cpu`, `cuda:0` …; none: a GPU if there is one."""

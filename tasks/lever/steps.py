@@ -7,20 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from storage.records import Record, Ref
 from tasks import progress
-from tasks.lever.comparing import Summary
-from tasks.lever.exports import digest_of_folder
-from tasks.lever.judges import WEIGHTS, EncoderSpec
-from tasks.lever.opening import in_shard, open_setting, open_weights, telling, training_folder
-from tasks.lever.options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings
-from tasks.lever.records import BeamPart, Dataset, Embedded, Pools, RlPart, Sampler, TrainedSelector
-from tasks.lever.report import LeverReport, SeedReport
-from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
+from tasks.lever.file_steps import digest_of_folder
+from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
+from tasks.lever.learning.lever_report import LeverReport, SeedReport
+from tasks.lever.learning.opened_worlds import (
+    in_shard,
+    open_setting,
+    open_weights,
+    shown,
+    telling,
+    trained_selector,
+    training_folder,
+)
+from tasks.lever.learning.selector_comparison import Summary
+from tasks.lever.lever_options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings
+from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlPart, Sampler, TrainedSelector
 from tasks.lever.step_values import DatasetRead, Effort, Learning, World
+from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
 from tasks.resources import artifacts
 from tasks.step import Incomplete, paying_run, slot, step
 
 if TYPE_CHECKING:
-    from tasks.lever.learning import Setting
+    from tasks.lever.learning.training_inputs import Setting
 
 EFFORT = ("effort",)
 
@@ -28,8 +36,8 @@ EFFORT = ("effort",)
 @step(version=1)
 def train_digits_judge(*, seed: int, steps: int) -> Ref:
     """Train the judge of the CPU world, once for all runs; gives its weights."""
-    from tasks.lever.digits.training import train_judge
-    from tasks.lever.learning import steady
+    from tasks.lever.digits.digits_training import train_judge
+    from tasks.lever.learning.training_inputs import steady
 
     with training_folder("train_digits_judge", seed=seed, steps=steps) as folder, steady("cpu"):
         weights = train_judge(seed=seed, steps=steps, folder=folder, tell=telling("train judge", steps))
@@ -73,8 +81,8 @@ def read_dataset(
 
     queries_of: a file of an earlier run, whose queries are the train queries.
     """
-    from tasks.lever.datasets import open_dataset
-    from tasks.lever.starting import with_queries_of
+    from tasks.lever.data.datasets import open_dataset
+    from tasks.lever.data.earlier_files import with_queries_of
 
     found = open_dataset(name, data_dir, train_queries=train_queries, validation=validation, test=test, seed=seed)
     if queries_of is not None:
@@ -92,8 +100,8 @@ def read_dataset(
 @step(version=1, gpu=True)
 def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     """Vectors of all pictures and questions; a shard that is done is done for good."""
-    from tasks.lever.embeddings import embed_dataset
-    from tasks.lever.judges import open_encoder
+    from tasks.lever.data.dataset_embeddings import embed_dataset
+    from tasks.lever.judge.judges import open_encoder
 
     items = artifacts().load(Dataset, dataset)
     tell = telling("embed", len(items.train) + len(items.validation) + len(items.test))
@@ -103,7 +111,7 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
 @step(version=1)
 def build_pools(dataset: Ref, *, embedded: Embedded, sampler: Sampler, size: int, seed: int) -> Ref:
     """The candidates of every query."""
-    from tasks.lever.pools import build
+    from tasks.lever.data.candidate_pools import build
 
     items = artifacts().load(Dataset, dataset)
     return artifacts().save("pools", build(items, embedded, artifacts(), sampler=sampler, size=size, seed=seed))
@@ -114,7 +122,7 @@ def search_beams(
     world: World, *, pools: Ref, shard: int, settings: BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
-    from tasks.lever.info_score import search
+    from tasks.lever.judge.info_score import search
 
     setting = _opened(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
@@ -138,18 +146,20 @@ def train_sft(
     effort: Effort,
 ) -> TrainedSelector:
     """A selector that imitates the best pointers."""
-    from tasks.lever import training_stages
+    from tasks.lever.learning.training_inputs import labelled_of, validation_of
+    from tasks.lever.learning.trainings import Trained, TrainingPlace, learn_sft
 
-    return training_stages.train_sft(
-        _opened(world, effort),
-        world,
-        pools=pools,
-        beams=beams,
-        network=network,
-        settings=settings,
-        learning=learning,
-        effort=effort,
-    )
+    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
+    found = {query: best for part in beams for query, best in artifacts().load(BeamPart, part).queries.items()}
+    labelled = labelled_of(setting, candidates, found)
+    validate = shown("train SFT", settings.epochs, validation_of(setting, candidates, shots=learning.shots))
+
+    def run(place: TrainingPlace) -> Trained:
+        config = network.config(world.embedded.dimension)
+        return learn_sft(config, labelled, settings, seed=learning.seed, validate=validate, place=place)
+
+    inputs = {"pools": pools, "beams": beams, "network": network, "settings": settings}
+    return trained_selector("sft", run, world, learning, effort, **inputs)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -157,9 +167,9 @@ def generate_rl_data(
     world: World, *, pools: Ref, selector: Ref, shard: int, settings: RlDataSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """Pointers of one shard of the train queries, and what the judge answers to them."""
-    from tasks.lever.judges import open_judge
-    from tasks.lever.rl_data import generate
-    from tasks.lever.schedules import seed_of
+    from tasks.lever.data.rl_data import generate
+    from tasks.lever.judge.judges import open_judge
+    from tasks.lever.learning.training_loop import seed_of
 
     setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
     ids = in_shard(setting.dataset.train_queries, shard)
@@ -184,7 +194,7 @@ def generate_rl_data(
 @step(version=1)
 def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
     """All beam data as one file, in the new format of the seed."""
-    from tasks.lever.beam_data import beam_bytes, beams_of
+    from tasks.lever.data.beam_data import beam_bytes, beams_of
 
     found = {query: best for part in parts for query, best in artifacts().load(BeamPart, part).queries.items()}
     return artifacts().put("beam-data", beam_bytes(beams_of(found, artifacts().load(Pools, pools))))
@@ -193,7 +203,7 @@ def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
 @step(version=1)
 def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     """All RL data as one file, `rl_data_{Sampler}.json`."""
-    from tasks.lever.rl_files import rl_data_bytes
+    from tasks.lever.data.rl_files import rl_data_bytes
 
     whole = {query: one for part in parts for query, one in artifacts().load(RlPart, part).queries.items()}
     return artifacts().put("rl-data", rl_data_bytes(whole))
@@ -212,19 +222,19 @@ def train_rce(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector learns the whole group of pointers, each as far as it was rewarded."""
-    from tasks.lever import training_stages
+    from tasks.lever.learning.training_inputs import groups_in, validation_of
+    from tasks.lever.learning.trainings import Trained, TrainingPlace, learn_rce
 
-    return training_stages.train_rce(
-        _opened(world, effort),
-        world,
-        pools=pools,
-        data=data,
-        selector=selector,
-        reward=reward,
-        settings=settings,
-        learning=learning,
-        effort=effort,
-    )
+    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
+    groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+    validate = shown("train RCE", settings.epochs, validation_of(setting, candidates, shots=learning.shots))
+
+    def run(place: TrainingPlace) -> Trained:
+        start = open_weights(selector, place.device)
+        return learn_rce(start, groups, settings, seed=learning.seed, validate=validate, place=place)
+
+    inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
+    return trained_selector("rce", run, world, learning, effort, **inputs)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -240,19 +250,26 @@ def train_grpo(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
-    from tasks.lever import training_stages
+    from tasks.lever.learning.training_inputs import groups_in, online_rewards, pools_in, validation_of
+    from tasks.lever.learning.trainings import Trained, TrainingPlace, learn_grpo
 
-    return training_stages.train_grpo(
-        _opened(world, effort),
-        world,
-        pools=pools,
-        data=data,
-        selector=selector,
-        reward=reward,
-        settings=settings,
-        learning=learning,
-        effort=effort,
+    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
+    judged = artifacts().get(data)
+    groups = groups_in(setting, judged, mode=reward, shots=learning.shots)
+    epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
+    validate = shown("train GRPO", epochs, validation_of(setting, candidates, shots=learning.shots))
+    online = (
+        None
+        if settings.offline_only
+        else online_rewards(setting, pools_in(judged, candidates), groups.ids, mode=reward)
     )
+
+    def run(place: TrainingPlace) -> Trained:
+        start = open_weights(selector, place.device)
+        return learn_grpo(start, groups, settings, seed=learning.seed, validate=validate, place=place, judge=online)
+
+    inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
+    return trained_selector("grpo", run, world, learning, effort, **inputs)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -268,9 +285,9 @@ def evaluate_selector(
     effort: Effort,
 ) -> Ref:
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
-    from tasks.lever.evaluation import Conditions, Evaluated
-    from tasks.lever.judges import open_judge
-    from tasks.lever.measuring import banks_of, measure, unanswered
+    from tasks.lever.judge.judges import open_judge
+    from tasks.lever.learning.selector_evaluation import Conditions, Evaluated
+    from tasks.lever.learning.selector_measuring import banks_of, measure, unanswered
 
     setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
     conditions = Conditions(
@@ -301,8 +318,8 @@ def evaluate_selector(
 @step(version=1)
 def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     """Figures over all seeds, and gains paired by query and seed."""
-    from tasks.lever.comparing import summarise
-    from tasks.lever.evaluation import Evaluated
+    from tasks.lever.learning.selector_comparison import summarise
+    from tasks.lever.learning.selector_evaluation import Evaluated
 
     return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
 
@@ -317,7 +334,7 @@ class Results(Record):
 @step(version=1)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
     """The accuracies as the seed's repository has them, all figures, their plots and the learning curves."""
-    from tasks.lever.recording import figures_of, plots_of, trainings_of
+    from tasks.lever.learning.lever_rows import figures_of, plots_of, trainings_of
 
     plots = plots_of(summary, trainings_of(seeds, artifacts()))
     return Results(
@@ -335,7 +352,7 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_in_database)
 def write_database(report: LeverReport, *, dataset: Ref) -> str:
     """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
-    from tasks.lever.recording import record
+    from tasks.lever.learning.lever_rows import record
     from tasks.resources import evaluations
 
     recorded = record(report, artifacts().load(Dataset, dataset), artifacts())
@@ -349,8 +366,8 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str,
     """Show the run in the Prefect UI: a table, and the words with the plots, the learning curves and the files."""
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-    from tasks.lever.recording import as_url
-    from tasks.lever.results import markdown_of, table_of
+    from tasks.lever.learning.lever_results import markdown_of, table_of
+    from tasks.lever.learning.lever_rows import as_url
 
     key = f"lever-{summary.conditions.dataset}"
     create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")

@@ -1,4 +1,4 @@
-"""The nights of every suite: an artifact by suite that the next night replaces by a longer one."""
+"""History of nights: one artifact per suite, replaced by a longer one after each night."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from storage.artifacts import Artifacts
 from storage.records import Record
 from tasks.keys import content_key
-from tasks.nightly.errors import NoNight
-from tasks.nightly.records import Night, Nights
+from tasks.nightly.night_records import Night, Nights
+from tasks.nightly.nightly_errors import NoNight
 
 KEPT = 400
-"""Nights of a suite: more than a year."""
+"""Most nights kept per suite: more than a year."""
 
 
 class _Last(Record):
-    """The suite that ran last, for those who ask for the report without naming one."""
+    """The suite that ran last: the default of `trivet nightly report`."""
 
     file: str
 

@@ -1,8 +1,7 @@
-"""Figures against those of the last night that they can be compared with: paired by item, and beyond chance or not.
+"""Compares figures with those of the last comparable night, paired by item, and says which changes exceed chance.
 
-A figure is worse when the drop is larger than the suite lets pass, its 95 % interval leaves zero out, and chance alone
-would give it in fewer than 5 % of cases. Only equal data and settings are compared, since else it says nothing of the
-model.
+A figure is worse when the drop is larger than the suite tolerates, its 95 % interval excludes zero, and p is below
+0.05. Only figures of equal data and settings are compared: other differences say nothing about the model.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from typing import Any, NamedTuple, cast
 from storage.evaluated import Evaluated
 from storage.evaluated import Sample as Row
 from storage.evaluations import Evaluations
-from tasks.evaluation.comparing import Comparison, compare, regression
-from tasks.evaluation.errors import ResultsUnusable
-from tasks.evaluation.keeping import sample_from_row
-from tasks.evaluation.records import Estimate, Sample
-from tasks.nightly.records import Change, Measure, Verdict
+from tasks.evaluation.evaluation_errors import ResultsUnusable
+from tasks.evaluation.evaluation_records import Estimate, Sample
+from tasks.evaluation.results.result_rows import sample_from_row
+from tasks.evaluation.results.run_comparison import Comparison, compare, regression
+from tasks.measure.paired_tests import SIGNIFICANT
+from tasks.nightly.night_records import Change, Measure, Verdict
 
 SHOWN = 5
-"""Items that are named, of those that a run lost."""
+"""Most lost items that are named."""
 ANSWERS = "answers.correct"
 
 
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     night: datetime
     measure: Measure
     at: Evaluated
-    """What its run found, without samples."""
+    """The rows of its run, without samples."""
 
     @property
     def same(self) -> tuple[str, str]:
@@ -45,7 +45,7 @@ def change(
 ) -> Change:
     """How a figure stands against the last comparable of `earlier`, the last night first. Raises DatabaseUnavailable.
 
-    least_drop: a smaller one is let pass.
+    least_drop: smaller drops are tolerated.
     """
     others = iter(earlier)
     last = next(others, None)
@@ -95,9 +95,9 @@ def _verdict(compared: Comparison, *, up: bool, least_drop: float) -> Verdict:
 
 
 def _from_intervals(now: Found, before: Found, told: Mapping[str, Any], *, least_drop: float) -> Change:
-    """Without items that both have, the two intervals are laid beside each other."""
+    """For runs without shared items: the two intervals are compared."""
     found = regression(_estimate(now.measure), _estimate(before.measure))
-    sure = found.p is not None and found.p < 0.05 and abs(found.difference) >= least_drop
+    sure = found.p is not None and found.p < SIGNIFICANT and abs(found.difference) >= least_drop
     verdict: Verdict = "worse" if found.regressed and sure else "better" if sure else "within noise"
     return Change(verdict=verdict, difference=found.difference, p=found.p, **told)
 
@@ -115,7 +115,7 @@ def _samples(found: Found, task: str, evaluations: Evaluations) -> Iterable[Samp
 
 
 def _of_question(row: Row, metric: str) -> Sample:
-    """What a question was worth in one figure of an index."""
+    """The score of a question in one metric of an index."""
     value = _checked(row.detail.get("checks")) if metric == ANSWERS else _ranked(row, metric)
     if value is None:
         return Sample(item=row.item, repeat=row.repeat, status="unscored", reason="it has no gold for this figure")
@@ -139,7 +139,7 @@ def _checked(checks: object) -> float | None:
 
 
 def _differences(before: Found, now: Found) -> tuple[str, ...]:
-    """What is not the same, in words."""
+    """Differences of data and settings, a phrase each."""
     found: list[str] = []
     if before.at.dataset.checksum != now.at.dataset.checksum:
         found.append(f"data: {before.at.dataset.checksum[:8]} and {now.at.dataset.checksum[:8]}")

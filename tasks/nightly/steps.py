@@ -1,4 +1,4 @@
-"""The steps of a night beside its evaluations: open, call, keep. What they do stands in the modules that they call."""
+"""Steps of a night beside its evaluations: open what is needed, call the modules of this folder, keep the result."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from storage.records import Record, Ref
-from tasks.nightly.measuring import Program
-from tasks.nightly.records import Failure, Night, NightReport
+from tasks.nightly.night_measuring import Program
+from tasks.nightly.night_records import Failure, Night, NightReport
 from tasks.nightly.suite import RegressionRules, Suite, SuiteIndex
 from tasks.rag.answering.wiring import Models
 from tasks.resources import artifacts, evaluations, resources
@@ -26,9 +26,9 @@ def begin_night() -> datetime:
 def open_suite(file: Path, *, digest: str, known: Mapping[str, Any]) -> Suite:
     """Read the suite file; known: names of `trivet eval run` with their defaults. Raises SuiteUnusable.
 
-    digest: of the file, so that a retry sees what was mended in it.
+    digest: of the file, so that a retry reads an edited file again.
     """
-    from tasks.nightly.reading import read_suite
+    from tasks.nightly.suite import read_suite
 
     del digest
     return read_suite(file, known=known)
@@ -47,10 +47,10 @@ def measure_index(
 
     generation: so that a refreshed index is measured anew.
     """
-    from tasks.nightly import measuring
+    from tasks.nightly import night_measuring
 
     del generation
-    measured = measuring.measure_index(asked, index, run=run, started=started, models=models, program=program)
+    measured = night_measuring.measure_index(asked, index, run=run, started=started, models=models, program=program)
     evaluations().write([measured.rows])
     if measured.away:
         why = f"the model was away for {measured.away} questions; their answers are the documents' own sentences"
@@ -61,17 +61,17 @@ def measure_index(
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
     """The report of a night, beside the nights before it; the night itself is kept for those to come."""
-    from storage.errors import StorageError
     from storage.locking import alone
-    from tasks.evaluation.asking import wait_for_twin
-    from tasks.nightly import collecting, journal
+    from storage.storage_errors import StorageError
+    from tasks.calls import wait_for_twin
+    from tasks.nightly import journal, night_collecting
 
     earlier = [one for one in journal.nights_of(Path(night.file), artifacts()) if one.run != night.run]
     try:
-        report = collecting.collect(night, earlier, evaluations(), nights=nights, rules=rules)
+        report = night_collecting.collect(night, earlier, evaluations(), nights=nights, rules=rules)
     except StorageError as error:
         why = Failure(what="database", why=str(error), may_pass=True)
-        report = collecting.without_figures(night, why, nights=len(earlier) + 1, rules=rules)
+        report = night_collecting.without_figures(night, why, nights=len(earlier) + 1, rules=rules)
     with alone(resources().home, f"nights {night.file}", wait=wait_for_twin):
         journal.keep(night, artifacts())
     return artifacts().save("night", report)
@@ -80,7 +80,7 @@ def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
 @step(version=1)
 def draw(report: Ref) -> dict[str, Ref]:
     """The plots of a night, by file name."""
-    from tasks.nightly.plots import plots_of
+    from tasks.nightly.night_plots import plots_of
 
     drawn = plots_of(artifacts().load(NightReport, report))
     return {name: artifacts().put("plot", png) for name, png in drawn.items()}
@@ -93,7 +93,7 @@ class Written(Record):
 
 
 def _are_written(result: Written, inputs: dict[str, Any]) -> bool:
-    from tasks.evaluation.replaying import digest_of
+    from tasks.evaluation.running.replaying import digest_of
 
     del inputs
     return all(Path(path).is_file() and digest_of(Path(path)) == digest for path, digest in result.files.items())
@@ -105,8 +105,8 @@ def write_files(report: Ref, *, plots: dict[str, Ref], output: Path) -> Written:
     import hashlib
 
     from storage import files
-    from tasks.nightly.page import render_page
-    from tasks.nightly.report import markdown_of
+    from tasks.nightly.night_page import render_page
+    from tasks.nightly.night_report import markdown_of
 
     read = artifacts().load(NightReport, report)
     told = {
@@ -129,8 +129,8 @@ def publish_report(report: Ref, *, plots: dict[str, Ref], written: Sequence[str]
 
     from prefect.artifacts import create_markdown_artifact
 
-    from tasks.evaluation.report import slug
-    from tasks.nightly.report import markdown_of
+    from tasks.keys import slug
+    from tasks.nightly.night_report import markdown_of
 
     read = artifacts().load(NightReport, report)
     key = f"nightly-{slug(read.night.suite)}-report"  # one key per suite, so that the UI shows its history

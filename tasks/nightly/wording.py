@@ -1,10 +1,11 @@
-"""Figures and ends of a night as reports write them, in markdown and on the page alike."""
+"""A night in words: its figures and its end, as markdown, the page and the flow run say them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from tasks.nightly.records import Change, Measure, NightReport, State
+from tasks.nightly.night_records import Change, Measure, NightReport, State
 
 WORDS: dict[State, str] = {
     "Completed": "nothing got worse beyond noise",
@@ -22,6 +23,8 @@ VERDICTS = {
 }
 MINUS = "−"
 NONE = "–"
+NAMED = 4
+"""Parts that a sentence names; the report has all."""
 
 
 def figure(value: float | None, *, like: float | None = None) -> str:
@@ -89,7 +92,7 @@ def count(number: int, what: str) -> str:
 
 
 def caution(report: NightReport) -> str:
-    """What so many comparisons find by chance alone; empty where nothing was compared."""
+    """Number of regressions to expect from chance alone; empty where nothing was compared."""
     tested = [change for change in report.changes if change.p is not None]
     if not tested:
         return ""
@@ -97,3 +100,31 @@ def caution(report: NightReport) -> str:
         f"{count(len(tested), 'comparison')} at 95 %: were nothing worse in truth, about "
         f"{len(tested) * 0.025:.2g} would look so by chance."
     )
+
+
+def sentence(report: NightReport) -> str:
+    """Message of the flow run: what got worse, what is missing, what to do."""
+    parts: list[str] = []
+    if regressions := report.regressions:
+        parts.append(f"{count(len(regressions), 'regression')}: {_few([_told(one) for one in regressions])}")
+    passing = [one for one in report.failures if one.may_pass]
+    lasting = [one for one in report.failures if not one.may_pass]
+    if passing:
+        parts.append(f"not finished: {_few([f'{one.what} ({one.why})' for one in passing])}; Retry does only these")
+    if lasting:
+        parts.append(f"failed for good: {_few([f'{one.what} ({one.why})' for one in lasting])}")
+    return ". ".join(parts) or f"{count(len(report.scores), 'score')}, none worse beyond noise"
+
+
+def _told(change: Change) -> str:
+    assert change.before
+    p = "" if change.p is None else f", p = {change.p:.3g}"
+    return (
+        f"{change.of} on {change.task} {change.before.value:.3f} → {change.now.value:.3f} "
+        f"({change.difference:+.3f}{p}; run {change.now.run[:8]} after {change.before.run[:8]})"
+    )
+
+
+def _few(parts: Sequence[str]) -> str:
+    more = f" … and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return "; ".join(parts[:NAMED]) + more

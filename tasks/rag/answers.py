@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from storage.records import Record
-from tasks.rag.documents.blocks import BBox, Place
+from tasks.documents.blocks import BBox, Place
+from tasks.rag.retrieval.strategies import StrategyName
 
 QueryType = Literal["single", "multi", "compare", "followup"]
-Strategy = Literal["similarity", "mmr", "bm25", "rrf"]
 RouteMode = Literal["all", "prefer", "only"]
 
 
@@ -43,7 +43,7 @@ class Filters(Record):
     documents: tuple[str, ...] = ()
     """Digests, the surest first; empty with mode `all`."""
     favoured: tuple[str, ...] = ()
-    """Of `documents`, those that fit best in year, form or amount; the others may hold the answer too."""
+    """The `documents` that fit best in year, form or amount; the others may hold the answer too."""
     matches: tuple[NameMatch, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
     """`documents` by the side of a comparison that they belong to; one group where nothing is compared."""
@@ -51,11 +51,25 @@ class Filters(Record):
     """Names of the documents that fit equally well where the question means one; the answer names them."""
 
 
+class AnswerSettings(Record):
+    """How answers are made, whichever model gives them."""
+
+    strategy: StrategyName | None = None
+    """None: as the kind of question asks for."""
+    top_k: int | None = None
+    """None: as the kind of question asks for."""
+    most_sentences: int = 3
+    """Most sentences of an answer made of the documents' own sentences."""
+    most_context_tokens: int = 6_000
+    """Most tokens of the passages that a model is shown."""
+
+
 class RetrievalPlan(Record):
     """How a question is looked up."""
 
     query_type: QueryType
-    strategy: Strategy
+    strategy: str
+    """A name of tasks.rag.retrieval.strategies."""
     top_k: int = Field(ge=1)
     needs_multi_doc: bool
     filters: Filters = Filters()
@@ -105,7 +119,7 @@ class ModelCall(Record):
     role: Literal["classify", "answer", "rewrite"]
     model: str
     key: str
-    """Of the response store."""
+    """Key in the response store."""
     cached: bool
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

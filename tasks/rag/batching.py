@@ -15,7 +15,7 @@ from storage.records import Record, Ref
 from tasks.keys import content_key
 from tasks.rag.answering.assistant import Assistant
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.errors import QuestionsUnusable
+from tasks.rag.rag_errors import QuestionsUnusable
 
 ANSWER_VERSION = 1
 """Raise it when the same question on the same index would be answered otherwise."""
@@ -36,7 +36,7 @@ class Batch(Record):
 
     shards: tuple[tuple[Asked, ...], ...]
     index_digest: str
-    """Of the index's content when the batch began; another index gives other answers."""
+    """Digest of the index's content when the batch began; another index gives other answers."""
 
 
 class Kept(Record):

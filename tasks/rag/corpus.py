@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from storage.index import CatalogueEntry, Fact
 from storage.records import Record, Ref
-from tasks.rag.documents.isolation import Failure
-from tasks.rag.errors import TooManyFailed
+from tasks.documents.isolation import Failure
 from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.rag_errors import TooManyFailed
 
 Item = TypeVar("Item")
 
@@ -30,6 +30,16 @@ class Source(Record):
     """The bytes, in the artifact store."""
     suffix: str
     """Lower case, with its dot; tells Markdown from plain text."""
+    reader: str | None = None
+    """Name and version of the installed package that reads it; None for built-in formats."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_no_reader(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `reader` where there is none: keys of built-in formats do not depend on it."""
+        told = handler(self)
+        if self.reader is None:
+            told.pop("reader", None)
+        return told
 
     @property
     def digest(self) -> str:
@@ -50,7 +60,7 @@ class Parsed(Record):
 
     source: Source
     document: Ref | None = None
-    """tasks.rag.documents.blocks.Document as JSON."""
+    """tasks.documents.blocks.Document as JSON."""
     format: str | None = None
     reader: str | None = None
     pages: int = 0
@@ -101,7 +111,7 @@ class Chunked(Record):
     """Searchable as JSON."""
     count: int
     chars: int
-    """Of all chunks together."""
+    """Characters of all chunks together."""
     shortest: int
     """Characters."""
     longest: int
@@ -128,7 +138,7 @@ class Corpus(Record):
 
     entries: tuple[CatalogueEntry, ...]
     embedded: tuple[Embedded, ...]
-    """Of the entries that have chunks, in the same order."""
+    """The entries that have chunks, in the same order."""
 
 
 def shard_sources(sources: Iterable[Source]) -> list[tuple[Source, ...]]:

@@ -11,18 +11,19 @@ from pydantic import JsonValue
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
-from tasks.rag.answering.graph import AnswerSettings
+from tasks.documents.isolation import ReadLimits
+from tasks.documents.read_options import ReadOptions
+from tasks.keys import slug
 from tasks.rag.answering.wiring import Models
+from tasks.rag.answers import AnswerSettings
 from tasks.rag.batching import Asked, Batch, BatchReport, Kept, is_written
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Source
-from tasks.rag.documents.isolation import ReadLimits
-from tasks.rag.documents.reading import ReadOptions
-from tasks.rag.indexing.building import Published
-from tasks.rag.indexing.cataloguing import Catalogued
+from tasks.rag.indexing.document_status import DocumentStatus
 from tasks.rag.indexing.figures import FigureSettings
-from tasks.rag.indexing.report import IndexReport
+from tasks.rag.indexing.index_building import Published
+from tasks.rag.indexing.index_report import IndexReport
+from tasks.rag.indexing.publishing import Catalogued
 from tasks.rag.indexing.scan import ScanResult
-from tasks.rag.indexing.status import DocumentStatus
 from tasks.resources import artifacts, embedding_cache, resources, responses
 from tasks.step import Incomplete, paying_run, step
 
@@ -46,7 +47,7 @@ def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:
     """Read each document in a child process and keep it as soon as it is read."""
-    from tasks.rag.indexing.parsing import parse_source
+    from tasks.rag.indexing.document_parsing import parse_source
 
     password = resources().secret(password_env) if password_env else None
     progress.expect("parse", len(sources))
@@ -165,7 +166,7 @@ def catalogue(
     found: ScanResult, *, parsed: tuple[Parsed, ...], embedded: tuple[Embedded, ...], metadata: Path | None
 ) -> Catalogued:
     """Names, titles and metadata of the documents, beside their chunks."""
-    from tasks.rag.indexing.cataloguing import build_corpus
+    from tasks.rag.indexing.publishing import build_corpus
 
     corpus, warnings = build_corpus(found, parsed, embedded, metadata=metadata)
     return Catalogued(corpus=artifacts().save("corpus", corpus), entries=corpus.entries, warnings=warnings)
@@ -189,8 +190,6 @@ def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -
 
 def _shown_as(index: Path, part: str) -> str:
     """Key of an artifact of the Prefect UI: the same for all builds of an index, so that it shows their history."""
-    from tasks.evaluation.report import slug
-
     return f"rag-{slug(index.absolute().name)}-{part}"
 
 
@@ -199,7 +198,7 @@ def publish_failures(failed: tuple[DocumentStatus, ...], *, index: Path) -> str:
     """Show in the Prefect UI which documents could not be read, and why; gives the key of the table."""
     from prefect.artifacts import create_table_artifact
 
-    from tasks.rag.indexing.report_page import rows_of
+    from tasks.rag.indexing.index_report import rows_of
 
     key = _shown_as(index, "failures")
     create_table_artifact(table=rows_of(failed), key=key, description=f"Could not be read: {len(failed):,}")
@@ -211,7 +210,7 @@ def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], d
     """Show in the Prefect UI what a build did, in words; gives the key of the artifact."""
     from prefect.artifacts import create_markdown_artifact
 
-    from tasks.rag.indexing.report_page import markdown_of
+    from tasks.rag.indexing.index_report import markdown_of
 
     key = _shown_as(index, "report")
     told = markdown_of(report, failed=failed, documents=documents, index=index)
@@ -246,7 +245,7 @@ def answer(
     """
     from tasks.rag.answering.assistant import open_assistant
     from tasks.rag.batching import answer_each
-    from tasks.rag.errors import QuestionsUnusable
+    from tasks.rag.rag_errors import QuestionsUnusable
 
     progress.expect("answer", len(asked))
     with open_assistant(index, models=models, patient=True, reranker=reranker, answers=settings) as assistant:

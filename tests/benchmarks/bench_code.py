@@ -167,7 +167,7 @@ def _watched(command: Sequence[str]) -> int:
 
 
 def _trivet(compared: Sequence[Case]) -> int:
-    from tasks.evaluation.sandbox import Program, Sandbox
+    from tasks.sandbox import Program, Sandbox
 
     with Sandbox(workers=WORKERS) as sandbox:
         return sum(sandbox.map(lambda case: sandbox.run(Program(case.source, tests=case.tests)).passed, compared))

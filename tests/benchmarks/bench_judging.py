@@ -29,10 +29,10 @@ from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse
 from storage.responses import Responses
 from tasks.calls import CallSettings, Limits
-from tasks.lever.judging import Asked, Judging
-from tasks.lever.prompting import PromptSettings
-from tasks.lever.records import VqaItem
-from tasks.vqa_accuracy import CONTRACTIONS, vqa_accuracy
+from tasks.grading.vqa_accuracy import CONTRACTIONS, vqa_accuracy
+from tasks.lever.judge.judges import PromptSettings
+from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.lever_records import VqaItem
 from tests.benchmarks.bench_calls import MODEL, Cost, _cost, _endpoint, _store
 from tests.benchmarks.peers.plain_vqa import plain_accuracy
 
@@ -116,7 +116,7 @@ def made_up() -> list[Answered]:
 
 def read_answers(path: Path) -> list[Answered]:
     """The first annotator's answer to each question."""
-    from tasks.lever.vqa import read_annotations
+    from tasks.lever.data.vqa_scores import read_annotations
 
     return [(one.answers[0], one.answers) for one in read_annotations(path).values()][:ANSWERS]
 

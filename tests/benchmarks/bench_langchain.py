@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from models.protocols import Embedder
 from storage.index import CatalogueEntry, Index, open_index, publish
+from tasks.language.tokens import tokenize
 from tasks.rag.answering.assistant import Assistant
-from tasks.rag.language.tokens import tokenize, tokenize_chunks
+from tasks.rag.indexing.chunks import tokenize_chunks
 from tasks.rag.planning.plan import make_plan
 from tasks.rag.planning.routing import Router
 from tasks.rag.retrieval.search import retrieve

@@ -224,7 +224,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    from models.weights import minilm_folder
+    from models.weight_files import minilm_folder
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=Path, required=True, help=f"folder with {' and '.join(FILES)}")

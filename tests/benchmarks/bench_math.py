@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.bench_math [--data DIR] [--comparisons N] [--responses N]
 
-Compared are the labelled pairs of tests/evaluation/math and, with DIR, golds of the published benchmarks beside
+Compared are the labelled pairs of tests/grading/math and, with DIR, golds of the published benchmarks beside
 themselves rewritten and beside the next one. Both graders run in a fresh process each, imports included.
 """
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 def cases(data: Path) -> Iterator[Case]:
     """Labelled comparisons: half golds in responses, half pairs of our own."""
-    from tests.evaluation.math.golds import FILES, bare, golds, responses
+    from tests.grading.math.golds import FILES, bare, golds, responses
 
     listed = [json.loads(line) for line in PAIRS.read_text("utf-8").splitlines()]
     own = [(g["gold"], answer, kind == "equal") for g in listed for kind in ("equal", "unequal") for answer in g[kind]]
@@ -105,7 +105,7 @@ def _cpu_s() -> float:
 
 
 def _ours(compared: list[Case]) -> list[bool]:
-    from tasks.evaluation.scoring.math.grader import MathGrader
+    from tasks.grading.math.math_grader import MathGrader
 
     with MathGrader(workers=1) as grader:
         return [verdict.equal for verdict in grader.equal_all((gold, text) for gold, text, _ in compared)]

@@ -28,9 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.kl import exact_kl
-from tasks.lever.losses import advantages, grpo_loss
-from tasks.lever.reference import score
+from tasks.lever.learning.kl import exact_kl, score
+from tasks.lever.learning.losses import advantages, grpo_loss
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 
 QUERIES, CANDIDATES, SHOTS = 32, 64, 2

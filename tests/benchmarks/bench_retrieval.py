@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from storage.index import CatalogueEntry, open_index, publish
 from storage.lexical import Lexical
 from storage.vectors import EXACT_UP_TO, Vectors, write_vectors
+from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.language.tokens import tokenize
 
 QUESTIONS, CHUNK_CHARS, DIMENSION, COMPARED = 200, 800, 384, 3_000
 OPENING = """

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from flows.connecting import auth_of
-from flows.service.database import cluster_of
+from flows.service.connecting import auth_of
+from flows.service.server_database import cluster_of
 from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, service_home
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def begun(running: Running, kind: str, **more: str) -> subprocess.Popen[str]:
 
 def time_steps(kind: str) -> dict[str, float]:
     """In this process: a flow without steps, and one with many; its own CPU seconds. kind: `ours`, `plain`."""
-    from flows.settings import configure_steps
+    from flows.running.settings import configure_steps
 
     configure_steps()
     from prefect import flow, task

@@ -5,9 +5,9 @@
 Weights are random and of real shapes; all figures are rates, higher is better. Without a GPU the CPU's are measured
 and the others are said not to have been run; --small has tiny shapes that prove the script, not a machine.
 
-    pointer training   updates of GRPO by tasks.lever.training, as `trivet lever run` makes them: batches of 150
-                       queries, pools of 64, groups of 12, exact KL. Its limit: the bandwidth, divided by the least
-                       bytes that an update moves (see least_bytes)
+    pointer training   updates of GRPO by tasks.lever.learning.trainings, as `trivet lever run` makes them: 150
+                       queries a batch, pools of 64, groups of 12, exact KL. Its limit: the bandwidth, divided by
+                       the least bytes that an update moves (see least_bytes)
     embedding export   CLIP ViT-B/32: the forward pass alone, and from PNG files as `lever embed` does it
     generation         a Qwen2 of 0.5 billion parameters in bf16 by models.causal_lm; its limit for a batch of one:
                        the bandwidth, divided by the bytes of the weights, which every token reads
@@ -35,17 +35,17 @@ import numpy as np
 import PIL.Image
 import torch
 
-from flows.gpu_doctor import _driver
-from flows.gpu_trials import build, make_model, make_vectors
+from flows.service.gpu_doctor import _driver
+from flows.service.gpu_trials import build, make_model, make_vectors
 from models.causal_lm import CausalLM
 from models.clip import GPU_BATCH, Clip, image_features
 from models.pointer import PointerConfig, PointerSelector
 from models.protocols import ChatRequest, Message, Text
 from storage.vectors import gpus
-from tasks.lever.groups import Groups
-from tasks.lever.settings import GrpoSettings
-from tasks.lever.training import train_grpo
-from tasks.lever.training_loop import TrainingPlace
+from tasks.lever.learning.groups import Groups
+from tasks.lever.learning.training_loop import TrainingPlace
+from tasks.lever.learning.trainings import learn_grpo
+from tasks.lever.training_settings import GrpoSettings
 
 POOL, SHOTS, GROUP, FLOAT = 64, 2, 12, 4
 PEAK_ROUNDS = 5
@@ -225,8 +225,8 @@ def pointer_updates(device: str, shapes: Shapes) -> float:
         return 0.0
 
     settings = GrpoSettings(batch_size=shapes.batch, offline_epochs=shapes.epochs, offline_only=True)
-    place = TrainingPlace(device=device, processes=1)
-    train_grpo(PointerSelector(config), groups, settings, seed=0, validate=mark, place=place)
+    place = TrainingPlace(device=device)
+    learn_grpo(PointerSelector(config), groups, settings, seed=0, validate=mark, place=place)
     updates = math.ceil(queries / shapes.batch) * (shapes.epochs - 1)
     return updates / (marks[-1] - marks[1])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from tasks.evaluation.sandbox.walls import descendants
+from tasks.sandbox.walls import descendants
 
 
 def processor_s() -> float:

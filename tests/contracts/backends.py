@@ -276,7 +276,7 @@ def _sentence_transformer(folder: Path) -> Any:
 
 
 def _bundled_weights() -> Any:
-    from models.weights import minilm_folder
+    from models.weight_files import minilm_folder
 
     return _sentence_transformer(minilm_folder())
 
@@ -309,7 +309,7 @@ def _cross_encoder(folder: Path) -> Any:
 
 
 def _digits() -> Any:
-    from tasks.lever.digits.judge import DigitsJudge
+    from tasks.lever.digits.digits_judge import DigitsJudge
     from tests.contracts.digits_world import untrained
 
     return DigitsJudge(untrained())

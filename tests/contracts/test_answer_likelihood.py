@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from models.errors import RequestRefused
+from models.model_errors import RequestRefused
 from models.protocols import AnswerLikelihood, ChatRequest, Image, Message, Text
 from models.scripted import ScriptedChat
-from tasks.lever.digits.language import QUESTIONS
+from tasks.lever.digits.scenes import QUESTIONS
 from tests.contracts.backends import BATCHES, JUDGES, SEES, those
 from tests.models.tiny_vision import make_png
 

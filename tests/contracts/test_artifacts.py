@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from storage.artifacts import Artifacts
-from storage.errors import DamagedArtifact, MissingArtifact
 from storage.records import Record, Ref
 from storage.remote import Remote
+from storage.storage_errors import DamagedArtifact, MissingArtifact
 
 KEY = hashlib.sha256(b"inputs").hexdigest()
 

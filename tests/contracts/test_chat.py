@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
+from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Message, Text
 from tests.contracts.backends import (
     BATCHES,

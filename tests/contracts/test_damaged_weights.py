@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
 from tests.contracts.backends import BACKENDS, EMBEDS
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from models.embedders import PRECISIONS, embed_questions, family, open_embedder
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.protocols import Embedder
-from models.weights import MINILM_PACKAGE
+from models.weight_files import MINILM_PACKAGE
 from tests.contracts.backends import EMBEDS, MEANS, those
 
 TEXTS = ["The tender closes on 3 May.", "공고 번호 20240001", "", "no\0byte", "half a pair \ud83d", "long " * 3_000]

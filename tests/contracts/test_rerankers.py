@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.protocols import Reranker
 from models.rerankers import open_reranker
 from tests.contracts.backends import RERANKS, those

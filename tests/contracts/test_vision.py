@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from models.errors import RequestRefused
+from models.model_errors import RequestRefused
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Message, Text
 from tests.contracts.backends import BATCHES, CHAT, CHECKS, COUNTS, SEES, those
 from tests.models.tiny_vision import make_huge_png, make_png, make_png_without_pixels

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from models.clip import ClipEmbedder
-from models.errors import RequestRefused
+from models.model_errors import RequestRefused
 from models.protocols import VisionEmbedder
 from models.scripted import ScriptedVisionEmbedder
-from tasks.lever.digits.judge import DigitsEncoder
+from tasks.lever.digits.digits_judge import DigitsEncoder
 from tests.contracts.digits_world import scenes, untrained
 from tests.models.tiny_vision import make_png, make_tiny_clip
 

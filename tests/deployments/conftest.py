@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.server import prefect_api, wait_until_healthy
-from flows.settings import prepare_environment
+from flows.running.command_server import prefect_api, wait_until_healthy
+from flows.running.settings import prepare_environment
 
 os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"  # the API is gone before Prefect's last flush
 prepare_environment()
@@ -18,7 +18,7 @@ prepare_environment()
 from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
 from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
 
-from flows.deploying import Deployed, deploy, find_deployments_folder  # noqa: E402
+from flows.service.deploying import Deployed, deploy, find_deployments_folder  # noqa: E402
 
 
 @pytest.fixture(scope="module")

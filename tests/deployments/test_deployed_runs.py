@@ -23,7 +23,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.events import Event
 from prefect.states import Completed, Failed, Paused, Pending, Running
 
-from flows.deploying import deploy
+from flows.service.deploying import deploy
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 

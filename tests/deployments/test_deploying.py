@@ -18,7 +18,7 @@ from prefect.client.schemas.actions import (
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import AutomationCore
 
-from flows.deploying import Deployed, deploy, find_deployments_folder
+from flows.service.deploying import Deployed, deploy, find_deployments_folder
 from tests.command import run_here
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]

@@ -16,7 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from flows.settings import prepare_environment
+from flows.running.settings import prepare_environment
 
 prepare_environment()
 
@@ -25,8 +25,8 @@ from prefect.flows import load_flow_from_entrypoint  # noqa: E402
 from prefect.server.schemas.schedules import CronSchedule  # noqa: E402
 from prefect.utilities.callables import parameter_schema  # noqa: E402
 
-from flows.deploying import NoFolder, deploy, find_deployments_folder  # noqa: E402
-from flows.deploying.folder import Deployment, FolderUnusable, read_folder  # noqa: E402
+from flows.service.deploying import NoFolder, deploy, find_deployments_folder  # noqa: E402
+from flows.service.deploying.deployments_folder import Deployment, FolderUnusable, read_folder  # noqa: E402
 
 FOLDER = find_deployments_folder()
 ROOT = FOLDER.parent
@@ -138,8 +138,8 @@ def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def test_an_environment_without_the_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.deploying.FOLDER", "nowhere")
-    monkeypatch.setattr("flows.deploying.SHIPPED", Path("nowhere"))
+    monkeypatch.setattr("flows.service.deploying.FOLDER", "nowhere")
+    monkeypatch.setattr("flows.service.deploying.SHIPPED", Path("nowhere"))
     with pytest.raises(NoFolder, match="--folder"):
         find_deployments_folder()
 

@@ -15,14 +15,14 @@ import pytest
 import yaml
 from redis import Redis
 
-from flows.deploying import find_deployments_folder
-from flows.service.answering import AUTOMATIONS, EVENTS, LOOPBACK, forget_events, variables
-from flows.service.asked import PORT, Asked
-from flows.service.database import Database
+from flows.running.environment import QUIET
+from flows.service.asked_service import PORT, Asked
+from flows.service.deploying import find_deployments_folder
 from flows.service.place import Place
 from flows.service.processes import MARK
 from flows.service.programs import GPU_DEPLOYMENT, environment_of, programs_of
-from flows.settings import QUIET
+from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, forget_events, variables
+from flows.service.server_database import Database
 from tests.deployments import units
 from tests.deployments.units import unit
 from tests.service.serviced import free_port

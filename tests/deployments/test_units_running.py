@@ -16,8 +16,8 @@ import pytest
 
 from flows.service import processes
 from flows.service.api import Api
-from flows.service.asked import PORT
-from flows.service.database import EXTENSION
+from flows.service.asked_service import PORT
+from flows.service.server_database import EXTENSION
 from storage.embedded import Cluster
 from tests.command import TRIVET
 from tests.deployments.units import unit

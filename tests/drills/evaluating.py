@@ -85,9 +85,9 @@ def kill_when(run: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     run.communicate()
 
 
-def wait_until(reached: Callable[[], bool], run: subprocess.Popen[str]) -> None:
-    """Look every few milliseconds; gives up when the run has ended, or after two minutes."""
-    deadline = time.monotonic() + WAIT_S
+def wait_until(reached: Callable[[], bool], run: subprocess.Popen[str], *, patience_s: float = WAIT_S) -> None:
+    """Look every few milliseconds; gives up when the run has ended, or the patience is at an end."""
+    deadline = time.monotonic() + patience_s
     while not reached() and run.poll() is None:
         assert time.monotonic() < deadline, "the run did not get that far"
         time.sleep(0.005)

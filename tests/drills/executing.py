@@ -9,9 +9,9 @@ import os
 import sys
 import time
 
-from tasks.evaluation.sandbox import Limits, Program, Sandbox
-from tasks.evaluation.sandbox.engines import engines
-from tests.evaluation.sandbox.attacking import wait_for_name
+from tasks.sandbox import Limits, Program, Sandbox
+from tasks.sandbox.engines import engines
+from tests.sandbox.attacking import wait_for_name
 
 WORKERS = 2
 STAYS = """

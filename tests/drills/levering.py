@@ -24,7 +24,7 @@ SMALL = (
 def count_questions(log: Path) -> None:
     """From here on each question of the digits judge leaves a line, on the disk before the answer is given."""
     from tasks.calls import response_key
-    from tasks.lever.digits.judge import DigitsJudge
+    from tasks.lever.digits.digits_judge import DigitsJudge
 
     ask: Callable[..., Iterator[Any]] = DigitsJudge.complete_many
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.evaluation.sandbox.attacking import command
+from tests.sandbox.attacking import command
 
 SOON_S = 20.0
 """Far less than the programs have, and far more than it takes."""

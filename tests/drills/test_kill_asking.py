@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
 from storage.forgiving import Forgiving
 from storage.responses import Responses
@@ -60,7 +60,7 @@ def test_three_kills_ask_for_nothing_twice_but_what_was_under_way(server: Server
     assert asked.total() - COUNT <= len(KILLS_AFTER) * CONCURRENCY
     assert sorted(line["tag"] for line in told if "tag" in line) == list(range(COUNT))
     assert stored(url) == COUNT
-    database.engine(url).dispose()
+    connections.engine(url).dispose()
 
 
 def test_a_database_that_goes_away_in_the_middle_loses_no_answer(server: Server, cluster: Cluster, tmp_path: Path):
@@ -79,7 +79,7 @@ def test_a_database_that_goes_away_in_the_middle_loses_no_answer(server: Server,
     assert before < COUNT
     assert Forgiving(Responses(lambda: url), tmp_path).store_unsaved() == COUNT - before
     assert (stored(url), list(tmp_path.glob("*"))) == (COUNT, [])
-    database.engine(url).dispose()
+    connections.engine(url).dispose()
 
 
 def run(server: Server, url: str, folder: Path) -> subprocess.Popen[str]:

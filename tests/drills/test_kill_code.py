@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.sandbox import walls
+from tasks.sandbox import walls
 from tests.command import TRIVET, Done
 from tests.drills.evaluating import start, wait_until
 from tests.drills.sandbox_processes import SOON_S, gone, identities, still
-from tests.evaluation.sandbox.attacking import command
 from tests.models.server import MODEL, Server, serving
+from tests.sandbox.attacking import command
 from tests.storage.conftest import open_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.database import locate
+from storage.connections import locate
 from storage.evaluations import Evaluations
-from tasks.evaluation.errors import SandboxUnavailable
-from tasks.evaluation.sandbox import Sandbox, walls
+from tasks.sandbox import Sandbox, walls
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tests.command import TRIVET, Done
 from tests.drills.evaluating import kill_when, start
 from tests.drills.sandbox_processes import gone, identities, still
-from tests.evaluation.sandbox.attacking import command
+from tests.sandbox.attacking import command
 from tests.storage.conftest import open_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(300)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.database import locate
+from storage.connections import locate
 from storage.embedded import Cluster
 from storage.evaluations import Evaluations
 from storage.responses import Responses

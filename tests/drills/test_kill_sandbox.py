@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.errors import SandboxUnavailable
-from tasks.evaluation.sandbox import Execution, Limits, Program, Sandbox, walls, worker
-from tasks.evaluation.sandbox.engines import Engine, engines
+from tasks.sandbox import Execution, Limits, Program, Sandbox, sandbox_worker, walls
+from tasks.sandbox.engines import Engine, engines
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tests.drills.sandbox_processes import SOON_S, gone, identities, places, start_of, still
-from tests.evaluation.sandbox.attacking import command, wait_for_name, watchdog
+from tests.sandbox.attacking import command, wait_for_name, watchdog
 
 pytestmark = pytest.mark.drill
 
@@ -196,8 +196,8 @@ def executing(engine: Engine, how: str) -> Generator[tuple[subprocess.Popen[str]
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What says nothing is taken for dead as soon as the time of its program is over."""
-    monkeypatch.setattr(worker, "GRACE_S", 0.1)
-    monkeypatch.setattr(worker, "SETUP_S", 0.1)
+    monkeypatch.setattr(sandbox_worker, "GRACE_S", 0.1)
+    monkeypatch.setattr(sandbox_worker, "SETUP_S", 0.1)
 
 
 def kill_all(pids: list[int]) -> None:

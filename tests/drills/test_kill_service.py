@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flows.service import supervising
-from flows.service.database import cluster_of
+from flows.service.server_database import cluster_of
 from tests.service.serviced import ROOT, Running, deploy, deploy_doze, diary_of, kill, service_home
 
 COUNTING = ROOT / "tests" / "e2e" / "counting"

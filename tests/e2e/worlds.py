@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.checkpoints import save_selector
-from tasks.lever.digits.judge import TEXT_WIDTH
+from tasks.lever.digits.digits_judge import TEXT_WIDTH
 from tasks.lever.digits.net import NetConfig
+from tasks.lever.learning.checkpoints import save_selector
 from tests.drills.evaluating import write_sums
 
 FIGURES = 8

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.server import prefect_api, wait_until_healthy
-from flows.settings import prepare_environment, settings
+from flows.running.command_server import prefect_api, wait_until_healthy
+from flows.running.settings import prepare_environment, settings
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -7,14 +7,14 @@ import os
 import sys
 from typing import Any
 
-from flows.settings import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
 from prefect import flow  # noqa: E402
 from prefect.futures import PrefectFuture  # noqa: E402
 
-from flows.runners import placed  # noqa: E402
+from flows.running.task_runners import placed  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
 from tasks import progress  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402

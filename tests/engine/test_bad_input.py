@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from storage.index import open_index
-from tasks.rag.indexing.status import read_status
+from tasks.rag.indexing.document_status import read_status
 from tests.command import TRIVET, Done, run_apart, run_here
 
 pytestmark = pytest.mark.engine
@@ -277,6 +277,7 @@ def test_options_that_do_not_fit_are_refused_by_name(small: Path, tmp_path: Path
     assert (done.code, "volume" in done.stderr) == (2, True)
 
 
+@pytest.mark.drill
 def test_ctrl_c_ends_a_build_soon_and_is_said(small: Path, tmp_path: Path) -> None:
     """The terminal sends it to the whole process group: command, readers and server."""
     out = tmp_path / "index"
@@ -295,6 +296,7 @@ def test_ctrl_c_ends_a_build_soon_and_is_said(small: Path, tmp_path: Path) -> No
     assert status.state == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_the_next_run_completes(small: Path, tmp_path: Path) -> None:
     out, home = tmp_path / "index", tmp_path / "home"
     before = index(small, out).json["generation"]

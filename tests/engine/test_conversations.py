@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.answering import open_assistant
+from flows.running.answer_models import open_assistant
 from tasks.rag.answers import Answered, Turn
 from tasks.rag.planning.conversation import turn_of
 from tests.command import run_here

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation import generation
-from tasks.evaluation.errors import SandboxUnavailable
-from tasks.evaluation.sandbox import Execution, Program, Sandbox, shared_sandbox
-from tasks.evaluation.sandbox.inside.frames import Frame
-from tasks.evaluation.sandbox.languages import Language
-from tasks.evaluation.sandbox.worker import Worker
+from tasks.evaluation.running import generation
+from tasks.sandbox import Execution, Program, Sandbox, shared_sandbox
+from tasks.sandbox.inside.frames import Frame
+from tasks.sandbox.languages import Language
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_worker import Worker
 from tests.command import Done, run_here
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import pytest
 
-from flows.settings import configure_steps
+from flows.running.settings import configure_steps
 from storage.index import open_index
 from tests.command import TRIVET, Done, run_apart, run_here
 
@@ -30,8 +30,8 @@ from prefect.client.schemas.objects import FlowRun  # noqa: E402
 from prefect.client.schemas.sorting import FlowRunSort  # noqa: E402
 from prefect.states import Cancelling  # noqa: E402
 
-from flows.dispatch import WAITS  # noqa: E402
 from flows.gpu import NotAStep, run_step, step_of  # noqa: E402
+from flows.running.dispatch import WAITS  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from flows.rag import IndexConfig, build_index
-from flows.settings import configure_steps, settings
+from flows.running.settings import configure_steps, settings
 from storage.files import write
 from storage.index import open_index
 from tests.command import Done, run_here

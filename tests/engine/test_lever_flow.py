@@ -43,8 +43,8 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    from tasks.lever.digits.judge import DigitsJudge
-    from tasks.lever.judges import release_judges
+    from tasks.lever.digits.digits_judge import DigitsJudge
+    from tasks.lever.judge.judges import release_judges
 
     folder, ask = tmp_path_factory.mktemp("lever"), DigitsJudge.complete_many
     count_questions(folder / "questions")

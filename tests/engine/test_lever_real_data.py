@@ -68,7 +68,7 @@ def write_split(folder: Path, split: str, images: range) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
-    from tasks.lever.judges import release_judges
+    from tasks.lever.judge.judges import release_judges
     from tests.models.tiny_vision import make_tiny_clip, make_tiny_qwen
 
     root = tmp_path_factory.mktemp("okvqa")
@@ -91,7 +91,7 @@ def whole(folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def endpoint() -> Iterator[Server]:
     """A model that answers by the length of what it is asked."""
-    from flows.settings import configure_steps
+    from flows.running.settings import configure_steps
     from tasks.resources import configure, resources
 
     configure_steps()
@@ -221,7 +221,7 @@ def test_the_script_of_the_seed_runs_on_its_own_files(
     import torch
 
     from models.pointer import PointerConfig
-    from tasks.lever.embedding_files import read_bank
+    from tasks.lever.data.embedding_files import read_bank
     from tests.lever.seed_files import lightning, passing_class, save, seed_state
 
     asked = json.loads((folder.data / "OpenEnded_mscoco_train2014_questions.json").read_text())["questions"]

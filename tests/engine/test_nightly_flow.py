@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from flows.settings import prepare_environment
+from flows.running.settings import prepare_environment
 from tests.command import Done, run_here
 from tests.drills.evaluating import adder, asked, write_sums
 from tests.models.server import Reply, Server, serving

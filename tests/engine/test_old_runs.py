@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from flows.settings import configure_steps, settings
+from flows.running.settings import configure_steps, settings
 from tests.command import run_apart
 
 configure_steps()
@@ -26,8 +26,8 @@ from prefect.runtime import flow_run  # noqa: E402
 from flows.evaluate import evaluate  # noqa: E402
 from flows.gpu import run_step  # noqa: E402
 from flows.lever import post_train  # noqa: E402
-from flows.old_runs import FLOWS, Cleared, clear_history  # noqa: E402
 from flows.rag import answer_batch, build_index  # noqa: E402
+from flows.service.old_runs import FLOWS, Cleared, clear_history  # noqa: E402
 from tasks.step import step  # noqa: E402
 
 pytestmark = pytest.mark.engine

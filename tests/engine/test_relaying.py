@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows.settings import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
 from prefect import flow  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 
-from flows.relaying import Relay, counting  # noqa: E402
-from flows.shown import watched  # noqa: E402
+from flows.running.relaying import Relay, counting  # noqa: E402
+from flows.running.shown import watched  # noqa: E402
 from tasks import progress  # noqa: E402
 from tests.engine.deployed import Ran, work  # noqa: E402
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from flows.runners import ClusterUnusable, task_runner
-from flows.settings import configure_steps, settings
+from flows.running.settings import configure_steps, settings
+from flows.running.task_runners import ClusterUnusable, task_runner
 from storage.index import open_index
 from tests.command import run_apart
 

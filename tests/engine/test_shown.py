@@ -16,7 +16,7 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from flows.settings import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
@@ -25,18 +25,18 @@ from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 from prefect.flow_engine import run_flow  # noqa: E402
 from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
 
-from flows import shown  # noqa: E402
 from flows.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from flows.gpu import run_step  # noqa: E402
 from flows.lever import post_train  # noqa: E402
-from flows.lever_config import LeverConfig  # noqa: E402
 from flows.nightly import nightly  # noqa: E402
-from flows.program import program_version  # noqa: E402
 from flows.rag import IndexConfig, answer_batch, build_index  # noqa: E402
-from flows.shown import Shard, Stage, few, flow_version, watched  # noqa: E402
+from flows.running import shown  # noqa: E402
+from flows.running.lever_config import LeverConfig  # noqa: E402
+from flows.running.program import program_version  # noqa: E402
+from flows.running.shown import Shard, Stage, few, flow_version, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402
-from tasks.evaluation.model_spec import ModelSpec  # noqa: E402
+from tasks.evaluation.running.model_spec import ModelSpec  # noqa: E402
 from tasks.rag.indexing.scan import ScannedFile, ScanResult  # noqa: E402
 from tasks.step import called  # noqa: E402
 from tests.engine.deployed import PATIENCE_S, Ran, artifacts_of, work  # noqa: E402

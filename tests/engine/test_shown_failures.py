@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.settings import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
@@ -17,8 +17,8 @@ from prefect.context import FlowRunContext  # noqa: E402
 from prefect.states import Cancelling  # noqa: E402
 
 from flows.rag import build_index  # noqa: E402
-from flows.shown import watched  # noqa: E402
-from tasks.rag.errors import Unfinished  # noqa: E402
+from flows.running.shown import watched  # noqa: E402
+from tasks.rag.rag_errors import Unfinished  # noqa: E402
 from tests.engine.deployed import Ran, artifacts_of, work  # noqa: E402
 
 pytestmark = pytest.mark.engine

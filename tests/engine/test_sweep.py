@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flows.settings import settings
-from storage import database
+from flows.running.settings import settings
+from storage import connections
 from storage.evaluations import Evaluations
 from tests.command import Done, run_here
 
@@ -59,8 +59,8 @@ def test_a_sweep_measures_every_point_once_and_goes_on_where_it_was(tmp_path: Pa
 
 def in_database(run: str) -> list[int]:
     """How many questions each data set of the run has."""
-    url = database.locate(None, settings().home)
+    url = connections.locate(None, settings().home)
     try:
         return [evaluated.dataset.count for evaluated in Evaluations(lambda: url).read(run)]
     finally:
-        database.engine(url).dispose()
+        connections.engine(url).dispose()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.settings import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
@@ -18,7 +18,7 @@ from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
 from prefect.states import AwaitingRetry, Cancelling, Completed, Crashed, Pending, Running  # noqa: E402
 
-from flows import warm  # noqa: E402
+from flows.running import warm  # noqa: E402
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from models.backends import open_backend
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from tests.engines.test_vllm_text import asking
 
 WEIGHTS = "model.safetensors"

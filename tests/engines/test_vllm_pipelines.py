@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from models.backends import open_backend
-from models.errors import ModelError, TransientModelError
+from models.model_errors import ModelError, TransientModelError
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.bulk import ask_all

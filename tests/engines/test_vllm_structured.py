@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from models.backends import open_backend
-from models.errors import RequestRefused
+from models.model_errors import RequestRefused
 from models.protocols import ChatRequest, ChatResponse
 from tests.engines.test_vllm_text import asking
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from models.backends import open_backend
-from models.errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import (
     AnswerLikelihood,
     BatchChat,

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from models.backends import open_backend
-from models.errors import RequestRefused
+from models.model_errors import RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
 from models.vllm_engine import SEEN_AT_ONCE
 from models.vllm_prompts import picture
 from tasks.calls import CallSettings, Limits
-from tasks.lever.judging import Judgment
+from tasks.lever.judge.judging import Judgment
 from tasks.rag.indexing.figures import FigureRecord, FigureSettings, describe
 from tests.lever.small_judges import Kept, asked, five_questions, judging
 from tests.models.tiny_vision import make_png, make_tiny_qwen, make_tiny_qwen3

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.lines import write_lines
-from tasks.evaluation.records import (
+from tasks.evaluation.evaluation_records import (
     Counts,
     DataFacts,
     Estimate,
@@ -22,6 +21,7 @@ from tasks.evaluation.records import (
     TaskResult,
     Usage,
 )
+from tasks.evaluation.record_lines import write_lines
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = "c" * 64

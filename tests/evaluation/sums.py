@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from models.errors import ModelError
+from models.model_errors import ModelError
 from models.protocols import ChatRequest, ChatResponse, Text
 from storage.artifacts import Artifacts
 from tasks.calls import Answer, response_key
-from tasks.evaluation.benchmarks.finding import definition_digest, find_benchmark
-from tasks.evaluation.data import Data
-from tasks.evaluation.lines import write_lines
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.planning import PlannedTask, RunSettings, plan_task
-from tasks.evaluation.records import DataFacts, Item, Sampling
+from tasks.evaluation.benchmarks.benchmark_registry import definition_digest, find_benchmark
+from tasks.evaluation.evaluation_records import DataFacts, Item, Sampling
+from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.planning import PlannedTask, RunSettings, plan_task
 
 MODEL = ModelSpec(backend="scripted", name="m")
 SUMS = """

@@ -8,11 +8,11 @@ import pytest
 from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.aggregating import left_out_of, notes_of, result_of, samples_of
-from tasks.evaluation.generation import Generated
-from tasks.evaluation.grading import Scored
-from tasks.evaluation.lines import write_lines
-from tasks.evaluation.records import Counts, Sample, Usage
+from tasks.evaluation.evaluation_records import Counts, Sample, Usage
+from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.running.aggregating import left_out_of, notes_of, result_of, samples_of
+from tasks.evaluation.running.generation import Generated
+from tasks.evaluation.running.shard_grading import Scored
 from tests.evaluation.code.drawn import write_programs
 from tests.evaluation.sums import plan_of, task_of, write_benchmark
 
@@ -51,7 +51,7 @@ def test_repeats_that_the_run_asked_for_give_figures_over_repeats(tmp_path: Path
 
 
 def test_the_benchmark_that_others_use_stays_as_it_is(artifacts: Artifacts) -> None:
-    from tasks.evaluation.benchmarks.finding import find_benchmark
+    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     task = task_of([], artifacts, benchmark="MATH500", repeats=5)
     result_of(task, GENERATED, [scored(artifacts, right("0"))], artifacts)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from models.errors import ContextOverflow, ModelError, ModelUnavailable, TransientModelError
+from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, TransientModelError
 from models.protocols import ChatRequest, Message, Text
 from tasks.budget import Budget, Prices
 from tasks.calls import Answer, CallSettings
-from tasks.evaluation.asking import Asking, limits_of, open_model, release_models
-from tasks.evaluation.model_spec import ModelSpec
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import Asking, limits_of, open_model, release_models
 from tests.models.server import MODEL, Server, error_reply, prompt_of, serving
 
 SCRIPTED = ModelSpec(backend="scripted")

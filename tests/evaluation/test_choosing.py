@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from storage.artifacts import Artifacts
-from storage.errors import DatabaseUnavailable
 from storage.evaluations import Evaluations
-from tasks.evaluation.benchmarks.finding import find_benchmark
-from tasks.evaluation.choosing import choose, done_before, find, judge_of
-from tasks.evaluation.errors import DataMissing, PreflightFailed, UnknownTask
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.planning import Plan, RunSettings, TaskChoice, settings_digest
+from storage.storage_errors import DatabaseUnavailable
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+from tasks.evaluation.evaluation_errors import DataMissing, PreflightFailed, UnknownTask
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.planning import Plan, RunSettings, TaskChoice, settings_digest
+from tasks.evaluation.running.task_choice import choose, done_before, find, judge_of
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.sums import plan_of, write_benchmark
 

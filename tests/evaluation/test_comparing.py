@@ -2,25 +2,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import product
-from math import comb, sqrt
+from math import sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.evaluation.comparing import (
+from tasks.evaluation.evaluation_errors import ResultsUnusable
+from tasks.evaluation.evaluation_records import Counts, DataFacts, Estimate, Sample, TaskResult
+from tasks.evaluation.results.run_comparison import (
     Change,
-    adjusted_wald,
     compare,
     differences,
-    mcnemar,
     regression,
-    sign_flips,
 )
-from tasks.evaluation.errors import ResultsUnusable
-from tasks.evaluation.records import Counts, DataFacts, Estimate, Sample, TaskResult
-from tasks.evaluation.statistics import bootstrap, wilson
+from tasks.measure.bootstrap import bootstrap
+from tasks.measure.estimates import wilson
 
 
 def graded(scores: Mapping[str, Sequence[float | None]]) -> list[Sample]:
@@ -79,7 +76,7 @@ def test_repeats_are_paired_by_their_mean_over_an_item() -> None:
     after = graded({"a": (1, 0), "b": (0, 0), "c": (1, 0), "d": (0, 0)})
     found = compare(before, after)
     assert (found.n, found.difference, found.p, found.method) == (4, -0.5, 0.25, "sign flips, exact")
-    assert (found.low, found.high) == bootstrap([-0.5, -0.5, 0, -1], seed=0)
+    assert (found.low, found.high) == bootstrap([-1, -0.5, -0.5, 0], seed=0)
     assert [(change.item, change.before, change.after) for change in found.worse] == [
         ("d", 1, 0),
         ("a", 1, 0.5),
@@ -130,42 +127,6 @@ def test_where_lower_is_better_a_drop_is_a_win() -> None:
     assert (found.difference, found.wins, found.losses) == (-0.5, 1, 0)
 
 
-@pytest.mark.parametrize(
-    ("gained", "lost", "p"), [(0, 0, 1.0), (1, 0, 1.0), (5, 0, 0.0625), (6, 0, 0.03125), (8, 2, 112 / 1024), (5, 5, 1)]
-)
-def test_mcnemar_is_the_exact_sign_test_of_the_flips(gained: int, lost: int, p: float) -> None:
-    assert mcnemar(gained, lost) == mcnemar(lost, gained) == pytest.approx(p)
-
-
-@given(st.integers(0, 8), st.integers(0, 8))
-def test_on_right_and_wrong_a_permutation_is_mcnemar(gained: int, lost: int) -> None:
-    p, _ = sign_flips([1.0] * gained + [-1.0] * lost + [0.0] * 3, seed=0)
-    assert p == pytest.approx(mcnemar(gained, lost))
-
-
-@settings(max_examples=50)
-@given(st.lists(st.sampled_from([-1, -0.7, -0.3, -0.1, 0, 0.1, 0.2, 0.6]), max_size=9))
-def test_a_small_permutation_looks_at_every_sign(values: list[float]) -> None:
-    seen = abs(sum(values)) - 1e-9
-    flips = [abs(sum(sign * one for sign, one in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=len(values))]  # fmt: skip # noqa: E501
-    p, method = sign_flips(values, seed=0)
-    assert p == pytest.approx(sum(flip >= seen for flip in flips) / len(flips))
-    assert method == "sign flips, exact"
-
-
-def test_a_large_permutation_draws_and_is_near_the_exact_one() -> None:
-    gained, lost = 30, 15
-    p, method = sign_flips([0.5] * gained + [-0.5] * lost, seed=1)
-    exact = 2 * sum(comb(45, count) for count in range(lost + 1)) / 2**45
-    assert method == "sign flips, drawn"
-    assert p == pytest.approx(exact, abs=0.005)
-
-
-def test_a_drawn_p_is_never_zero_and_is_seeded() -> None:
-    far = [0.3 + item / 1000 for item in range(200)]
-    assert sign_flips(far, seed=0) == sign_flips(far, seed=0) == (1 / 20_001, "sign flips, drawn")
-
-
 SCORES = st.dictionaries(
     st.text(max_size=2), st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), min_size=1
 )
@@ -179,13 +140,6 @@ def test_turning_two_runs_round_turns_the_difference_round(scores: dict[str, tup
     assert (there.difference, there.p, there.wins) == pytest.approx((-back.difference, back.p, back.losses))
     assert there.wins + there.ties + there.losses == there.n == len(scores)
     json.dumps(there.model_dump(mode="json"), allow_nan=False)
-
-
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
-def test_the_interval_of_shares_holds_what_was_seen(gained: int, lost: int, ties: int) -> None:
-    n = gained + lost + ties + 1
-    low, high = adjusted_wald(gained, lost, n)
-    assert -1 <= low <= (gained - lost) / n <= high <= 1
 
 
 def test_what_besides_the_model_differs_is_said() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
 from tasks import resources
-from tasks.evaluation.asking import open_model, release_models
-from tasks.evaluation.model_spec import ModelSpec
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import open_model, release_models
 from tests.models.server import MODEL, Server, serving
 
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),))

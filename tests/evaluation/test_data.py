@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.data import Data, DataFile, read_rows
-from tasks.evaluation.errors import DataMissing, DataUnusable
+from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable
+from tasks.evaluation.running.benchmark_data import Data, DataFile, read_rows
 
 FILE = DataFile(file="x.jsonl", get="Ask the authors.")
 
@@ -92,6 +92,7 @@ def test_other_formats_give_the_same_rows(tmp_path: Path, name: str, content: by
         ("x.jsonl.gz", b"not packed", "damaged"),
         ("x.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 1000)[:-20], "damaged"),
     ],
+    ids=["two lists", "a list of numbers", "too few cells", "a quote too many", "no data", "not packed", "cut off"],
 )
 def test_a_broken_file_says_what_is_wrong(tmp_path: Path, name: str, content: bytes, why: str) -> None:
     with pytest.raises(DataUnusable, match=why):

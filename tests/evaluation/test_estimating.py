@@ -12,11 +12,11 @@ from storage.artifacts import Artifacts
 from storage.responses import Responses, StoredResponse
 from tasks.budget import Prices
 from tasks.calls import Answer, kept, response_key
-from tasks.evaluation.estimating import GROUP, estimate_run
-from tasks.evaluation.generation import request_of
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.planning import Plan, PlannedTask, TaskChoice, read_items
-from tasks.evaluation.records import Item, ModelFacts, Sampling
+from tasks.evaluation.evaluation_records import Item, ModelFacts, Sampling
+from tasks.evaluation.running.generation import request_of
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.planning import Plan, PlannedTask, TaskChoice, read_items
+from tasks.evaluation.running.run_estimate import GROUP, estimate_run
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.sums import task_of
 
@@ -87,7 +87,7 @@ def test_a_database_that_is_away_holds_nothing(artifacts: Artifacts) -> None:
 
 
 def test_nobody_is_asked(artifacts: Artifacts) -> None:
-    from tasks.evaluation.asking import open_model
+    from tasks.evaluation.running.open_models import open_model
 
     chat = open_model(MODEL)
     assert isinstance(chat, ScriptedChat)

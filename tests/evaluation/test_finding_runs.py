@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.errors import ResultsUnusable
-from tasks.evaluation.finding_runs import find_run
-from tasks.evaluation.records import ModelFacts, Sample, TaskResult
-from tasks.evaluation.results_file import write_results
+from tasks.evaluation.evaluation_errors import ResultsUnusable
+from tasks.evaluation.evaluation_records import ModelFacts, Sample, TaskResult
+from tasks.evaluation.results.finding_runs import find_run
+from tasks.evaluation.results.results_file import write_results
 from tests.evaluation.reports import NOON, SAMPLES, report
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tasks.evaluation.records import EvalReport
-from tasks.evaluation.results_file import read_results
+from tasks.evaluation.evaluation_records import EvalReport
+from tasks.evaluation.results.results_file import read_results
 
 SEED = {
     "results": {"AIME24": {"accuracy_avg": 0.65, "accuracy_std_err": 0.05, "num_total": 30, "solved_avg": 19.5}},

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.errors import ContextOverflow, ModelUnavailable, TransientModelError
+from models.model_errors import ContextOverflow, ModelUnavailable, TransientModelError
 from models.protocols import ChatRequest
 from storage.artifacts import Artifacts
 from tasks.budget import Prices
-from tasks.evaluation.generation import (
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Said, Sampling, Usage
+from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.running.generation import (
     SHARD_RESPONSES,
     Outcome,
     generate,
@@ -22,9 +24,7 @@ from tasks.evaluation.generation import (
     sampling_of,
     usage_of,
 )
-from tasks.evaluation.lines import read_lines
-from tasks.evaluation.planning import PlannedTask
-from tasks.evaluation.records import Item, Reply, Response, Said, Sampling, Usage
+from tasks.evaluation.running.planning import PlannedTask
 from tests.evaluation.sums import Model, answer_of, last_words, said_in, task_of
 
 ONE = Item(id="1", prompts=("What is 1 + 1?",))

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.grading import beside, grade_shard, math_grader
-from tasks.evaluation.lines import read_lines, write_lines
-from tasks.evaluation.records import Item, Reply, Response, Sample
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
+from tasks.evaluation.record_lines import read_lines, write_lines
+from tasks.evaluation.running.shard_grading import beside, grade_shard, math_grader
 from tests.evaluation.sums import plan_of, write_benchmark
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.asking import Asking, release_models
-from tasks.evaluation.errors import NeedsLogLikelihood
-from tasks.evaluation.harness_task import is_harness_task, result_of
-from tasks.evaluation.keeping import rows_of
-from tasks.evaluation.lines import read_lines
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.planning import RunSettings
-from tasks.evaluation.records import Item, Response, Sample, TaskResult
+from tasks.evaluation.evaluation_errors import NeedsLogLikelihood
+from tasks.evaluation.evaluation_records import Item, Response, Sample, TaskResult
+from tasks.evaluation.harness.harness_task import is_harness_task, result_of
+from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.results.result_rows import rows_of
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import Asking, release_models
+from tasks.evaluation.running.planning import RunSettings
 from tests.evaluation.reports import report
 
 pytest.importorskip("lm_eval")

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.keeping import report_from_rows, rows_of, run_row, sample_from_row, sample_row, samples_in
-from tasks.evaluation.records import ModelFacts, Sample
+from tasks.evaluation.evaluation_records import ModelFacts, Sample
+from tasks.evaluation.results.result_rows import (
+    report_from_rows,
+    rows_of,
+    run_row,
+    sample_from_row,
+    sample_row,
+    samples_in,
+)
 from tests.evaluation.reports import SAMPLES, report, task_result, with_artifacts
 
 words = st.text(max_size=20)

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from storage import database
+from storage import connections
 from storage.artifacts import Artifacts
-from storage.errors import DatabaseUnavailable
 from storage.evaluations import Evaluations
-from tasks.evaluation.keeping import keep
-from tasks.evaluation.last_run import against_last
-from tasks.evaluation.lines import write_lines
-from tasks.evaluation.records import EvalReport, ModelFacts, Sample, TaskResult
-from tasks.evaluation.statistics import summarise_single
+from storage.storage_errors import DatabaseUnavailable
+from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, Sample, TaskResult
+from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.results.last_run import against_last
+from tasks.evaluation.results.result_rows import keep
+from tasks.grading.sample_statistics import summarise_single
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.reports import NOON, report, task_result
 from tests.storage.conftest import running as running  # a fixture
@@ -27,9 +27,9 @@ ITEMS = 10
 
 @pytest.fixture
 def evaluations(running: Path) -> Iterator[Evaluations]:
-    address = database.locate(None, home=running)
+    address = connections.locate(None, home=running)
     yield Evaluations(lambda: address)
-    database.engine(address).dispose()
+    connections.engine(address).dispose()
 
 
 def result(artifacts: Artifacts, right: int, task: str = "Sums", **changed: Any) -> TaskResult:

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.evaluated import StoredScore
-from tasks.evaluation.leaderboard import (
+from tasks.evaluation.results.leaderboard_page import render_page
+from tasks.evaluation.results.ranking import (
     as_csv,
     as_markdown,
     as_rows,
@@ -27,7 +28,6 @@ from tasks.evaluation.leaderboard import (
     rank,
     scores_of,
 )
-from tasks.evaluation.leaderboard_page import render_page
 from tests.evaluation.reports import report, task_result
 from tests.evaluation.scores import NOON, score
 
@@ -77,7 +77,7 @@ def test_groups_and_further_figures_are_not_ranked() -> None:
     ],
     ids=["data", "settings", "metric"],
 )
-def test_figures_that_cannot_be_compared_are_ranked_apart(changed: dict[str, str], variants: list[str]) -> None:
+def test_figures_that_cannot_be_compared_are_ranked_apart(changed: dict[str, Any], variants: list[str]) -> None:
     boards = rank([score("a", 0.9, **changed), score("a", 0.5), score("b", 0.4)])
     assert [board.variant for board in boards] == variants
     assert [len(board.rows) for board in boards] == [2, 1]  # the way that more models went is first
@@ -131,7 +131,7 @@ def test_the_latest_run_of_the_same_settings_is_kept() -> None:
 
 def test_a_results_file_gives_what_the_database_gives() -> None:
     first, group = scores_of(report(task_result()))
-    assert (first.model, first.task, first.value, first.unscored, first.ended_at) == (
+    assert (first.model, first.task, first.value, first.counts["unscored"], first.ended_at) == (
         "org/tiny", "Sums", 0.5, 1, report().run.ended_at,
     )  # fmt: skip
     assert (group.part, group.headline) == ("group=easy", False)

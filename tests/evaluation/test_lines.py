@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.artifacts import Artifacts
-from storage.errors import MissingArtifact
-from tasks.evaluation.lines import line_of, read_lines, write_lines
-from tasks.evaluation.records import Item, Reply, Sample
+from storage.storage_errors import MissingArtifact
+from tasks.evaluation.evaluation_records import Item, Reply, Sample
+from tasks.evaluation.record_lines import line_of, read_lines, write_lines
 
 anything = st.text(st.characters(), max_size=30)  # lone surrogates among them
 

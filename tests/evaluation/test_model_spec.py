@@ -10,9 +10,9 @@ import pytest
 
 from models.backends import open_backend
 from models.scripted import ScriptedChat
-from tasks.evaluation.errors import OptionUnusable
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.records import ModelFacts
+from tasks.evaluation.evaluation_errors import OptionUnusable
+from tasks.evaluation.evaluation_records import ModelFacts
+from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.keys import content_key
 
 

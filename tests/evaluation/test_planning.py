@@ -11,10 +11,11 @@ import pytest
 
 from storage.artifacts import Artifacts
 from tasks.calls import CallSettings
-from tasks.evaluation.benchmarks.finding import find_benchmark
-from tasks.evaluation.errors import DataMissing, DataUnusable, OptionUnusable
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.planning import (
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, OptionUnusable
+from tasks.evaluation.evaluation_records import Sampling
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.planning import (
     RunSettings,
     effective_sampling,
     given_in,
@@ -22,7 +23,6 @@ from tasks.evaluation.planning import (
     read_items,
     settings_digest,
 )
-from tasks.evaluation.records import Sampling
 from tests.evaluation.sums import MODEL, SUMS, plan_of, write_benchmark
 
 OTHER = ModelSpec(backend="openai", name="other")
@@ -239,7 +239,7 @@ def test_generation_arguments_that_cannot_be_are_named(sums: Path, given: dict[s
         ({"gen_kwargs": {"do_sample": False}}, {"temperature"}),
         ({"gen_kwargs": {"do_sample": True}}, set[str]()),
     ],
-    ids=str,
+    ids=["nothing", "tokens", "under the harness's names", "greedy", "sampled"],
 )
 def test_the_run_names_what_it_names(given: dict[str, Any], named: set[str]) -> None:
     assert given_in(RunSettings.model_validate(given)) == named

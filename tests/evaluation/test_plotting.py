@@ -6,8 +6,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from PIL import Image
 
-from tasks.evaluation.plotting import Bar, draw, plot_results
-from tasks.evaluation.records import Estimate
+from tasks.evaluation.evaluation_records import Estimate
+from tasks.evaluation.results.result_plot import plot_results
+from tasks.measure.bar_plot import Bar, draw
 from tests.evaluation.reports import report, task_result
 
 RATING = Estimate(metric="Average", value=6.1, low=5.8, high=6.4, n=80, headline=True)

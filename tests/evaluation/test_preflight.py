@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from storage.artifacts import Artifacts
-from tasks.evaluation import preflight
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
-from tasks.evaluation.benchmarks.finding import find_benchmark
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import PreflightFailed
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.planning import PlannedTask, read_items
-from tasks.evaluation.preflight import CHECKED_ITEMS, SHOWN_PROBLEMS, problems_of
-from tasks.evaluation.records import Item
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+from tasks.evaluation.evaluation_errors import PreflightFailed
+from tasks.evaluation.evaluation_records import Item
+from tasks.evaluation.running import preflight
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.planning import PlannedTask, read_items
+from tasks.evaluation.running.preflight import CHECKED_ITEMS, SHOWN_PROBLEMS, problems_of
 from tests.evaluation.sums import plan_of, task_of, write_benchmark
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.recorded import read_recorded, recorded_responses
-from tasks.evaluation.records import Item
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Item
+from tasks.evaluation.running.replaying import read_recorded, recorded_responses
 
 ONE, TWO = Item(id="1", prompts=("?",)), Item(id="2", prompts=("?", "And?"))
 

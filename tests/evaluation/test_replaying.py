@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.errors import DataMissing, DataUnusable, OptionUnusable
-from tasks.evaluation.lines import read_lines
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.records import Response, Usage
-from tasks.evaluation.replaying import digest_of, recorded_of, repeats_in, replay
+from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, OptionUnusable
+from tasks.evaluation.evaluation_records import Response, Usage
+from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.replaying import digest_of, recorded_of, repeats_in, replay
 from tests.evaluation.sums import plan_of, write_benchmark
 
 

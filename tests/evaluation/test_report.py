@@ -6,30 +6,13 @@ import base64
 
 import pytest
 
-from tasks.evaluation.records import Counts, Estimate
-from tasks.evaluation.report import WORST, image_of, markdown_of, rows_of, slug
+from tasks.evaluation.evaluation_records import Counts, Estimate
+from tasks.evaluation.results.run_report import WORST, image_of, markdown_of, rows_of
 from tests.evaluation.reports import report, task_result
 
 NOT_SCORED = task_result(
     "Empty", estimates=(), counts=Counts(items=2, samples=2, unscored=2), notes=("2 of 2 unscored",)
 )
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("Qwen/Qwen3-8B", "qwen-qwen3-8b"),
-        ("gpt_5.mini", "gpt-5-mini"),
-        ("--a--", "a"),
-        ("", "e3b0c442"),  # SHA-256 of nothing
-    ],
-)
-def test_a_key_has_small_letters_digits_and_dashes(name: str, key: str) -> None:
-    assert slug(name) == key
-
-
-def test_other_names_without_such_signs_have_other_keys() -> None:
-    assert slug("모델") != slug("다른 모델")
 
 
 def test_the_table_has_a_row_for_each_task() -> None:

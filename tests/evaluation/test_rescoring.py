@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.asking import release_models
-from tasks.evaluation.errors import DataUnusable, PreflightFailed, ResultsUnusable
-from tasks.evaluation.finding_runs import FoundRun
-from tasks.evaluation.keeping import write_files
-from tasks.evaluation.lines import read_lines
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.records import EvalReport, Sample, TaskResult
-from tasks.evaluation.rescoring import Rescored, score_again, score_file
-from tasks.evaluation.results_file import read_results
+from tasks.evaluation.evaluation_errors import DataUnusable, PreflightFailed, ResultsUnusable
+from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
+from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.results.finding_runs import FoundRun
+from tasks.evaluation.results.result_rows import write_files
+from tasks.evaluation.results.results_file import read_results
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import release_models
+from tasks.evaluation.running.rescoring import Rescored, score_again, score_file
 from tests.evaluation.reports import report, task_result
 from tests.evaluation.sums import SUMS, write_benchmark
 

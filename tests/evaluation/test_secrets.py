@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation.secrets import masked
+from tasks.evaluation.masking import masked
 
 
 @pytest.mark.parametrize(

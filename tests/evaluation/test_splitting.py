@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.errors import ContextOverflow, TransientModelError
+from models.model_errors import ContextOverflow, TransientModelError
 from models.protocols import ChatRequest
 from storage.artifacts import Artifacts
-from tasks.evaluation.generation import Generated, generate
-from tasks.evaluation.planning import PlannedTask
-from tasks.evaluation.records import Item, Usage
-from tasks.evaluation.splitting import merge_parts, part_of
+from tasks.evaluation.evaluation_records import Item, Usage
+from tasks.evaluation.running.generation import Generated, generate
+from tasks.evaluation.running.planning import PlannedTask
+from tasks.evaluation.running.rank_splitting import merge_parts, part_of
 from tests.evaluation.sums import Model, last_words, task_of
 
 

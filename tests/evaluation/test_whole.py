@@ -11,12 +11,12 @@ import pytest
 from models.protocols import ChatRequest
 from models.scripted import ScriptedChat
 from storage.artifacts import Artifacts
-from tasks.evaluation.asking import Asking, release_models
-from tasks.evaluation.errors import BenchmarkUnusable
-from tasks.evaluation.keeping import rows_of, write_files
-from tasks.evaluation.model_spec import ModelSpec
-from tasks.evaluation.records import Estimate, TaskResult
-from tasks.evaluation.whole import run
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable
+from tasks.evaluation.evaluation_records import Estimate, TaskResult
+from tasks.evaluation.results.result_rows import rows_of, write_files
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import Asking, release_models
+from tasks.evaluation.running.whole_benchmarks import run
 from tests.evaluation.reports import report
 from tests.evaluation.sums import last_words, plan_of, said_in
 

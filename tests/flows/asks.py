@@ -13,10 +13,10 @@ import numpy as np
 from models.embedders import family
 from models.protocols import Embedder
 from storage.index import CatalogueEntry, Index, open_index, publish
+from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan, Retrieved, Turn
-from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.retrieval.search import Hit, search
 
 TEXTS = {

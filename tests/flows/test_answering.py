@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.answering import models_of
-from flows.settings import settings
-from models.errors import ModelUnavailable
+from flows.running.answer_models import models_of
+from flows.running.settings import settings
+from models.model_errors import ModelUnavailable
 from tasks.rag.answering.wiring import Models
 
 SERVER = "http://127.0.0.1:8000/v1"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from models.embedders import open_embedder
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
 from tasks.rag.answers import Answered
@@ -37,8 +37,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def sessions() -> Iterator[Sessions]:
     home = Path(os.environ["TRIVET_HOME"])
-    yield Sessions(lambda: database.locate(None, home))
-    database.engine(Cluster(home).start()).dispose()
+    yield Sessions(lambda: connections.locate(None, home))
+    connections.engine(Cluster(home).start()).dispose()
 
 
 def chat(index: Path, *options: str, **environment: str) -> AbstractContextManager[Terminal]:
@@ -171,6 +171,7 @@ def test_bytes_that_are_no_text_end_nothing(index: Path) -> None:
         assert terminal.ends() == 0
 
 
+@pytest.mark.slow
 def test_a_pipe_answers_line_by_line_without_colours(index: Path) -> None:
     done = pipe(index, lines=f"{BUDGET}\n\n  그럼 기간은?\n/explain\n/quit\n{HARBOR}\n".encode())
     assert (done.code, "\x1b" in done.stdout + done.stderr) == (0, False)
@@ -178,12 +179,14 @@ def test_a_pipe_answers_line_by_line_without_colours(index: Path) -> None:
     assert "35,750,000" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_pipe_with_json_gives_an_answer_a_line(index: Path) -> None:
     done = pipe(index, "--json", lines=f"{BUDGET}\n/sources\n{HARBOR}\n".encode())
     answers = [Answered.model_validate(json.loads(line)) for line in done.stdout.splitlines()]
     assert [answer.citations[0].document for answer in answers] == ["가람시.pdf", "harbor.pdf"]
 
 
+@pytest.mark.slow
 def test_a_program_at_the_pipe_gets_each_answer_before_it_asks_on(index: Path) -> None:
     command = [*TRIVET, "rag", "chat", "--index", str(index), "--json"]
     environment = os.environ | NO_DATABASE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,9 @@ from typer.main import get_command
 
 from flows.cli import app
 from storage.index import CatalogueEntry, publish
-from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.indexing.status import StatusFile
-from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
+from tasks.language.tokens import BIGRAM
+from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.rag.indexing.document_status import StatusFile
 from tests.command import run_apart, run_here
 
 HEAVY = ("prefect", "torch", "sqlalchemy", "pymupdf", "faiss", "transformers", "numpy")
@@ -81,15 +82,17 @@ def test_every_command_says_what_it_does(words: tuple[str, ...]) -> None:
     assert [option.name for option in command.params if not option.help and not option.hidden] == []
 
 
-@pytest.mark.parametrize("words", [("eval", "run"), ("rag", "index"), ("lever", "run")], ids=" ".join)
-def test_help_names_options_whole_and_gives_a_switch_no_type(
+@pytest.mark.parametrize("words", [(), *COMMANDS], ids=lambda words: " ".join(words) or "trivet")
+def test_help_at_80_columns_names_options_whole_and_gives_a_switch_no_type(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "80")
     shown = run_here(*words, "--help").stdout
-    assert [
-        name for option in COMMANDS[words].params for name in option.opts if name not in shown.split("Options")[1]
-    ] == []
+    command = COMMANDS[words] if words else get_command(app)
+    spellings = [name for one in command.params for name in (*one.opts, *one.secondary_opts) if name.startswith("-")]
+    named = re.findall(r"(?<![\w-])--?[\w-]+", shown.split("Options:")[1])
+    assert set(spellings) - set(named) == set()
+    assert max(map(len, shown.splitlines())) <= 80
     assert "<bool>" not in shown
 
 

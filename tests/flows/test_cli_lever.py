@@ -9,34 +9,22 @@ from typing import Any
 
 import pytest
 
-from flows.cli.lever import show_run
-from flows.cli.lever.running import STAGES
-from flows.cli.lever.starting import OF_REAL_DATA, config_of
-from tasks.lever.comparing import summarise
-from tasks.lever.report import LeverReport
+from flows.cli.lever import show_lever_run
+from flows.cli.lever.lever_run_command import OF_REAL_DATA, STAGES, config_of
+from tasks.lever.learning.lever_report import LeverReport
+from tasks.lever.learning.selector_comparison import summarise
 from tests.command import run_here
 from tests.lever.outcomes import seed_of
 
-FLAGS = (
-    *("dataset", "data_dir", "judge", "encoder", "adapters", "vectors", "sampler", "pool_size", "shots", "seeds"),
-    *("seed", "train_queries", "config", "settings", "from_stage", "sft_ckpt", "rce_ckpt", "grpo_ckpt", "beam_data"),
-    *("rl_data", "query_emb", "cand_emb", "output_path", "results", "device", "top_k", "max_calls", "save"),
-)
-SWITCHES = ("offline_only", "rce_only", "no_gate", "dropout_in_ratio")
-
-
-def flags(**given: Any) -> dict[str, Any]:
-    return dict.fromkeys(FLAGS) | dict.fromkeys(SWITCHES, False) | given
-
 
 def test_the_names_of_the_seed_are_understood() -> None:
-    given = flags(
-        dataset="okvqa_local",
-        judge="qwen2.5_vl_3B",
-        sampler="rand_sampler",
-        vectors="query_img_text_icd_img_text",
-        sft_ckpt=Path("x.ckpt"),
-    )
+    given = {
+        "dataset.name": "okvqa_local",
+        "judge": "qwen2.5_vl_3B",
+        "sampler": "rand_sampler",
+        "vectors": "query_img_text_icd_img_text",
+        "start.sft_checkpoint": Path("x.ckpt"),
+    }
     config = config_of(given, until="rl-data")
     assert config.dataset.name == "okvqa"
     assert config.judge == "hf:Qwen/Qwen2.5-VL-3B-Instruct"
@@ -46,15 +34,15 @@ def test_the_names_of_the_seed_are_understood() -> None:
 
 def test_one_run_leaves_nothing_to_the_next() -> None:
     before = copy.deepcopy(OF_REAL_DATA)
-    assert config_of(flags(dataset="okvqa", top_k=3), until="evaluate").grpo.top_k == 3
-    assert config_of(flags(dataset="okvqa", settings=["sft.epochs=1"]), until="evaluate").grpo.top_k is None
+    assert config_of({"dataset.name": "okvqa", "grpo.top_k": 3}, until="evaluate").grpo.top_k == 3
+    assert config_of({"dataset.name": "okvqa"}, until="evaluate", settings=["sft.epochs=1"]).grpo.top_k is None
     assert before == OF_REAL_DATA
 
 
 def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> None:
     path = tmp_path / "lever.yaml"
     path.write_text("shots: 1\npool_size: 20\ngrpo: {rounds: 3, draws: 5}\n")
-    config = config_of(flags(config=path, shots=2, settings=["grpo.rounds=7"]), until="evaluate")
+    config = config_of({"shots": 2}, until="evaluate", file=path, settings=["grpo.rounds=7"])
     assert (config.shots, config.pool_size, config.grpo.rounds, config.grpo.draws) == (2, 20, 7, 5)
 
 
@@ -98,7 +86,7 @@ def told(**changes: Any) -> LeverReport:
 
 def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFixture[str]) -> None:
     found = summarise([seed_of(0, {"random": [0.0, 0.3], "similarity": [0.3, 0.6], "grpo": [1.0, 0.6]})])
-    show_run.report(told(stages=("embed", "evaluate"), summary=found))
+    show_lever_run.report(told(stages=("embed", "evaluate"), summary=found))
     title, header, *rows = capsys.readouterr().out.splitlines()
     assert title == "digits, RandSampler, pools of 32, 1 seed, 2 questions: VQA accuracy"
     assert header.split() == ["demonstrations", "by", "2", "shots", "95", "%", "interval"]
@@ -107,5 +95,5 @@ def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFix
 
 def test_notes_and_paths_can_be_copied_whole(capsys: pytest.CaptureFixture[str]) -> None:
     note, path = "a [red] file " + "x" * 200, "results/" + "y" * 200
-    show_run.report(told(stages=("embed",), notes=(note,), files=(path,)))
+    show_lever_run.report(told(stages=("embed",), notes=(note,), files=(path,)))
     assert capsys.readouterr().out.splitlines() == ["done: embed", note, path]

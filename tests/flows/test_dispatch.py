@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from flows.settings import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
@@ -16,11 +16,11 @@ from prefect.results import ResultRecord, ResultRecordMetadata  # noqa: E402  # 
 from prefect.serializers import JSONSerializer  # noqa: E402
 from prefect.states import Completed  # noqa: E402
 
-from flows import dispatch  # noqa: E402
-from flows.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
-from models.errors import ModelUnavailable, TransientModelError  # noqa: E402
+from flows.running import dispatch  # noqa: E402
+from flows.running.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
+from models.model_errors import ModelUnavailable, TransientModelError  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
-from tasks.rag.errors import TooManyFailed  # noqa: E402
+from tasks.rag.rag_errors import TooManyFailed  # noqa: E402
 from tasks.resources import artifacts, results  # noqa: E402
 from tasks.sending import Sent  # noqa: E402
 from tasks.step import GPU, Incomplete, placed, step  # noqa: E402

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from flows import doctor
-from flows.doctor import Check, examine
-from flows.settings import Settings
+from flows.running.settings import Settings
+from flows.service import doctor
+from flows.service.doctor import Check, examine
 
 
 def found(settings: Settings) -> dict[str, Check]:
@@ -118,14 +118,16 @@ def test_the_reranker_is_named(tmp_path: Path) -> None:
     assert found(Settings(home=tmp_path, reranker="my/reranker"))["reranker"].detail == "my/reranker"
 
 
-def test_configured_variables_are_named(tmp_path: Path) -> None:
+def test_configured_variables_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRIVET_API_LINGER_S", raising=False)
     detail = found(Settings(home=tmp_path, openai_api_key=SecretStr("hunter2")))["environment"].detail
     assert detail == "OPENAI_API_KEY, TRIVET_HOME"
 
 
 def test_the_doctor_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from flows.doctor import examine; from flows.settings import Settings\n"
+        "import sys; from pathlib import Path; from flows.service.doctor import examine\n"
+        "from flows.running.settings import Settings\n"
         "examine(Settings(home=Path(sys.argv[1])))\n"
         "heavy = {'torch', 'prefect', 'transformers', 'faiss', 'sqlalchemy', 'kiwipiepy', 'numpy'} & set(sys.modules)\n"
         "print(sorted(heavy))"

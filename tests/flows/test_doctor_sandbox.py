@@ -12,15 +12,15 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from flows.cli import house
-from tasks.evaluation.errors import SandboxUnavailable
-from tasks.evaluation.sandbox import Sandbox, pool, walls
-from tasks.evaluation.sandbox.engines import Engine
-from tasks.evaluation.sandbox.languages import LANGUAGES
-from tasks.evaluation.sandbox.layout import Layout
+from flows.cli import house_commands
+from tasks.sandbox import Sandbox, sandbox_pool, walls
+from tasks.sandbox.engines import Engine
+from tasks.sandbox.languages import LANGUAGES
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_layout import Layout
 
 app = typer.Typer()
-house.register(app)
+house_commands.register(app)
 
 
 def doctor(*arguments: str) -> Result:
@@ -47,7 +47,7 @@ def shows_a_shadow(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         def command(self, layout: Layout) -> list[str]:
             return super().command(layout._replace(readonly=(*layout.readonly, (str(shadow), "/etc/shadow"))))
 
-    monkeypatch.setattr(pool, "engines", lambda **_: (Shows(*engine),))
+    monkeypatch.setattr(sandbox_pool, "engines", lambda **_: (Shows(*engine),))
 
 
 @pytest.fixture

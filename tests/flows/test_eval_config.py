@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import typer
 
-from flows.cli.evaluation import running
-from flows.cli.evaluation.config import config_of, judge_of, ks_of, seeds_of, tasks_of
-from tasks.evaluation.errors import OptionUnusable, SandboxUnavailable
+from flows.cli.evaluation import run_command
+from flows.cli.evaluation.eval_config import config_of, judge_of, ks_of, seeds_of, tasks_of
+from tasks.evaluation.evaluation_errors import OptionUnusable
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
 SEED_QUICKCHECK = """--model curator --tasks AIME24 --limit 1
 --model_name "lm_studio/deepseek-r1-0528-qwen3-8b-mlx"
@@ -33,10 +34,10 @@ def _no_key_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def parsed(line: str) -> tuple[dict[str, Any], Path | None]:
     """The flags of a command line, as `trivet eval run` reads them, and the YAML file."""
     app = typer.Typer()
-    running.register(app)
+    run_command.register(app)
     flags = typer.main.get_command(app).make_context("run", shlex.split(line)).params
-    flags["save"] = flags["save"].value
-    return {name: value for name, value in flags.items() if name not in running.OF_THE_COMMAND}, flags["config"]
+    names = run_command.OPTIONS.named(run_command.OPTIONS.defaults())
+    return {name: flags[name] for name in names}, flags["config"]
 
 
 def configured(line: str) -> Any:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.settings import configure_steps, settings
-from storage import database
+from flows.running.settings import configure_steps, settings
+from storage import connections
 from storage.evaluations import Evaluations
-from tasks.evaluation.finding_runs import find_run
-from tasks.evaluation.records import Sample, TaskResult
-from tasks.evaluation.results_file import write_results
+from tasks.evaluation.evaluation_records import Sample, TaskResult
+from tasks.evaluation.results.finding_runs import find_run
+from tasks.evaluation.results.results_file import write_results
 from tests.command import run_apart, run_here
 from tests.evaluation.reports import SAMPLES, report, task_result
 
@@ -48,9 +48,9 @@ def test_another_format_is_refused_with_those_there_are(tmp_path: Path) -> None:
 @pytest.fixture
 def kept() -> Iterator[Evaluations]:
     configure_steps()
-    url = database.locate(None, settings().home)
+    url = connections.locate(None, settings().home)
     yield Evaluations(lambda: url)
-    database.engine(url).dispose()
+    connections.engine(url).dispose()
 
 
 @pytest.mark.postgres

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from flows.cli.evaluation.config import config_of, judge_of
-from flows.nightly_plan import known_flags, plan_of
+from flows.cli.evaluation.eval_config import config_of, judge_of
+from flows.running.nightly_plan import known_flags, plan_of
 from models.auto import LOCAL
 from models.registry import VARIABLE
-from tasks.evaluation.errors import OptionUnusable
-from tasks.nightly.reading import read_suite
+from tasks.evaluation.evaluation_errors import OptionUnusable
+from tasks.nightly.suite import read_suite
 from tests.command import run_here
 from tests.models.server import MODEL, Server, serving
 

@@ -9,16 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.commands import App
-from flows.cli.evaluation import comparing, leaderboard
-from tasks.evaluation.records import ModelFacts, Sample
-from tasks.evaluation.results_file import write_results
-from tasks.evaluation.statistics import summarise_single
+from flows.cli.evaluation import compare_command, leaderboard_command
+from tasks.evaluation.evaluation_records import ModelFacts, Sample
+from tasks.evaluation.results.results_file import write_results
+from tasks.grading.sample_statistics import summarise_single
 from tests.command import Done
 from tests.evaluation.reports import report, task_result
 
 app = App()
-leaderboard.register(app)
-comparing.register(app)
+leaderboard_command.register(app)
+compare_command.register(app)
 
 
 def run(*arguments: object) -> Done:
@@ -190,9 +190,9 @@ def test_results_are_json_that_any_reader_takes(two: tuple[Path, Path]) -> None:
 
 @pytest.mark.postgres
 def test_runs_are_found_in_the_database(two: tuple[Path, Path]) -> None:
-    from flows.settings import configure_steps
-    from tasks.evaluation.finding_runs import find_run
-    from tasks.evaluation.keeping import keep_with
+    from flows.running.settings import configure_steps
+    from tasks.evaluation.results.finding_runs import find_run
+    from tasks.evaluation.results.result_rows import keep_with
     from tasks.resources import evaluations
 
     configure_steps()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.settings import configure_steps, settings
-from storage import database
+from flows.running.settings import configure_steps, settings
+from storage import connections
 from storage.responses import StoredResponse
 from tasks import resources
-from tasks.evaluation.keeping import keep, write_files
-from tasks.evaluation.records import EvalReport
+from tasks.evaluation.evaluation_records import EvalReport
+from tasks.evaluation.results.result_rows import keep, write_files
 from tests.command import run_apart, run_here
 from tests.evaluation.reports import KEY, report, task_result, with_artifacts
 
@@ -53,7 +53,7 @@ def stored() -> Iterator[EvalReport]:
         ),
     )
     yield made
-    database.engine(database.locate(None, settings().home)).dispose()
+    connections.engine(connections.locate(None, settings().home)).dispose()
 
 
 def test_a_run_is_shown_with_its_error_bars_and_what_went_wrong(file: Path) -> None:

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from flows.evaluating import begin
-from flows.settings import configure_steps
-from storage.errors import DatabaseUnavailable
+from flows.running.evaluation_run import begin
+from flows.running.settings import configure_steps
+from storage.storage_errors import DatabaseUnavailable
 from tasks import resources
 from tasks.budget import Budget
-from tasks.evaluation.errors import DataMissing, NotKept, TasksFailed, Unfinished
-from tasks.evaluation.planning import Plan
+from tasks.evaluation.evaluation_errors import DataMissing, NotKept, TasksFailed, Unfinished
+from tasks.evaluation.running.planning import Plan
 from tasks.step import Gathered
 from tests.evaluation.reports import report, run_facts, task_result
 

@@ -13,17 +13,17 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from flows import gpu_doctor, gpu_trials
-from flows.cli import house
-from flows.doctor import Check
-from flows.gpu_doctor import examine_gpu
-from flows.gpu_trials import make_model, try_generation, try_index
+from flows.cli import house_commands
+from flows.service import gpu_doctor, gpu_trials
+from flows.service.doctor import Check
+from flows.service.gpu_doctor import examine_gpu
+from flows.service.gpu_trials import make_model, try_generation, try_index
 from storage import vectors
 
 NAMES = ["driver", "torch", "memory", "engine", "faiss", "generation", "index build"]
 
 app = typer.Typer()
-house.register(app)
+house_commands.register(app)
 
 
 def doctor(*arguments: str) -> Result:

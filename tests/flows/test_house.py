@@ -6,17 +6,20 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli import db, house
-from flows.settings import settings
+from flows.cli import house_commands
+from flows.running.settings import settings
+from storage import embeddings
 from storage.artifacts import Artifacts
+from storage.embeddings import EmbeddingCache
 
 app = typer.Typer()
-app.add_typer(db.app, name="db")
-house.register(app)
+app.add_typer(house_commands.db, name="db")
+house_commands.register(app)
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +46,17 @@ def test_gc_shows_then_removes(home: Path) -> None:
     assert run("gc", "--older-than", "0")["removed_bytes"] == 0
 
 
+def test_gc_forgets_embeddings_that_no_run_has_used_for_a_season(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = EmbeddingCache.below(home)
+    cache.put_many("m", ["text"], np.ones((1, 4), np.float32))
+    assert run("gc")["removed_vectors"] == 0
+    today = embeddings._today()
+    monkeypatch.setattr(embeddings, "_today", lambda: today + 91)
+    assert run("gc", "--dry-run")["removed_vectors"] == 1
+    assert run("gc")["removed_vectors"] == 1
+    assert cache.get_many("m", ["text"]) == {}
+
+
 def test_backup_then_restore(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ref = Artifacts(home / "store").put("document", b"abc")
     assert run("backup", str(tmp_path / "b.tar"))["artifacts"] == 1
@@ -56,7 +70,7 @@ def test_backup_then_restore(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_status_and_stop_start_nothing(home: Path) -> None:
     status = run("db", "status")
     assert (status["source"], status["revision"]) == ("embedded", None)
-    assert run("db", "stop") == {"stopped": False}
+    assert run("db", "stop") == {"stopped": False, "prefect_api": False}
     assert not home.exists()
 
 

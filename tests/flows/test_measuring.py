@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.settings import settings
-from storage import database
+from flows.running.settings import settings
+from storage import connections
 from storage.evaluations import Evaluations
 from storage.index import CatalogueEntry, publish
-from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
+from tasks.language.tokens import BIGRAM
+from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tests.command import Done, run_apart, run_here
 
 TEXTS = ("The bid price is 35,750,000 won.", "Delivery takes twelve months.", "The warranty lasts three years.")
@@ -144,9 +144,9 @@ def test_a_database_that_is_away_costs_a_note_and_not_the_figures(index: Path, t
 
 @pytest.fixture
 def kept() -> Iterator[Evaluations]:
-    url = database.locate(None, settings().home)
+    url = connections.locate(None, settings().home)
     yield Evaluations(lambda: url)
-    database.engine(url).dispose()
+    connections.engine(url).dispose()
 
 
 @pytest.mark.postgres

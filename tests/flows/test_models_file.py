@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from flows.answering import models_of
-from flows.cli.evaluation.config import config_of
-from flows.lever_config import LeverConfig
-from flows.nightly_plan import known_flags
+from flows.cli.evaluation.eval_config import config_of
 from flows.rag import IndexConfig
-from flows.settings import configure_steps
+from flows.running.answer_models import models_of
+from flows.running.lever_config import LeverConfig
+from flows.running.nightly_plan import known_flags
+from flows.running.settings import configure_steps
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE
 from tasks import resources
 from tasks.budget import Prices
-from tasks.evaluation.asking import open_model, release_models
+from tasks.evaluation.running.open_models import open_model, release_models
 from tests.models.server import MODEL, serving
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from storage.index import CatalogueEntry, publish
-from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
+from tasks.language.tokens import BIGRAM
+from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tests.command import run_here
 
 NAMES = ["가람시_관제시스템 구축.pdf", "나래시_관제시스템 구축.pdf", "다솜시_관제시스템 구축.pdf"]

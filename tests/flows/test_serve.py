@@ -21,14 +21,14 @@ import pytest
 import uvicorn
 from pydantic import SecretStr
 
-from flows.live_index import LiveIndex
-from flows.serving import MOST_BODY_BYTES, create_app
-from flows.serving_auth import FILE, AuthUnusable, auth_string
+from flows.running.live_index import LiveIndex
+from flows.service.index_server import MOST_BODY_BYTES, create_app
+from flows.service.serving_auth import FILE, AuthUnusable, auth_string
 from models.embedders import open_embedder
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
-from storage.errors import IndexUnusable
 from storage.sessions import Sessions
+from storage.storage_errors import IndexUnusable
 from tasks.rag.answers import Answered
 from tests.command import TRIVET, run_here
 from tests.flows.asks import TEXTS, FirstSentence, digest, opened, publish_texts
@@ -119,6 +119,20 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests that leave it as it is."""
+    with serving(publish_texts(tmp_path_factory.mktemp("reading") / "index"), Sessions(no_database)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One that has let nobody in yet."""
+    with serving(publish_texts(tmp_path_factory.mktemp("closed") / "index"), Sessions(no_database)) as running:
+        yield running
+
+
 def until(happened: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not happened():
@@ -131,21 +145,21 @@ def events(body: str) -> list[tuple[str, Any]]:
     return [(part["event"], json.loads(part["data"])) for part in parts]
 
 
-def test_an_answer_is_the_json_of_answered(server: Server) -> None:
-    reply = server.ask("What is the bid price of the tram?")
+def test_an_answer_is_the_json_of_answered(reading: Server) -> None:
+    reply = reading.ask("What is the bid price of the tram?")
     answered = Answered.model_validate(reply.json)
     assert reply.status == 200
     assert answered.answer == "The bid price of the tram is 41,000,000 won [1]."
     assert answered.model_dump(mode="json") == reply.json
 
 
-def test_korean_goes_through_unchanged(server: Server) -> None:
-    assert "1,250,000,000원" in server.ask("가람시 예산은?").json["answer"]
+def test_korean_goes_through_unchanged(reading: Server) -> None:
+    assert "1,250,000,000원" in reading.ask("가람시 예산은?").json["answer"]
 
 
-def test_a_stream_tells_stages_and_drafts_and_ends_with_the_same_answer(server: Server) -> None:
+def test_a_stream_tells_stages_and_drafts_and_ends_with_the_same_answer(reading: Server) -> None:
     question = "What is the bid price of the tram?"
-    reply = server.ask(question, stream=True)
+    reply = reading.ask(question, stream=True)
     quote = "The bid price of the tram is 41,000,000 won"
     assert reply.headers["content-type"].startswith("text/event-stream")
     assert events(reply.body) == [
@@ -154,7 +168,7 @@ def test_a_stream_tells_stages_and_drafts_and_ends_with_the_same_answer(server: 
         ("draft", {"delta": "The"}),
         ("draft", {"delta": f" answer: {quote}"}),
         ("draft", {"replace": quote}),
-        ("answer", server.ask(question).json),
+        ("answer", reading.ask(question).json),
     ]
 
 
@@ -165,28 +179,28 @@ def test_history_reaches_whoever_answers(server: Server) -> None:
     assert told.model_dump(mode="json") == turn
 
 
-def test_documents_limit_where_it_is_looked(server: Server) -> None:
-    cited = server.ask("What is the bid price of the tram?", documents=["harbor.pdf"]).json["citations"]
+def test_documents_limit_where_it_is_looked(reading: Server) -> None:
+    cited = reading.ask("What is the bid price of the tram?", documents=["harbor.pdf"]).json["citations"]
     assert [citation["document"] for citation in cited] == ["harbor.pdf"]
 
 
-def test_documents_are_listed_with_their_generation(server: Server) -> None:
-    listed = server.send("GET", "/documents").json
+def test_documents_are_listed_with_their_generation(reading: Server) -> None:
+    listed = reading.send("GET", "/documents").json
     assert [entry["name"] for entry in listed["documents"]] == list(TEXTS)
     assert listed["generation"].startswith("000001-")
 
 
-def test_health_needs_no_auth_string(server: Server) -> None:
-    reply = server.send("GET", "/health", auth=None)
+def test_health_needs_no_auth_string(reading: Server) -> None:
+    reply = reading.send("GET", "/health", auth=None)
     assert (reply.status, reply.json) == (200, {"status": "ok"})
 
 
 @pytest.mark.parametrize("auth", [None, "", "wrong", AUTH + "x", AUTH[:-1]], ids=str)
 @pytest.mark.parametrize(("method", "path"), [("POST", "/ask"), ("GET", "/documents")])
-def test_without_the_auth_string_nothing_is_told(server: Server, method: str, path: str, auth: str | None) -> None:
-    reply = server.send(method, path, {"question": "?"} if method == "POST" else None, auth=auth)
+def test_without_the_auth_string_nothing_is_told(closed: Server, method: str, path: str, auth: str | None) -> None:
+    reply = closed.send(method, path, {"question": "?"} if method == "POST" else None, auth=auth)
     assert (reply.status, reply.headers["www-authenticate"], set(reply.json)) == (401, "Bearer", {"error"})
-    assert server.desks == []
+    assert closed.desks == []
 
 
 @pytest.mark.parametrize(
@@ -206,15 +220,15 @@ def test_without_the_auth_string_nothing_is_told(server: Server, method: str, pa
     ],
     ids=str,
 )
-def test_a_body_that_does_not_fit_is_422_with_a_sentence(server: Server, body: Any, said: str) -> None:
-    reply = server.send("POST", "/ask", body)
+def test_a_body_that_does_not_fit_is_422_with_a_sentence(reading: Server, body: Any, said: str) -> None:
+    reply = reading.send("POST", "/ask", body)
     assert (reply.status, said in reply.json["error"]) == (422, True)
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
-def test_a_body_of_more_than_a_megabyte_is_413(server: Server, declared: bool) -> None:
+def test_a_body_of_more_than_a_megabyte_is_413(reading: Server, declared: bool) -> None:
     body = json.dumps({"question": "x" * MOST_BODY_BYTES}).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", reading.port, timeout=PATIENCE_S)
     sent = body if declared else iter([body[:1000], body[1000:]])
     connection.request("POST", "/ask", sent, {"Authorization": f"Bearer {AUTH}"}, encode_chunked=not declared)
     response = connection.getresponse()
@@ -223,26 +237,26 @@ def test_a_body_of_more_than_a_megabyte_is_413(server: Server, declared: bool) -
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_unknown_document_is_404_and_the_known_are_named(server: Server, stream: bool) -> None:
-    reply = server.ask("?price", documents=["nowhere.pdf"], stream=stream)
+def test_an_unknown_document_is_404_and_the_known_are_named(reading: Server, stream: bool) -> None:
+    reply = reading.ask("?price", documents=["nowhere.pdf"], stream=stream)
     assert reply.status == 404
     assert "no document 'nowhere.pdf'; it has harbor.pdf" in reply.json["error"]
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/ask", 405)])
-def test_other_paths_and_methods_are_json_errors_too(server: Server, method: str, path: str, status: int) -> None:
-    reply = server.send(method, path)
+def test_other_paths_and_methods_are_json_errors_too(reading: Server, method: str, path: str, status: int) -> None:
+    reply = reading.send(method, path)
     assert (reply.status, set(reply.json)) == (status, {"error"})
 
 
-def test_what_nobody_expected_is_500_without_a_traceback(server: Server) -> None:
-    reply = server.ask("this price fails")
+def test_what_nobody_expected_is_500_without_a_traceback(reading: Server) -> None:
+    reply = reading.ask("this price fails")
     assert reply.status == 500
     assert reply.json == {"error": "the question failed (ZeroDivisionError); the server's log says more"}
 
 
-def test_a_failure_in_a_stream_is_its_last_event(server: Server) -> None:
-    [(name, told)] = events(server.ask("this price fails", stream=True).body)
+def test_a_failure_in_a_stream_is_its_last_event(reading: Server) -> None:
+    [(name, told)] = events(reading.ask("this price fails", stream=True).body)
     assert (name, told["status"]) == ("error", 500)
 
 
@@ -260,6 +274,7 @@ def test_more_questions_than_allowed_are_refused_until_one_is_done(tmp_path: Pat
         until(lambda: server.ask("What is the price?").status == 200)
 
 
+@pytest.mark.slow  # its waits are short, so nothing else may run beside it
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_goes_away_stops_the_work(server: Server, stream: bool) -> None:
     body = json.dumps({"question": "write slowly of the price", "stream": stream}).encode()
@@ -272,6 +287,7 @@ def test_a_client_that_goes_away_stops_the_work(server: Server, stream: bool) ->
     assert server.desks[0].given_up.wait(PATIENCE_S)
 
 
+@pytest.mark.slow  # as above
 @pytest.mark.parametrize("question", ["the price hangs", "write slowly of the price"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_server_that_stops_lets_its_clients_go(server: Server, question: str, stream: bool) -> None:
@@ -335,8 +351,8 @@ def test_nothing_is_opened_where_there_is_no_index(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def sessions() -> Iterator[Sessions]:
     home = Path(os.environ["TRIVET_HOME"])
-    yield Sessions(lambda: database.locate(None, home))
-    database.engine(Cluster(home).start()).dispose()
+    yield Sessions(lambda: connections.locate(None, home))
+    connections.engine(Cluster(home).start()).dispose()
 
 
 @pytest.mark.postgres

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.speaking import MISSING, speak
+from flows.cli.show_answer import MISSING, speak
 
 
 def test_an_answer_becomes_sound(tmp_path: Path) -> None:

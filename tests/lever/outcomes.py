@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.lever.evaluation import Conditions, Evaluated, Outcome, SelectorResult
+from tasks.lever.learning.selector_evaluation import Conditions, Evaluated, Outcome, SelectorResult
 
 CONDITIONS = Conditions(
     dataset="digits",

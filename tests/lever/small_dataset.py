@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from tasks.lever.banks import EmbeddingBank, bank_of
-from tasks.lever.judging import Asked, Judgment
-from tasks.lever.records import Dataset, Pools, VqaItem
+from tasks.lever.data.banks import EmbeddingBank, bank_of
+from tasks.lever.judge.judging import Asked, Judgment
+from tasks.lever.lever_records import Dataset, Pools, VqaItem
 
 
 def png(red: int, green: int = 0, blue: int = 0) -> bytes:

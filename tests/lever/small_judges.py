@@ -11,14 +11,14 @@ from pathlib import Path
 
 from PIL import Image as Decoder
 
-from models.errors import ModelError, RequestRefused
+from models.model_errors import ModelError, RequestRefused
 from models.protocols import ChatRequest, ChatResponse, Text
 from storage.responses import Responses, StoredResponse
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
-from tasks.lever.judging import Asked, Judging
-from tasks.lever.prompting import PromptSettings
-from tasks.lever.records import VqaItem
+from tasks.lever.judge.judges import PromptSettings
+from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.lever_records import VqaItem
 
 ANSWERS = ("ferry", "ferry", "a boat", *["ship"] * 7)
 NAMES = "qabcd"

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.groups import Groups, Labelled
-from tasks.lever.settings import GrpoSettings
-from tasks.lever.training import train_grpo
-from tasks.lever.training_loop import Trained, TrainingPlace
+from tasks.lever.learning.groups import Groups, Labelled
+from tasks.lever.learning.training_loop import Trained, TrainingPlace
+from tasks.lever.learning.trainings import learn_grpo
+from tasks.lever.training_settings import GrpoSettings
 
 WIDTH, CANDIDATES, SHOTS = 8, 6, 2
 CONFIG = PointerConfig(embedding_dim=WIDTH, hidden=16, layers=1, dropout=0.0, attention_dropout=0.0)
@@ -97,7 +97,7 @@ def small_grpo(folder: Path | None = None, *, seed: int = 0, **changes: Any) -> 
         "place": TrainingPlace(folder, save_every=3),
         "judge": FeatureJudge(groups),
     } | changes
-    return train_grpo(small_start(), groups, arguments.pop("settings"), seed=seed, **arguments)
+    return learn_grpo(small_start(), groups, arguments.pop("settings"), seed=seed, **arguments)
 
 
 def same(one: Trained, other: Trained) -> bool:

@@ -13,9 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.lever.banks import EmbeddingBank, bank_of, beside, content_hash, require
-from tasks.lever.embedding_files import read_embeddings
-from tasks.lever.errors import FileUnusable
+from tasks.lever.data.banks import EmbeddingBank, bank_of, beside, content_hash, require
+from tasks.lever.data.embedding_files import read_embeddings
+from tasks.lever.lever_errors import FileUnusable
 
 VECTORS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 BANK = EmbeddingBank(("7", "a b", "9"), VECTORS, "clip-vit@abc")
@@ -52,7 +52,7 @@ def test_any_ids_survive(ids: list[str], width: int) -> None:
 
 def test_equal_banks_give_equal_bytes_in_every_process() -> None:
     code = (
-        "import sys, torch; from tasks.lever.banks import EmbeddingBank as B;"
+        "import sys, torch; from tasks.lever.data.banks import EmbeddingBank as B;"
         "rows = torch.tensor([[1., 0.], [0., 1.], [.6, .8]]);"
         "sys.stdout.buffer.write(B(('7', 'a b', '9'), rows, 'clip-vit@abc').to_bytes())"
     )

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from tasks.lever.banks import EmbeddingBank
-from tasks.lever.baselines import choose_at_random, choose_most_similar
-from tasks.lever.errors import FileUnusable, PoolTooSmall
+from tasks.lever.data.banks import EmbeddingBank
+from tasks.lever.learning.selector_measuring import choose_at_random, choose_most_similar
+from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tests.lever.small_dataset import bank, pools
 
 POOLS = pools({"q": ("a", "b", "c", "d"), "r": ("d", "c", "b", "a")})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.lever.beam_data import (
+from tasks.lever.data.beam_data import (
     BeamQuery,
     beam_bytes,
     beams_of,
@@ -20,8 +20,8 @@ from tasks.lever.beam_data import (
     split_beams,
     with_ids,
 )
-from tasks.lever.errors import FileUnusable, PointerUnusable, PoolTooSmall
-from tasks.lever.records import PointerRecord, Pools
+from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
+from tasks.lever.lever_records import PointerRecord, Pools
 
 OLD = {"100": {"id_list": [[7, 8, 100], [9, 7, 100]], "score_list": [0.046, 0.045]}}
 NEW = {

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load, save
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.checkpoints import load_selector, read_header, save_selector
-from tasks.lever.errors import FileUnusable
+from tasks.lever.learning.checkpoints import load_selector, read_header, save_selector
+from tasks.lever.lever_errors import FileUnusable
 from tests.lever.seed_files import CONFIG, seed_state
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def test_the_precision_can_be_chosen() -> None:
 def test_equal_selectors_give_equal_bytes_in_every_process() -> None:
     code = (
         "import sys; from tests.lever.test_checkpoints import META, selector;"
-        "from tasks.lever.checkpoints import save_selector;"
+        "from tasks.lever.learning.checkpoints import save_selector;"
         "sys.stdout.buffer.write(save_selector(selector(), meta=dict(reversed(META.items()))))"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)

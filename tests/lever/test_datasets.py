@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.datasets import open_dataset, read_vqa
-from tasks.lever.errors import DatasetUnusable
-from tasks.lever.records import Dataset
+from tasks.lever.data.datasets import open_dataset, read_vqa
+from tasks.lever.lever_errors import DatasetUnusable
+from tasks.lever.lever_records import Dataset
 from tests.lever.vqa_folders import annotation, photograph, picture, question, write_coco, write_files
 
 TEN = ["book"] * 6 + ["magazine"] * 4

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.lever.banks import EmbeddingBank
-from tasks.lever.embedding_files import QueryPools, read_bank, read_embeddings
-from tasks.lever.errors import FileUnusable
+from tasks.lever.data.banks import EmbeddingBank
+from tasks.lever.data.embedding_files import QueryPools, read_bank, read_embeddings
+from tasks.lever.lever_errors import FileUnusable
 from tests.lever.seed_files import repack
 
 ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])

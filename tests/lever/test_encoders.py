@@ -6,7 +6,7 @@ import gc
 import weakref
 from pathlib import Path
 
-from tasks.lever.judges import encoder_spec, open_encoder
+from tasks.lever.judge.judges import encoder_spec, open_encoder
 from tests.models.tiny_vision import make_tiny_clip
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.lever.errors import FileUnusable
-from tasks.lever.inert_pickle import Global, Made, Outside, read_inert
+from tasks.lever.compat.inert_pickle import Global, Made, Outside, read_inert
+from tasks.lever.lever_errors import FileUnusable
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9)
 values = st.recursive(

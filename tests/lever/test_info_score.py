@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from tasks.lever.errors import PoolTooSmall
-from tasks.lever.info_score import offline, search
-from tasks.lever.judging import Asked
-from tasks.lever.options import BeamSettings
-from tasks.lever.records import PointerRecord, Pools, VqaItem
+from tasks.lever.judge.info_score import offline, search
+from tasks.lever.judge.judging import Asked
+from tasks.lever.lever_errors import PoolTooSmall
+from tasks.lever.lever_options import BeamSettings
+from tasks.lever.lever_records import PointerRecord, Pools, VqaItem
 
 POOLS = Pools(sampler="RandSampler", size=4, seed=0, pools={"q": ("a", "b", "c", "d")})
 QUERY = VqaItem(id="q", image_id="1", image="1.png", image_sha256="0" * 64, question="?", answers=("yes", "no", "yes"))

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, Message
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
 from storage.responses import Responses
 from tasks.budget import Budget, BudgetSpent
-from tasks.lever.errors import DatasetUnusable, JudgeUnusable
-from tasks.lever.judging import Judgment
-from tasks.lever.prompting import PromptSettings
-from tasks.lever.records import VqaItem
+from tasks.lever.judge.judges import PromptSettings
+from tasks.lever.judge.judging import Judgment
+from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
+from tasks.lever.lever_records import VqaItem
 from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
 from tests.storage.conftest import open_home
 
@@ -226,6 +226,6 @@ def test_judgments_and_log_probabilities_outlive_the_process_in_the_database(ite
         judge, again = (judging(chat, items, Responses(lambda: url)) for chat in (first, later))
         expected = (judge.judge(words), judge.log_probs(pairs))
         assert (again.judge(words), again.log_probs(pairs)) == expected
-        database.engine(url).dispose()
+        connections.engine(url).dispose()
     assert (len(first.asked), len(first.weighed)) == (3, 3)
     assert (later.asked, later.weighed) == ([], [])

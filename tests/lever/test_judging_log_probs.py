@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from models.protocols import ChatRequest
-from storage.errors import DatabaseUnavailable
 from storage.responses import StoredResponse
-from tasks.lever.errors import JudgeUnusable
-from tasks.lever.judging import TOGETHER
-from tasks.lever.prompting import PromptSettings
-from tasks.lever.records import VqaItem
+from storage.storage_errors import DatabaseUnavailable
+from tasks.lever.judge.judges import PromptSettings
+from tasks.lever.judge.judging import TOGETHER
+from tasks.lever.lever_errors import JudgeUnusable
+from tasks.lever.lever_records import VqaItem
 from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
 
 

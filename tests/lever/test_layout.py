@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.lever.errors import FileUnusable, OptionUnusable
-from tasks.lever.layout import BeamName, Layout, dataset_of, judge_of, model_in_names, sampler_of, vectors_of
+from tasks.lever.data.folder_layout import (
+    BeamName,
+    Layout,
+    dataset_of,
+    judge_of,
+    model_in_names,
+    sampler_of,
+    vectors_of,
+)
+from tasks.lever.lever_errors import FileUnusable, OptionUnusable
 
 EXAMPLE = (
     "vqa-okvqa-Qwen2_5-VL-3B-Instruct-RandSampler-scorer:infoscore-construct_order:left-beam_size:5-max_shot:2"
@@ -147,5 +155,5 @@ def test_two_files_that_may_be_meant_are_named(tmp_path: Path) -> None:
 
 
 def test_naming_files_loads_no_torch() -> None:
-    code = "import sys, tasks.lever.layout; sys.exit('torch' in sys.modules)"
+    code = "import sys, tasks.lever.data.folder_layout; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig
-from tasks.lever.errors import FileUnusable, LeverError, PointerUnusable, PoolTooSmall, RewardUnusable
-from tasks.lever.groups import Groups, Labelled
-from tasks.lever.learnable import possible_pointers, refuse_unlearnable
+from tasks.lever.learning.groups import Groups, Labelled, possible_pointers, refuse_unlearnable
+from tasks.lever.lever_errors import FileUnusable, LeverError, PointerUnusable, PoolTooSmall, RewardUnusable
 from tests.lever.small_trainings import CANDIDATES, CONFIG, WIDTH, small_groups, small_labelled
 
 Change = Callable[[Groups], Groups]

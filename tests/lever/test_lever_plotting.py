@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from PIL import Image
 
-from tasks.lever.comparing import Summary, summarise
-from tasks.lever.curves import Training, draw_curves
-from tasks.lever.evaluation import Search, SelectorResult
-from tasks.lever.plotting import draw_accuracy, draw_shots
-from tasks.lever.records import CurvePoint, Stage
+from tasks.lever.learning.learning_curves import Training, draw_curves
+from tasks.lever.learning.selector_comparison import Summary, summarise
+from tasks.lever.learning.selector_evaluation import Search, SelectorResult
+from tasks.lever.learning.selector_plot import draw_accuracy, draw_shots
+from tasks.lever.lever_records import CurvePoint, Stage
 from tests.lever.outcomes import result, seed_of
 
 ACCURACIES = {"random": 0.2, "similarity": 0.4, "sft": 0.4, "rce": 0.6, "grpo": 0.8, "oracle": 1.0}

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
 from storage.evaluated import Evaluated as Rows
 from storage.evaluated import Run
 from storage.evaluations import Evaluations
-from tasks.lever.comparing import summarise
-from tasks.lever.evaluation import Evaluated, Outcome, SelectorResult
-from tasks.lever.records import Dataset
-from tasks.lever.results import markdown_of, rows_of, seed_json, table_of
+from tasks.lever.learning.lever_results import markdown_of, rows_of, seed_json, table_of
+from tasks.lever.learning.selector_comparison import summarise
+from tasks.lever.learning.selector_evaluation import Evaluated, Outcome, SelectorResult
+from tasks.lever.lever_records import Dataset
 from tests.lever.outcomes import CONDITIONS, seed_of
 from tests.lever.small_dataset import dataset, item, png
 from tests.storage.conftest import open_home
@@ -127,7 +127,7 @@ def evaluations() -> Iterator[Evaluations]:
     with open_home() as home:
         url = Cluster(home).start()
         yield Evaluations(lambda: url)
-        database.engine(url).dispose()
+        connections.engine(url).dispose()
 
 
 @pytest.mark.postgres

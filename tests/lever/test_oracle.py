@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from tasks.lever.errors import PoolTooSmall
-from tasks.lever.evaluation import Outcome, SelectorResult
-from tasks.lever.oracle import BEST_OF, search_best
+from tasks.lever.judge.oracle import BEST_OF, search_best
+from tasks.lever.learning.selector_evaluation import Outcome, SelectorResult
+from tasks.lever.lever_errors import PoolTooSmall
 from tests.lever.small_dataset import Verdicts, pools
 
 POOLS = pools({"q": [f"c{at}" for at in range(8)], "r": [f"c{at}" for at in range(8)]})

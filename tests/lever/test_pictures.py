@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from PIL import Image as Decoder
 
-from tasks.lever import pictures as module
-from tasks.lever.errors import DatasetUnusable
-from tasks.lever.pictures import MOST_PIXELS, Pictures, trouble_of
-from tasks.lever.records import VqaItem
+from tasks.lever.data import dataset_pictures as module
+from tasks.lever.data.dataset_pictures import MOST_PIXELS, Pictures, trouble_of
+from tasks.lever.lever_errors import DatasetUnusable
+from tasks.lever.lever_records import VqaItem
 
 TURNED_LEFT = 6
 """EXIF: the top of the picture is at its right."""

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.artifacts import Artifacts
-from tasks.lever import pools as module
-from tasks.lever.embeddings import embed_dataset
-from tasks.lever.errors import DatasetUnusable, FileUnusable, PoolTooSmall
-from tasks.lever.pools import Banks, build, draw_pools, most_similar
-from tasks.lever.records import Sampler
+from tasks.lever.data import candidate_pools as module
+from tasks.lever.data.candidate_pools import Banks, build, draw_pools, most_similar
+from tasks.lever.data.dataset_embeddings import embed_dataset
+from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, PoolTooSmall
+from tasks.lever.lever_records import Sampler
 from tests.lever.small_dataset import ColourEncoder, bank, dataset, item, png
 
 IDS = [f"c{number:02d}" for number in range(40)]

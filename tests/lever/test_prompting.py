@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.protocols import ChatRequest, Image, Message, Text
-from tasks.lever.prompting import PromptSettings, answer_in, prompt
-from tasks.lever.records import VqaItem
+from tasks.lever.judge.judges import PromptSettings, answer_in, prompt
+from tasks.lever.lever_records import VqaItem
 
 
 def item(name: str, *answers: str) -> VqaItem:

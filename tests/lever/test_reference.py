@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.lever import reference
-from tasks.lever.kl import step_log_probs
-from tasks.lever.learnable import Material
-from tasks.lever.reference import Reference, read_off, score
+from tasks.lever.learning import kl as reference_policy
+from tasks.lever.learning.groups import Material
+from tasks.lever.learning.kl import Reference, read_off, score, step_log_probs
 from tests.lever.small_policies import all_pointers, problem, small_selector
 from tests.lever.small_trainings import small_groups, small_start
 
@@ -39,8 +38,8 @@ def test_a_policy_says_the_same_with_and_without_tables():
 def test_a_reference_gives_the_log_probabilities_of_its_selector(
     exact: bool, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reference, "MOST_KEPT_BYTES", most_bytes)
-    monkeypatch.setattr(reference, "CHUNK", 7)
+    monkeypatch.setattr(reference_policy, "MOST_KEPT_BYTES", most_bytes)
+    monkeypatch.setattr(reference_policy, "CHUNK", 7)
     groups, selector = small_groups(), small_start()
     material = Material.of(groups, selector, device=torch.device("cpu"))
     frozen = Reference(selector, material, shots=2, exact=exact)
@@ -51,7 +50,7 @@ def test_a_reference_gives_the_log_probabilities_of_its_selector(
 
 @pytest.mark.parametrize("most_bytes", [1 << 28, 0], ids=["kept", "made anew"])
 def test_tables_of_some_queries_are_theirs(most_bytes: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reference, "MOST_KEPT_BYTES", most_bytes)
+    monkeypatch.setattr(reference_policy, "MOST_KEPT_BYTES", most_bytes)
     groups, selector = small_groups(), small_start()
     material = Material.of(groups, selector, device=torch.device("cpu"))
     rows = torch.tensor([11, 3])

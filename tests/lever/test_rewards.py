@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from tasks.lever.errors import RewardUnusable
-from tasks.lever.options import RewardMode
-from tasks.lever.records import PointerRecord
-from tasks.lever.rewards import compute_reward_for_candidate, group_rewards, reward_of
+from tasks.lever.judge.rewards import compute_reward_for_candidate, group_rewards, reward_of
+from tasks.lever.lever_errors import RewardUnusable
+from tasks.lever.lever_options import RewardMode
+from tasks.lever.lever_records import PointerRecord
 
 
 def _judged(**scores: Any) -> PointerRecord:

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.errors import PoolTooSmall
-from tasks.lever.judging import Asked, Judgment
-from tasks.lever.options import RlDataSettings
-from tasks.lever.records import PointerRecord, Pools
-from tasks.lever.rl_data import Candidates, draw, judge_all
+from tasks.lever.data.rl_data import Candidates, draw, judge_all
+from tasks.lever.judge.judging import Asked, Judgment
+from tasks.lever.lever_errors import PoolTooSmall
+from tasks.lever.lever_options import RlDataSettings
+from tasks.lever.lever_records import PointerRecord, Pools
 
 K, D = 6, 8
 

@@ -13,10 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.lever.banks import EmbeddingBank, bank_of
-from tasks.lever.errors import FileUnusable, RewardUnusable
-from tasks.lever.records import PointerRecord, RlQuery
-from tasks.lever.rl_files import groups_of, iter_rl_data, read_rl_data, rl_data_bytes, write_rl_data
+from tasks.lever.data.banks import EmbeddingBank, bank_of
+from tasks.lever.data.rl_files import groups_of, iter_rl_data, read_rl_data, rl_data_bytes, write_rl_data
+from tasks.lever.lever_errors import FileUnusable, RewardUnusable
+from tasks.lever.lever_records import PointerRecord, RlQuery
 
 FIELDS = {
     "pointer": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},

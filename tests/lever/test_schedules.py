@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.lever.schedules import generator_of, learning_rate, order, seed_of
+from tasks.lever.learning.training_loop import generator_of, learning_rate, order, seed_of
 
 
 @pytest.mark.parametrize(

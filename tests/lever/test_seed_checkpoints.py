@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.checkpoints import save_selector
-from tasks.lever.errors import FileUnusable
-from tasks.lever.inert_pickle import MOST_BYTES, read_inert
-from tasks.lever.seed_checkpoints import open_selector, read_seed_checkpoint
+from tasks.lever.compat.inert_pickle import MOST_BYTES, read_inert
+from tasks.lever.compat.seed_checkpoints import open_selector, read_seed_checkpoint
+from tasks.lever.learning.checkpoints import save_selector
+from tasks.lever.lever_errors import FileUnusable
 from tests.lever.seed_files import (
     CONFIG,
     MARKER,

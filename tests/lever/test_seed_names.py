@@ -28,9 +28,9 @@ from tasks.lever import (
     load_beam_data,
     normalize_rewards_zscore,
     sample_pointer_with_temperature,
-    seed_names,
     split_beam_data,
 )
+from tasks.lever.compat import seed_names
 
 
 def test_every_name_is_found_in_the_package() -> None:

@@ -15,7 +15,7 @@ from tasks.lever import (
     predict_with_v3,
     sample_pointer_with_temperature,
 )
-from tasks.lever.errors import PointerUnusable
+from tasks.lever.lever_errors import PointerUnusable
 from tests.lever.seed_world import POOL, QUERY, K, model
 
 

@@ -18,10 +18,10 @@ from tasks.lever import (
     compute_softmax_weights,
     load_v3_from_grpo_checkpoint,
     load_v3_from_sft_checkpoint,
-    losses,
     normalize_rewards_zscore,
 )
-from tasks.lever.checkpoints import save_selector
+from tasks.lever.learning import losses
+from tasks.lever.learning.checkpoints import save_selector
 from tests.lever.seed_files import CONFIG, lightning, save, seed_state
 from tests.lever.seed_world import LABELS, POOL, QUERY, REWARDS, SMALL, model
 from tests.models.tiny_vision import make_png, make_tiny_clip
@@ -112,7 +112,8 @@ def test_the_penalty_estimates_the_divergence_of_new_from_old() -> None:
 @pytest.mark.parametrize("kl", [0.0, 0.01, 0.05, 0.1, 0.2])
 @pytest.mark.parametrize("beta", [0.001, 0.1, 9.0])
 def test_beta_adapts_as_in_the_losses(kl: float, beta: float) -> None:
-    assert adaptive_kl_beta(kl, beta) == losses.adapt_beta(beta, kl)
+    expected = losses.adapt_beta(beta, kl, kl_low=0.01, kl_high=0.1, least=0.001, most=10.0)
+    assert adaptive_kl_beta(kl, beta) == expected
 
 
 def test_checkpoints_of_lever_plus_and_ours_load_by_its_names(tmp_path: Path) -> None:

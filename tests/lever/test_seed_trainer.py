@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from tasks.lever import GRPOTrainer, RLBeamDatasetWithEmbedding, collate_fn_rl_v3
-from tasks.lever.errors import RewardUnusable
+from tasks.lever.lever_errors import RewardUnusable
 from tests.lever.seed_world import D, K, model, record, rows
 
 

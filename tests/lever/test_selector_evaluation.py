@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tasks.lever import comparing
-from tasks.lever.comparing import Estimate, Gain, Summary, resample, summarise
-from tasks.lever.errors import PointerUnusable, PoolTooSmall
-from tasks.lever.evaluation import Evaluated, Outcome, Search, SelectorResult, evaluate
+from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, Summary, summarise
+from tasks.lever.learning.selector_evaluation import Evaluated, Outcome, Search, SelectorResult, evaluate
+from tasks.lever.lever_errors import PointerUnusable, PoolTooSmall
+from tasks.measure import bootstrap
+from tasks.measure.bootstrap import resample_crossed
 from tests.lever.outcomes import CONDITIONS, outcome, result, seed_of
 from tests.lever.small_dataset import Verdicts, pools
 
 POOLS = pools({"q": ("a", "b", "c"), "r": ("c", "d", "e")})
 
 
-def value_of(summary: Summary, selector: str) -> Estimate:
+def value_of(summary: Summary, selector: str) -> SeedEstimate:
     figure = summary.figure(selector)
     assert figure
     return figure.accuracy
@@ -122,7 +123,7 @@ def test_a_paired_gain_is_surer_than_its_two_figures() -> None:
     assert gain_of(summary, "grpo", "rce").is_sure
 
 
-def width(one: Estimate) -> float:
+def width(one: SeedEstimate) -> float:
     assert one.low is not None
     assert one.high is not None
     return one.high - one.low
@@ -249,10 +250,10 @@ def test_equal_outcomes_give_equal_summaries() -> None:
 def test_blocks_do_not_change_the_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(3).random((2, 3, 20))
     values[0, 1, :5] = np.nan
-    whole = resample(values, seed=0, draws=50)
+    whole = resample_crossed(values, seed=0, draws=50)
     assert whole.shape == (50, 2)
-    monkeypatch.setattr(comparing, "WEIGHTS_AT_ONCE", 20 * 50)
-    np.testing.assert_allclose(resample(values, seed=0, draws=50), whole)
+    monkeypatch.setattr(bootstrap, "WEIGHTS_AT_ONCE", 20 * 50)
+    np.testing.assert_allclose(resample_crossed(values, seed=0, draws=50), whole)
 
 
 @pytest.mark.parametrize(

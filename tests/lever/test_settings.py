@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from storage.records import Record
-from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
+from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
 
 
 @pytest.mark.parametrize("settings", [SftSettings, RceSettings, GrpoSettings])
@@ -27,14 +27,21 @@ def test_every_field_of_the_form_is_explained(settings: type[Record]):
         pytest.param({"kl_low": 1.0, "kl_high": 0.5}, "kl_low 1.0 is above kl_high 0.5", id="KL bounds crossed"),
         pytest.param({"draws": 1}, "greater than or equal to 2", id="a group of one"),
         pytest.param({"lr": 0.0}, "greater than 0", id="no learning rate"),
+        pytest.param(
+            {"loss": "none such"}, "there is no GRPO loss 'none such' here; choose grpo", id="an unknown loss"
+        ),
         pytest.param({"learning_rate": 0.1}, "Extra inputs are not permitted", id="an unknown field"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, float], said: str):
+def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, object], said: str):
     with pytest.raises(ValidationError, match=said):
         GrpoSettings.model_validate(wrong)
 
 
+def test_the_usual_loss_is_not_written_so_that_older_keys_hold():
+    assert "loss" not in GrpoSettings().model_dump(mode="json")
+
+
 def test_settings_are_read_without_torch():
-    code = "import sys, tasks.lever.settings; sys.exit('torch' in sys.modules)"
+    code = "import sys, tasks.lever.training_settings; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.errors import FileUnusable
-from tasks.lever.records import Dataset
-from tasks.lever.starting import beams_in, queries_in, with_queries_of
+from tasks.lever.data.earlier_files import beams_in, queries_in, with_queries_of
+from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_records import Dataset
 from tests.lever.small_dataset import dataset, item, pools
 
 IDS = ("9251", "9250", "250", "3", "4381", "4380")

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.errors import JudgeUnusable, LeverError, RewardUnusable
-from tasks.lever.groups import Groups
-from tasks.lever.losses import ess
-from tasks.lever.settings import GrpoSettings, RceSettings, SftSettings
-from tasks.lever.training import train_grpo, train_rce, train_sft
-from tasks.lever.training_loop import Trained, TrainingPlace
+from tasks.lever.learning.groups import Groups
+from tasks.lever.learning.losses import ess
+from tasks.lever.learning.training_loop import Trained, TrainingPlace
+from tasks.lever.learning.trainings import learn_grpo, learn_rce, learn_sft
+from tasks.lever.lever_errors import JudgeUnusable, LeverError, RewardUnusable
+from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
 from tests.lever.small_trainings import (
     CONFIG,
     GRPO,
@@ -59,7 +59,7 @@ def _likelihood(selector: PointerSelector, groups: Groups, number: int) -> float
 
 def _grpo(groups: Groups, settings: GrpoSettings = OFFLINE, start: PointerSelector | None = None) -> Trained:
     validate = GreedyReward(small_groups())
-    return train_grpo(start or small_start(), groups, settings, seed=0, validate=validate, place=HERE)
+    return learn_grpo(start or small_start(), groups, settings, seed=0, validate=validate, place=HERE)
 
 
 # what they must learn
@@ -69,7 +69,7 @@ def test_sft_learns_labels_that_are_positions_in_the_pool_of_the_query():
     groups = small_groups(queries=40)
     labelled = small_labelled(groups)
     settings = SftSettings(epochs=60, batch_size=10, lr=2e-2)
-    trained = train_sft(
+    trained = learn_sft(
         CONFIG, labelled, settings, seed=0, validate=lambda selector: _likelihood(selector, groups, 0), place=HERE
     )
     chosen = trained.selector.greedy(groups.queries, groups.bank[groups.pools], shots=SHOTS)
@@ -82,7 +82,7 @@ def test_rce_prefers_the_rewarded_pointer_of_a_group():
     rewards[:, 2] = 2.0
     settings = RceSettings(epochs=40, batch_size=10, lr=1e-2)
     start = small_start()
-    trained = train_rce(
+    trained = learn_rce(
         start,
         groups._replace(rewards=rewards),
         settings,
@@ -98,7 +98,7 @@ def test_rce_prefers_the_rewarded_pointer_of_a_group():
 def test_grpo_learns_a_reward_that_no_stored_pointer_tells_of():
     groups = small_groups(queries=60)
     settings = GrpoSettings(offline_epochs=0, rounds=8, draws=8, batch_size=20, lr=1e-2, kl_high=10.0)
-    trained = train_grpo(
+    trained = learn_grpo(
         small_start(), groups, settings, seed=0, validate=GreedyReward(groups), place=HERE, judge=FeatureJudge(groups)
     )
     assert trained.validation[0] < 0.6
@@ -113,7 +113,7 @@ def test_grpo_makes_the_better_stored_pointers_likelier():
         log_probs = selector.log_probs(groups.queries, groups.bank[groups.pools], groups.pointers).sum(-1)
         return (log_probs[better].mean() - log_probs[~better].mean()).item()
 
-    trained = train_grpo(small_start(), groups, OFFLINE, seed=0, validate=preference, place=HERE)
+    trained = learn_grpo(small_start(), groups, OFFLINE, seed=0, validate=preference, place=HERE)
     assert trained.validation[2] > trained.validation[0] + 0.1
 
 
@@ -132,7 +132,7 @@ def test_what_the_judge_could_not_judge_has_no_influence():
     )
     assert same(_grpo(unjudged), _grpo(spoilt))
     rce = [
-        train_rce(small_start(), one, RceSettings(epochs=1), seed=0, validate=lambda _: 0.0, place=HERE)
+        learn_rce(small_start(), one, RceSettings(epochs=1), seed=0, validate=lambda _: 0.0, place=HERE)
         for one in (unjudged, spoilt)
     ]
     assert same(*rce)
@@ -172,7 +172,7 @@ def test_only_the_best_pointer_counts_where_that_is_asked_for():
     best = groups.rewards.argmax(-1, keepdim=True)
     others = torch.where(torch.zeros_like(groups.judged).scatter(-1, best, True), groups.rewards, groups.rewards - 9)
     runs = [
-        train_rce(small_start(), one, settings, seed=0, validate=lambda _: 0.0, place=HERE).selector.state_dict()
+        learn_rce(small_start(), one, settings, seed=0, validate=lambda _: 0.0, place=HERE).selector.state_dict()
         for one in (groups, groups._replace(rewards=others))
     ]
     assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
@@ -255,7 +255,7 @@ def test_the_estimated_entropy_of_own_draws_is_near_the_exact_one():
 
 def test_rce_reports_rewards_and_a_temperature_that_falls_in_a_line():
     groups = small_groups()
-    trained = train_rce(
+    trained = learn_rce(
         small_start(), groups, RceSettings(epochs=2, batch_size=7), seed=0, validate=lambda _: 0.0, place=HERE
     )
     assert [point.figures["temperature"] for point in trained.curve] == pytest.approx([2.0, 1.7, 1.4, 1.1, 0.8, 0.5])
@@ -268,7 +268,7 @@ def test_rce_reports_rewards_and_a_temperature_that_falls_in_a_line():
 def test_half_precision_learns_too():
     groups = small_groups(queries=60, dtype=torch.float32)
     settings = GrpoSettings(offline_epochs=0, rounds=8, draws=8, batch_size=20, lr=1e-2, kl_high=10.0)
-    trained = train_grpo(
+    trained = learn_grpo(
         small_start(dtype=torch.float32),
         groups,
         settings,
@@ -405,9 +405,9 @@ def test_a_stage_that_broke_off_while_validating_ends_the_same(tmp_path: Path, s
     def train(place: TrainingPlace, validate: GreedyReward) -> Trained:
         if stage == "sft":
             labelled, settings = small_labelled(groups), SftSettings(epochs=3, batch_size=8)
-            return train_sft(DROPPING, labelled, settings, seed=0, validate=validate, place=place)
+            return learn_sft(DROPPING, labelled, settings, seed=0, validate=validate, place=place)
         start = small_start(config=DROPPING)
-        return train_rce(start, groups, RceSettings(epochs=3), seed=0, validate=validate, place=place)
+        return learn_rce(start, groups, RceSettings(epochs=3), seed=0, validate=validate, place=place)
 
     with pytest.raises(Interrupted):
         train(TrainingPlace(tmp_path), StoppingValidation(groups, 3))

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.errors import LeverError, TrainingDiverged
-from tasks.lever.losses import sft_loss
-from tasks.lever.schedules import Plan
-from tasks.lever.settings import Optimization
-from tasks.lever.training_loop import Learnt, Loop, Objective, Trained, TrainingPlace
-from tests.lever.small_trainings import SHOTS, GreedyReward, same, small_groups, small_start
+from tasks.lever.learning.losses import sft_loss
+from tasks.lever.learning.training_loop import Learnt, Loop, Objective, Plan, Trained, TrainingPlace
+from tasks.lever.lever_errors import LeverError, TrainingDiverged
+from tasks.lever.training_settings import Optimization
+from tests.lever.small_trainings import GreedyReward, same, small_groups, small_start
 
 GROUPS = small_groups()
 DROPPING = PointerConfig(embedding_dim=8, hidden=16, layers=1, dropout=0.5, attention_dropout=0.1)
@@ -60,7 +59,6 @@ def _train(
         validate=validate or GreedyReward(GROUPS),
         place=TrainingPlace(folder, save_every=save_every),
         key=key,
-        shots=SHOTS,
     )
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
@@ -178,7 +176,6 @@ def test_the_start_is_not_touched():
         validate=GreedyReward(GROUPS),
         place=TrainingPlace(),
         key="this",
-        shots=SHOTS,
     )
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
@@ -256,7 +253,6 @@ def test_updates_that_are_passed_over_are_counted_and_said(caplog: pytest.LogCap
         validate=GreedyReward(GROUPS),
         place=TrainingPlace(),
         key="this",
-        shots=SHOTS,
     )
     with caplog.at_level(logging.WARNING):
         for epoch in loop.epochs():

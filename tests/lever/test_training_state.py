@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.lever.records import CurvePoint
-from tasks.lever.settings import SftSettings
-from tasks.lever.training_state import NAME, Progress, StateFile, key_of
+from tasks.lever.learning.training_state import NAME, Progress, StateFile, key_of
+from tasks.lever.lever_records import CurvePoint
+from tasks.lever.training_settings import SftSettings
 
 DEFAULTS = SftSettings()
 PROGRESS = Progress(

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.lever.losses import GrpoLoss, advantages, grpo_loss, k3
+from tasks.lever.learning.losses import GrpoLoss, advantages, grpo_loss, k3
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.errors import DatasetUnusable, FileUnusable, LeverError
-from tasks.lever.vqa import VqaScores, score_files
+from tasks.lever.data.vqa_scores import VqaScores, score_files
+from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, LeverError
 from tests.command import Done, run_here
 from tests.lever.second_vqa_accuracy import second_accuracy
 

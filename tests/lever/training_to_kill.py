@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from tasks.lever.settings import GrpoSettings
-from tasks.lever.training import train_grpo
-from tasks.lever.training_loop import TrainingPlace
+from tasks.lever.learning.training_loop import TrainingPlace
+from tasks.lever.learning.trainings import learn_grpo
+from tasks.lever.training_settings import GrpoSettings
 from tests.lever.small_trainings import FeatureJudge, GreedyReward, small_groups, small_start
 
 
@@ -37,7 +37,7 @@ def main(folder: str, out: str, pause_s: str) -> None:
     torch.set_num_threads(1)
     settings = GrpoSettings(offline_epochs=2, rounds=6, draws=4, batch_size=5, lr=1e-2)
     groups = small_groups()
-    trained = train_grpo(
+    trained = learn_grpo(
         small_start(),
         groups,
         settings,

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from models.backends import open_backend
 from models.causal_lm import CausalLM
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Image, Message, Text
 from models.vision_language import HFVision
 from tests.models.tiny import make_tiny_model

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from models import auto
 from models.auto import Place, pick
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry
 from tests.models.server import Server, serving
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue, SecretStr
 
 from models.backends import open_backend, parse_model_args
-from models.errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import BatchChat, ChatRequest, LogLikelihood, Message, Text
 from tests.models.server import MODEL, Server, serving
 from tests.models.tiny import make_tiny_model

@@ -12,7 +12,7 @@ import torch
 
 from models.causal_lm import CausalLM
 from models.chats import open_chat
-from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tests.models.tiny import make_tiny_model
 

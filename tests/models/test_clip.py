@@ -14,7 +14,7 @@ import torch
 
 from models.clip import ClipEmbedder, joint_features
 from models.clip_weights import SAFE_REVISIONS, VIT_B_32, find_clip
-from models.errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from tests.models.tiny_vision import make_png, make_tiny_clip, make_tiny_qwen
 
 TEXTS = ["What is on the table?", "a", ""]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from models.cross_encoder import CrossEncoderReranker, read_layout
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from tests.models.cross_encoders import POSITIONS, WORDS, write_random
 
 QUESTION = "price of the door"

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from models.backends import open_backend
 from models.curator import CuratorChat, Usual, parse_litellm_name, usual_place
-from models.errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message, Text
 from models.registry import open_spelled
 from tests.models.server import MODEL, Reply, Server, serving

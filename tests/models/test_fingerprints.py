@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from models.weights import GENERATOR_FILES, REMEMBERED_BYTES, digest_folder
+from models.weight_files import GENERATOR_FILES, REMEMBERED_BYTES, digest_folder
 
 
 def test_a_folder_keeps_the_fingerprint_that_caches_know(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.errors import ModelUnavailable
 from models.huggingface import HuggingFaceEmbedder, pool, read_layout
+from models.model_errors import ModelUnavailable
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "query", ":", "price", "of", "the", "red", "door", "is", "high", "low"]
 TEXTS = ["price of the door", "the red door is low", "high", "the price is high " * 20]

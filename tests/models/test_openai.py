@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from models.chats import open_chat
-from models.errors import (
+from models.model_errors import (
     ContextOverflow,
     ModelError,
     ModelUnavailable,

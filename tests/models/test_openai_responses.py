@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from models.chats import open_chat
-from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.openai import OpenAIChat
 from models.openai_responses import OpenAIResponses
 from models.openai_sampling import REASONING_TOKENS, Thinking

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.pointer import PointerConfig, PointerSelector
-from models.pool_attention import PoolAttention
+from models.pointer import PointerConfig, PointerSelector, PoolAttention
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 from tests.lever.small_policies import all_pointers, problem, small_selector
 

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from models.chats import local_of, open_chat
 from models.curator import CuratorChat
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE, Entry, Price, named, open_spelled, press_of, registered, spelled
 from models.registry_file import RegistryUnusable, read_models

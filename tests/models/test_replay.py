@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.chats import open_chat
-from models.errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message
 from models.replay import ReplayChat
 

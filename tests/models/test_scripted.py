@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 
 from models.chats import open_chat
-from models.errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
 from models.scripted import (
     Rule,

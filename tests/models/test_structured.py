@@ -10,7 +10,7 @@ import pytest
 from pydantic import JsonValue
 
 from models.backends import check_args, open_backend
-from models.errors import ContextOverflow, ModelUnavailable, RequestRefused
+from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message, Text
 from models.structured import format_in_id, schema_of
 from tests.models.server import MODEL, Server, error_reply, serving

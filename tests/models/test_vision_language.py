@@ -13,8 +13,8 @@ import torch
 import models.vision_sight
 from models.causal_lm import CausalLM
 from models.chats import open_chat
-from models.errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
-from models.pictures import open_picture, pictures_of
+from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
+from models.prompt_pictures import open_picture, pictures_of
 from models.protocols import BatchChat, ChatRequest, ChatResponse, Image, Message, Text
 from models.vision_language import HFVision
 from tests.models.tiny import make_tiny_model

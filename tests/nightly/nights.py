@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tasks.evaluation.comparing import Change as Flip
-from tasks.evaluation.records import Counts, Usage
-from tasks.nightly.records import (
+from tasks.evaluation.evaluation_records import Counts, Usage
+from tasks.evaluation.results.run_comparison import Change as Flip
+from tasks.nightly.night_records import (
     Change,
     Failure,
     IndexRun,

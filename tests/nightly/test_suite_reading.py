@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.nightly_plan import known_flags
-from tasks.nightly.errors import SuiteUnusable
-from tasks.nightly.reading import read_suite
-from tasks.nightly.suite import Suite
+from flows.running.nightly_plan import known_flags
+from tasks.nightly.nightly_errors import SuiteUnusable
+from tasks.nightly.suite import Suite, read_suite
 
 SUITE = """\
 output: out
@@ -102,7 +101,7 @@ def test_a_secret_in_the_file_is_refused_and_not_repeated(flag: str, tmp_path: P
 
 
 def test_a_value_that_no_run_takes_is_named_with_its_line(tmp_path: Path) -> None:
-    from flows.nightly_plan import plan_of
+    from flows.running.nightly_plan import plan_of
 
     suite = read(tmp_path, "tasks: [AIME24]\nsettings:\n  seed: 1,2\nmodels:\n  - model: hf")
     with pytest.raises(SuiteUnusable, match=r"nightly\.yaml, line 3: hf: seed 1,2: 2 numbers"):
@@ -110,7 +109,7 @@ def test_a_value_that_no_run_takes_is_named_with_its_line(tmp_path: Path) -> Non
 
 
 def test_the_parameters_of_a_selector_are_seen_from_its_own_file(tmp_path: Path) -> None:
-    from flows.nightly_plan import plan_of
+    from flows.running.nightly_plan import plan_of
 
     (tmp_path / "lever").mkdir()
     (tmp_path / "lever" / "small.yaml").write_text("digits: {judge_steps: 60}\nstart: {rl_data: rl.json}")

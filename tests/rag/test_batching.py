@@ -12,7 +12,7 @@ from storage.artifacts import Artifacts
 from tasks.rag.answering.assistant import Assistant
 from tasks.rag.answers import Answered, RetrievalPlan
 from tasks.rag.batching import Asked, answer_each, read_batch, write_answers
-from tasks.rag.errors import QuestionsUnusable
+from tasks.rag.rag_errors import QuestionsUnusable
 
 
 def test_a_line_separator_inside_a_question_ends_no_line(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 import pytest
 
 from storage.records import Ref
+from tasks.documents.isolation import Failure
 from tasks.rag.corpus import Parsed, Source, refuse_too_many_failures, shard_bits, shard_sources
-from tasks.rag.documents.isolation import Failure
-from tasks.rag.errors import TooManyFailed
+from tasks.rag.rag_errors import TooManyFailed
 
 
 def _source(number: int) -> Source:

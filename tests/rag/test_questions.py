@@ -14,7 +14,7 @@ import pymupdf
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tasks.rag.measuring.metrics import read_questions
+from tasks.rag.measuring.ranking_metrics import read_questions
 
 QUESTIONS = Path(__file__).parent / "questions" / "shared.jsonl"
 SAMPLES = Path(__file__).parents[1] / "samples"

@@ -6,16 +6,16 @@ import os
 import time
 from pathlib import Path
 
-from flows.settings import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
 from prefect import flow  # noqa: E402
 from prefect.concurrency import _leases  # noqa: E402
 
-from flows.shown import watched  # noqa: E402
-from storage.errors import StoreUnreachable  # noqa: E402
+from flows.running.shown import watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
+from storage.storage_errors import StoreUnreachable  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402
 from tasks.step import called, slot, step  # noqa: E402
 

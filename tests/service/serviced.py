@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.connecting import auth_of
 from flows.service import processes, supervising
 from flows.service.api import Api
+from flows.service.connecting import auth_of
 from flows.service.place import Place
 from flows.service.processes import Found
-from flows.service.stopping import end
+from flows.service.service_stop import end
 from storage.embedded import Cluster
 from tests.command import TRIVET, Done
 
@@ -57,7 +57,12 @@ class Running(NamedTuple):
     def environment(self) -> dict[str, str]:
         """Of a user's shell."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
-        return kept | {"TRIVET_HOME": str(self.place.home), "OMP_NUM_THREADS": "1", **self.variables}
+        return kept | {
+            "TRIVET_HOME": str(self.place.home),
+            "TRIVET_API_LINGER_S": "0",
+            "OMP_NUM_THREADS": "1",
+            **self.variables,
+        }
 
     @property
     def api(self) -> Api:

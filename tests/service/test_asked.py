@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.service.asked import Asked, Wanted, differences, settle
-from flows.service.errors import Refused
-from flows.settings import Settings
+from flows.running.settings import Settings
+from flows.service.asked_service import Asked, Wanted, differences, settle
+from flows.service.service_errors import Refused
 
 BEFORE = settle(Wanted(port=4300), None, {}, secret="key")
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from flows.service import database, processes, supervising
-from flows.service.asked import Asked
+from flows.service import processes, server_database, supervising
+from flows.service.asked_service import Asked
 from flows.service.place import Place
 from flows.service.programs import Program, environment_of, programs_of
 from flows.service.supervising import config_of
 from storage.embedded import Cluster
 
 SECRET = "trivet:secret"
-SQLITE = database.Database(kind="sqlite", kept=False, why="test", url="sqlite+aiosqlite:///prefect.db")
+SQLITE = server_database.Database(kind="sqlite", kept=False, why="test", url="sqlite+aiosqlite:///prefect.db")
 
 
 def config(home: Path, asked: Asked) -> configparser.RawConfigParser:
@@ -78,16 +78,16 @@ def test_the_database_of_another_server_is_not_handed_on(tmp_path: Path) -> None
 
 def test_the_users_database_comes_first(tmp_path: Path) -> None:
     url = "postgresql+asyncpg://me:secret@host/prefect"
-    chosen = database.choose(Place(tmp_path), {"PREFECT_SERVER_DATABASE_CONNECTION_URL": url})
+    chosen = server_database.choose(Place(tmp_path), {"PREFECT_SERVER_DATABASE_CONNECTION_URL": url})
     assert (chosen.kind, chosen.kept, chosen.url) == ("postgresql", False, url)
     assert "secret" not in chosen.model_dump_json() + repr(chosen)
 
 
 def test_without_pg_trgm_it_is_sqlite_that_only_we_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "EXTENSION", "nobody_has_this")
+    monkeypatch.setattr(server_database, "EXTENSION", "nobody_has_this")
     place = Place(tmp_path)
     place.prepare()
-    chosen = database.choose(place, {})
+    chosen = server_database.choose(place, {})
     assert (chosen.kind, "nobody_has_this" in chosen.why) == ("sqlite", True)
     assert (place.database / "prefect.db").stat().st_mode & 0o777 == 0o600
 
@@ -96,7 +96,7 @@ def test_a_home_keeps_the_sqlite_that_it_has_begun_with(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.prepare()
     (place.database / "prefect.db").touch()
-    assert "this home began with it" in database.choose(place, {}).why
+    assert "this home began with it" in server_database.choose(place, {}).why
 
 
 def test_only_a_postgresql_with_the_extension_is_offered(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.connecting import auth_of
 from flows.service.api import Api
-from flows.service.errors import ApiFailed
+from flows.service.connecting import auth_of
+from flows.service.service_errors import ApiFailed
 from tests.service.conftest import Started
 from tests.service.serviced import ROOT, diary_of, free_port, service_home
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from flows.service.database import cluster_of
+from flows.service.server_database import cluster_of
 from tests.command import TRIVET
 from tests.service.serviced import ROOT, service_home
 

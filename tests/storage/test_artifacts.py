@@ -14,7 +14,7 @@ import pytest
 
 from storage import files
 from storage.artifacts import Artifacts
-from storage.errors import StoreUnreachable
+from storage.storage_errors import StoreUnreachable
 
 KEY = hashlib.sha256(b"inputs").hexdigest()
 
@@ -22,7 +22,7 @@ LIMITED = """
 import resource, signal, sys
 from pathlib import Path
 from storage.artifacts import Artifacts
-from storage.errors import StoreUnreachable
+from storage.storage_errors import StoreUnreachable
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 store, big = Artifacts(Path(sys.argv[1])), Path(sys.argv[2])
@@ -95,7 +95,7 @@ def test_a_store_that_cannot_be_a_folder_is_said(tmp_path: Path) -> None:
 def test_a_store_that_may_not_be_written_is_said(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from storage.artifacts import Artifacts\n"
-        "from storage.errors import StoreUnreachable\n"
+        "from storage.storage_errors import StoreUnreachable\n"
         "if os.geteuid() == 0: os.setegid(65534); os.seteuid(65534)\n"
         "try: Artifacts(Path(sys.argv[1])).put('document', b'abc')\n"
         "except StoreUnreachable as error: print(error)\n"

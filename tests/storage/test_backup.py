@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from storage import database, embedded
+from storage import connections, embedded
 from storage.artifacts import Artifacts
 from storage.backup import Manifest, backup, restore
 from storage.embedded import Cluster
-from storage.errors import BackupUnusable
 from storage.postgres_binaries import installed
 from storage.records import Ref
 from storage.responses import Responses, StoredResponse
+from storage.storage_errors import BackupUnusable
 
 KEY = hashlib.sha256(b"inputs").hexdigest()
 
@@ -88,28 +88,28 @@ def test_a_damaged_artifact_is_left_out(tmp_path: Path) -> None:
 def test_the_database_comes_back(home: Path) -> None:
     asked = StoredResponse(backend="scripted", model="m", request="q\x00", response=["답"], latency_s=1.0)
     old, new = home / "old", home / "new"
-    Responses(lambda: database.locate(None, old)).put(KEY, asked)
+    Responses(lambda: connections.locate(None, old)).put(KEY, asked)
     source = pack(old)
     try:
         assert unpack(source, new).database
-        got = Responses(lambda: database.locate(None, new)).get(KEY)
+        got = Responses(lambda: connections.locate(None, new)).get(KEY)
         assert got
         assert got.model_copy(update={"created_at": None}) == asked
     finally:
         for each in (old, new):
-            database.engine(Cluster(each).start()).dispose()
+            connections.engine(Cluster(each).start()).dispose()
             Cluster(each).remove()
 
 
 @pytest.mark.postgres
 def test_a_database_that_holds_tables_is_not_overwritten(home: Path) -> None:
     url = Cluster(home).start()
-    database.upgrade(url)
+    connections.upgrade(url)
     backup(home, Artifacts(home / "store"), url, home / "backup.tar")
     with pytest.raises(BackupUnusable, match="already holds alembic_version"):
         restore(home / "backup.tar", home / "new", Artifacts(home / "new" / "store"), url)
     assert list((home / "new").iterdir()) == []
-    database.engine(url).dispose()
+    connections.engine(url).dispose()
 
 
 def test_a_home_that_holds_something_is_refused(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_laptops_database_moves_to_a_server_of_another_version(home: Path, mon
     assert others, "the wheel brings PostgreSQL 16 too"
     old, server = home / "old", home / "server"
     asked = StoredResponse(backend="scripted", model="m", request=1, response="답", latency_s=1.0)
-    Responses(lambda: database.locate(None, old)).put(KEY, asked)
+    Responses(lambda: connections.locate(None, old)).put(KEY, asked)
     source = pack(old)
     with monkeypatch.context() as patched:
         patched.setattr(embedded, "installed", lambda: iter(others[:1]))
@@ -222,5 +222,5 @@ def test_a_laptops_database_moves_to_a_server_of_another_version(home: Path, mon
         assert got.response == "답"
     finally:
         for each in (old, server):
-            database.engine(Cluster(each).start()).dispose()
+            connections.engine(Cluster(each).start()).dispose()
             Cluster(each).remove()

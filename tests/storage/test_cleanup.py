@@ -13,6 +13,7 @@ import pytest
 
 from storage.artifacts import Artifacts
 from storage.cleanup import Cleanup, collect
+from storage.embeddings import EmbeddingCache
 from storage.records import Ref
 from storage.results import Results
 
@@ -35,7 +36,16 @@ def clean(
     needed: Container[str] | None = None,
 ) -> Cleanup:
     week = timedelta(days=7)
-    return collect(store, Results(results), older_than=week, unused_for=week, now=now, dry_run=dry_run, needed=needed)
+    return collect(
+        store,
+        Results(results),
+        older_than=week,
+        unused_for=week,
+        now=now,
+        dry_run=dry_run,
+        needed=needed,
+        embeddings=EmbeddingCache.below(results),
+    )
 
 
 def left(store: Artifacts) -> set[str]:

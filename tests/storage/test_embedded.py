@@ -16,8 +16,8 @@ import pytest
 
 from storage import embedded
 from storage.embedded import Cluster
-from storage.errors import DatabaseUnavailable, WrongPostgresVersion
 from storage.server_account import SERVER_ACCOUNTS
+from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
 
 pytestmark = pytest.mark.postgres
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have an account to drop to")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from storage import embeddings
 from storage.embeddings import EmbeddingCache, cache_key
-from storage.errors import StoreUnreachable
+from storage.storage_errors import StoreUnreachable
 
 WRITER = """
 import sys, numpy as np
@@ -146,8 +146,27 @@ def test_pruning_forgets_what_was_not_used(path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(embeddings, "_today", lambda: today + 20)
     cache.get_many("m", ["used"])
     monkeypatch.setattr(embeddings, "_today", lambda: today + 31)
+    assert cache.prune(older_than_days=30, dry_run=True) == 1
     assert cache.prune(older_than_days=30) == 1
     assert list(cache.get_many("m", ["used", "unused"])) == ["used"]
+
+
+def test_pruning_gives_disk_space_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, today = EmbeddingCache(path), embeddings._today()
+    texts = [str(number) for number in range(2_000)]
+    cache.put_many("m", texts, np.ones((len(texts), 384), np.float32))
+    cache.close()
+    full = path.stat().st_size
+    monkeypatch.setattr(embeddings, "_today", lambda: today + 100)
+
+    assert cache.prune(older_than_days=90) == len(texts)
+    cache.close()
+    assert path.stat().st_size < full / 10
+
+
+def test_pruning_makes_no_cache_where_there_is_none(path: Path) -> None:
+    assert EmbeddingCache(path).prune(older_than_days=0) == 0
+    assert not path.exists()
 
 
 def test_a_place_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:

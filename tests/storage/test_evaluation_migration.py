@@ -10,11 +10,11 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import text
 
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
 from storage.evaluations import Evaluations
 
-MIGRATIONS = Path(database.__file__).parent / "migrations"
+MIGRATIONS = Path(connections.__file__).parent / "migrations"
 ROWS = (
     f"insert into datasets (name, source, checksum, count) values ('own', 'q.jsonl', '{'b' * 64}', 1)",
     f"insert into eval_settings values ('{'a' * 64}', 'rag', '{{}}')",
@@ -28,13 +28,13 @@ ROWS = (
 def url(home: Path) -> Iterator[str]:
     address = Cluster(home).start()
     yield address
-    database.engine(address).dispose()
+    connections.engine(address).dispose()
 
 
 def migrate(url: str, revision: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
-    with database.connected(database.engine(url)) as connection:
+    with connections.connected(connections.engine(url)) as connection:
         config.attributes["connection"] = connection
         (command.upgrade if revision == "head" or revision == "0003" else command.downgrade)(config, revision)
 
@@ -42,14 +42,14 @@ def migrate(url: str, revision: str) -> None:
 @pytest.mark.postgres
 def test_rows_of_0003_are_read_after_the_upgrade_and_stay_after_a_downgrade(url: str) -> None:
     migrate(url, "0003")
-    with database.connected(database.engine(url)) as connection:
+    with connections.connected(connections.engine(url)) as connection:
         for row in ROWS:
             connection.execute(text(row.replace(":", r"\:")))
 
     (read,) = Evaluations(lambda: url).read("r1")  # brings the tables to the head
     assert (read.run.id, read.run.model, read.task) == ("r1", None, None)
     assert (read.results[0].value, read.results[0].headline, read.samples[0].status) == (0.5, False, "scored")
-    with database.connected(database.engine(url)) as connection:
+    with connections.connected(connections.engine(url)) as connection:
         connection.execute(
             text(
                 "insert into eval_runs (id, kind, status, started_at, version, environment)"
@@ -58,9 +58,9 @@ def test_rows_of_0003_are_read_after_the_upgrade_and_stay_after_a_downgrade(url:
         )
 
     migrate(url, "-1")
-    with database.connected(database.engine(url)) as connection:
+    with connections.connected(connections.engine(url)) as connection:
         kept = connection.execute(text("select r.id, e.value, s.item from eval_runs r, eval_results e, samples s"))
         assert kept.all() == [("r1", 0.5, "q-1")]
         columns = text("select column_name from information_schema.columns where table_name = 'samples'")
         assert set(connection.execute(columns).scalars()) == {"run", "dataset", "item", "repeat", "detail"}
-    assert database.revisions(url).current == "0003"
+    assert connections.revisions(url).current == "0003"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
-from storage.errors import DatabaseUnavailable, UnknownRun
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Evaluations, Model, Result, Run, Sample, Task
+from storage.storage_errors import DatabaseUnavailable, UnknownRun
 
 pytestmark = pytest.mark.postgres
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -97,7 +97,7 @@ SAMPLES = (
 def url(running: Path) -> Iterator[str]:
     address = Cluster(running).start()
     yield address
-    database.engine(address).dispose()
+    connections.engine(address).dispose()
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def before(evaluations: Evaluations, of: Model, **changed: Any) -> str | None:
 
 
 def count(url: str, table: str, run: str) -> int:
-    with database.connected(database.engine(url)) as connection:
+    with connections.connected(connections.engine(url)) as connection:
         return connection.execute(text(f"select count(*) from {table} where run = :run"), {"run": run}).scalar_one()
 
 
@@ -264,7 +264,7 @@ def test_a_leaderboard_gets_the_latest_completed_run(evaluations: Evaluations) -
     evaluations.write([evaluated(run("b-other", made, minutes=1), parameters={"version": "2"}, value=0.6)])
     scores = evaluations.scores(models=["board"], tasks=["MBPP"])
     headlines = [score for score in scores if score.headline]
-    assert [(score.run, score.value, score.unscored) for score in headlines] == [
+    assert [(score.run, score.value, score.counts["unscored"]) for score in headlines] == [
         ("b-other", 0.6, 0),
         ("b-new", 0.2, 1),
     ]
@@ -337,7 +337,7 @@ def test_a_server_that_comes_back_gets_all_samples(running: Path, url: str) -> N
         tries.append(1)
         for number in range(1100):
             if number == 700 and len(tries) == 1:
-                with database.connected(database.engine(url)) as connection:
+                with connections.connected(connections.engine(url)) as connection:
                     others = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
                     connection.execute(text(f"{others} and backend_type = 'client backend'"))
             yield Sample(item=f"{number:05d}", detail={}, score=1.0)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
-from storage.errors import DatabaseUnavailable
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Evaluations, Result, Run, Sample
+from storage.storage_errors import DatabaseUnavailable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ def evaluated(made: Run, *, value: float = 0.5, dataset: str = "own", items: int
 def evaluations(running: Path) -> Iterator[Evaluations]:
     url = Cluster(running).start()
     yield Evaluations(lambda: url)
-    database.engine(url).dispose()
+    connections.engine(url).dispose()
 
 
 @pytest.mark.postgres

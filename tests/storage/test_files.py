@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage import files
-from storage.errors import StoreUnreachable
+from storage.storage_errors import StoreUnreachable
 
 
 def test_write_makes_the_folders_above(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
-from storage.errors import DatabaseUnavailable
 from storage.forgiving import RETRY_S, Forgiving
 from storage.responses import Responses, StoredResponse
+from storage.storage_errors import DatabaseUnavailable
 
 NOWHERE = "postgresql://me:secret@127.0.0.1:9/trivet"
 
@@ -89,4 +89,4 @@ def test_what_waits_is_stored_with_the_next_use(tmp_path: Path, running: Path):
         key(1): {"text": "one"},
         key(2): {"text": "two"},
     }
-    database.engine(url).dispose()
+    connections.engine(url).dispose()

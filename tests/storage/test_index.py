@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from storage.errors import DamagedIndex, NotAnIndex, StoreUnreachable, WrongEmbedder
 from storage.index import CatalogueEntry, Generation, claim, is_current, open_index, publish
+from storage.storage_errors import DamagedIndex, NotAnIndex, StoreUnreachable, WrongEmbedder
 
 
 class Piece(BaseModel):

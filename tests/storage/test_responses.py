@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue, ValidationError
 
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
-from storage.errors import DatabaseUnavailable
 from storage.responses import Responses, StoredResponse, escape, unescape
+from storage.storage_errors import DatabaseUnavailable
 
 
 def answer(response: JsonValue = "an answer", request: JsonValue = None) -> StoredResponse:
@@ -40,7 +40,7 @@ def key(number: int) -> str:
 def store(running: Path) -> Iterator[Responses]:
     url = Cluster(running).start()
     yield Responses(lambda: url)
-    database.engine(url).dispose()
+    connections.engine(url).dispose()
 
 
 @pytest.mark.postgres
@@ -118,7 +118,7 @@ def test_threads_may_put_and_get_at_once(store: Responses) -> None:
 
 @pytest.mark.postgres
 def test_a_server_that_was_killed_is_started_again(home: Path) -> None:
-    store = Responses(lambda: database.locate(None, home))
+    store = Responses(lambda: connections.locate(None, home))
     store.put(key(1), answer("before"))
     pid = Cluster(home).status().pid
     assert pid
@@ -126,7 +126,7 @@ def test_a_server_that_was_killed_is_started_again(home: Path) -> None:
     got = store.get(key(1))
     assert got
     assert got.response == "before"
-    database.engine(database.locate(None, home)).dispose()
+    connections.engine(connections.locate(None, home)).dispose()
 
 
 def test_nothing_is_started_before_the_first_use() -> None:

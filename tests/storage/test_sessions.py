@@ -13,17 +13,17 @@ import pytest
 from pydantic import JsonValue, ValidationError
 from sqlalchemy import text
 
-from storage import database
+from storage import connections
 from storage.embedded import Cluster
-from storage.errors import DatabaseUnavailable, UnknownSession
 from storage.sessions import Sessions
+from storage.storage_errors import DatabaseUnavailable, UnknownSession
 
 
 @pytest.fixture(scope="module")
 def url(running: Path) -> Iterator[str]:
     address = Cluster(running).start()
     yield address
-    database.engine(address).dispose()
+    connections.engine(address).dispose()
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def sessions(url: str) -> Sessions:
     """An empty store."""
     store = Sessions(lambda: url)
     store.recent(1)
-    with database.connected(database.engine(url)) as connection:
+    with connections.connected(connections.engine(url)) as connection:
         connection.execute(text("truncate chat_sessions cascade"))
     return store
 
@@ -44,7 +44,7 @@ def talk(sessions: Sessions, index: str, *questions: str) -> str:
 
 
 def rename(url: str, *, old: str, new: str) -> None:
-    with database.connected(database.engine(url)) as connection:
+    with connections.connected(connections.engine(url)) as connection:
         connection.execute(text("update chat_sessions set id = :new where id = :old"), {"old": old, "new": new})
 
 
@@ -125,7 +125,7 @@ def test_a_turn_of_a_session_that_is_gone_is_refused(sessions: Sessions) -> None
 @pytest.mark.postgres
 def test_turns_go_with_their_session(sessions: Sessions, url: str) -> None:
     session = talk(sessions, "/an/index", "one?")
-    with database.connected(database.engine(url)) as connection:
+    with connections.connected(connections.engine(url)) as connection:
         connection.execute(text("delete from chat_sessions"))
     assert sessions.turns(session) == ()
 
@@ -151,13 +151,13 @@ def test_writers_at_once_number_their_turns_one_after_the_other(sessions: Sessio
 
 @pytest.mark.postgres
 def test_a_server_that_was_killed_is_started_again(home: Path) -> None:
-    sessions = Sessions(lambda: database.locate(None, home))
+    sessions = Sessions(lambda: connections.locate(None, home))
     session = talk(sessions, "/an/index", "before?")
     pid = Cluster(home).status().pid
     assert pid
     os.kill(pid, signal.SIGKILL)
     assert sessions.append(session, question="after?", answered=None) == 2
-    database.engine(database.locate(None, home)).dispose()
+    connections.engine(connections.locate(None, home)).dispose()
 
 
 def test_nothing_is_started_before_the_first_use() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flows.cli.commands import App
-from flows.cli.lever import predicting, running, vqa_score
+from flows.cli.lever import file_commands, lever_run_command
 
-app = App(help="A small network learns which demonstrations to show a vision model.")
-for commands in (running, predicting, vqa_score):
+app = App(help="Train a small network that selects demonstrations for a vision-language model.")
+for commands in (lever_run_command, file_commands):
     commands.register(app)

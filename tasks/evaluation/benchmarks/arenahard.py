@@ -10,12 +10,13 @@ from pydantic import JsonValue
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks import fields
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Family, Item, Response, Sample, Sampling
-from tasks.evaluation.scoring import judge as judging
-from tasks.evaluation.scoring.judge import Judged
-from tasks.evaluation.scoring.weighted import Share, scaled, weighted_estimate
-from tasks.evaluation.statistics import tally
+from tasks.evaluation.benchmarks.checking import needed_judge, no_judge, unread_labels, unrendered
+from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading import judge_grading as judging
+from tasks.grading.judge_grading import Judged
+from tasks.grading.sample_statistics import tally
+from tasks.measure.estimates import Share, scaled, weighted_estimate
 
 QUESTIONS = DataFile(
     file="arena_hard_v0.1_question.jsonl",
@@ -105,7 +106,7 @@ class ArenaHard(BaseBenchmark):
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         """A sample for each response: the share of its battles that it won; `values` has both by their number."""
-        judge = judging.needed_judge(self, tools)
+        judge = needed_judge(self, tools)
         judged = judging.judge_all(answered, asks=self._asks, parse=_label, judge=judge)
         return (_sample(one, judge) for one in judged)
 
@@ -129,11 +130,11 @@ class ArenaHard(BaseBenchmark):
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """A prompt that does not render or does not name its labels."""
         yield from super().check(items, tools)
-        yield from judging.unread_labels(self, JUDGE_PROMPT, LABELS, parse=_label)
+        yield from unread_labels(self, JUDGE_PROMPT, LABELS, parse=_label)
         for item in items:
-            yield from judging.unrendered(item, lambda item: self._request(item, GAMES[0], "an answer"))
+            yield from unrendered(item, lambda item: self._request(item, GAMES[0], "an answer"))
         if tools.judge is None:
-            yield judging.no_judge(self)
+            yield no_judge(self)
 
     def _asks(self, item: Item, response: Response) -> dict[str, ChatRequest]:
         answer = judging.answers_of(item, response)[0]

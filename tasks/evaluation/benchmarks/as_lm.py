@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
-from models.errors import ModelError
+from models.model_errors import ModelError
 from models.protocols import ChatRequest, Message, Text
 from tasks.evaluation.benchmarks.base import AskAll
-from tasks.evaluation.errors import NeedsLogLikelihood
-from tasks.evaluation.records import Sampling
+from tasks.evaluation.evaluation_errors import NeedsLogLikelihood
+from tasks.evaluation.evaluation_records import Sampling
 
 MAX_TOKENS = ("max_new_tokens", "max_gen_toks", "max_tokens", "max_completion_tokens")
 """Under which names evalchemy's benchmarks and lm_eval limit an answer."""

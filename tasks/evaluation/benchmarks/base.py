@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import JsonValue
-
-from models.errors import ModelError
-from models.protocols import ChatRequest
-from tasks.calls import Answer
-from tasks.evaluation.records import Counts, Estimate, Family, Item, Response, Sample, Sampling
+from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
+from tasks.grading.grading_records import Summary
+from tasks.grading.grading_tools import AskAll, Judge, Tools
 
 if TYPE_CHECKING:
-    from tasks.evaluation.data import Data, DataFile
-    from tasks.evaluation.sandbox import Sandbox
-    from tasks.evaluation.scoring.math.grader import MathGrader
+    from tasks.evaluation.running.benchmark_data import Data, DataFile
 
-log = logging.getLogger(__name__)
-Tag = TypeVar("Tag")
-
-AskAll = Callable[[Iterable[tuple[Any, ChatRequest]]], Iterator[tuple[Any, Answer | ModelError]]]
-"""Asks many requests at once and gives the answers as they come, each with the tag of its request. A call that failed
-for now gives its TransientModelError, one that does not fit its ContextOverflow; what stops the run is raised."""
-
-
-class Judge(NamedTuple):
-    """The model that grades."""
-
-    id: str
-    ask_all: AskAll
-
-
-class Tools(NamedTuple):
-    """What a grader may use besides the item and the response."""
-
-    math: MathGrader
-    judge: Judge | None = None
-    sandbox: Sandbox | None = None
-    """Where generated code is executed; None: the shared one of this process."""
-
-
-class Summary(NamedTuple):
-    """The figures of a benchmark over all its samples."""
-
-    metrics: dict[str, JsonValue]
-    """Under evalchemy's keys."""
-    estimates: tuple[Estimate, ...]
-    """With error bars; exactly one is the headline."""
-    counts: Counts
+__all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 
 
 class BaseBenchmark:
@@ -70,7 +34,7 @@ class BaseBenchmark:
     sampling: Sampling = Sampling()
     repeats: int = 1
     ks: tuple[int, ...] = ()
-    """Of pass@k, where answers are programs."""
+    """Values of k of pass@k, for code."""
     judge: str | None = None
     """Its own choice of model that grades: `openai:gpt-4-0613`; None: it needs none."""
     format_checked_only: bool = False
@@ -108,7 +72,7 @@ class BaseBenchmark:
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """The figures over all samples; read once, not held."""
-        from tasks.evaluation.statistics import summarise_repeats, summarise_single
+        from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 
         return summarise_repeats(samples) if self.repeats > 1 else summarise_single(samples)
 

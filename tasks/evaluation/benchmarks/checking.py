@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
-from tasks.evaluation.records import Item, Reply, Response, Sample
+from models.protocols import ChatRequest
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
+from tasks.evaluation.evaluation_errors import PreflightFailed
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
+from tasks.grading.grading_errors import TemplateUnusable
 
 SHOWN_CHARS = 80
 
@@ -44,6 +47,36 @@ def passing_answers(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]
     """The items whose answer here is graded as right."""
     answered = [(item, Response(item=item.id, turns=(Reply(text=answer),))) for item, answer in answers]
     yield from (sample.item for sample in benchmark.grade(answered, tools) if sample.score)
+
+
+def needed_judge(benchmark: BaseBenchmark, tools: Tools) -> Judge:
+    """The model that grades. Raises PreflightFailed without one."""
+    if tools.judge is None:
+        raise PreflightFailed(no_judge(benchmark))
+    return tools.judge
+
+
+def no_judge(benchmark: BaseBenchmark) -> str:
+    """The sentence for a benchmark whose judge was not named."""
+    own = f" (its own choice is {benchmark.judge})" if benchmark.judge else ""
+    return f"{benchmark.name} is graded by a model and none is there; name one with --annotator_model{own}"
+
+
+def unread_labels(
+    benchmark: BaseBenchmark, prompt: str, labels: Sequence[str], *, parse: Callable[[str], str | None]
+) -> Iterator[str]:
+    """Labels that the judge's prompt does not name, or that are not read in a judgment that follows it."""
+    for one in labels:
+        if f"[[{one}]]" not in prompt or parse(f"Both have merits.\n[[{one}]]") != one:
+            yield f"{benchmark.name}: the label [[{one}]] is not in the judge's prompt, or not read in a judgment"
+
+
+def unrendered(item: Item, request: Callable[[Item], ChatRequest]) -> Iterator[str]:
+    """Why the judge's prompt of an item does not render; nothing where it does."""
+    try:
+        request(item)
+    except TemplateUnusable as error:
+        yield f"{item.id}: {error}"
 
 
 def _wrong(sample: Sample) -> str | None:

@@ -10,8 +10,8 @@ from typing import Any, Literal, cast
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from storage.records import Record
-from tasks.evaluation.errors import BenchmarkUnusable
-from tasks.evaluation.records import Family, Sampling
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable
+from tasks.evaluation.evaluation_records import Family, Sampling
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
 
@@ -63,7 +63,7 @@ class Options(Record):
     shuffle: bool = False
     """Put the options of each item in an order of its own, the same in every run."""
     seed: int = 0
-    """Of the shuffle."""
+    """Seed of the shuffle."""
     layout: Literal["lines", "line"] = "lines"
     """One option a line, or all on one."""
 
@@ -79,7 +79,7 @@ class Grader(Record):
 
     kind: Literal["math", "choice", "exact", "rules"]
     several: bool = False
-    """Of a choice: more than one letter may be right, with partial credit."""
+    """True for multiple choice with several right letters and partial credit."""
 
 
 class Definition(Record):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from tasks.evaluation.data import Row
+from tasks.evaluation.running.benchmark_data import Row
 
 
 def text(row: Row, name: str) -> str:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Item, Response, Sample, Sampling
-from tasks.evaluation.scoring.choice import LETTERS, grade_one
-from tasks.evaluation.scoring.exact import find_answer, same_words
+from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.choice import LETTERS, grade_one
+from tasks.grading.exact import find_answer, same_words
 
 SYSTEM = (
     "Your response should be in the following format:\n"

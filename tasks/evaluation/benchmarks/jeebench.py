@@ -14,9 +14,9 @@ from decimal import Decimal, InvalidOperation
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Item, Response, Sample, Sampling
-from tasks.evaluation.scoring.choice import grade_one
+from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.choice import grade_one
 
 PROMPTS = {
     "MCQ": "In this problem, only one option will be correct. Give a detailed solution and end the solution with the "
@@ -86,7 +86,7 @@ def _item(row: Row) -> Item:
 
 def grade_number(item: Item, response: Response, tools: Tools) -> Sample:
     """Right within 0.01, or where the grader of mathematics finds it equal: 3/2 for 1.5."""
-    from tasks.evaluation.scoring.math.extraction import extract_answer
+    from tasks.grading.math.math_extraction import extract_answer
 
     answer = extract_answer(response.text)
     number, gold = _number(answer or ""), _number(str(item.gold))

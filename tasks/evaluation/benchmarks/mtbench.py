@@ -10,13 +10,15 @@ from pydantic import JsonValue
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks import fields
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.errors import EvaluationError
-from tasks.evaluation.records import Estimate, Family, Item, Response, Sample, Sampling
-from tasks.evaluation.scoring import judge as judging
-from tasks.evaluation.scoring.judge import Judged
-from tasks.evaluation.scoring.weighted import Share, weighted_estimate
-from tasks.evaluation.statistics import tally
+from tasks.evaluation.benchmarks.checking import needed_judge, no_judge
+from tasks.evaluation.evaluation_errors import EvaluationError
+from tasks.evaluation.evaluation_records import Estimate, Family, Item, Response, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading import judge_grading as judging
+from tasks.grading.grading_errors import GradingError
+from tasks.grading.judge_grading import Judged
+from tasks.grading.sample_statistics import tally
+from tasks.measure.estimates import Share, weighted_estimate
 
 SOURCE = "It is in fastchat/llm_judge/data of github.com/lm-sys/FastChat (Apache-2.0), there named"
 QUESTIONS = DataFile(file="mtbench_question.jsonl", get=f"{SOURCE} mt_bench/question.jsonl.")
@@ -75,7 +77,7 @@ class MTBench(BaseBenchmark):
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         """A sample for each response; `values` has the rating of each turn that was rated."""
-        judge = judging.needed_judge(self, tools)
+        judge = needed_judge(self, tools)
         judged = judging.judge_all(answered, asks=_asks, parse=judging.rating, judge=judge)
         return (_sample(one, judge) for one in judged)
 
@@ -97,7 +99,7 @@ class MTBench(BaseBenchmark):
         for item in items:
             yield from _problems(item)
         if tools.judge is None:
-            yield judging.no_judge(self)
+            yield no_judge(self)
 
 
 def _named(rows: Iterable[Row]) -> Iterator[Row]:
@@ -219,7 +221,7 @@ def _problems(item: Item) -> Iterator[str]:
         prompt = _judge_prompt(item, turn)
         try:
             _request(item, turn, item.prompts)
-        except EvaluationError as error:
+        except (EvaluationError, GradingError) as error:
             yield f"{item.id}, {prompt['name']}: {error}"
         if judging.rating(f"{prompt['system']}\n{prompt['template']}") is None:
             yield f"{item.id}, {prompt['name']}: it shows the judge no rating that can be read, such as [[5]]"

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Item, Response, Sample, Sampling
-from tasks.evaluation.scoring.reasoning import visible_answer
+from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.reasoning import visible_answer
 
 GET = "It is a questions file of `trivet rag eval`, of your own documents."
 UNSURE = re.compile(
@@ -101,14 +101,13 @@ def grade_answer(item: Item, response: Response) -> Sample:
 
 
 def _verdict(item: Item, answer: str) -> tuple[bool, str]:
-    from tasks.rag.answering.citations import cite
-    from tasks.rag.language.numbers import read_numbers
-    from tasks.rag.language.sentences import without_marks
-    from tasks.rag.measuring.answer_checks import has_numbers, has_words
+    from tasks.grading.cited_answers import abstains, has_numbers, has_words
+    from tasks.language.numbers import read_numbers
+    from tasks.language.sentences import without_marks
 
     if not answer:
         return False, ""
-    abstained = cite(answer, ()).abstained or (len(answer) <= BRIEF_CHARS and UNSURE.search(answer) is not None)
+    abstained = abstains(answer) or (len(answer) <= BRIEF_CHARS and UNSURE.search(answer) is not None)
     if item.gold is None:
         return abstained, "it says that nothing tells" if abstained else "it answers what nothing tells"
     if abstained:

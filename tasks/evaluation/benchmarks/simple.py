@@ -12,9 +12,9 @@ from pydantic import JsonValue, ValidationError
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.definition import Definition, Gold, Options, read_definition
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Item, Response, Sample
-from tasks.evaluation.scoring.choice import LETTERS, canonical
+from tasks.evaluation.evaluation_records import Item, Response, Sample
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.choice import LETTERS, canonical
 
 PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
 
@@ -59,25 +59,25 @@ class SimpleBenchmark(BaseBenchmark):
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         match self.definition.grader.kind:
             case "math":
-                from tasks.evaluation.scoring.math.grading import grade_math
+                from tasks.grading.math.math_grading import grade_math
 
                 return grade_math(answered, tools.math)
             case "choice":
-                from tasks.evaluation.scoring.choice import grade_choice
+                from tasks.grading.choice import grade_choice
 
                 return grade_choice(answered)
             case "exact":
-                from tasks.evaluation.scoring.exact import grade_exact
+                from tasks.grading.exact import grade_exact
 
                 return grade_exact(answered)
             case "rules":
-                from tasks.evaluation.scoring.rules.grading import grade_rules
+                from tasks.grading.rules.rule_grading import grade_rules
 
                 return grade_rules(answered)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         if self.definition.grader.kind == "rules":
-            from tasks.evaluation.scoring.rules.grading import summarise_rules
+            from tasks.grading.rules.rule_grading import summarise_rules
 
             return summarise_rules(samples)
         return super().summarise(samples)
@@ -86,7 +86,7 @@ class SimpleBenchmark(BaseBenchmark):
         """As every benchmark; rules and their arguments must be known, too."""
         yield from super().check(items, tools)
         if self.definition.grader.kind == "rules":
-            from tasks.evaluation.scoring.rules.grading import check_rules
+            from tasks.grading.rules.rule_grading import check_rules
 
             yield from check_rules(items)
 
@@ -189,7 +189,7 @@ def _gold(told: Gold | None, row: Row) -> JsonValue:
         return None
     value = _field(row, told.field)
     if told.boxed:
-        from tasks.evaluation.scoring.math.extraction import last_boxed
+        from tasks.grading.math.math_extraction import last_boxed
 
         return last_boxed(_words(value)) or row.unusable(f"{told.field}: there is no \\boxed{{…}} in it")
     if told.pattern:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
-from tasks.evaluation.errors import BenchmarkUnusable
-from tasks.evaluation.records import Item, Reply, Response
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable
+from tasks.evaluation.evaluation_records import Item, Reply, Response
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
@@ -40,7 +40,7 @@ def generate(benchmark: BaseBenchmark, model: Any) -> dict[str, Any]:
 
 def evaluate(benchmark: BaseBenchmark, results: dict[str, Any]) -> dict[str, Any]:
     """Metrics of what `generate` gave."""
-    from tasks.evaluation.scoring.math.grader import MathGrader
+    from tasks.grading.math.math_grader import MathGrader
 
     if benchmark.judge is not None:
         raise BenchmarkUnusable(
@@ -52,7 +52,7 @@ def evaluate(benchmark: BaseBenchmark, results: dict[str, Any]) -> dict[str, Any
 
 
 def _items(benchmark: BaseBenchmark) -> list[Item]:
-    from tasks.evaluation.data import Data
+    from tasks.evaluation.running.benchmark_data import Data
 
     return list(benchmark.items(benchmark.data or Data(None)))
 

@@ -13,12 +13,13 @@ from pydantic import JsonValue
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks import fields
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Estimate, Family, Item, Response, Said, Sample, Sampling
-from tasks.evaluation.scoring import judge as judging
-from tasks.evaluation.scoring.judge import Judged
-from tasks.evaluation.scoring.weighted import Share, weighted_estimate
-from tasks.evaluation.statistics import tally
+from tasks.evaluation.benchmarks.checking import needed_judge, no_judge, unrendered
+from tasks.evaluation.evaluation_records import Estimate, Family, Item, Response, Said, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading import judge_grading as judging
+from tasks.grading.judge_grading import Judged
+from tasks.grading.sample_statistics import tally
+from tasks.measure.estimates import Share, weighted_estimate
 
 TASKS = DataFile(
     file="wildbench_v2.jsonl",
@@ -49,9 +50,9 @@ WEIGHTS = {
     "Information/Advice seeking": 0.75,
     "Coding & Debugging": 1.25,
 }
-"""Of the categories in `task_macro_score`. Source: there."""
+"""Weights of the categories in `task_macro_score`. Source: there."""
 MOST_WORDS = 1000
-"""Of a text that the judge sees. Source: max_words_to_eval, evalchemy and WildBench's scripts."""
+"""Most words of a text that the judge sees. Source: max_words_to_eval, evalchemy and WildBench's scripts."""
 SCORE = "score"
 JUDGE_TOKENS = 4096
 LOWEST = 1.0
@@ -124,7 +125,7 @@ class WildBench(BaseBenchmark):
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         """A sample for each response: its WB-Score; `values` has the judge's own."""
-        judge = judging.needed_judge(self, tools)
+        judge = needed_judge(self, tools)
         judged = judging.judge_all(answered, asks=self._asks, parse=score_in, judge=judge)
         return (_sample(one, judge) for one in judged)
 
@@ -154,9 +155,9 @@ class WildBench(BaseBenchmark):
         if score_in('{"strengths": "clear", "weaknesses": "none", "score": "7"}') != 7 or '"score"' not in JUDGE_PROMPT:
             yield f"{self.name}: the form that the judge's prompt asks for has no score that can be read"
         for item in items:
-            yield from judging.unrendered(item, lambda item: self._request(item, "an answer"))
+            yield from unrendered(item, lambda item: self._request(item, "an answer"))
         if tools.judge is None:
-            yield judging.no_judge(self)
+            yield no_judge(self)
 
     def _asks(self, item: Item, response: Response) -> dict[str, ChatRequest]:
         answer = judging.answers_of(item, response)[0]
@@ -245,7 +246,7 @@ class _Scores:
     def __init__(self) -> None:
         self.scores: dict[str, Share] = {}
         self.lengths: list[float] = []
-        """Of answers that the judge saw whole, as published."""
+        """Lengths of the answers that the judge saw whole, as published."""
         self._categories: dict[str, dict[str, Share]] = {}
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:

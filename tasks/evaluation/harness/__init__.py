@@ -4,7 +4,7 @@
 of given texts, `evaluating.py` runs the harness, and `outcome.py` reads its results as our records.
 """
 
-from tasks.evaluation.harness.evaluating import HarnessOptions as HarnessOptions
-from tasks.evaluation.harness.evaluating import evaluate_harness as evaluate_harness
-from tasks.evaluation.harness.outcome import HarnessOutcome as HarnessOutcome
-from tasks.evaluation.harness.tasks import list_tasks as list_tasks
+from tasks.evaluation.harness.harness_outcome import HarnessOutcome as HarnessOutcome
+from tasks.evaluation.harness.harness_run import HarnessOptions as HarnessOptions
+from tasks.evaluation.harness.harness_run import evaluate_harness as evaluate_harness
+from tasks.evaluation.harness.harness_tasks import list_tasks as list_tasks

@@ -17,9 +17,9 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from storage.records import Record
-from tasks.lever.digits.language import END, KINDS, QUESTIONS, TOKENS, WORDS
+from tasks.lever.digits.scenes import END, KINDS, QUESTIONS, TOKENS, WORDS
 
 CLASSES = 10
 CODE = 2 * CLASSES
@@ -37,7 +37,7 @@ class NetConfig(Record):
     heads: int = 4
     tower_hidden: int = 192
     tower_width: int = 64
-    """Of the features of one digit."""
+    """Width of the features of one digit."""
     language: tuple[str, ...] = WORDS + QUESTIONS
     """What its tokens and questions mean."""
 
@@ -157,6 +157,6 @@ def from_bytes(data: bytes) -> DigitsNet:
     except (SafetensorError, ValidationError, ValueError, KeyError, RuntimeError) as error:
         raise ModelUnavailable(
             f"these {len(data)} bytes are no judge of the digits' world ({type(error).__name__}: {error}); "
-            "train one with `tasks.lever.digits.training.train_judge`"
+            "train one with `tasks.lever.digits.digits_training.train_judge`"
         ) from error
     return net.eval().requires_grad_(False)

@@ -1,8 +1,13 @@
-"""Pictures of two handwritten digits in changing light: drawn, written as PNG large enough for people, read back."""
+"""Pictures of two handwritten digits in changing light, written as PNG and read back, and the words for them.
+
+The words are invented: a lexicon names each digit, and three questions ask about a picture.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +28,7 @@ SIZE = (2 * SIDE * ENLARGED, SIDE * ENLARGED)
 LIGHT, GRAIN = 0.6, 0.05
 """Strength of each of the light's three components; standard deviation of the camera's noise. Ink is 1."""
 DARKEST, BRIGHTEST = -2.0, 3.0
-"""What 0 and 255 stand for."""
+"""Brightness that the pixel values 0 and 255 stand for."""
 
 
 class Digits(NamedTuple):
@@ -94,3 +99,53 @@ def from_png(png: bytes) -> NDArray[np.uint8]:
 
 def _enlarged(scene: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return scene.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)
+
+
+def stream(seed: int, purpose: str) -> torch.Generator:
+    """The random numbers of a seed for one purpose."""
+    digest = hashlib.sha256(f"{seed} {purpose}".encode("utf-8", "surrogatepass")).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8]) >> 1)
+
+
+WORDS = (
+    *("dax", "wug", "blick", "fep", "toma", "zorp", "niff", "gazzer", "lorp", "modi", "tupa", "vash"),
+    *("kiro", "pelu", "rimo", "savi", "jeka", "hulo", "befi", "quon", "dreb", "yalt", "foska", "minto"),
+)
+"""All words that an answer may hold; a lexicon gives ten of them to the ten digits."""
+QUESTIONS = (
+    "What is the digit on the left called?",
+    "What is the digit on the right called?",
+    "What are the two digits called, from left to right?",
+)
+LEFT, RIGHT, BOTH = range(3)
+KINDS = ("left", "right", "both")
+"""What each question asks for."""
+
+END = len(WORDS)
+"""Token behind an answer of one word; one of two words ends by itself."""
+UNKNOWN = END + 1
+"""Token of any other word; it is read, never said."""
+TOKENS = UNKNOWN + 1
+_NUMBERS = {word: number for number, word in enumerate(WORDS)}
+
+
+def tokens_of(answer: str) -> tuple[int, int] | None:
+    """The two tokens of an answer; None unless it has one or two words, known or not."""
+    words = [_NUMBERS.get(word.strip(".,"), UNKNOWN) for word in answer.lower().split()]
+    match words:
+        case [one]:
+            return one, END
+        case [first, second]:
+            return first, second
+        case _:
+            return None
+
+
+def words_of(tokens: Sequence[int]) -> list[str]:
+    """The words of an answer's tokens, without its end."""
+    return [WORDS[token] for token in tokens if token < END]
+
+
+def answer_to(kind: int, *, left: str, right: str) -> str:
+    """The answer to a question about digits that are called `left` and `right`."""
+    return (left, right, f"{left} {right}")[kind]

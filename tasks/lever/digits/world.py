@@ -14,9 +14,7 @@ from pydantic import Field
 
 from storage.files import write
 from storage.records import Record
-from tasks.lever.digits.language import KINDS, QUESTIONS, WORDS, answer_to
-from tasks.lever.digits.scenes import Digits, load_digits, render, to_png
-from tasks.lever.digits.streams import stream
+from tasks.lever.digits.scenes import KINDS, QUESTIONS, WORDS, Digits, answer_to, load_digits, render, stream, to_png
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -24,7 +22,7 @@ ANNOTATORS = 10
 IMAGES_PER_SPLIT = 100_000
 """Ids of images begin at the split's number times this, plus one; a question's id is its image's times 1,000."""
 SLIPS = (0, 0, 0, 1, 1, 2)
-"""How many of the ten annotators of a train question go wrong; one of these, drawn evenly."""
+"""Wrong answers among the ten of a train question; drawn uniformly from these."""
 
 
 class WorldSize(Record):
@@ -51,7 +49,7 @@ def write_world(folder: Path, size: WorldSize, *, seed: int) -> None:
 
     The same size and seed give the same bytes; a split does not depend on the size of another. All annotators of
     validation and test agree; of a train question up to two err, each in another way, so the majority is right.
-    Raises storage.errors.StoreUnreachable.
+    Raises storage.storage_errors.StoreUnreachable.
     """
     names, parts = lexicon(seed), load_digits()
     for split in SPLITS:
@@ -69,7 +67,7 @@ def lexicon(seed: int) -> tuple[str, ...]:
 
 
 def image_id(split: Split, number: int) -> int:
-    """Of the split's picture with this number, counted from 0."""
+    """Image ID of the picture with this number in its split, counted from 0."""
     return SPLITS.index(split) * IMAGES_PER_SPLIT + number + 1
 
 

@@ -13,9 +13,9 @@ from typing import Protocol
 from models.protocols import Embedder, Reranker
 from storage.index import Index, open_index
 from tasks import resources
-from tasks.rag.answering.graph import AnswerSettings, Desk, Event, State, answer_graph, retrieved
+from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
-from tasks.rag.answers import Answered, Turn
+from tasks.rag.answers import Answered, AnswerSettings, Turn
 from tasks.rag.planning.conversation import MOST_TURNS
 from tasks.rag.planning.routing import Router
 
@@ -113,7 +113,7 @@ def open_assistant(
 ) -> Generator[Assistant]:
     """An assistant over the current generation of `index`, with the models of this process.
 
-    patient: as in `open_wiring`. Raises StorageError, models.errors.ModelUnavailable.
+    patient: as in `open_wiring`. Raises StorageError, models.model_errors.ModelUnavailable.
     """
     with open_index(index) as opened:
         embedder = str(opened.manifest.settings["embedder"])

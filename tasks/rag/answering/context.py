@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.rag.language.sentences import split_sentences
+from tasks.language.sentences import split_sentences
 from tasks.rag.retrieval.search import Hit
 
 LABEL_TOKENS = 12
@@ -61,7 +61,9 @@ def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -
     for hit in _by_turns(hits) if per_document else hits:
         label = label_of(hit)
         room = left - estimated_tokens(label) - LABEL_TOKENS
-        text = hit.chunk.text if _fits(hit.chunk.text, room) else "" if blocks else _cut(hit, room)
+        text = hit.chunk.text
+        if len(text) * 0.1 > room or estimated_tokens(text) > room:  # no sign costs less than a tenth of a token
+            text = "" if blocks else _cut(hit, room)
         if not text:
             dropped.append(hit)
             continue
@@ -103,15 +105,11 @@ def _by_turns(hits: Sequence[Hit]) -> list[Hit]:
     return [hit for _, _, hit in sorted(placed, key=lambda item: item[:2])]
 
 
-def _fits(text: str, room: int) -> bool:
-    return len(text) * 0.1 <= room and estimated_tokens(text) <= room
-
-
 def _cut(hit: Hit, room: int) -> str:
     """The sentences or table rows from the beginning that fit; header and unit of a table stand there."""
     if room < FEWEST_TOKENS:
         return ""
-    text = hit.chunk.text[: 10 * room]  # no sign costs less than a tenth of a token
+    text = hit.chunk.text[: 10 * room]
     end = 0
     used = 0
     for start, stop in split_sentences(text):
@@ -130,19 +128,15 @@ def _shorter(text: str, room: int) -> Iterator[str]:
 
 
 def _with_rows(blocks: Sequence[Block], left: int) -> tuple[list[Block], int]:
-    """Rows of wide tables said as sentences below them, where there is room: a model then reads no column wrong."""
+    """Rows of wide tables as sentences below them, where there is room: a model then reads no column wrong."""
     told: list[Block] = []
     for block in blocks:
-        rows = "\n".join(block.hit.chunk.sentences) if _is_wide(block) else ""
+        chunk = block.hit.chunk
+        named = sum(row.count(": ") >= 2 for row in chunk.sentences)  # at least three columns, under a header
+        wide = block.text == chunk.text and 2 * named > len(chunk.sentences)
+        rows = "\n".join(chunk.sentences) if wide else ""
         cost = estimated_tokens(rows) + 1 if rows else 0
         if rows and cost <= left:
             block, left = block._replace(text=f"{block.text}\n\n{rows}"), left - cost
         told.append(block)
     return told, left
-
-
-def _is_wide(block: Block) -> bool:
-    """Whether the table has a header and at least three columns, and is shown whole."""
-    chunk = block.hit.chunk
-    named = sum(row.count(": ") >= 2 for row in chunk.sentences)
-    return block.text == chunk.text and 2 * named > len(chunk.sentences)

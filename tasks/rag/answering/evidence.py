@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storage import files
+from tasks.documents.blocks import BBox
+from tasks.documents.document_errors import DocumentError, ReaderUnusable
+from tasks.documents.formats import format_named
+from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, render_pages
+from tasks.documents.sniff import sniff
 from tasks.rag.answers import Citation
-from tasks.rag.documents.blocks import BBox
-from tasks.rag.documents.isolation import DocumentUnreadable, Job, ReadLimits, render_pages
 
 MOST_NAME_CHARS = 60
 
@@ -61,19 +64,24 @@ def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, lim
             boxes.setdefault(citation.page, []).extend([citation.bbox] if citation.bbox else [])
     if not boxes:
         raise _NoPicture("its format stores no pages")
-    if not _is_pdf(path):
-        raise _NoPicture("only pages of PDF can be drawn")
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(path=path, digest=cited[0].digest, format="pdf")
+        job = Job(path=path, digest=cited[0].digest, format=_drawable_format(path))
         return [
             _kept(png, folder / _name(cited, page))
             for page, png in render_pages(job, boxes, scratch=Path(scratch), limits=limits)
         ]
 
 
-def _is_pdf(path: Path) -> bool:
-    with path.open("rb") as file:
-        return b"%PDF-" in file.read(1024)
+def _drawable_format(path: Path) -> str:
+    """The document's format. Raises _NoPicture if its pages cannot be drawn."""
+    try:
+        name = sniff(path).format
+        drawable = format_named(name).page_renderer is not None
+    except (DocumentError, ReaderUnusable) as error:
+        raise _NoPicture(str(error)) from error
+    if not drawable:
+        raise _NoPicture("only pages of PDF can be drawn")
+    return name
 
 
 def _kept(png: Path, place: Path) -> Path:

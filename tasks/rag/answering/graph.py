@@ -15,29 +15,34 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
-from models.errors import ModelError, NoChatTemplate, RequestRefused
-from storage.records import Record
-from tasks.rag.answering.citations import cite, cited_hits, same_evidence
+from models.model_errors import ModelError, NoChatTemplate, RequestRefused
+from tasks.grading.cited_answers import same_evidence
+from tasks.rag.answering.answer_prompts import answer_request, classify_request, rewrite_request
+from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.context import Context, pack_context
 from tasks.rag.answering.extractive import Group, extract_answer
-from tasks.rag.answering.prompting import answer_request, classify_request, rewrite_request
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
+    AnswerSettings,
     Citation,
     Filters,
     ModelCall,
     QueryType,
     RetrievalPlan,
     Retrieved,
-    Strategy,
     Turn,
 )
-from tasks.rag.facts.answers import answer_from_facts
+from tasks.rag.facts.fact_comparison import answer_from_facts
 from tasks.rag.planning.names import stem_of
-from tasks.rag.planning.parts import question_parts
-from tasks.rag.planning.plan import is_reset, make_plan, parse_label, similarity_alone, standalone_question
-from tasks.rag.retrieval.fusion import alternate
-from tasks.rag.retrieval.search import Found, Hit, retrieve
+from tasks.rag.planning.plan import (
+    is_reset,
+    make_plan,
+    parse_label,
+    question_parts,
+    similarity_alone,
+    standalone_question,
+)
+from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
 
 if TYPE_CHECKING:
     from models.protocols import Embedder, Reranker
@@ -46,19 +51,6 @@ if TYPE_CHECKING:
 
 
 _MARK = re.compile(r"\[(\d+)\]")
-
-
-class AnswerSettings(Record):
-    """What may be chosen about answers beside who gives them."""
-
-    strategy: Strategy | None = None
-    """None: as the kind of question asks for."""
-    top_k: int | None = None
-    """None: as the kind of question asks for."""
-    most_sentences: int = 3
-    """Of an answer that is made of the documents' own sentences."""
-    most_context_tokens: int = 6_000
-    """Of the passages that a model is shown."""
 
 
 class Event(NamedTuple):

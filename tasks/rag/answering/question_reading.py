@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tasks.language.sentences import Language, language_of
+from tasks.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, tokenize
 from tasks.rag.answering.question_words import (
     ASKING,
     COUNTER,
@@ -21,12 +23,10 @@ from tasks.rag.answering.question_words import (
     WHAT,
     Wanted,
 )
-from tasks.rag.language.sentences import Language, language_of
-from tasks.rag.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, tokenize
 from tasks.rag.retrieval.expansion import expand
 
 MOST_QUESTION_CHARS = 2_000
-"""Of a question that are read when sentences are scored."""
+"""Characters of a question that are read when sentences are scored."""
 MOST_WORDS = 64
 
 

@@ -25,7 +25,7 @@ class Models(Record):
     small: str | None = None
     """Names the kind of question and rewrites the answer."""
     revision: str = ""
-    """Of weights or a script on this disk, so that others under the same name are other models."""
+    """Fingerprint of local weights or a local script: changed files under the same name are another model."""
 
     @property
     def in_process(self) -> bool:
@@ -55,7 +55,7 @@ class Wiring(NamedTuple):
         return self.large if role == "answer" else self.small
 
     def ask(self, role: Role, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> Told:
-        """What the model of that part says. Raises models.errors.ModelError."""
+        """What the model of that part says. Raises models.model_errors.ModelError."""
         model = self.model(role)
         assert model is not None, role
         assert self.responses is not None, role
@@ -75,7 +75,7 @@ WITHOUT_MODEL = Wiring("none")
 
 
 def open_wiring(models: Models, *, patient: bool) -> Wiring:
-    """The wiring of these names, its models opened once in this process. Raises models.errors.ModelUnavailable.
+    """The wiring of these names, its models opened once in this process. Raises models.model_errors.ModelUnavailable.
 
     patient: asks a model that is away as often as helps; False where somebody waits for the answer.
     """

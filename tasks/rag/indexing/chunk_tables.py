@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.rag.documents.blocks import Cell
+from tasks.documents.blocks import Cell
 from tasks.rag.indexing.chunk_text import split_text
 
 MOST_HEADER_ROWS = 4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
+
+from tasks.language.sentences import Span
 
 # a full stop after a letter, a bracket or a quote; not after a digit, where it numbers something or parts decimals
 _UNIT_END = re.compile(
@@ -12,13 +13,6 @@ _UNIT_END = re.compile(
 )
 _SEARCHED_BACK = 80
 """Characters that a cut within a long word looks back for a better place."""
-
-
-class Span(NamedTuple):
-    """A piece of a text: from `start` up to `end`."""
-
-    start: int
-    end: int
 
 
 def split_text(text: str, *, most_chars: int, overlap_chars: int) -> list[Span]:

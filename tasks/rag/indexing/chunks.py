@@ -15,9 +15,11 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from storage.records import Record
-from tasks.rag.documents.blocks import BBox, Block, Document, Page
+from tasks.documents.blocks import BBox, Block, Document, Page
+from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunk_tables import Table, cut_table, is_unit_line, read_table
 from tasks.rag.indexing.chunk_text import split_text
+from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS
 
 SMALL_SHARE = 4
 """A section shorter than this part of a chunk joins its neighbour below the same heading."""
@@ -72,8 +74,8 @@ def chunk_document(
     *,
     digest: str,
     figures: Sequence[FigureText] = (),
-    chunk_chars: int = 800,
-    overlap_chars: int = 120,
+    chunk_chars: int = CHUNK_CHARS,
+    overlap_chars: int = OVERLAP_CHARS,
 ) -> list[Chunk]:
     """The chunks of a document in reading order, those of a page's figures behind its text.
 
@@ -98,6 +100,12 @@ def chunk_document(
         drafts += cutter.figures([figure for figure in figures if figure.page == page.number])
     drafts += cutter.margins(document)
     return [_chunk(draft, digest, ordinal) for ordinal, draft in enumerate(drafts)]
+
+
+def tokenize_chunks(chunks: Sequence[Chunk], *, tokenizer: str) -> list[list[str]]:
+    """The words of each chunk: of its headings, its text, and its table rows as sentences. Raises as `tokenize`."""
+    texts = ["\n".join((chunk.search_text, *chunk.sentences)) for chunk in chunks]
+    return tokenize(texts, tokenizer=tokenizer)
 
 
 def preview(chunks: Sequence[Chunk], n: int) -> list[dict[str, Any]]:
@@ -136,7 +144,7 @@ class _Part(NamedTuple):
 
     @property
     def chars(self) -> int:
-        """Of its text, joined by line breaks."""
+        """Length of its text, joined by line breaks."""
         return sum(len(block.text) + 1 for block in self.blocks) - 1
 
     @property

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from storage.artifacts import Artifacts
+from tasks.documents.blocks import Document
 from tasks.keys import content_key
 from tasks.rag.corpus import Chunked, Pictured, Searchable
-from tasks.rag.documents.blocks import Document
-from tasks.rag.facts.extraction import extract_facts
-from tasks.rag.indexing.chunks import FigureText, chunk_document
+from tasks.rag.facts.fact_extraction import extract_facts
+from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunks
 from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
-from tasks.rag.language.tokens import tokenize_chunks
 
 CHUNKER_VERSION = 3
 """Raise it when chunks, tokens or facts would differ for the same document."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from models.backends import kinds
 from models.causal_weights import declared_context
-from models.chats import IN_PROCESS, Local, local_of
-from models.errors import ModelUnavailable
+from models.chats import Local, local_of
+from models.model_errors import ModelUnavailable
 from tasks.rag.indexing.figures import FigureSettings
 
 
@@ -16,7 +17,7 @@ def figure_model(vlm: str, settings: FigureSettings) -> str | None:
     """
     if not settings.qwen3_vl_enabled:
         return None
-    if vlm in IN_PROCESS:
+    if vlm in kinds("process"):
         if not settings.qwen3_vl_model_path:
             raise ModelUnavailable(f"{vlm} alone names no weights; write {vlm}:FOLDER, or set qwen3_vl_model_path")
         vlm = f"{vlm}:{settings.qwen3_vl_model_path}"

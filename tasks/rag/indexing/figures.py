@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from models.errors import ModelError, RequestRefused, TransientModelError
+from models.model_errors import ModelError, RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest, Image, Message, Text
 from storage.records import Record, Ref
 from tasks.budget import Budget, BudgetSpent
 from tasks.calls import Limits, ResponseStore, ask
-from tasks.rag.documents.blocks import BBox
-from tasks.rag.documents.images_candidate import ImageCandidate
+from tasks.documents.blocks import BBox, ImageCandidate
 from tasks.rag.indexing.figure_answers import is_informative
 
 if TYPE_CHECKING:
@@ -36,10 +35,10 @@ MEASURED_SIDE_PX = 128
 """Edges are measured at this size: their share falls with the resolution, whatever the picture shows."""
 HASH_SIDE = 8
 LIKELY_BITS = 8
-"""Of 64: perceptual hashes that differ by no more are worth a look at the pixels."""
+"""Bits of 64: the pixels of two figures are compared when their perceptual hashes differ by no more."""
 ALIKE_LEVELS = 16
-"""Of 255: how much near-duplicates may differ anywhere. Measured: another scale or JPEG quality (50 to 90) at most 16,
-another digit in letters of 10 pixels and light grey at least 35."""
+"""Grey levels (of 255) that near-duplicates may differ by. Measured: another scale or JPEG quality (50 to 90) at most
+16, another digit in letters of 10 pixels and light grey at least 35."""
 
 Status = Literal["kept", "dropped", "duplicate", "described", "skipped", "uninformative", "failed"]
 
@@ -73,9 +72,9 @@ class Measures(Record):
     """What the filters look at."""
 
     pixels: int
-    """Of the original, before it was scaled down."""
+    """Size of the original, before it was scaled down."""
     variance: float
-    """Of the grey levels, 0 to 255."""
+    """Variance of the grey levels (0 to 255)."""
     nonwhite_ratio: float
     edge_energy: float
     pixel_hash: str
@@ -103,13 +102,13 @@ class FigureRecord(Record):
     text: str | None = None
     """What a chunk shows: `[PAGE n IMAGE m]` and the description."""
     response_key: str | None = None
-    """Of the response store."""
+    """Key in the response store."""
     retryable: bool = False
     """True when the model may answer another time."""
     out_of_budget: bool = False
     """True when it was not asked about because the run's budget was spent."""
     original: Ref | None = None
-    """Of a duplicate: PNG of the figure in another document that it repeats; one description serves both."""
+    """PNG of the figure in another document that this one repeats; one description serves both."""
 
 
 class DocumentFigures(Record):
@@ -239,7 +238,7 @@ def describe(
 
     png: the record's image; for a duplicate of a figure in another document, that figure's.
     A duplicate takes over the description, so that a search within its document finds it.
-    Raises models.errors.ModelUnavailable: without its model the whole run stops.
+    Raises models.model_errors.ModelUnavailable: without its model the whole run stops.
     """
     repeats = record.status == "duplicate" and record.original is not None
     if record.status != "kept" and not repeats:

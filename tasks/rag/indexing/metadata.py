@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 from storage.records import Record
-from tasks.rag.documents.blocks import Block, Document
-from tasks.rag.documents.errors import DocumentError
-from tasks.rag.documents.text import decode, read_bytes
-from tasks.rag.errors import MetadataUnusable
-from tasks.rag.facts.words import bare
+from tasks.documents.blocks import Block, Document
+from tasks.documents.document_errors import DocumentError
+from tasks.documents.text.text_reader import decode, read_bytes
+from tasks.rag.facts.fact_values import bare
+from tasks.rag.rag_errors import MetadataUnusable
 
 COLUMNS = {
     "공고번호": "notice_id",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from models.errors import ModelError, RequestRefused
-from models.pictures import picture_size
+from models.model_errors import ModelError, RequestRefused
+from models.prompt_pictures import picture_size
 from models.protocols import BatchChat, Chat, ChatRequest
 from storage import files
 from storage.artifacts import Artifacts
@@ -16,22 +17,27 @@ from storage.records import Ref
 from tasks import progress
 from tasks.budget import Budget, BudgetSpent
 from tasks.bulk import ask_all
-from tasks.calls import Limits
+from tasks.calls import Limits, ResponseStore, answered
+from tasks.documents.blocks import ImageCandidate
+from tasks.documents.document_errors import DocumentError
+from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, find_images
+from tasks.documents.sniff import sniff
 from tasks.group_commit import GroupStore
 from tasks.keys import content_key
-from tasks.rag.corpus import Parsed, Pictured, Source
-from tasks.rag.documents.images_candidate import ImageCandidate
-from tasks.rag.documents.isolation import DocumentUnreadable, Job, ReadLimits, find_images
+from tasks.rag.corpus import Parsed, Pictured, Source, flat
 from tasks.rag.indexing.figures import (
     DocumentFigures,
+    FigurePlan,
     FigureRecord,
     FigureSettings,
     describe,
     figure_request,
     found,
+    plan,
     undescribed,
     without_duplicates,
 )
+from tasks.rag.indexing.scan import scan_folder
 
 FINDER_VERSION = 1
 """Raise it when other pictures would be found in the same bytes, or be measured differently."""
@@ -178,7 +184,7 @@ def _shown(record: FigureRecord) -> Ref | None:
 def _requests(
     records: Sequence[FigureRecord], artifacts: Artifacts, settings: FigureSettings
 ) -> Iterator[tuple[str, ChatRequest]]:
-    """Of each picture that can be shown; one that cannot is refused by itself later."""
+    """One for each picture that can be shown; one that cannot is refused by itself later."""
     for image in dict.fromkeys(shown for record in records if (shown := _shown(record))):
         png = artifacts.get(image)
         try:
@@ -233,3 +239,50 @@ def _kept(item: Pictured, records: Sequence[FigureRecord], artifacts: Artifacts)
     counts = {status: statuses.count(status) for status in sorted(set(statuses))}
     out_of_budget = sum(record.out_of_budget for record in records)
     return item.model_copy(update={"figures": figures, "counts": counts, "out_of_budget": out_of_budget})
+
+
+def plan_folder(
+    folder: Path,
+    artifacts: Artifacts,
+    *,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    settings: FigureSettings,
+    limits: ReadLimits,
+    password: str | None,
+    chat: Chat | None,
+    responses: ResponseStore,
+) -> FigurePlan:
+    """Count figures, why they are dropped, and the questions that would be asked. Raises FolderUnusable.
+
+    chat: the model that would be asked; what it answered before is looked up, not asked.
+    """
+    found = scan_folder(folder, artifacts=artifacts, include=include, exclude=exclude)
+    progress.expect("extract_figures", len(found.sources))
+    pictured = []
+    for source in found.sources:
+        progress.advance("extract_figures")
+        try:
+            sniffed = sniff(artifacts.path(source.content), suffix=source.suffix)
+        except DocumentError:
+            continue  # a document that cannot be read has no figures; indexing reports it
+        parsed = Parsed(source=source, document=source.content, format=sniffed.format)
+        pictured.append(figures_of(parsed, artifacts, settings=settings, limits=limits, password=password))
+    marked = flat(with_duplicates_marked((tuple(pictured),), artifacts, settings=settings))
+    documents = [artifacts.load(DocumentFigures, item.figures) for item in marked if item.figures]
+    records = [record for document in documents for record in document.figures]
+    known = _answered(records, artifacts, chat, responses, settings) if chat else set[str]()
+    return plan(records, answered=known)
+
+
+def _answered(
+    records: Sequence[FigureRecord],
+    artifacts: Artifacts,
+    chat: Chat,
+    responses: ResponseStore,
+    settings: FigureSettings,
+) -> set[str]:
+    """Digests of the pictures whose description is in the response store."""
+    images = {record.image.digest: record.image for record in records if record.status == "kept" and record.image}
+    requests = ((digest, figure_request(artifacts.get(image), settings)) for digest, image in images.items())
+    return {digest for digest, request in requests if answered(chat, request, responses)}

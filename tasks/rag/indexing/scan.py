@@ -19,14 +19,13 @@ from zipfile import ZipFile, ZipInfo
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
+from tasks.documents.archives import ZipCaps, member_name, open_zip, printable, read_member, refusal
+from tasks.documents.document_errors import DocumentError
+from tasks.documents.formats import formats, suffixes
+from tasks.documents.sniff import format_of_members, outside_reader
 from tasks.rag.corpus import Source
-from tasks.rag.documents.archives import ZipCaps, member_name, open_zip, printable, read_member, refusal
-from tasks.rag.documents.errors import DocumentError
-from tasks.rag.documents.sniff import SUFFIXES
-from tasks.rag.errors import FolderMissing, NotAFolder, NothingToIndex
+from tasks.rag.rag_errors import FolderMissing, NotAFolder, NothingToIndex
 
-INCLUDE = tuple(f"*{suffix}" for suffix in SUFFIXES)
-"""What is taken when nothing else is asked for: every suffix that a reader knows."""
 IN_MEMORY_BYTES = 64 << 20
 """Files up to this size are read once, hashed and kept in one go."""
 LINK, UNREADABLE, SPECIAL, ARCHIVE = "link", "unreadable", "not_a_file", "archive"
@@ -41,6 +40,8 @@ class ScannedFile(Record):
     content: Ref
     suffix: str
     """Lower case, with its dot."""
+    reader: str | None = None
+    """Name and version of the installed package that reads it; None for built-in formats."""
 
 
 class Alias(Record):
@@ -73,7 +74,7 @@ class ScanResult(Record):
     @property
     def sources(self) -> list[Source]:
         """The documents without their names."""
-        return [Source(content=file.content, suffix=file.suffix) for file in self.files]
+        return [Source(content=file.content, suffix=file.suffix, reader=file.reader) for file in self.files]
 
     def named(self, by_digest: Mapping[str, str]) -> dict[str, str]:
         """What steps say of documents, which they know by the first twelve digits of their content, by name."""
@@ -90,10 +91,11 @@ def scan_folder(
     without a `/` it is compared with the file name in any folder (`*.pdf`); with one at its end it means all that is
     in such a folder (`drafts/`). `include` empty means every known suffix; `exclude` wins. Zips are opened unless
     excluded, and patterns then choose among what they hold. Hidden files and Office's lock files are passed over.
-    Raises FolderMissing, NotAFolder, NothingToIndex.
+    Raises FolderMissing, NotAFolder, NothingToIndex, ReaderUnusable.
     """
     require_folder(folder)
-    chooser = _Chooser(tuple(map(_matcher, include or INCLUDE)), tuple(map(_matcher, exclude)))
+    include = include or [f"*{suffix}" for suffix in suffixes()]
+    chooser = _Chooser(tuple(map(_matcher, include)), tuple(map(_matcher, exclude)))
     scan = _Scan(root=folder.resolve(), artifacts=artifacts, chooser=chooser)
     scan.folder(os.fsencode(folder), "")
     return _result(scan, folder)
@@ -113,7 +115,7 @@ def _result(scan: _Scan, folder: Path) -> ScanResult:
         seen = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
         raise NothingToIndex(
             f"The folder {printable(str(folder))} holds no document to index: {seen}. "
-            f"Formats that are read: {', '.join(sorted(SUFFIXES))}; see `--include`.{troubles}"
+            f"Formats that are read: {', '.join(sorted(suffixes()))}; see `--include`.{troubles}"
         )
     ordered = sorted(scan.found, key=lambda file: file.name)
     first: dict[str, ScannedFile] = {}
@@ -125,11 +127,19 @@ def _result(scan: _Scan, folder: Path) -> ScanResult:
         if first[file.content.digest].name != file.name
     ]
     return ScanResult(
-        files=tuple(first.values()),
+        files=tuple(_with_reader(file, scan.artifacts) for file in first.values()),
         aliases=tuple(aliases),
         refused=tuple(sorted(scan.refused, key=lambda refused: refused.name)),
         skipped=tuple(sorted(scan.skipped)),
     )
+
+
+def _with_reader(file: ScannedFile, artifacts: Artifacts) -> ScannedFile:
+    """The file with the installed package that reads it; most installations have none, and open no file for it."""
+    if not any(format.distribution for format in formats()):
+        return file
+    reader = outside_reader(artifacts.path(file.content), suffix=file.suffix)
+    return file.model_copy(update={"reader": reader})
 
 
 @dataclass(frozen=True)
@@ -232,7 +242,7 @@ class _Scan:
             self._refuse(name, error.reason, str(error))
             return
         with archive:
-            if _is_document(archive):
+            if format_of_members(frozenset(archive.namelist())):  # a document under the wrong suffix
                 file.seek(0)
                 self._add(name, self.artifacts.put("document", file.read()))
                 return
@@ -278,8 +288,9 @@ class _Scan:
     def _free(self, name: str) -> str:
         """The name, numbered if another file bears it too: two names on the disk may be one in NFC."""
         stem, suffix = os.path.splitext(name)  # noqa: PTH122 as in _add
-        candidates = (name, *(f"{stem} ({number}){suffix}" for number in range(2, len(self._names) + 3)))
-        free = next(candidate for candidate in candidates if candidate not in self._names)
+        free, number = name, 2
+        while free in self._names:
+            free, number = f"{stem} ({number}){suffix}", number + 1
         self._names.add(free)
         return free
 
@@ -296,12 +307,6 @@ def _name(raw: bytes) -> str:
 
 def _is_zip(name: str) -> bool:
     return name.lower().endswith(".zip")
-
-
-def _is_document(archive: ZipFile) -> bool:
-    """A DOCX or HWPX under the wrong suffix, which its reader knows how to take."""
-    names = set(archive.namelist())
-    return "word/document.xml" in names or "Contents/content.hpf" in names
 
 
 def _is_passed_over(inner: str) -> bool:

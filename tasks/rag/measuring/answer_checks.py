@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from storage.records import Record
+from tasks.grading.cited_answers import has_numbers, has_words
+from tasks.language.numbers import read_numbers
+from tasks.language.sentences import without_marks
 from tasks.rag.answers import Answered, Citation
-from tasks.rag.language.numbers import Number, missing_numbers, read_numbers
-from tasks.rag.language.sentences import without_marks
-from tasks.rag.measuring.metrics import Estimate, Place, Question, bootstrap
+from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, mean_of
 from tasks.rag.planning.conversation import history_of
 
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Asks
-
-CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
-SPACE_AT_CJK = re.compile(rf"(?<=[{CJK}]) | (?=[{CJK}])")
-"""Korean spacing is a matter of taste, and Chinese has none."""
-OF_A_WORD = rf"[^\W{CJK}]"
 
 
 class AnswerCheck(Record):
@@ -53,7 +47,7 @@ class AnswerCheck(Record):
         return self.contains if self.number is None else self.number
 
 
-class Share(Estimate):
+class Share(Mean):
     """A share of questions with its 95 % bootstrap interval."""
 
     n: int
@@ -124,33 +118,6 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     )
 
 
-def has_numbers(answer: str, gold: str) -> bool:
-    """Are all numbers of `gold` in `answer`, in whatever spelling?
-
-    A gold number without a unit may stand in a cell whose header has it: there its digits are enough.
-    """
-    missing = set(missing_numbers(gold, [answer]))
-    return all(number.text not in missing or _bare(number, answer) for number in read_numbers(gold))
-
-
-def has_words(answer: str, gold: str) -> bool:
-    """Does `gold` stand in `answer`, whatever the case, the punctuation and the spaces between Korean words?"""
-    wanted, said = plain_words(gold), plain_words(answer)
-    if not wanted:
-        return gold.strip() in answer
-    # a word of letters with spaces around must not be part of another: `dan` is not in `abundance`
-    before = rf"(?<!{OF_A_WORD})" if re.match(OF_A_WORD, wanted) else ""
-    after = rf"(?!{OF_A_WORD})" if re.match(OF_A_WORD, wanted[-1]) else ""
-    return re.search(before + re.escape(wanted) + after, said) is not None
-
-
-def plain_words(text: str) -> str:
-    """`text` as words are compared: NFC, lower case, without punctuation, without spaces beside Hangul and Hanja."""
-    lowered = unicodedata.normalize("NFC", text).casefold()
-    spaced = "".join(" " if unicodedata.category(sign)[0] in "PZC" else sign for sign in lowered)
-    return SPACE_AT_CJK.sub("", " ".join(spaced.split()))
-
-
 def summarise_answers(checks: Sequence[AnswerCheck], *, seed: int = 0) -> AnswerFigures:
     """Shares with their intervals over the questions that could be asked."""
     scored = [check for check in checks if check.unscored is None]
@@ -188,11 +155,6 @@ def _on_gold(citation: Citation, pages: Sequence[int]) -> bool:
     return not pages or citation.page in pages
 
 
-def _bare(number: Number, answer: str) -> bool:
-    digits = re.escape(number.text.strip())
-    return not number.unit and re.search(rf"(?<![\d.,]){digits}(?!\d|[.,]\d)", answer) is not None
-
-
 def _share(values: Sequence[bool | None], *, seed: int) -> Share | None:
     known = [float(value) for value in values if value is not None]
-    return Share(**bootstrap(known, seed=seed).model_dump(), n=len(known)) if known else None
+    return Share(**mean_of(known, seed=seed).model_dump(), n=len(known)) if known else None

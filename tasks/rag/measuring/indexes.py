@@ -10,11 +10,11 @@ from typing import NamedTuple
 from storage.index import Index
 from tasks import resources
 from tasks.rag.answers import Filters
-from tasks.rag.measuring.figures import unknown_documents
-from tasks.rag.measuring.metrics import Place, Question
-from tasks.rag.measuring.recording import Subject
+from tasks.rag.measuring.measured_figures import unknown_documents
+from tasks.rag.measuring.measurement_rows import Subject
+from tasks.rag.measuring.ranking_metrics import Place, Question
 from tasks.rag.planning.routing import Router
-from tasks.rag.retrieval.search import Strategy, search
+from tasks.rag.retrieval.search import search
 
 CHUNKS = 50
 """Chunks asked for, so that ten different pages are among them."""
@@ -41,7 +41,7 @@ def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
 
 
 def places_in(
-    opened: Index, *, strategy: Strategy, bm25_weight: float, route: bool, rerank: str | None
+    opened: Index, *, strategy: str, bm25_weight: float, route: bool, rerank: str | None
 ) -> Callable[[Question], list[Place]]:
     """A search: it gives where the hits for a question stand, best first."""
     router = Router(opened.catalogue) if route else None

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from tasks.rag.language.tokens import FUNCTION_WORDS
+from tasks.language.tokens import FUNCTION_WORDS
 from tasks.rag.planning.names import CONNECTIVES, DocumentNames, Word, compact, core_words, name_words
 from tasks.rag.planning.type_words import without_particles
 
@@ -47,7 +47,7 @@ class Mention(NamedTuple):
     confidence: float
     documents: frozenset[int]
     words: frozenset[str]
-    """Of the name."""
+    """Words of the name."""
     how: How
 
 
@@ -173,16 +173,15 @@ class NameLookup:
         for size in range(min(MOST_RUN, len(words) - at), 0, -1):
             run = words[at : at + size]
             for key in _keys(run):
-                ways = _fullest(self._ways.get(key, ()))
-                mentions = [mention for way in ways if (mention := self._mention(way, run, lower))]
-                if mentions:
+                ways = self._ways.get(key, ())
+                # whole names where there are any: 가람시 itself rather than 가람시 시설공단
+                ways = [way for way in ways if way.how == "full"] or ways
+                sure = [(way, confidence) for way in ways if (confidence := self._confidence(way, run, lower))]
+                if sure:
+                    said = " ".join(word.said for word in run)
+                    mentions = [_mention(way.name, said, confidence, way.how) for way, confidence in sure]
                     return size, mentions
         return 1, [] if shouted else self._begun(words[at], first=at == 0)
-
-    def _mention(self, way: _Way, run: Sequence[Word], lower: bool) -> Mention | None:
-        said = " ".join(word.said for word in run)
-        confidence = self._confidence(way, run, lower)
-        return _mention(way.name, said, confidence, way.how) if confidence else None
 
     def _confidence(self, way: _Way, run: Sequence[Word], lower: bool) -> float:
         """How surely the run means the name; 0 for not at all."""
@@ -295,11 +294,6 @@ def _spellings(key: str, name: _Name) -> Iterator[tuple[str, How]]:
         yield initials, "initials"
     if initials.isascii() and len(initials) == 2:
         yield f"{initials[0]}&{initials[1]}", "initials"
-
-
-def _fullest(ways: Sequence[_Way]) -> Sequence[_Way]:
-    """Whole names where there are any: 가람시 itself rather than 가람시 시설공단."""
-    return [way for way in ways if way.how == "full"] or ways
 
 
 _JOINED = re.compile(r"([A-Z])n([A-Z])")

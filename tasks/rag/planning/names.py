@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from storage.index import CatalogueEntry
-from tasks.rag.errors import UnknownDocument
 from tasks.rag.planning.qualifiers import (
     FORM_TOKEN,
     PERIOD_TOKEN,
@@ -23,6 +22,7 @@ from tasks.rag.planning.qualifiers import (
     qualifiers,
     without_qualifiers,
 )
+from tasks.rag.rag_errors import UnknownDocument
 
 _LEGAL = (
     "inc|incorporated|corp|corporation|co|company|companies|ltd|limited|plc|llc|lp|llp|nv|sa|ag|se|gmbh|spa|bv|oyj|ab"
@@ -57,7 +57,7 @@ class DocumentNames(NamedTuple):
     folders: tuple[str, ...]
     said: Qualifiers
     stem: str
-    """Of the file's name."""
+    """Taken from the file name."""
 
 
 def words_of(text: str) -> list[Word]:
@@ -186,7 +186,7 @@ def _company_of(title: str | None) -> str | None:
 
 
 def _document_qualifiers(entry: CatalogueEntry, stem: str) -> Qualifiers:
-    """Of stem and title, which may count fiscal years differently; where neither has any, of the metadata."""
+    """Qualifiers of stem and title, which may count fiscal years differently; of the metadata where neither has any."""
     of_stem, of_title = qualifiers(stem), qualifiers(entry.title or entry.metadata.get("title") or "")
     of_period = qualifiers(entry.metadata.get("period_end", ""))
     ends = tuple(Period(int(date[:4])) for date in of_period.dates)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from models.embedders import reads
 from storage.records import Record
-from tasks.rag.answers import Filters, QueryType, RetrievalPlan, RouteMode, Strategy, Turn
+from tasks.rag.answers import Filters, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.qualifiers import without_qualifiers
 from tasks.rag.planning.type_words import normal, rules_fired, without_particles
 
@@ -54,7 +54,7 @@ class Classified(NamedTuple):
 
 
 class _Look(NamedTuple):
-    strategy: Strategy
+    strategy: str
     top_k: int
     needs_multi_doc: bool
 
@@ -65,7 +65,7 @@ def make_plan(
     history: Sequence[Turn] = (),
     label: QueryType | None = None,
     filters: Filters = ALL,
-    strategy: Strategy | None = None,
+    strategy: str | None = None,
     top_k: int | None = None,
     similarity_alone: bool = True,
     settings: PlanSettings = DEFAULTS,
@@ -115,7 +115,7 @@ def classify_by_words(
 
 
 def similarity_alone(embedder_id: str, question: str) -> bool:
-    """Whether similarity alone may look up single questions and follow-ups, as the seed has it.
+    """Whether similarity alone may look up single questions and follow-ups, as in the seed.
 
     Not with MiniLM, which finds the page of half as many questions as what runs in its place (`weights` has the
     figures), nor in a script that the embedder cannot read. Others were not measured: there the seed's word holds.
@@ -323,3 +323,63 @@ def _english_parts(words: list[str]) -> _Parts:
     topic = [word for at, word in enumerate(words) if at in named | after and word.lower() not in _ASKED]
     point = [word for at, word in enumerate(words) if at not in named | after and word.lower() not in _ASKED]
     return _Parts(topic, point)
+
+
+MOST_PARTS = 4
+FEWEST_WORDS = {"ko": 2, "en": 3}
+"""A part of fewer words leans on the others."""
+
+_ENGLISH_JOINT = re.compile(
+    r"(?:,?\s+and\s+|;\s+(?:and\s+)?|\?\s+(?:and\s+)?)"
+    r"(?=(?:what|how|when|where|who|whom|whose|which|why|does|do|did|is|are|was|were)\b)",
+    re.IGNORECASE,
+)
+_ENGLISH_ASKS = re.compile(
+    r"\b(?:what|how|when|where|who|whom|whose|which|why)\b|^(?:does|do|did|is|are|was|were)\b", re.IGNORECASE
+)
+_ENGLISH_SIDES = re.compile(
+    r"^(?:please\s+)?(?:compare|contrast|set)\s+(?P<one>.+?)\s+(?:with|to|against|versus|vs\.?)\s+(?P<other>.+)$"
+    r"|^(?:what\s+is\s+)?the\s+difference\s+between\s+(?P<first>.+?)\s+and\s+(?P<second>.+)$",
+    re.IGNORECASE,
+)
+# 몇 명이고, · 얼마이며 · 언제인지: a predicate that goes on, in a clause that asks
+_KOREAN_JOINT = re.compile(r"(?<=[이하인었았되나르]고)[,\s]\s*|(?<=[이하인]며)[,\s]\s*|(?<=[인는]지)[,\s]\s*|[?？]\s+")
+_KOREAN_ASKS = re.compile(r"얼마|언제|누구|누가|어디|무엇|무슨|어느|어떤|어떻게|몇|왜|며칠")
+
+
+def question_parts(question: str) -> tuple[str, ...]:
+    """The parts, each a question of its own; the question itself where it has only one."""
+    text = question.strip()
+    korean = re.search("[가-힣]", text) is not None
+    parts = _cut_korean(text) if korean else _compared_sides(text) or _cut_english(text)
+    fewest = FEWEST_WORDS["ko" if korean else "en"]
+    if not 2 <= len(parts) <= MOST_PARTS or any(len(part.split()) < fewest for part in parts):
+        return (text,)
+    return parts
+
+
+def _cut_english(text: str) -> tuple[str, ...]:
+    parts = [part.strip(" ,;") for part in _ENGLISH_JOINT.split(text)]
+    asking = all(_ENGLISH_ASKS.search(part) for part in parts)
+    return tuple(part for part in parts if part) if asking else ()
+
+
+def _compared_sides(text: str) -> tuple[str, ...]:
+    match = _ENGLISH_SIDES.match(text.rstrip(" .?!"))
+    if not match:
+        return ()
+    one, other = (match["one"], match["other"]) if match["one"] else (match["first"], match["second"])
+    return (one.strip(), other.strip())
+
+
+def _cut_korean(text: str) -> tuple[str, ...]:
+    """Cut where a clause that asks goes on into another that asks."""
+    parts: list[str] = []
+    start = 0
+    for joint in _KOREAN_JOINT.finditer(text):
+        head, rest = text[start : joint.start()], text[joint.end() :]
+        if _KOREAN_ASKS.search(head) and _KOREAN_ASKS.search(rest):
+            parts.append(head.strip(" ,"))
+            start = joint.end()
+    parts.append(text[start:].strip())
+    return tuple(part for part in parts if part)

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from tasks.rag.language.tokens import MONTHS
+from tasks.language.tokens import MONTHS
 
 DAYS_TO_REPORT = 31
 """An event is reported so soon after its date."""
@@ -206,7 +206,7 @@ def _form_fit(said: Qualifiers, document: Qualifiers) -> float:
 
 
 def _period_fit(said: Qualifiers, document: Qualifiers) -> float:
-    """Of several years the last counts: its report repeats the earlier ones."""
+    """The last of several years counts most: its report repeats the earlier ones."""
     if not said.periods:
         return 1.0
     if not document.periods:

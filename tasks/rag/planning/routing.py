@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from storage.index import CatalogueEntry
+from tasks.language.tokens import BIGRAM, tokenize
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
-from tasks.rag.language.tokens import BIGRAM, tokenize
 from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
 from tasks.rag.planning.names import compact, document_names, name_words, words_of
 from tasks.rag.planning.qualifiers import Period, Qualifiers, fit_of, qualifiers, says_which
@@ -92,7 +92,8 @@ class _Routing:
         for _, held in self.by_word:
             self.matched |= {name: max(share, self.matched.get(name, 0.0)) for name, share in held.items()}
         self.valued = _documents_with_values(question, router._values)
-        self.last = _last_documents(history, router._places)
+        last = next((turn.documents for turn in reversed(history) if turn.documents), ())
+        self.last = [router._places[digest] for digest in last if digest in router._places]
 
     def filters(self) -> Filters:
         chosen = self._chosen()
@@ -301,22 +302,19 @@ class _Routing:
         return tuple(dict.fromkeys(self.router._digests[at] for at in documents))
 
     def _matches(self, chosen: _Chosen, fitting: _Fitting) -> tuple[NameMatch, ...]:
+        """The names, and where question and document agree beside them."""
         names = [_match(mention) for mention in chosen.mentions]
-        of_best = self.router._said[fitting.best[0]]
-        return (*list(dict.fromkeys(names))[:MOST_NAMED], *_qualifier_matches(self.said, of_best))
+        said, document = self.said, self.router._said[fitting.best[0]]
+        agreed = [("year", _period_name(period)) for period in said.periods if period in document.periods]
+        agreed += [("form", form) for form in said.forms if form in document.forms]
+        agreed += [("round", str(number)) for number in said.rounds if number in document.rounds]
+        agreed += [("date", date) for date in said.dates if date in document.dates]
+        beside = (NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in agreed)
+        return (*list(dict.fromkeys(names))[:MOST_NAMED], *beside)
 
 
 def _match(mention: Mention) -> NameMatch:
     return NameMatch(field=mention.field, value=mention.value, said=mention.said, confidence=mention.confidence)
-
-
-def _qualifier_matches(said: Qualifiers, document: Qualifiers) -> list[NameMatch]:
-    """Where question and document agree beside the name."""
-    found = [("year", _period_name(period)) for period in said.periods if period in document.periods]
-    found += [("form", form) for form in said.forms if form in document.forms]
-    found += [("round", str(number)) for number in said.rounds if number in document.rounds]
-    found += [("date", date) for date in said.dates if date in document.dates]
-    return [NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in found]
 
 
 def _period_name(period: Period) -> str:
@@ -364,11 +362,6 @@ def _documents_with_values(question: str, values: dict[str, set[int]]) -> dict[i
         return {}
     (words,) = tokenize([question], tokenizer=BIGRAM)
     return {at: word for word in words if len(word) >= 6 and word[0].isdigit() for at in values.get(word, ())}
-
-
-def _last_documents(history: Sequence[Turn], places: dict[str, int]) -> list[int]:
-    last = next((turn.documents for turn in reversed(history) if turn.documents), ())
-    return [places[digest] for digest in last if digest in places]
 
 
 def _all(mentions: Iterable[Mention]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tasks.rag.answers import QueryType
 
 MOST_CHARS = 4_000
-"""Of a longer question the beginning and the end are read."""
+"""Only the beginning and the end of a longer question are read."""
 
 
 class Rule(NamedTuple):

@@ -206,7 +206,10 @@ def expand(question: str) -> Expansion:
     statements = tuple(named or meant)
     korean = _HANGUL.search(question) is not None
     added |= dict.fromkeys(title for name in statements for title in _TITLES[name][: 1 + korean])
-    added |= dict.fromkeys(_periods(question))
+    # FY2023 and Q2 as filings write them: 2023, second quarter
+    added |= dict.fromkeys(f"{'20' if len(match[1]) == 2 else ''}{match[1]}" for match in _FISCAL.finditer(question))
+    quarters = (_ORDINALS[int(match[1] or match[2]) - 1] for match in _QUARTER.finditer(question))
+    added |= dict.fromkeys(f"{quarter} quarter" for quarter in quarters)
     return Expansion(asked, tuple(added), statements)
 
 
@@ -220,16 +223,6 @@ def _asked(question: str) -> str:
 def is_statement(title: str, statements: tuple[str, ...]) -> bool:
     """Whether a heading is the title of one of `statements`."""
     return any(_spoken(STATEMENTS[name]).search(title) for name in statements)
-
-
-def _periods(question: str) -> list[str]:
-    """FY2023 and Q2 as filings write them: 2023, fiscal 2023, second quarter."""
-    periods: list[str] = []
-    for match in _FISCAL.finditer(question):
-        periods.append(f"{'20' if len(match[1]) == 2 else ''}{match[1]}")
-    for match in _QUARTER.finditer(question):
-        periods.append(f"{_ORDINALS[int(match[1] or match[2]) - 1]} quarter")
-    return periods
 
 
 @cache

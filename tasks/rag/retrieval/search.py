@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from itertools import zip_longest
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.embedders import reads
 from models.protocols import Embedder, Reranker
 from storage.index import Index
 from storage.records import Record
-from tasks.rag.answers import Filters, RetrievalPlan, Strategy
-from tasks.rag.errors import NoLexicalIndex, WrongTokenizer
+from tasks.rag.answers import Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.retrieval.fusion import Fused, alternate, balanced, reciprocal_rank_fusion, spread
-from tasks.rag.retrieval.retrievers import Ranked, Retrievers, Rows, Scope
+from tasks.rag.rag_defaults import STRATEGY
+from tasks.rag.retrieval.retrievers import Retrievers, Rows, Scope
+from tasks.rag.retrieval.strategies import Fused, Ranking, find_strategy
 from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
+
+Item = TypeVar("Item")
 
 ALL = Filters()
 
@@ -48,7 +55,7 @@ def search(
     index: Index,
     question: str,
     *,
-    strategy: Strategy,
+    strategy: str,
     top_k: int,
     embedder: Callable[[], Embedder],
     bm25_weight: float | None = None,
@@ -77,13 +84,24 @@ def search(
         settings = settings.model_copy(update={"bm25_weight": bm25_weight})
     names = {match.said: match.confidence for match in filters.matches} if filters.mode != "all" else {}
     retrievers = Retrievers(index, question, embedder=embedder, names=names, settings=settings)
-    looked = _Search(index, retrievers, strategy, _pool_size(top_k, per_document, reranker, settings), settings)
-    pool = looked.within(None if documents is None else index.rows_of(documents), filters)
+    wanted = max(top_k, settings.rerank_pool) if reranker else top_k
+    pool_size = wanted if per_document is None else max(settings.mmr_pool, 4 * wanted)
+    rank = partial(find_strategy(strategy).rank, retrievers, pool_size)
+    pool = _Search(index, rank, settings).within(None if documents is None else index.rows_of(documents), filters)
     ordered = pool.found
     if reranker:
         ordered = _reranked(index, question, pool.found[: max(top_k, settings.rerank_pool)], reranker)
     chosen = _cut(index, ordered, pool.sides, top_k=top_k, per_document=per_document)
-    return Found(tuple(_hit(index, one) for one in chosen), tuple(dict.fromkeys(pool.notes)), pool.filters)
+    hits = tuple(
+        Hit(
+            chunk=read_chunk(index, one.row),
+            document_name=index.document(one.row).name,
+            score=one.score,
+            ranks=one.ranks,
+        )
+        for one in chosen
+    )
+    return Found(hits, tuple(dict.fromkeys(pool.notes)), pool.filters)
 
 
 def retrieve(
@@ -100,7 +118,13 @@ def retrieve(
 
     documents: as in `search`. Raises as `search`, save NoLexicalIndex.
     """
-    strategy, notes = _runnable(index, question, plan.strategy)
+    strategy, notes, needs = plan.strategy, (), find_strategy(plan.strategy).needs
+    if "words" in needs and index.manifest.tokenizer is None:
+        strategy = STRATEGY
+        notes = (f"{plan.strategy} was planned, and the index was made without it; similarity and mmr ran",)
+    elif "meaning" in needs and not reads(index.manifest.embedder, question):
+        strategy = STRATEGY
+        notes = (f"{plan.strategy} was planned, which cannot read the script of this question; rrf ran",)
     several = plan.needs_multi_doc and len(plan.filters.groups) < 2
     found = search(
         index,
@@ -122,20 +146,9 @@ def read_chunk(index: Index, row: int) -> Chunk:
     return Chunk.model_validate_json(index.chunk(row))
 
 
-def _runnable(index: Index, question: str, strategy: Strategy) -> tuple[Strategy, tuple[str, ...]]:
-    """The strategy, or the one that runs in its place and why."""
-    from models.embedders import reads
-
-    if strategy == "bm25" and index.manifest.tokenizer is None:
-        return "rrf", ("bm25 was planned, and the index was made without it; similarity and mmr ran",)
-    if strategy in ("similarity", "mmr") and not reads(index.manifest.embedder, question):
-        return "rrf", (f"{strategy} was planned, which cannot read the script of this question; rrf ran",)
-    return strategy, ()
-
-
 class _Pool(NamedTuple):
     found: Sequence[Fused]
-    notes: list[str]
+    notes: Sequence[str]
     filters: Filters = ALL
     sides: _Sides | None = None
 
@@ -153,24 +166,23 @@ class _Search:
     """One search, wherever it looks."""
 
     index: Index
-    retrievers: Retrievers
-    strategy: Strategy
-    pool: int
-    """Chunks to find."""
+    rank: Callable[[Scope], Ranking]
     settings: SearchSettings
 
     def within(self, allowed: Rows | None, filters: Filters) -> _Pool:
         """The pool in the documents that are allowed and, as far as they hold anything, in those of the filters."""
         if filters.mode == "all" or not filters.documents:
-            return _Pool(*self._ranked(Scope(allowed)))
-        meant = _both(allowed, self.index.rows_of(filters.documents))
+            return _Pool(*self.rank(Scope(allowed)))
+        meant = self.index.rows_of(filters.documents)
+        if allowed is not None:
+            meant = allowed & meant
         if not meant.any():
             return self._everywhere(allowed, filters)
         bonus = self._bonus(filters)
         if len(filters.groups) > 1:
             pool = self._compared(allowed, bonus, filters)
         else:
-            pool = _Pool(*self._ranked(Scope(meant if filters.mode == "only" else allowed, bonus)), filters)
+            pool = _Pool(*self.rank(Scope(meant if filters.mode == "only" else allowed, bonus)), filters)
         return pool if pool.found else self._everywhere(allowed, filters)
 
     def _bonus(self, filters: Filters) -> NDArray[np.float32] | None:
@@ -184,80 +196,66 @@ class _Search:
 
     def _everywhere(self, allowed: Rows | None, filters: Filters) -> _Pool:
         said = ", ".join(dict.fromkeys(match.said for match in filters.matches)) or "the question"
-        found, notes = self._ranked(Scope(allowed))
+        found, notes = self.rank(Scope(allowed))
         return _Pool(found, [f"nothing was found in the documents that {said} stands for; all were searched", *notes])
 
     def _compared(self, allowed: Rows | None, bonus: NDArray[np.float32] | None, filters: Filters) -> _Pool:
         """Each side searched for itself; with `prefer` also the rest."""
-        rows = tuple(_both(allowed, self.index.rows_of(group)) for group in filters.groups)
-        ranked = [self._ranked(Scope(side, bonus if filters.favoured else None)) for side in rows]
+        sides = (self.index.rows_of(group) for group in filters.groups)
+        rows = tuple(side if allowed is None else allowed & side for side in sides)
+        ranked = [self.rank(Scope(side, bonus if filters.favoured else None)) for side in rows]
         notes = [note for _, more in ranked for note in more]
         for (found, _), group in zip(ranked, filters.groups, strict=True):
             if not found:
-                notes.append(f"nothing was found in {', '.join(self._names(group))}")
-        pool = alternate([found for found, _ in ranked], same=_row)
+                names = (entry.name for entry in self.index.catalogue if entry.document in group)
+                notes.append(f"nothing was found in {', '.join(names)}")
+        pool = alternate([found for found, _ in ranked], same=attrgetter("row"))
         if filters.mode == "prefer":
-            pool = alternate([self._ranked(Scope(allowed, bonus))[0] + pool], same=_row)
+            pool = alternate([self.rank(Scope(allowed, bonus)).found + pool], same=attrgetter("row"))
         return _Pool(pool, notes, filters, _Sides(rows, of=len(rows) + (filters.mode == "prefer")))
 
-    def _names(self, documents: Collection[str]) -> list[str]:
-        return [entry.name for entry in self.index.catalogue if entry.document in documents]
 
-    def _ranked(self, scope: Scope) -> tuple[list[Fused], list[str]]:
-        match self.strategy:
-            case "similarity":
-                return _alone("similarity", self.retrievers.similarity(self.pool, scope)), []
-            case "mmr":
-                return _alone("mmr", self.retrievers.mmr(self.pool, scope)), []
-            case "bm25":
-                return _alone("bm25", self.retrievers.bm25(self.pool, scope)), []
-            case "rrf":
-                return self._fused(scope)
+def alternate(rankings: Iterable[Sequence[Item]], *, same: Callable[[Item], Hashable]) -> list[Item]:
+    """The first of each ranking, then the second of each …; what stands in several comes once.
 
-    def _fused(self, scope: Scope) -> tuple[list[Fused], list[str]]:
-        """Ranks of all retrievers that can read the question, fused."""
-        settings, retrievers = self.settings, self.retrievers
-        rankings, notes = dict[str, list[int]](), list[str]()
-        try:
-            if settings.bm25_weight:
-                rankings["bm25"] = retrievers.bm25(max(settings.bm25_top_k, self.pool), scope).rows
-            if settings.bm25_weight and settings.words_weight:
-                rankings["words"] = retrievers.words(max(settings.words_pool, self.pool), scope).rows
-        except (NoLexicalIndex, WrongTokenizer) as error:
-            notes.append(f"fused similarity and mmr only: {error}")
-        if rankings and not retrievers.reads_question:
-            # measured on the sample questions: with its votes Korean page hit@5 falls from .91 to .24
-            notes.append(f"words alone decide: {retrievers.embedder_name} does not read the script of this question")
-        else:
-            depth = max(settings.mmr_pool, self.pool)
-            dense = {"similarity": retrievers.similarity(depth, scope).rows, "mmr": retrievers.mmr(depth, scope).rows}
-            rankings = dense | rankings
-        weights = {
-            "similarity": settings.similarity_weight,
-            "mmr": settings.mmr_weight,
-            "bm25": settings.bm25_weight,
-            "words": settings.bm25_weight * settings.words_weight,
-        }
-        return reciprocal_rank_fusion(rankings, weights=weights, rank_constant=settings.rrf_k), notes
+    same: what equal items have in common.
+    """
+    first: dict[Hashable, Item] = {}
+    for turn in zip_longest(*rankings):
+        for one in turn:
+            if one is not None:
+                first.setdefault(same(one), one)
+    return list(first.values())
 
 
-def _pool_size(top_k: int, per_document: int | None, reranker: Reranker | None, settings: SearchSettings) -> int:
-    if reranker:
-        top_k = max(top_k, settings.rerank_pool)
-    return top_k if per_document is None else max(settings.mmr_pool, 4 * top_k)
+def balanced(found: Sequence[Fused], sides: Sequence[Callable[[Fused], bool]], count: int, *, of: int) -> list[Fused]:
+    """The first `count` in their order, but at least `count // of` from each side that has as many, one if it has any.
+
+    sides: each tells its own. of: parts that `count` is shared into, no fewer than sides.
+    """
+    share = max(count // of, 1)
+    owed = [one.row for side in sides for one in list(filter(side, found))[:share]]
+    kept = set(list(dict.fromkeys(owed))[:count])
+    for one in found:
+        if len(kept) >= count:
+            break
+        kept.add(one.row)
+    return [one for one in found if one.row in kept]
 
 
-def _row(one: Fused) -> int:
-    return one.row
-
-
-def _both(allowed: Rows | None, rows: Rows) -> Rows:
-    return rows if allowed is None else allowed & rows
-
-
-def _alone(name: str, ranked: Ranked) -> list[Fused]:
-    pairs = zip(ranked.rows, ranked.scores, strict=True)
-    return [Fused(row, score, {name: rank}) for rank, (row, score) in enumerate(pairs, start=1)]
+def spread(found: Sequence[Fused], owner: Callable[[Fused], int], count: int, *, most: int) -> list[Fused]:
+    """The first `count` with at most `most` of one owner; where that leaves room, the best of what was passed over."""
+    met = Counter[int]()
+    kept: set[int] = set()
+    for one in found:
+        met[owner(one)] += 1
+        if met[owner(one)] <= most and len(kept) < count:
+            kept.add(one.row)
+    for one in found:
+        if len(kept) >= count:
+            break
+        kept.add(one.row)
+    return [one for one in found if one.row in kept]
 
 
 def _reranked(index: Index, question: str, pool: Sequence[Fused], reranker: Reranker) -> list[Fused]:
@@ -280,12 +278,3 @@ def _cut(
         owner = index.document_of_row
         return spread(found, lambda one: int(owner[one.row]), top_k, most=per_document)
     return found[:top_k]
-
-
-def _hit(index: Index, fused: Fused) -> Hit:
-    return Hit(
-        chunk=read_chunk(index, fused.row),
-        document_name=index.document(fused.row).name,
-        score=fused.score,
-        ranks=fused.ranks,
-    )

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from models.embedders import reads
 from storage.records import Record
 
 
@@ -46,7 +45,7 @@ class SearchSettings(Record):
     bm25_weight: float = Field(default=1.0, ge=0)
     """How much words count in rrf beside meaning: of BM25 and `words`, where it divides `closeness`; 0: not at all."""
     words_weight: float = Field(default=200.0, ge=0)
-    """Of the ranking `words` beside BM25's; 0 is the seed's rrf.
+    """Weight of the ranking `words` relative to BM25's; 0 is the seed's rrf.
 
     So high because ranks 1 and 2 differ by 1/61 - 1/62: at 8 similarity and mmr still turn first ranks round, and MRR
     falls by .06 on B, .15 on C and .07 on D; from 200 on nothing changes.
@@ -78,16 +77,3 @@ class SearchSettings(Record):
 
 
 DEFAULTS = SearchSettings()
-
-OTHER_CLOSENESS = 0.1
-
-
-def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> float:
-    """What likeness of meaning counts for this embedder and the script of this question; 0: it cannot read it.
-
-    Measured for MiniLM: on Korean its votes take page hit@5 of the samples from .91 to .24; on English .05 to .10 give
-    the same within .03. Not measured for others, which are larger: they get a little more, in any script they read.
-    """
-    if not reads(embedder_id, question):
-        return 0.0
-    return settings.closeness if embedder_id.startswith("minilm@") else max(settings.closeness, OTHER_CLOSENESS)

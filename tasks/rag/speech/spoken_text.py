@@ -6,9 +6,9 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from tasks.rag.language.sentences import Language, language_of, without_marks
-from tasks.rag.speech.english import in_english
-from tasks.rag.speech.korean import in_korean
+from tasks.language.sentences import Language, language_of, without_marks
+from tasks.rag.speech.spoken_english import in_english
+from tasks.rag.speech.spoken_korean import in_korean
 
 _MARKDOWN = (
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # links and pictures

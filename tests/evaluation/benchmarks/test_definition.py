@@ -6,8 +6,8 @@ import pytest
 
 from tasks.evaluation.benchmarks.definition import read_definition
 from tasks.evaluation.benchmarks.simple import open_yaml
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import BenchmarkUnusable, DataUnusable
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable
+from tasks.evaluation.running.benchmark_data import Data
 
 GOOD = """\
 name: Mine

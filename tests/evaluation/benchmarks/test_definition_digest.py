@@ -5,16 +5,24 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark
-from tasks.evaluation.benchmarks.finding import FOLDER, PROGRAMS, benchmarks, definition_digest, find_benchmark
-from tasks.evaluation.records import Item
-from tasks.evaluation.sandbox import Sandbox
-from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict
+from tasks.evaluation.benchmarks.benchmark_registry import (
+    FOLDER,
+    PROGRAMS,
+    benchmarks,
+    definition_digest,
+    find_benchmark,
+)
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
+from tasks.evaluation.evaluation_records import Item
+from tasks.grading.code.code_grading import Verdict
+from tasks.sandbox import Sandbox
 
 OF_PROGRAMS = [name for name, one in benchmarks().items() if type(one).__module__.startswith(PROGRAMS)]
 MODULES = {f"{PROGRAMS}{path.stem}" for path in (FOLDER / "code").glob("*.py") if path.stem != "__init__"}
@@ -34,14 +42,21 @@ def imported_by(module: str) -> set[str]:
 
 
 def digest_when_changed(monkeypatch: pytest.MonkeyPatch, module: str, benchmark: BaseBenchmark) -> str:
-    """As if a line had been added to the file of `module`."""
+    """As if a statement had been added to the file of `module`."""
+    return digest_of_edited(monkeypatch, module, benchmark, lambda source: source + "CHANGED = 1\n")
+
+
+def digest_of_edited(
+    monkeypatch: pytest.MonkeyPatch, module: str, benchmark: BaseBenchmark, edit: Callable[[str], str]
+) -> str:
     source = inspect.getsource
 
-    def changed(value: object) -> str:
-        return source(value) + ("# changed\n" if isinstance(value, ModuleType) and value.__name__ == module else "")  # pyright: ignore[reportArgumentType]
+    def edited(value: object) -> str:
+        text = source(value)  # pyright: ignore[reportArgumentType]
+        return edit(text) if isinstance(value, ModuleType) and value.__name__ == module else text
 
     with monkeypatch.context() as patch:
-        patch.setattr(inspect, "getsource", changed)
+        patch.setattr(inspect, "getsource", edited)
         return definition_digest(benchmark)
 
 
@@ -62,10 +77,10 @@ def test_a_digest_changes_with_each_file_that_is_imported(name: str, monkeypatch
 @pytest.mark.parametrize(
     ("name", "module", "changes"),
     [
-        pytest.param("CruxEval", "cruxeval_prompts", True, id="words to the model"),
+        pytest.param("CruxEval", "cruxeval", True, id="words to the model"),
         pytest.param("CruxEval", "cruxeval_answers", True, id="a file that is read, and executed in the sandbox"),
         pytest.param("HumanEvalPlus", "translated", True, id="imported by what it imports"),
-        pytest.param("HumanEval", "bigcodebench_program", False, id="another's"),
+        pytest.param("HumanEval", "bigcodebench_libraries", False, id="another's"),
         pytest.param("MBPP", "livecodebench", False, id="another benchmark"),
     ],
 )
@@ -75,6 +90,44 @@ def test_a_digest_changes_with_what_is_used_and_not_with_what_is_not(
     benchmark = find_benchmark(name)
     changed = digest_when_changed(monkeypatch, f"{PROGRAMS}{module}", benchmark)
     assert (changed != definition_digest(benchmark)) == changes
+
+
+def replaced(old: str, new: str) -> Callable[[str], str]:
+    def edit(source: str) -> str:
+        assert old in source
+        return source.replace(old, new)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "changes"),
+    [
+        pytest.param(lambda source: "# a comment\n" + source, False, id="a comment"),
+        pytest.param(lambda source: ast.unparse(ast.parse(source)), False, id="formatting and comments"),
+        pytest.param(replaced("from tasks.grading", "from tasks.moved"), False, id="a module that moved"),
+        pytest.param(lambda source: source + "\nimport os\n", False, id="an import"),
+        pytest.param(lambda source: source.replace('"""', '"""Also: ', 1), False, id="a docstring"),
+        pytest.param(replaced("self", "this"), True, id="a name"),
+        pytest.param(replaced(" == ", " != "), True, id="a comparison"),
+        pytest.param(replaced("Problem", "Question"), True, id="a word of the prompt"),
+    ],
+)
+def test_a_digest_changes_with_logic_and_prompts_alone(
+    monkeypatch: pytest.MonkeyPatch, edit: Callable[[str], str], changes: bool
+):
+    benchmark = find_benchmark("JEEBench")
+    edited = digest_of_edited(monkeypatch, type(benchmark).__module__, benchmark, edit)
+    assert (edited != definition_digest(benchmark)) == changes
+
+
+def test_a_digest_is_the_same_on_every_version_of_python(monkeypatch: pytest.MonkeyPatch):
+    """`ast.dump` leaves out empty lists since 3.13, so that it cannot be hashed."""
+    sources = {
+        Own.__module__: 'class Own(Base):\n    shots: int = 3\n    def ask(self, *a, b=None):\n        return f"{a}!"\n'
+    }
+    monkeypatch.setattr(inspect, "getsource", lambda module: sources[module.__name__])
+    assert definition_digest(Own()) == "eaa023256848dbe0ebbd673c920b208932ba014ac04b7df735b62c4fe261faeb"
 
 
 @pytest.mark.parametrize("name", ["HumanEval", "CruxEval"])

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmarks import finding
+from tasks.evaluation.benchmarks import benchmark_registry
 from tasks.evaluation.benchmarks.base import BaseBenchmark, is_whole
-from tasks.evaluation.benchmarks.finding import benchmarks, definition_digest, find_benchmark
-from tasks.evaluation.errors import BenchmarkUnusable, UnknownTask
+from tasks.evaluation.benchmarks.benchmark_registry import benchmarks, definition_digest, find_benchmark
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, UnknownTask
 
 OURS = """AIME24 AIME25 AMC23 MATH500 HMMT GSM8K OlympiadBench Minerva GPQADiamond MMLUPro MMLUStem JEEBench HLE IFEval
 RAGQuestions RAGReading TextVQA VizWiz"""
@@ -128,11 +128,11 @@ def test_a_module_that_is_not_there_is_said() -> None:
 def test_entry_points_bring_benchmarks_and_a_broken_one_hurts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     points = EntryPoints(
         [
-            EntryPoint("HLE2", "tasks.evaluation.benchmarks.hle:HLE", finding.ENTRY_POINTS),
-            EntryPoint("Broken", "no.such.module:Thing", finding.ENTRY_POINTS),
+            EntryPoint("HLE2", "tasks.evaluation.benchmarks.hle:HLE", benchmark_registry.ENTRY_POINTS),
+            EntryPoint("Broken", "no.such.module:Thing", benchmark_registry.ENTRY_POINTS),
         ]
     )
-    monkeypatch.setattr(finding, "entry_points", lambda group: points)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(benchmark_registry, "entry_points", lambda group: points)  # pyright: ignore[reportUnknownLambdaType]
     assert "AIME24" in benchmarks()
     assert find_benchmark("HLE2").name == "HLE"
     with pytest.raises(BenchmarkUnusable, match="entry point Broken"):

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.benchmarks.checking import problems_of
-from tasks.evaluation.benchmarks.finding import find_benchmark
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.recorded import read_recorded, recorded_responses
-from tasks.evaluation.records import Item, Reply, Response, Sample
-from tasks.evaluation.scoring.math.grader import MathGrader
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.evaluation.running.replaying import read_recorded, recorded_responses
+from tasks.grading.math.math_grader import MathGrader
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 DATA = Data(SAMPLES / "benchmarks")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
-from tasks.evaluation.benchmarks.finding import find_benchmark
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import BenchmarkUnusable
-from tasks.evaluation.records import Item, Response, Said, Sample, Sampling
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable
+from tasks.evaluation.evaluation_records import Item, Response, Said, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data
 
 pytest.importorskip("lm_eval")
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
-from tasks.evaluation.errors import SandboxUnavailable
-from tasks.evaluation.records import Item, Reply, Response, Sample
-from tasks.evaluation.sandbox import Sandbox
-from tasks.evaluation.scoring.math.grader import MathGrader
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
+from tasks.grading.math.math_grader import MathGrader
+from tasks.sandbox import Sandbox
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
 
 @contextmanager

@@ -10,9 +10,9 @@ PROGRAMS = """
 from pathlib import Path
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark
-from tasks.evaluation.data import DataFile
-from tasks.evaluation.records import Item, Sample
-from tasks.evaluation.scoring.code.passing import summarise_code
+from tasks.evaluation.running.benchmark_data import DataFile
+from tasks.evaluation.evaluation_records import Item, Sample
+from tasks.grading.code.pass_at_k import summarise_code
 
 
 class Programs(BaseBenchmark):

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.bigcodebench import BENCHMARKS, BigCodeBench
+from tasks.evaluation.benchmarks.code.bigcodebench import BENCHMARKS, BigCodeBench, program_of
 from tasks.evaluation.benchmarks.code.bigcodebench_libraries import FOREIGN, STANDARD, Libraries
-from tasks.evaluation.benchmarks.code.bigcodebench_program import program_of
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable, SandboxUnavailable
-from tasks.evaluation.records import Item, Reply, Response, Sample
-from tasks.evaluation.sandbox import Sandbox
-from tasks.evaluation.scoring.math.grader import MathGrader
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.grading.math.math_grader import MathGrader
+from tasks.sandbox import Sandbox
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 NAMED = {benchmark.name: benchmark for benchmark in BENCHMARKS}

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.cruxeval import BENCHMARKS, answer_in, emptied_item
 from tasks.evaluation.benchmarks.code.cruxeval_answers import output_in
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.records import Item, Sample
-from tasks.evaluation.sandbox import Execution, Program, Sandbox
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Item, Sample
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.sandbox import Execution, Program, Sandbox
 from tests.evaluation.code.answered import graded, opened_tools
 
 SAMPLES = Data(Path(__file__).parents[2] / "samples" / "benchmarks")

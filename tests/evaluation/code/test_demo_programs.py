@@ -10,9 +10,9 @@ import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS
-from tasks.evaluation.completions import completion_responses, read_completions
-from tasks.evaluation.data import Data, read_rows
-from tasks.evaluation.sandbox.languages import find, unavailable
+from tasks.evaluation.running.benchmark_data import Data, read_rows
+from tasks.evaluation.running.completions import completion_responses, read_completions
+from tasks.sandbox.languages import find, unavailable
 from tests.evaluation.code.answered import opened_tools
 
 SAMPLES = Path(__file__).parents[2] / "samples"

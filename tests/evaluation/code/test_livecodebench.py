@@ -12,12 +12,12 @@ import pytest
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code import livecodebench_running as running
 from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import SandboxUnavailable
-from tasks.evaluation.records import Item, Reply, Response
-from tasks.evaluation.sandbox import Execution, Program, Sandbox
-from tasks.evaluation.scoring.code.grading import Verdict
-from tasks.evaluation.scoring.math.grader import MathGrader
+from tasks.evaluation.evaluation_records import Item, Reply, Response
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.grading.code.code_grading import Verdict
+from tasks.grading.math.math_grader import MathGrader
+from tasks.sandbox import Execution, Program, Sandbox
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 V2, V5, V2_OFFICIAL, V5_OFFICIAL = BENCHMARKS

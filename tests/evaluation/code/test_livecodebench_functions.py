@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench
-from tasks.evaluation.data import Data
-from tasks.evaluation.records import Item
-from tasks.evaluation.sandbox import Sandbox
+from tasks.evaluation.evaluation_records import Item
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.sandbox import Sandbox
 from tests.evaluation.code.answered import opened_tools
 
 ASKED, _, OFFICIAL, _ = BENCHMARKS

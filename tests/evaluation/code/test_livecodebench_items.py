@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench, last_block
-from tasks.evaluation.benchmarks.code.livecodebench_prompts import SYSTEM
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.records import Item, Sample
+from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, SYSTEM, LiveCodeBench, last_block
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Item, Sample
+from tasks.evaluation.running.benchmark_data import Data
 
 FOLDER = Path(__file__).parents[2] / "samples" / "benchmarks"
 V2, V5, V2_OFFICIAL, V5_OFFICIAL = BENCHMARKS

@@ -11,7 +11,7 @@ from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code import livecodebench
 from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench
 from tasks.evaluation.benchmarks.code.livecodebench_trial import TRIALS
-from tasks.evaluation.data import Data
+from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import opened_tools
 
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")

@@ -11,9 +11,9 @@ import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.mbpp import BENCHMARK, emptied
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.records import Response, Sample
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Response, Sample
+from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"

@@ -13,9 +13,9 @@ import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.mbppplus import BENCHMARK
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.sandbox import Execution, Program, Sandbox
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.sandbox import Execution, Program, Sandbox
 from tests.evaluation.code.answered import graded, opened_tools
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"

@@ -11,9 +11,9 @@ import pytest
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.multipl_e import BENCHMARKS, LANGUAGES, MultiPLE
 from tasks.evaluation.benchmarks.code.translated import own_solutions
-from tasks.evaluation.data import Data
-from tasks.evaluation.records import Item
-from tasks.evaluation.sandbox.languages import find, unavailable
+from tasks.evaluation.evaluation_records import Item
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.sandbox.languages import find, unavailable
 from tests.evaluation.code.answered import graded, opened_tools
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from models.errors import ContextOverflow, ModelUnavailable, TransientModelError
+from models.model_errors import ContextOverflow, ModelUnavailable, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, LogProb, Text
 from models.scripted import Rule, ScriptedChat
 from storage.responses import StoredResponse
 from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
-from tasks.evaluation.errors import BenchmarkUnusable, DataMissing, NeedsLogLikelihood, UnknownTask
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, NeedsLogLikelihood, UnknownTask
 from tasks.evaluation.harness import HarnessOptions, HarnessOutcome, evaluate_harness, list_tasks
 
 SUMS = [("2 + 2", "4"), ("3 + 4", "7"), ("9 + 9", "18"), ("5 + 1", "6")]
@@ -307,6 +307,7 @@ def test_likelihoods_are_recalled_and_a_killed_run_goes_on(folder: Path):
     assert all(key in store.rows for sample in outcome.samples for key in sample.keys)
 
 
+@pytest.mark.slow
 def test_a_group_gives_its_own_figure_and_those_of_its_parts(folder: Path):
     outcome = run("own_all", Letters(), include_path=folder)
     headline = [estimate for estimate in outcome.estimates if estimate.headline]
@@ -352,6 +353,7 @@ def test_what_got_no_answer_is_named(folder: Path, error: Exception, status: str
     assert note in outcome.notes[0]
 
 
+@pytest.mark.slow
 def test_a_task_whose_data_is_out_of_reach_says_what_to_do():
     with pytest.raises(DataMissing, match=r"hellaswag cannot be loaded .* make its data local"):
         run("hellaswag", Letters())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.evaluation.data import Data
+from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.judging.judges import SAMPLES
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from models.errors import ModelError
+from models.model_errors import ModelError
 from models.protocols import ChatRequest, ChatResponse, Text
 from models.scripted import ScriptedChat, read_rules
 from tasks.calls import Answer, response_key
 from tasks.evaluation.benchmarks.base import Judge, Tools
-from tasks.evaluation.records import Item, Reply, Response
+from tasks.evaluation.evaluation_records import Item, Reply, Response
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 Speak = Callable[[str, ChatRequest], str | ModelError]

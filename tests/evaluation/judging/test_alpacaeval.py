@@ -7,8 +7,8 @@ import math
 import pytest
 
 from tasks.evaluation.benchmarks.alpacaeval import BENCHMARK
-from tasks.evaluation.data import Data
-from tasks.evaluation.records import Item, Sample
+from tasks.evaluation.evaluation_records import Item, Sample
+from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.arenahard import BENCHMARK, GAMES, JUDGE_PROMPT, LABELS, share_won
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.records import Sample
-from tasks.evaluation.scoring.weighted import Share
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Sample
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.measure.estimates import Share
 from tests.evaluation.judging.judges import SAMPLES, Bench, prompt_of, response, says
 
 

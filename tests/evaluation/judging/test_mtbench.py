@@ -17,10 +17,10 @@ from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
 from tasks.evaluation.benchmarks.base import Judge, Summary, Tools
 from tasks.evaluation.benchmarks.mtbench import BENCHMARK
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.recorded import read_recorded, recorded_responses
-from tasks.evaluation.records import Item, Response, Sample
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Item, Response, Sample
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.evaluation.running.replaying import read_recorded, recorded_responses
 from tests.evaluation.judging.judges import SAMPLES, Bench, follows, prompt_of, response, says
 
 

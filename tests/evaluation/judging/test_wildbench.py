@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.wildbench import BENCHMARK, MOST_WORDS, macro_score, score_in, shortened
-from tasks.evaluation.data import Data
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.records import Said, Sample
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Said, Sample
+from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
 
 

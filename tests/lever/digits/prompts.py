@@ -8,10 +8,8 @@ from typing import Literal, NamedTuple
 import torch
 
 from models.protocols import ChatRequest, Image, Message, Text
-from tasks.lever.digits.language import QUESTIONS, answer_to
-from tasks.lever.digits.scenes import Digits, load_digits, render, to_png
-from tasks.lever.digits.streams import stream
-from tasks.lever.digits.training import train_judge
+from tasks.lever.digits.digits_training import train_judge
+from tasks.lever.digits.scenes import QUESTIONS, Digits, answer_to, load_digits, render, stream, to_png
 from tasks.lever.digits.world import lexicon
 
 Style = Literal["completion", "chat", "pictures first", "placeholders"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.errors import RequestRefused
+from models.model_errors import RequestRefused
 from models.protocols import VisionEmbedder
-from tasks.lever.digits.judge import DigitsEncoder
-from tasks.lever.digits.language import QUESTIONS
+from tasks.lever.digits.digits_judge import DigitsEncoder
+from tasks.lever.digits.scenes import QUESTIONS
 from tests.lever.digits.prompts import picture, weights
 
 PNGS = [picture(left, right, seed) for left in (1, 4) for right in (2, 7) for seed in (0, 1)]

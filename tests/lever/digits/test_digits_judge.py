@@ -8,11 +8,11 @@ from itertools import product
 
 import pytest
 
-from models.errors import ContextOverflow, ModelUnavailable, RequestRefused
+from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused
 from models.protocols import AnswerLikelihood, BatchChat, ChatRequest, ChatResponse, Image, Message, Text
-from tasks.lever.digits import training
-from tasks.lever.digits.judge import CHUNK, NEVER, DigitsJudge
-from tasks.lever.digits.language import BOTH, LEFT, QUESTIONS, RIGHT, WORDS
+from tasks.lever.digits import digits_training
+from tasks.lever.digits.digits_judge import CHUNK, NEVER, DigitsJudge
+from tasks.lever.digits.scenes import BOTH, LEFT, QUESTIONS, RIGHT, WORDS
 from tasks.lever.digits.world import lexicon
 from tests.lever.digits.prompts import Question, Style, picture, question, request, weights
 
@@ -175,7 +175,7 @@ def likely(judge: DigitsJudge, asked: ChatRequest, answer: str) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_trained_judge_answers_in_any_lexicon_what_its_demonstrations_reveal_and_only_that(seed: int):
-    judge, dice, names = DigitsJudge(weights(training.STEPS)), random.Random(seed), lexicon(seed)
+    judge, dice, names = DigitsJudge(weights(digits_training.STEPS)), random.Random(seed), lexicon(seed)
     right, blind = 0, 0
     for number in range(150):
         left, other, third = dice.sample(range(10), 3)

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from models.protocols import Image
-from tasks.lever.digits.scenes import PARTS, SIZE, NoScene, from_png, glimpses, load_digits, render, to_png
-from tasks.lever.digits.streams import stream
-from tasks.lever.pictures import png_of
+from tasks.lever.data.dataset_pictures import png_of
+from tasks.lever.digits.scenes import PARTS, SIZE, NoScene, from_png, glimpses, load_digits, render, stream, to_png
 
 
 def scene() -> np.ndarray:

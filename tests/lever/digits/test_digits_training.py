@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.lever.digits import training
-from tasks.lever.digits.training import train_judge
+from tasks.lever.digits import digits_training
+from tasks.lever.digits.digits_training import train_judge
 
 
 class Killed(BaseException):
@@ -17,8 +17,8 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(training, "TOWER_STEPS", 25)
-    monkeypatch.setattr(training, "SAVE_EVERY", 10)
+    monkeypatch.setattr(digits_training, "TOWER_STEPS", 25)
+    monkeypatch.setattr(digits_training, "SAVE_EVERY", 10)
     torch.set_num_threads(1)
 
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.datasets import open_dataset
-from tasks.lever.digits.language import KINDS, QUESTIONS, WORDS, tokens_of
-from tasks.lever.digits.scenes import from_png
+from tasks.grading.vqa_accuracy import accuracy_among, people
+from tasks.lever.data.datasets import open_dataset
+from tasks.lever.digits.scenes import KINDS, QUESTIONS, WORDS, from_png, tokens_of
 from tasks.lever.digits.world import SPLITS, Split, WorldSize, lexicon, write_world
-from tasks.vqa_accuracy import accuracy_among, people
 
 SIZE = WorldSize(train=60, validation=12, test=15)
 

@@ -7,10 +7,10 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from storage.errors import StoreUnreachable
+from storage.storage_errors import StoreUnreachable
+from tasks.documents.isolation import ReadLimits
 from tasks.rag.answering.evidence import write_evidence
 from tasks.rag.answers import Citation
-from tasks.rag.documents.isolation import ReadLimits
 
 BOX = (100.0, 200.0, 300.0, 260.0)
 

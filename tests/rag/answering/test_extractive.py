@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.language.tokens import BIGRAM, installed_tokenizer
 from tasks.rag.answering.extractive import Extracted, Group, confidence_of, extract_answer
-from tasks.rag.answering.passage_scores import Scored
-from tasks.rag.answering.passages import Passage
+from tasks.rag.answering.passage_scores import Passage, Scored
 from tasks.rag.answers import QueryType
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.language.tokens import BIGRAM, installed_tokenizer
 from tasks.rag.retrieval.search import Hit
 
 SALES = """Table 4. Results of segments

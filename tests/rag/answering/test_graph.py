@@ -18,11 +18,11 @@ from models.openai_responses import OpenAIResponses
 from storage.index import CatalogueEntry, Fact, Index, open_index, publish
 from storage.responses import StoredResponse
 from tasks.calls import CallSettings, Limits
+from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import MOST_QUESTION_CHARS, Assistant, Event
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Model, Wiring, WiringName
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tests.models.server import (
     Reply,
     Server,

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.protocols import ChatRequest, Text
+from tasks.language.sentences import CITATION_MARK
+from tasks.rag.answering.answer_prompts import answer_request, classify_request, rewrite_request
 from tasks.rag.answering.context import Context, pack_context
-from tasks.rag.answering.prompting import answer_request, classify_request, rewrite_request
 from tasks.rag.answers import QueryType, RetrievalPlan, Turn
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.language.sentences import CITATION_MARK
 from tasks.rag.retrieval.search import Hit
 
 HISTORY = (Turn(question="가람시 예산은?", answer="12억 원이다 [3]."),)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.language.tokens import BIGRAM, installed_tokenizer
 from tasks.rag.answering.question_reading import Question, read_question
-from tasks.rag.language.tokens import BIGRAM, installed_tokenizer
 
 KIWI = pytest.mark.skipif(installed_tokenizer() == BIGRAM, reason="kiwipiepy is not installed")
 

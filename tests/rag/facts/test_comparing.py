@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 
 from storage.index import CatalogueEntry, Fact
-from tasks.rag.facts.asked import asked_names
-from tasks.rag.facts.comparing import compare_facts, fact_answer, table_markdown
+from tasks.rag.facts.asked_facts import asked_names
+from tasks.rag.facts.fact_comparison import compare_facts, fact_answer, table_markdown
 
 BOX = (1.0, 2.0, 3.0, 4.0)
 

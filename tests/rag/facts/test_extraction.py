@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.rag.documents.blocks import Block, Cell, Document, Kind, Page, PageStatus
-from tasks.rag.facts.extraction import MOST_FACTS, extract_facts
+from tasks.documents.blocks import Block, Cell, Document, Kind, Page, PageStatus
+from tasks.rag.facts.fact_extraction import MOST_FACTS, extract_facts
 
 BOX = (10.0, 20.0, 30.0, 40.0)
 TITLE = Block(kind="heading", text="제안요청서", page=1)

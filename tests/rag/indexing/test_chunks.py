@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.rag.documents.blocks import BBox, Block, Cell, Document, Kind, Page, PageStatus, Place
+from tasks.documents.blocks import BBox, Block, Cell, Document, Kind, Page, PageStatus, Place
 from tasks.rag.indexing.chunk_text import split_text
 from tasks.rag.indexing.chunks import Chunk, FigureText, chunk_document, preview
 

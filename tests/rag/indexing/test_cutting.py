@@ -8,10 +8,10 @@ import pytest
 
 from storage.artifacts import Artifacts
 from storage.records import Ref
+from tasks.documents.blocks import Block, Document, Page, PageStatus
+from tasks.language.tokens import BIGRAM
 from tasks.rag.corpus import Chunked, Parsed, Pictured, Searchable, Source
-from tasks.rag.documents.blocks import Block, Document, Page, PageStatus
 from tasks.rag.indexing.cutting import cut
-from tasks.rag.language.tokens import BIGRAM
 
 DOCUMENT = Document(
     format="txt",

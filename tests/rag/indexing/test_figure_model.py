@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.chats import local_of
-from models.errors import ModelUnavailable
+from models.model_errors import ModelUnavailable
 from tasks.rag.indexing.figure_model import figure_model
 from tasks.rag.indexing.figures import FigureSettings
 

@@ -14,14 +14,14 @@ import PIL.ImageFont
 import pytest
 from numpy.typing import NDArray
 
-from models.errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, Image
 from models.scripted import Rule, ScriptedChat
 from storage.records import Ref
 from storage.responses import StoredResponse
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
-from tasks.rag.documents.images_candidate import ImageCandidate
+from tasks.documents.blocks import ImageCandidate
 from tasks.rag.indexing.figure_answers import is_informative
 from tasks.rag.indexing.figures import (
     FigureRecord,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.rag.documents.blocks import Block, Cell, Document, Page, PageStatus
-from tasks.rag.errors import MetadataUnusable
+from tasks.documents.blocks import Block, Cell, Document, Page, PageStatus
 from tasks.rag.indexing.metadata import match_rows, read_facts, read_table
+from tasks.rag.rag_errors import MetadataUnusable
 
 HEADER = (
     "공고 번호,공고 차수,사업명,사업 금액,발주 기관,공개 일자,"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from storage.artifacts import Artifacts
-from tasks.rag.errors import FolderMissing, NotAFolder, NothingToIndex
 from tasks.rag.indexing.scan import ScanResult, scan_folder
+from tasks.rag.rag_errors import FolderMissing, NotAFolder, NothingToIndex
 
 
 @pytest.fixture

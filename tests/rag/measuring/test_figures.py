@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tasks.rag.measuring.answer_checks import AnswerCheck
-from tasks.rag.measuring.figures import choose, figures, labels_of, measure, unknown_documents
-from tasks.rag.measuring.metrics import Place, Question, rank_questions
-from tasks.rag.measuring.recording import Made, Measurement, Subject, questions_digest, record
+from tasks.rag.measuring.measured_figures import choose, figures, labels_of, measure, unknown_documents
+from tasks.rag.measuring.measurement_rows import Made, Measurement, Subject, questions_digest, record
+from tasks.rag.measuring.ranking_metrics import Place, Question, rank_questions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -112,7 +112,7 @@ def test_gold_documents_that_the_index_lacks_are_named_and_counted() -> None:
 
 
 def test_every_figure_has_a_full_name_and_its_n() -> None:
-    told = {(one.name, one.part): (one.estimate.value, one.n) for one in figures(measure(QUESTIONS, RANKED, CHECKS))}
+    told = {(one.metric, one.part): (one.value, one.n) for one in figures(measure(QUESTIONS, RANKED, CHECKS))}
     assert told["page.hit@1", ""] == (pytest.approx(1 / 3), 3)
     assert told["answers.number", ""] == (0.5, 2)
     assert told["answers.abstention.false_answer_rate", ""] == (1.0, 1)

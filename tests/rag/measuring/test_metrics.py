@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rag.measuring.metrics import (
+from tasks.rag.measuring.ranking_metrics import (
     Place,
     Question,
-    bootstrap,
     evaluate,
     hit,
+    mean_of,
     ndcg,
     paired_difference,
     rank_questions,
@@ -80,18 +80,18 @@ def test_no_questions_are_refused() -> None:
 
 
 def test_the_interval_holds_the_mean_and_narrows_with_more_values() -> None:
-    few, many = bootstrap([0.0, 1.0] * 10, seed=1), bootstrap([0.0, 1.0] * 200, seed=1)
+    few, many = mean_of([0.0, 1.0] * 10, seed=1), mean_of([0.0, 1.0] * 200, seed=1)
     assert few.low < few.value == 0.5 < few.high
     # a share of one half over n has a standard error of .5 / sqrt(n)
     assert many.high - many.low == pytest.approx(2 * 1.96 * 0.5 / 400**0.5, rel=0.1)
 
 
 def test_equal_values_have_no_spread() -> None:
-    assert bootstrap([1.0, 1.0, 1.0], seed=0).low == 1.0
+    assert mean_of([1.0, 1.0, 1.0], seed=0).low == 1.0
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
-    assert bootstrap([0.0, 0.2, 1.0], seed=3) == bootstrap([0.0, 0.2, 1.0], seed=3)
+    assert mean_of([0.0, 0.2, 1.0], seed=3) == mean_of([0.0, 0.2, 1.0], seed=3)
 
 
 def write_lines(path: Path, *lines: dict[str, Any] | str) -> Path:
@@ -199,7 +199,7 @@ def test_a_paired_interval_is_narrower_than_that_of_the_means() -> None:
     hard = {str(at): float(value) for at, value in enumerate(rng.random(100))}
     better = {name: value + 0.05 + 0.01 * float(rng.random()) for name, value in hard.items()}
     difference = paired_difference(better, hard, seed=0)
-    alone = bootstrap(list(hard.values()), seed=0)
+    alone = mean_of(list(hard.values()), seed=0)
     assert 0 < difference.low < difference.high
     assert difference.high - difference.low < 0.1 * (alone.high - alone.low)
 
@@ -211,7 +211,7 @@ def test_runs_over_other_questions_cannot_be_compared() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.integers(0, 1000))
 def test_an_interval_stays_within_the_values(values: list[float], seed: int) -> None:
-    estimate = bootstrap(values, seed=seed)
+    estimate = mean_of(values, seed=seed)
     assert min(values) - 1e-12 <= estimate.low <= estimate.high <= max(values) + 1e-12
 
 

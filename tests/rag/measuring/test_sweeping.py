@@ -11,9 +11,8 @@ import pymupdf
 import pytest
 from pydantic import JsonValue
 
-from tasks.rag.measuring.metrics import Ranked, score_ranking, summarise
-from tasks.rag.measuring.plotting import draw_sweep
-from tasks.rag.measuring.sweeping import (
+from tasks.rag.measuring.ranking_metrics import Ranked, score_ranking, summarise
+from tasks.rag.measuring.sweep import (
     Chunking,
     Compared,
     Point,
@@ -28,6 +27,7 @@ from tasks.rag.measuring.sweeping import (
     read_kept,
     read_weights,
 )
+from tasks.rag.measuring.sweep_plot import draw_sweep
 
 LARGE, SMALL = Chunking(chunk_chars=800, overlap_chars=120), Chunking(chunk_chars=300, overlap_chars=50)
 USUAL = Point(chunking=LARGE, strategy="rrf", bm25_weight=1.0)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tasks.rag.planning.parts import question_parts
+from tasks.rag.planning.plan import question_parts
 
 SEVERAL = {
     "two whats": (

@@ -5,14 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tasks.rag.retrieval.fusion import (
-    Fused,
-    alternate,
-    balanced,
-    maximal_marginal_relevance,
-    reciprocal_rank_fusion,
-    spread,
-)
+from tasks.rag.retrieval.retrievers import maximal_marginal_relevance
+from tasks.rag.retrieval.search import alternate, balanced, spread
+from tasks.rag.retrieval.strategies import Fused, reciprocal_rank_fusion
 
 
 def test_a_row_gets_its_weighted_reciprocal_rank_from_each_ranking() -> None:

@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from models.protocols import Embedder
-from storage.errors import WrongEmbedder
 from storage.index import CatalogueEntry, Index, open_index, publish
-from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode, Strategy
-from tasks.rag.errors import NoLexicalIndex, WrongTokenizer
-from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.language.tokens import BIGRAM, tokenize_chunks
+from storage.storage_errors import WrongEmbedder
+from tasks.language.tokens import BIGRAM, WrongTokenizer
+from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode
+from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.rag.rag_errors import NoLexicalIndex
 from tasks.rag.retrieval.search import retrieve, search
 from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
 
@@ -191,7 +191,7 @@ def test_an_english_embedder_has_no_vote_on_a_korean_question(tmp_path: Path) ->
     assert all(hit.ranks.keys() <= {"bm25", "words"} for hit in found.hits)
 
 
-STRATEGIES: list[Strategy] = ["similarity", "mmr", "bm25", "rrf"]
+STRATEGIES: list[str] = ["similarity", "mmr", "bm25", "rrf"]
 A, B = "a" * 64, "b" * 64
 SAID_B = NameMatch(field="issuer", value="B", said="bid", confidence=1.0)
 
@@ -201,7 +201,7 @@ def routed(mode: RouteMode, *documents: str, **more: object) -> Filters:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_only_the_named_documents_are_searched(index: Index, strategy: Strategy) -> None:
+def test_only_the_named_documents_are_searched(index: Index, strategy: str) -> None:
     filters = routed("only", B)
     found = search(index, "bid price won", strategy=strategy, top_k=5, embedder=WordEmbedder, filters=filters)
     assert {hit.chunk.document for hit in found.hits} == {B}
@@ -209,19 +209,19 @@ def test_only_the_named_documents_are_searched(index: Index, strategy: Strategy)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_preferred_documents_come_first_and_the_others_stay_below(index: Index, strategy: Strategy) -> None:
+def test_preferred_documents_come_first_and_the_others_stay_below(index: Index, strategy: str) -> None:
     preferred = pages(index, "The bid price in won", strategy, top_k=5, filters=routed("prefer", B))
     assert preferred[0] == 4
     assert {1, 2, 4} <= set(preferred)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_wrong_preference_does_not_hide_what_matches_far_better(index: Index, strategy: Strategy) -> None:
+def test_a_wrong_preference_does_not_hide_what_matches_far_better(index: Index, strategy: str) -> None:
     assert pages(index, "delivery months", strategy, top_k=5, filters=routed("prefer", B))[0] == 3
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_favoured_document_comes_before_the_others_that_are_meant(index: Index, strategy: Strategy) -> None:
+def test_a_favoured_document_comes_before_the_others_that_are_meant(index: Index, strategy: str) -> None:
     filters = routed("only", A, B, favoured=(B,))
     assert pages(index, "The bid price in won", strategy, top_k=5, filters=filters)[0] == 4
 
@@ -251,7 +251,7 @@ def test_a_filter_never_reaches_beyond_the_documents_that_were_asked_for(index: 
 
 @pytest.mark.parametrize("mode", ["only", "prefer"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_both_sides_of_a_comparison_are_among_the_hits(index: Index, strategy: Strategy, mode: RouteMode) -> None:
+def test_both_sides_of_a_comparison_are_among_the_hits(index: Index, strategy: str, mode: RouteMode) -> None:
     filters = Filters(mode=mode, documents=(A, B), groups=((A,), (B,)))
     found = search(index, "delivery months won", strategy=strategy, top_k=2, embedder=WordEmbedder, filters=filters)
     assert {hit.chunk.document for hit in found.hits} == {A, B}
@@ -278,7 +278,7 @@ class LastFirst:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_reranker_reads_the_pool_before_it_is_cut(index: Index, strategy: Strategy) -> None:
+def test_a_reranker_reads_the_pool_before_it_is_cut(index: Index, strategy: str) -> None:
     found = search(
         index, "bid price won", strategy=strategy, top_k=1, embedder=WordEmbedder, reranker=LastFirst()
     )  # fmt: skip
@@ -292,12 +292,12 @@ def test_a_reranker_shortens_no_list(index: Index) -> None:
     assert len(pages(index, "bid price won", "rrf", top_k=4, reranker=LastFirst(), settings=settings)) == 4
 
 
-def plan(strategy: Strategy, **more: object) -> RetrievalPlan:
+def plan(strategy: str, **more: object) -> RetrievalPlan:
     return RetrievalPlan(query_type="single", strategy=strategy, top_k=3, needs_multi_doc=False).model_copy(update=more)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_the_plan_says_is_what_runs(index: Index, strategy: Strategy) -> None:
+def test_what_the_plan_says_is_what_runs(index: Index, strategy: str) -> None:
     planned = retrieve(index, "bid price", plan(strategy), embedder=WordEmbedder)
     assert planned == search(index, "bid price", strategy=strategy, top_k=3, embedder=WordEmbedder)
 
@@ -308,7 +308,7 @@ def test_a_plan_for_several_documents_spreads_the_hits(index: Index) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["similarity", "mmr"])
-def test_words_run_where_the_plan_has_an_embedder_that_cannot_read(tmp_path: Path, strategy: Strategy) -> None:
+def test_words_run_where_the_plan_has_an_embedder_that_cannot_read(tmp_path: Path, strategy: str) -> None:
     found = retrieve(published(tmp_path, embedder="minilm@1"), "사업 기간", plan(strategy), embedder=no_embedder)
     assert [hit.chunk.page for hit in found.hits][:1] == [5]
     assert f"{strategy} was planned" in found.notes[0]

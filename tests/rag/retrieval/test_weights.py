@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings, closeness_for
+from tasks.rag.retrieval.retrievers import closeness_for
+from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
 
 
 @pytest.mark.parametrize(

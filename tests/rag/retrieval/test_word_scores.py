@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from storage.lexical import Lexical, build_postings, write_postings
-from tasks.rag.retrieval.word_scores import word_scores
+from tasks.rag.retrieval.retrievers import word_scores
 
 
 def opened(folder: Path, corpus: Sequence[Sequence[str]]) -> Lexical:

@@ -8,15 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rag.speech.numbers import (
-    ENGLISH_GROUPS,
+from tasks.rag.speech.spoken_numbers import (
     ENGLISH_LIMIT,
-    ENGLISH_SMALL,
-    ENGLISH_TENS,
     KOREAN_DIGITS,
-    KOREAN_GROUPS,
     KOREAN_LIMIT,
-    KOREAN_PLACES,
     english,
     english_ordinal,
     english_year,
@@ -24,6 +19,15 @@ from tasks.rag.speech.numbers import (
     native_korean,
 )
 from tasks.rag.speech.spoken_text import to_speech
+
+KOREAN_PLACES = ("", "십", "백", "천")
+KOREAN_GROUPS = ("", "만", "억", "조", "경")
+ENGLISH_SMALL = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+ENGLISH_TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+ENGLISH_GROUPS = ("", "thousand", "million", "billion", "trillion", "quadrillion")
 
 
 @pytest.mark.parametrize(
@@ -204,3 +208,17 @@ def heard_english(said: str) -> int:
             total += group * 1000 ** ENGLISH_GROUPS.index(word)
             group = 0
     return total + group
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (10_000, "만"),
+        (11_812, "만 천팔백십이"),
+        (110_000, "십일만"),
+        (100_010_000, "일억 일만"),
+        (459_510_600_011_812, "사백오십구조 오천백육억 일만 천팔백십이"),
+    ],
+)
+def test_ten_thousand_is_said_with_a_one_only_behind_a_larger_group(number: int, said: str) -> None:
+    assert korean(number) == said

@@ -9,15 +9,23 @@ are `instruct_pass@1`, `complete_pass@1`, `instruct-hard_pass@1` and `complete-h
 
 An answer that is a function body, or leaves out the imports of the task, is completed by code_prompt. bigcodebench
 comes to the same by its `calibrate`, which puts code_prompt before every answer; evalchemy does not, and puts usual
-imports there: see bigcodebench_program.
+imports there.
 
 A task whose library the sandbox's Python lacks is unscored, whatever the answer. Tasks that need a network, a display
 or a browser are executed without; what fails there fails.
+
+The program that decides an item is the code and, behind it, the item's unittest class. As bigcode-project/bigcodebench
+(bigcodebench/eval/__init__.py) has it, both share the names of one module, `__test__`, in which `os`, `sys` and
+`environ` are there already; as evalchemy (eval/chat_benchmarks/BigCodeBench/evaluation.py) has it, the imports that
+models forget stand before the code. Both let a test that is skipped count as passed, so that code may pass by raising
+SkipTest; here only a test that its author marks may be skipped. Builtins are put right and `unittest` is imported anew
+before the tests, in case the code patched them: a guard against tricks, and no proof against all of them.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, cast
@@ -31,13 +39,13 @@ from tasks.evaluation.benchmarks.code.bigcodebench_libraries import (
     needed_by,
     reason_of,
 )
-from tasks.evaluation.benchmarks.code.bigcodebench_program import program_of
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.benchmarks.fields import text
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Item, Response, Sample, Sampling
-from tasks.evaluation.sandbox import Sandbox, shared_sandbox
-from tasks.evaluation.scoring.code.extraction import code_in, completed
-from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict, verdict_of
+from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.code.code_extraction import FUTURE, code_in, completed
+from tasks.grading.code.code_grading import Verdict, verdict_of
+from tasks.sandbox import Limits, Program, Sandbox, shared_sandbox
 
 INSTRUCTION = (
     "Please provide a self-contained Python script that solves the following problem in a markdown code block:"
@@ -48,7 +56,7 @@ LIBRARIES = Libraries()
 log = logging.getLogger(__name__)
 
 FAILING_SHARE = 0.1
-"""Of canonical solutions, may fail on this machine."""
+"""Share of canonical solutions that may fail on this machine."""
 
 
 class BigCodeBench(CodeBenchmark):
@@ -99,7 +107,7 @@ class BigCodeBench(CodeBenchmark):
         return summary._replace(metrics={**keyed, **summary.metrics, **missing})
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Of tasks whose libraries are there: the others are unscored, and stop no run unless there are only such.
+        """Check the tasks whose libraries are installed; the others are unscored, and stop a run only if all are.
 
         Some want a network or another version of a library, so a few canonical solutions may fail, as bigcodebench
         itself allows; they are logged.
@@ -116,9 +124,9 @@ class BigCodeBench(CodeBenchmark):
         for problem in problems:
             log.warning("canonical solution fails benchmark=%s %s", self.name, problem)
 
-    def _sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
+    def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
         """No answer at all is unscored too where the others are: else it would weigh more than they do."""
-        sample = super()._sample(item, response, sandbox)
+        sample = super().sample(item, response, sandbox)
         if sample.missing and (missing := _needed(item, sandbox).missing):
             return sample.model_copy(update={"status": "unscored", "score": None, "reason": reason_of(missing)})
         return sample
@@ -158,3 +166,73 @@ BENCHMARKS = (
     BigCodeBench("BigCodeBenchHard", split="instruct", hard=True),
     BigCodeBench("BigCodeBenchHardComplete", split="complete", hard=True),
 )
+
+
+MIB = 1024**2
+LIMITS = Limits(cpu_s=120, wall_s=120, memory_bytes=8192 * MIB, file_bytes=256 * MIB, processes=256)
+"""Time as evalchemy's. It bounds nothing else, and bigcodebench 30 GiB of memory: more than many a machine has."""
+
+PRELUDE = """\
+import os, sys
+from os import environ
+import collections, copy, datetime, functools, hashlib, heapq, itertools, math, re, string
+from typing import *
+from collections import *
+"""
+NUMPY = """\
+try:
+    import numpy, numpy as np
+except ImportError:
+    pass
+"""
+MENTIONS_NUMPY = re.compile(r"\b(?:np|numpy)\b")
+
+RUNNER = """\
+import sys
+
+folders = sys.path[:]
+sys.path[:] = [folder for folder in folders if folder.startswith("/") and not folder.startswith("/tmp")]
+for name in [name for name in sys.modules if name.partition(".")[0] == "unittest"]:
+    del sys.modules[name]
+import unittest
+import unittest.mock
+
+sys.path[:] = folders
+names = vars(sys.modules["__test__"])
+builtins = __builtins__["len"].__self__
+vars(builtins).update(__builtins__)
+sys.modules["builtins"] = names["__builtins__"] = builtins
+exec(compile(TEST, "<tests>", "exec", dont_inherit=True), names)
+suite = unittest.TestLoader().loadTestsFromTestCase(names["TestCases"])
+total = suite.countTestCases()
+if not total:
+    raise AssertionError("there is no test in TestCases")
+result = unittest.TestResult()
+suite.run(result)
+
+def marked(test):
+    method = getattr(test, getattr(test, "_testMethodName", ""), None)
+    return getattr(test, "__unittest_skip__", False) or getattr(method, "__unittest_skip__", False)
+
+failed = {}
+for test, trace in result.failures + result.errors:
+    failed.setdefault(test.id().rpartition("TestCases.")[2], trace)
+for test, why in result.skipped:
+    if not marked(test):
+        failed.setdefault(test.id().rpartition("TestCases.")[2], "skipped: " + why)
+for test in result.unexpectedSuccesses:
+    failed.setdefault(test.id().rpartition("TestCases.")[2], "passed, and was expected to fail")
+for name, trace in sorted(failed.items()):
+    print(name, trace, sep=": ", file=sys.stderr)
+if failed:
+    raise AssertionError("%d of %d tests: %s" % (len(failed), total, ", ".join(sorted(failed))))
+"""
+
+
+def program_of(code: str, test: str) -> Program:
+    """`code`, tested by the class TestCases in `test`; failing tests are named on stderr."""
+    future = "".join(match.group().rstrip("\n") + "\n" for match in FUTURE.finditer(code))
+    numpy = NUMPY if MENTIONS_NUMPY.search(code) else ""
+    # the runner has names of its own: those of the program may hide builtins
+    runner = f'__builtins__["exec"]({RUNNER!r}, {{"__builtins__": __builtins__, "TEST": {test!r}}})'
+    return Program(future + PRELUDE + numpy + FUTURE.sub("", code), tests=runner, limits=LIMITS)

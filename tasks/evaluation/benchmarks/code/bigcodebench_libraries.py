@@ -13,9 +13,9 @@ from threading import Lock
 from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
-from tasks.evaluation.data import Row
-from tasks.evaluation.records import Sample
-from tasks.evaluation.sandbox import Program, Sandbox
+from tasks.evaluation.evaluation_records import Sample
+from tasks.evaluation.running.benchmark_data import Row
+from tasks.sandbox import Program, Sandbox
 
 REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another)"
 REASON = re.compile(rf"librar(?:y|ies) (.+) (?:is|are) not {re.escape(REMEDY)}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _KINDS = (str, bytes, bytearray, int, float, complex, bool, list, tuple, dict, set, frozenset, range, type(None))
-"""Of values that can be written down; none of them equals what it is not."""
+"""Types of values that can be written down; none of them overrides equality."""
 _FUNCTIONS = {
     function.__name__: function
     for functions in (

@@ -22,11 +22,12 @@ from tasks.evaluation.benchmarks.code.translated import (
     translated_item,
     try_translated,
 )
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Item, Sampling
-from tasks.evaluation.sandbox import Limits, Program, Sandbox
-from tasks.evaluation.scoring.code.extraction import code_in, completed
-from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict, verdict_of
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
+from tasks.evaluation.evaluation_records import Item, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.code.code_extraction import code_in, completed
+from tasks.grading.code.code_grading import Verdict, verdict_of
+from tasks.sandbox import Limits, Program, Sandbox
 
 PYTHON = DataFile(
     file="HumanEval.jsonl",

@@ -24,13 +24,14 @@ from tasks.evaluation.benchmarks.code.humaneval import (
     python_item,
     try_python,
 )
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Item, Sample, Sampling
-from tasks.evaluation.sandbox import Limits, Program, Sandbox
-from tasks.evaluation.sandbox.records import MIB
-from tasks.evaluation.scoring.code.extraction import code_in, completed
-from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict, verdict_of
-from tasks.evaluation.scoring.code.passing import USUAL_KS, Part
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
+from tasks.evaluation.evaluation_records import Item, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.code.code_extraction import code_in, completed
+from tasks.grading.code.code_grading import Verdict, verdict_of
+from tasks.grading.code.pass_at_k import USUAL_KS, Part
+from tasks.sandbox import Limits, Program, Sandbox
+from tasks.sandbox.sandbox_records import MIB
 
 PLUS = DataFile(
     file="HumanEvalPlus.jsonl",

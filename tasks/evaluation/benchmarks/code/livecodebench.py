@@ -15,6 +15,10 @@ by the name alone; all else is the same.
 
 The code is the last fenced block, as both take it: a model that reasons in its answer tries before it decides. Blocks
 of Python go before others, and an answer without a fence is code; with both of them it is wrong.
+
+Source of the words: eval_instruct.py of evalchemy's eval/chat_benchmarks/LiveCodeBench and LiveCodeBenchv5, the same in
+both: a sentence or three and the problem right behind them, without system message or starter code. LiveCodeBench's
+own: get_generic_question_template_answer and SYSTEM_MESSAGE_GENERIC of lcb_runner/prompts/code_generation.py.
 """
 
 from __future__ import annotations
@@ -27,17 +31,17 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import Summary, Tools
-from tasks.evaluation.benchmarks.code.livecodebench_prompts import evalchemys_words, official_words
 from tasks.evaluation.benchmarks.code.livecodebench_running import program_of, run_test
-from tasks.evaluation.benchmarks.code.livecodebench_tests import checked_kind, read_tests, value_of
+from tasks.evaluation.benchmarks.code.livecodebench_tests import Kind, checked_kind, read_tests, value_of
 from tasks.evaluation.benchmarks.code.livecodebench_trial import TRIALS
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.benchmarks.fields import text
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.records import Item, Sample, Sampling
-from tasks.evaluation.sandbox import Sandbox, shared_sandbox
-from tasks.evaluation.sandbox.languages import language_named
-from tasks.evaluation.scoring.code.extraction import blocks_in, with_plain_ends
-from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict
+from tasks.evaluation.evaluation_records import Item, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.code.code_extraction import blocks_in, with_plain_ends
+from tasks.grading.code.code_grading import Verdict
+from tasks.sandbox import Sandbox, shared_sandbox
+from tasks.sandbox.languages import language_named
 
 DIFFICULTIES = ("easy", "medium", "hard")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -124,7 +128,7 @@ class LiveCodeBench(CodeBenchmark):
 
         evalchemy's `accuracy_std_err` is here that of a sample of repeats (it divides by n - 1), unlike that of AIME.
         """
-        from tasks.evaluation.statistics import summarise_repeats
+        from tasks.grading.sample_statistics import summarise_repeats
 
         kept = [_light(sample) for sample in samples]
         found = super().summarise(kept)
@@ -234,3 +238,46 @@ def _light(sample: Sample) -> Sample:
 
 
 BENCHMARKS = (LiveCodeBench(), LiveCodeBenchV5(), LiveCodeBenchOfficial(), LiveCodeBenchV5Official())
+
+
+EVALCHEMY: dict[Kind, str] = {
+    "stdin": "Generate an executable Python function generated from the given prompt. The function should take stdin "
+    "as input and print the output. Simply call the function after the definition.",
+    "functional": "Generate an executable Python function generated from the given prompt. Return the function body "
+    "without invoking it at the final solution.",
+}
+SYSTEM = (
+    "You are an expert Python programmer. You will be given a question (problem specification) and will generate a "
+    "correct Python program that matches the specification and passes all tests."
+)
+WITH_STARTER_CODE = (
+    "You will use the following starter code to write the solution to the problem and enclose your code within "
+    "delimiters."
+)
+WITHOUT_STARTER_CODE = (
+    "Read the inputs from stdin solve the problem and write the answer to stdout (do not directly test on the sample "
+    "inputs). Enclose your code within delimiters as follows. Ensure that when the python program runs, it reads the "
+    "inputs, runs the algorithm and writes output to STDOUT."
+)
+
+
+class Asked(NamedTuple):
+    """What is sent."""
+
+    prompt: str
+    system: str | None = None
+
+
+def evalchemys_words(question: str, kind: Kind) -> Asked:
+    """Without a space between, as evalchemy sends it."""
+    return Asked(EVALCHEMY[kind] + question)
+
+
+def official_words(question: str, starter_code: str) -> Asked:
+    """starter_code: the signature of what is called; empty where a program reads its input."""
+    words, shown = (WITH_STARTER_CODE, starter_code) if starter_code else (WITHOUT_STARTER_CODE, "# YOUR CODE HERE")
+    prompt = (
+        f"### Question:\n{question}\n\n### Format: {words}\n```python\n{shown}\n```\n\n"
+        "### Answer: (use the provided format with backticks)\n\n"
+    )
+    return Asked(prompt, SYSTEM)

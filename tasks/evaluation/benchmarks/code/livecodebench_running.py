@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
 from tasks.evaluation.benchmarks.code.livecodebench_tests import Test, value_of
-from tasks.evaluation.sandbox import Execution, Limits, Program, Sandbox
+from tasks.sandbox import Execution, Limits, Program, Sandbox
 
 SECONDS = 6
 """For a test; evalchemy and LiveCodeBench have the same, on the clock."""

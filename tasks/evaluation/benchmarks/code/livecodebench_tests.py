@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 MOST_BYTES = 1 << 30
-"""Of the tests of one problem, unpacked. A packed text may be a thousand times as long as it looks."""
+"""Most bytes of one problem's unpacked tests. A packed text may expand a thousandfold."""
 TEXT = ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8")
 HARMLESS = ("PROTO", "FRAME", "MEMOIZE", "BINPUT", "STOP")
 
@@ -31,7 +31,7 @@ class Test(NamedTuple):
     name: str
     """For people who look: `private test 3`."""
     input: str
-    """Of kind stdin, what the program reads; of kind functional, an argument as JSON on each line."""
+    """Kind stdin: what the program reads. Kind functional: one argument as JSON per line."""
     output: str
     kind: Kind
 

@@ -16,13 +16,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from tasks.evaluation.benchmarks.base import Summary
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.benchmarks.fields import distinct, text, texts
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.records import Item, Sample, Sampling
-from tasks.evaluation.sandbox import Limits, Program, Sandbox
-from tasks.evaluation.scoring.code.extraction import code_in
-from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict, verdict_of
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Item, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.code.code_extraction import code_in
+from tasks.grading.code.code_grading import Verdict, verdict_of
+from tasks.sandbox import Limits, Program, Sandbox
 
 HUB = "google-research-datasets/mbpp"
 ASKED = range(11, 511)

@@ -18,13 +18,14 @@ from itertools import islice
 
 from tasks.evaluation.benchmarks.code.bigcodebench_libraries import Libraries, reason_of
 from tasks.evaluation.benchmarks.code.mbpp import SHOTS, emptied, fenced, few_shot, solved, unsolved
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.benchmarks.fields import distinct, text
-from tasks.evaluation.data import Data, DataFile, Row
-from tasks.evaluation.errors import DataUnusable
-from tasks.evaluation.records import Item, Sampling
-from tasks.evaluation.sandbox import Limits, Program, Sandbox
-from tasks.evaluation.scoring.code.extraction import code_in
-from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict, verdict_of
+from tasks.evaluation.evaluation_errors import DataUnusable
+from tasks.evaluation.evaluation_records import Item, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.code.code_extraction import code_in
+from tasks.grading.code.code_grading import Verdict, verdict_of
+from tasks.sandbox import Limits, Program, Sandbox
 
 IMPORTS = "\n".join(
     (

@@ -20,10 +20,11 @@ from tasks.evaluation.benchmarks.code.translated import (
     translated_item,
     try_translated,
 )
-from tasks.evaluation.data import Data, DataFile
-from tasks.evaluation.records import Item, Sampling
-from tasks.evaluation.sandbox import Limits, Sandbox
-from tasks.evaluation.scoring.code.grading import CodeBenchmark, Verdict
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
+from tasks.evaluation.evaluation_records import Item, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile
+from tasks.grading.code.code_grading import Verdict
+from tasks.sandbox import Limits, Sandbox
 
 LANGUAGES = {
     "sh": "bash",

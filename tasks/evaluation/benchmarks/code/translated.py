@@ -17,13 +17,13 @@ from typing import cast
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks import fields
-from tasks.evaluation.data import Row
-from tasks.evaluation.records import Item
-from tasks.evaluation.sandbox import Limits, Program, Sandbox
-from tasks.evaluation.sandbox.languages import find, unavailable
-from tasks.evaluation.scoring.code.assembling import with_tests
-from tasks.evaluation.scoring.code.extraction import blocks_in, code_in
-from tasks.evaluation.scoring.code.grading import Verdict, verdict_of
+from tasks.evaluation.evaluation_records import Item
+from tasks.evaluation.running.benchmark_data import Row
+from tasks.grading.code.code_extraction import blocks_in, code_in
+from tasks.grading.code.code_grading import Verdict, verdict_of
+from tasks.grading.code.program_assembly import with_tests
+from tasks.sandbox import Limits, Program, Sandbox
+from tasks.sandbox.languages import find, unavailable
 
 SIGNATURE = re.compile(r"([A-Za-z_]\w*)[ \t]*(?:\(|(?:<-|=)[ \t]*function\b)")
 PERL_SIGNATURE = re.compile(r"^sub[ \t]+(\w+)", re.M)

@@ -1,0 +1,335 @@
+"""Options and a YAML file become the configuration of a run; as in evalchemy, the file overrides the options."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import urlsplit
+
+from flows.cli.evaluation.model_naming import CALLS, FILE_OF, args_of, entry_of, model_name_of, resolved
+from flows.cli.shared_options import prices_of
+from tasks.evaluation.evaluation_errors import OptionUnusable
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from flows.running.evaluation_config import EvaluateConfig
+    from tasks.evaluation.running.model_spec import ModelSpec
+
+ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
+"""Where an address with credentials goes, for the same reason."""
+KEY_VARIABLE = "TRIVET_{}_API_KEY"
+"""Where a key that was typed into model_args goes: the configuration names the variable and never holds the key."""
+OUTER = {"backend": "model", "name": "model_name", "judge": "annotator_model", "args": "model_args"}
+INNER = {"prices": "price", "tries": "max_retries", "timeout_s": "timeout"}
+"""Fields of the configuration that a flag, or one of the model_args, calls otherwise."""
+TASK_FILES = (".yaml", ".yml", ".py")
+TYPED = ("unsafe_code",)
+"""What no file may decide for whoever runs it."""
+
+
+class Named(NamedTuple):
+    """Arguments of a model, parted into how it answers and how it is reached."""
+
+    args: dict[str, Any]
+    base_url: str | None
+    api_key_env: str | None
+    calls: dict[str, Any]
+
+
+def config_of(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
+    """The configuration of a run. Raises OptionUnusable, which names the flag, or the file and its line."""
+    from pydantic import ValidationError
+
+    given = read_yaml(file, known=flags) if file else {}
+    try:
+        return _config({**flags, **given})
+    except (OptionUnusable, ValidationError) as error:
+        said = str(error) if isinstance(error, OptionUnusable) else _refused(error)
+        raise OptionUnusable(_in_file(said, file, given) if file else said) from error
+
+
+def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
+    from flows.running.evaluation_config import EvaluateConfig
+    from tasks.sandbox.engines import refuse_unsafe
+
+    if chosen["unsafe_code"]:
+        refuse_unsafe()
+    chosen = resolved(chosen, _pairs(chosen["model_args"], "model_args"))
+    model = model_of(chosen)
+    tasks = tasks_of(chosen["tasks"])
+    if not tasks:
+        raise OptionUnusable("no tasks; name some with --tasks AIME24,MATH500 (`trivet eval list` shows all)")
+    annotator = str(chosen["annotator_model"] or "auto")
+    return EvaluateConfig.model_validate(
+        {
+            "model": model,
+            "tasks": tasks,
+            **{name: _absolute(chosen[name], name) for name in ("data_dir", "include_path", "output_path")},
+            "settings": {
+                "limit": chosen["limit"],
+                "n_repeat": chosen["n_repeat"],
+                "max_tokens": chosen["max_tokens"],
+                "gen_kwargs": _pairs(chosen["gen_kwargs"], "gen_kwargs"),
+                "seed": seeds_of(chosen["seed"]),
+                "system_instruction": chosen["system_instruction"],
+                "apply_chat_template": _template(chosen["apply_chat_template"]),
+                "num_fewshot": chosen["num_fewshot"],
+                "fewshot_as_multiturn": chosen["fewshot_as_multiturn"],
+                "ks": ks_of(chosen["k"]),
+                "unsafe_code": chosen["unsafe_code"],
+                "debug": chosen["debug"],
+            },
+            "judge": judge_of(annotator, chosen["annotator_args"]),
+            "auto_judge": annotator == "auto",
+            "spending": {
+                "max_calls": chosen["max_calls"],
+                "max_cost": chosen["max_cost"],
+                "prices": _prices(chosen["price"], max_cost=chosen["max_cost"]),
+            },
+            "save": chosen["save"],
+            "overwrite": chosen["overwrite"],
+            "data_parallel": chosen["data_parallel"],
+        }
+    )
+
+
+def read_yaml(path: Path, *, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a YAML file. Raises OptionUnusable naming file and line."""
+    import yaml
+
+    try:
+        text = path.read_text("utf-8-sig")
+        read: object = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionUnusable(f"{path} cannot be read ({error}); give a YAML file") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise OptionUnusable(f"{path}, line {line}: not YAML: {error.problem}") from error
+    if not isinstance(read, dict):
+        raise OptionUnusable(f"{path}, line 1: expected names with values, such as `tasks: [AIME24]`")
+    given = {str(name).replace("-", "_"): value for name, value in cast("dict[Any, Any]", read).items()}
+    for name in given:
+        if name in TYPED:
+            flag = f"--{name.replace('_', '-')}"
+            raise OptionUnusable(
+                f"{path}, line {_line_of(name, text)}: {name}: type {flag} on the command line instead"
+            )
+        if name not in known:
+            place = f"{path}, line {_line_of(name, text)}"
+            raise OptionUnusable(f"{place}: {name!r} is not known; give {', '.join(sorted(known))}")
+        if isinstance(known[name], bool) != isinstance(given[name], bool) and name != "apply_chat_template":
+            expected = "true or false" if isinstance(known[name], bool) else "a value"
+            place = f"{path}, line {_line_of(name, text)}"
+            raise OptionUnusable(f"{place}: {name}: expected {expected} (it is {given[name]!r})")
+    return given
+
+
+def _line_of(name: str, text: str) -> int:
+    """The line of a YAML file on which a setting stands, in either spelling."""
+    lines = enumerate(text.split("\n"), 1)
+    return next((number for number, words in lines if words.replace("-", "_").startswith(name)), 1)
+
+
+def _refused(error: ValidationError) -> str:
+    """What pydantic refused first, under the name of the flag."""
+    first = error.errors()[0]
+    outer, *inner = (str(part) for part in first["loc"])
+    name = OUTER.get(outer, outer)
+    if outer in ("settings", "spending", "calls") and inner:
+        name = INNER.get(inner[0], inner[0])
+    return f"--{name.replace('_', '-')}: {first['msg']} (it is {first['input']!r})"
+
+
+def _in_file(said: str, file: Path, given: Mapping[str, Any]) -> str:
+    """A complaint about a flag, as one about the line of the file that gave the value."""
+    found = re.match(r"--([\w-]+)", said)
+    name = found[1].replace("-", "_") if found else ""
+    if not found or name not in given:
+        return said
+    return f"{file}, line {_line_of(name, file.read_text('utf-8-sig'))}: {name}{said[found.end() :]}"
+
+
+def model_of(chosen: Mapping[str, Any]) -> ModelSpec:
+    """The model that is measured. Raises OptionUnusable."""
+    from tasks.evaluation.running.model_spec import ModelSpec
+
+    args = _pairs(chosen["model_args"], "model_args")
+    if chosen["device"]:
+        args["device"] = chosen["device"]
+    if chosen["trust_remote_code"]:
+        args["trust_remote_code"] = True
+    if not str(chosen["batch_size"] or "auto").startswith("auto"):  # lm_eval has `auto:4` too
+        args["batch_size"] = _whole(chosen["batch_size"], "batch_size")
+    for name in FILE_OF.values():
+        if name in args:
+            args[name] = str(Path(str(args[name])).absolute())
+    named = parted(args, who="MODEL")
+    calls = named.calls | ({"concurrency": chosen["concurrency"]} if chosen["concurrency"] else {})
+    return ModelSpec.model_validate(
+        {
+            "backend": chosen["model"],
+            "name": chosen["model_name"] or args.get("model") or args.get("pretrained"),
+            "args": named.args,
+            **address_of(chosen["base_url"] or named.base_url, who="MODEL"),
+            "api_key_env": chosen["api_key_env"] or named.api_key_env,
+            "calls": _calls(calls),
+        }
+    )
+
+
+def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
+    """The model that grades; a name without a backend is a model of an OpenAI-compatible endpoint."""
+    from models.backends import backends
+    from tasks.evaluation.running.model_spec import ModelSpec
+
+    args = _pairs(annotator_args, "annotator_args")
+    if entry := entry_of(annotator, "annotator_model"):
+        named = parted(args_of(entry, args), who="JUDGE")
+        backend, name = entry.backend, model_name_of(entry)
+    else:
+        named = parted(args, who="JUDGE")
+        backend, _, name = annotator.partition(":")
+        if backend not in backends():
+            backend, name = "openai", annotator
+        if name and (file := FILE_OF.get(backend)):
+            named.args[file] = str(Path(name).absolute())
+    return ModelSpec.model_validate(
+        {
+            "backend": backend,
+            "name": name or None,
+            "args": named.args,
+            **address_of(named.base_url, who="JUDGE"),
+            "api_key_env": named.api_key_env,
+            "calls": _calls(named.calls),
+        }
+    )
+
+
+def _calls(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The rates that are given, over those of a model of an evaluation."""
+    from tasks.evaluation.running.model_spec import ModelSpec
+
+    return ModelSpec.model_fields["calls"].default.model_dump(exclude_unset=True) | dict(given)
+
+
+def address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
+    """An endpoint as a run may store it; one with a user, a password or a query goes to the environment."""
+    try:
+        parts = urlsplit(base_url or "")
+    except ValueError:
+        return {"base_url": base_url}  # the backend says what is wrong with it
+    if not (parts.query or "@" in parts.netloc):
+        return {"base_url": base_url}
+    variable = ADDRESS_VARIABLE.format(who)
+    os.environ[variable] = str(base_url)
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    return {"base_url": plain, "base_url_env": variable}
+
+
+def parted(args: dict[str, Any], *, who: str) -> Named:
+    """What `model_args` say, with the endpoint and the rates apart; a key goes to the environment."""
+    rest = dict(args)
+    base_url = rest.pop("base_url", None) or rest.pop("api_base", None)
+    api_key_env = rest.pop("api_key_env", None)
+    if key := rest.pop("api_key", None):
+        api_key_env = KEY_VARIABLE.format(who)
+        os.environ[api_key_env] = str(key)
+    calls = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
+    if "max_retries" in rest:
+        calls["tries"] = _whole(rest.pop("max_retries"), "max_retries") + 1
+    return Named(rest, base_url, api_key_env, calls)
+
+
+def tasks_of(named: Any) -> list[dict[str, Any]]:
+    """Tasks of a comma-separated flag, or of the YAML's list of names or `{task_name, batch_size}`, each once."""
+    words: Any = named.split(",") if isinstance(named, str) else named or []
+    if not isinstance(words, list):
+        raise OptionUnusable(f"--tasks: expected names, or a list of them (it is {words!r})")
+    tasks: list[dict[str, Any]] = []
+    for word in cast("list[Any]", words):
+        if isinstance(word, str):
+            tasks += [{"task": _found(word.strip())}] if word.strip() else []
+        elif isinstance(word, dict) and isinstance(word.get("task_name"), str):  # pyright: ignore[reportUnknownMemberType]
+            given = cast("dict[str, Any]", word)
+            size = given.get("batch_size")
+            whole = None if size in (None, "auto") else _whole(size, "tasks: batch_size")
+            tasks.append({"task": _found(given["task_name"]), "batch_size": whole})
+        else:
+            raise OptionUnusable(f"--tasks: {word!r} is neither a name nor {{task_name: …, batch_size: …}}")
+    return [task for number, task in enumerate(tasks) if task["task"] not in {one["task"] for one in tasks[:number]}]
+
+
+def _found(task: str) -> str:
+    """A task that is a file by its whole path, so that it is found from another folder too."""
+    file, colon, name = task.partition(":")
+    return f"{Path(file).absolute()}{colon}{name}" if Path(file).suffix in TASK_FILES and Path(file).is_file() else task
+
+
+def seeds_of(given: Any) -> tuple[int, ...]:
+    """Four seeds, of python, numpy, torch and few-shot examples; one number is meant for all."""
+    words = str(given).split(",")
+    try:
+        seeds = tuple(int(word) for word in words)
+    except ValueError:
+        raise OptionUnusable(f"--seed {given}: expected a number, or four of them: 0,1234,1234,1234") from None
+    if len(seeds) not in (1, 4):
+        raise OptionUnusable(f"--seed {given}: {len(seeds)} numbers; give one, or four: 0,1234,1234,1234")
+    return seeds if len(seeds) == 4 else seeds * 4
+
+
+def ks_of(given: Any) -> tuple[int, ...]:
+    """The values of k for pass@k, separated by commas or, in YAML, a list; empty where none are given."""
+    words: list[Any] = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [given]
+    ks = tuple(sorted({_whole(word, "k") for word in words if word is not None}))
+    if ks and ks[0] < 1:
+        raise OptionUnusable(f"--k {given}: give numbers from 1, such as 1,10,100")
+    return ks
+
+
+def _template(given: Any) -> bool | str:
+    return {"true": True, "false": False}.get(str(given).lower(), str(given))
+
+
+def _pairs(given: Any, what: str) -> dict[str, Any]:
+    if not isinstance(given, str):
+        if given is not None and not isinstance(given, Mapping):
+            raise OptionUnusable(f"--{what}: expected k=v,k=v or a table of names and values (it is {given!r})")
+        return dict(cast("Mapping[str, Any]", given or {}))
+    from models.backends import parse_model_args
+    from models.model_errors import ModelUnavailable
+
+    try:
+        return dict(parse_model_args(given))
+    except (ModelUnavailable, ValueError) as error:
+        raise OptionUnusable(f"--{what}: {error}") from error
+
+
+def _prices(given: Any, *, max_cost: Any) -> dict[str, float] | None:
+    if not given:
+        if max_cost is not None:
+            raise OptionUnusable(
+                f"--max-cost {max_cost}: it needs the model's prices per million tokens; give --price PROMPT,ANSWER, "
+                "such as --price 0.15,0.6"
+            )
+        return None
+    try:
+        return prices_of(str(given))
+    except ValueError as error:
+        raise OptionUnusable(f"--price {given}: {error}") from None
+
+
+def _whole(given: Any, what: str) -> int:
+    try:
+        return int(given)
+    except (TypeError, ValueError):
+        raise OptionUnusable(f"--{what} {given!r} is not a whole number") from None
+
+
+def _absolute(path: Any, what: str) -> Path | None:
+    if path and not isinstance(path, str | Path):
+        raise OptionUnusable(f"--{what.replace('_', '-')}: expected a path (it is {path!r})")
+    return Path(path).absolute() if path else None

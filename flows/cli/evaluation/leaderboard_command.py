@@ -1,0 +1,207 @@
+"""`trivet eval results`: what was measured, ranked, on the screen or as a file."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cli.output import REFUSED, Screen, fail, harmless, plain_errors
+
+if TYPE_CHECKING:
+    from storage.evaluated import StoredScore
+    from tasks.evaluation.results.ranking import Board, Row
+    from tasks.evaluation.results.task_columns import TaskColumn
+
+
+class Format(enum.StrEnum):
+    """What a leaderboard is written as."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+    html = "html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file to `trivet eval`."""
+    app.command()(results)
+
+
+def results(
+    task: Annotated[
+        list[str] | None, typer.Option("--task", "--tasks", help="Only this benchmark; may be repeated, or A,B.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "--models", help="Only this model; may be repeated.")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="html: one page with plots, sortable, that fetches nothing.")] = (
+        Format.table
+    ),
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
+    all_runs: Annotated[
+        bool,
+        typer.Option("--all-runs", help="Every run, not only a model's last with the same settings."),
+    ] = False,
+    path: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Read results files there instead of the database.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
+) -> None:
+    """Rank models on benchmarks, with error bars; only equal data and settings are ranked together."""
+    from storage.storage_errors import StorageError
+    from tasks.evaluation.evaluation_errors import EvaluationError
+    from tasks.evaluation.results.ranking import rank
+
+    format = Format.json if as_json else format
+    tasks = [name for given in task or () for name in given.split(",") if name] or None
+    with plain_errors(EvaluationError, failed=(StorageError,)):
+        found = _from_files(path, all_runs) if path else _from_database(all_runs)
+        boards = rank(_chosen(found, tasks, model))
+        written = _as(format, boards, source=str(path) if path else "the database")
+        if out:
+            from storage.files import write
+
+            write(out, written.encode("utf-8", "replace"))
+    if out:
+        typer.echo(f"{out}: {len(boards)} rankings", err=True)
+    elif format is Format.table:
+        _show_boards(boards)
+    else:
+        sys.stdout.write(written)
+
+
+def _from_database(all_runs: bool) -> Sequence[StoredScore]:
+    from tasks.resources import evaluations
+
+    return evaluations().scores(all_runs=all_runs)
+
+
+def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
+    """The figures of every results file below `path`; one that cannot be read costs a note, unless all are so."""
+    from tasks.evaluation.evaluation_errors import ResultsUnusable
+    from tasks.evaluation.results.ranking import latest, scores_of
+    from tasks.evaluation.results.results_file import read_results
+
+    if not path.exists():
+        raise ResultsUnusable(f"there is no {path}; name a results file or a folder of some")
+    files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    scores: list[StoredScore] = []
+    unread: list[ResultsUnusable] = []
+    for file in files:
+        try:
+            scores.extend(scores_of(read_results(file)))
+        except ResultsUnusable as unusable:
+            unread.append(unusable)
+    if not scores:
+        raise unread[0] if len(unread) == 1 else ResultsUnusable(f"{path} holds no results file that can be read")
+    if unread:
+        more = f"; {len(unread) - 1} more files were not read either" if len(unread) > 1 else ""
+        typer.secho(f"note: {harmless(str(unread[0]))}{more}", fg="yellow", err=True)
+    return scores if all_runs else latest(scores)
+
+
+def _chosen(scores: Sequence[StoredScore], tasks: list[str] | None, models: list[str] | None) -> list[StoredScore]:
+    """Those of the tasks and models named; a name that nothing has ends with what there is."""
+    for wanted, known, kind in (
+        (tasks, {score.task for score in scores}, "task"),
+        (models, {score.model for score in scores}, "model"),
+    ):
+        unknown = [name for name in wanted or () if name not in known]
+        if unknown:
+            there = ", ".join(sorted(known)) or "none yet"
+            fail(f"no result for {kind} {', '.join(unknown)}; there are results for {there}", REFUSED)
+    return [
+        score
+        for score in scores
+        if (tasks is None or score.task in tasks) and (models is None or score.model in models)
+    ]
+
+
+def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
+    from tasks.evaluation.results import ranking
+
+    if format is Format.html:
+        from tasks.evaluation.results.leaderboard_page import render_page
+
+        return render_page(boards, made_at=datetime.now(UTC), source=source)
+    if format is Format.json:
+        return json.dumps({"scores": ranking.as_rows(boards)}, ensure_ascii=False, allow_nan=False) + "\n"
+    if format is Format.csv:
+        return ranking.as_csv(boards)
+    return ranking.as_markdown(boards)  # a table in a file is one of markdown
+
+
+def _show_boards(boards: Sequence[Board]) -> None:
+    """All rankings; where there are several, an overview first."""
+    from tasks.evaluation.results.ranking import models_of
+
+    console = Screen(highlight=False)
+    if not boards:
+        console.print("no results yet; evaluate a model with `trivet eval run`, or name a folder with --path")
+        return
+    models = models_of(boards)
+    if len(boards) > 1 and len(models) > 1:
+        console.print(_overview(boards, models), "")
+    for board in boards:
+        console.print(_title(board), soft_wrap=True)
+        console.print(_ranking(board), "")
+    console.print(
+        "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
+    )
+
+
+def _overview(boards: Sequence[Board], models: Sequence[str]) -> Table:
+    from tasks.evaluation.results.ranking import cell
+
+    table = Table("model", box=None, header_style="bold", pad_edge=False)
+    for board in boards:
+        table.add_column(escape(board.name), justify="right")
+    for model in models:
+        table.add_row(escape(model), *(_cell(board, cell(board, model)) for board in boards))
+    return table
+
+
+def _cell(board: Board, row: Row | None) -> str:
+    if row is None:
+        return "[dim]–[/dim]"
+    value = board.shown(row.score.value)
+    return f"[bold]{value}[/bold]" if row.rank == 1 and len(board.rows) > 1 else value
+
+
+def _title(board: Board) -> str:
+    lower = "" if board.higher_is_better else ", lower is better"
+    return f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
+
+
+def _ranking(board: Board) -> Table:
+    from tasks.evaluation.results.ranking import when
+
+    further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run"):
+        table.add_column(name, justify="left" if name in ("model", "date", "run") else "right", no_wrap=name != "model")
+    for row in board.rows:
+        one = row.score
+        more = [_further(column, row) for column in further]
+        ended = when(one) if one.status == "completed" else f"[yellow]{one.status}[/yellow]"
+        cells = (board.shown(one.value), board.interval(one), f"{one.n:,}", *more, ended, escape(one.run[:8]))
+        table.add_row(str(row.rank), escape(row.name), *cells)
+    return table
+
+
+def _further(column: TaskColumn, row: Row) -> str:
+    from tasks.evaluation.results.task_columns import shown
+
+    value = row.columns[column.name]
+    text = shown(value, thousands=",")
+    return f"[yellow]{text}[/yellow]" if column.is_defect and value else text

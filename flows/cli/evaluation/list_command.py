@@ -1,0 +1,198 @@
+"""`trivet eval list`, `new` and `check`: what there is to run, and a benchmark of the user's own, begun and proved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from flows.cli.commands import Json
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors
+
+if TYPE_CHECKING:
+    from tasks.evaluation.benchmarks.base import BaseBenchmark
+    from tasks.evaluation.evaluation_records import Item
+    from tasks.evaluation.running.benchmark_data import Data
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data. Unset: loaded from the hub."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `list`, `new` and `check` to `trivet eval`."""
+    app.command("list")(list_benchmarks)
+    app.command("new")(new)
+    app.command("check")(check)
+
+
+class Listed(NamedTuple):
+    """A benchmark as the table shows it."""
+
+    task: str
+    family: str
+    items: int | None
+    repeats: int
+    grader: str
+    data: str
+    """`at hand`, `on the hub`, `missing`, or why it is unusable."""
+    summary: str
+    note: str
+
+
+def list_benchmarks(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List all benchmarks: how they are graded, and whether their data is at hand."""
+    from tasks.evaluation.benchmarks.benchmark_registry import benchmarks
+    from tasks.evaluation.evaluation_errors import EvaluationError
+    from tasks.evaluation.running.benchmark_data import Data
+
+    data = Data(data_dir)
+    with plain_errors(EvaluationError):
+        rows = [_listed(benchmark, data) for benchmark in benchmarks().values()]
+    emit({"benchmarks": [row._asdict() for row in rows]}, as_json, lambda: _show(rows, data_dir))
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the benchmark: letters, digits, - _ and .")],
+    python: Annotated[
+        bool, typer.Option("--python/--yaml", help="A class with code of its own, or one YAML file.")
+    ] = False,
+    folder: Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="Where to write.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Begin a benchmark of your own: its definition, two items of data beside it, and how to go on."""
+    from tasks.evaluation.benchmarks.benchmark_template import files_of
+    from tasks.evaluation.evaluation_errors import EvaluationError
+
+    with plain_errors(EvaluationError):
+        files = files_of(name, python=python)
+    for file in files:
+        if (folder / file).exists():
+            fail(f"{folder / file} is there already, and is left as it is; give another name, or --dir", REFUSED)
+    _write(folder, files)
+    written = [str(folder / file) for file in files]
+    emit({"definition": written[0], "files": written}, as_json, lambda: _say_new(written))
+
+
+def _say_new(written: list[str]) -> None:
+    screen = Screen(highlight=False, soft_wrap=True)
+    for file in written:
+        screen.print(f"wrote {file}", markup=False)
+    screen.print(f"prove it: trivet eval check {written[0]}", markup=False)
+    screen.print(f"run it:   trivet eval run --model … --model_name … --tasks {written[0]}", markup=False)
+
+
+def check(
+    benchmark: Annotated[str, typer.Argument(help="Name, file.yaml, file.py:Class or module:Class.")],
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Prove a benchmark on all its items: ids, prompts, and every gold through the real grader."""
+    from tasks.evaluation.benchmarks.base import is_whole
+    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+    from tasks.evaluation.expected_errors import EXPECTED_ERRORS
+    from tasks.evaluation.running.benchmark_data import Data
+    from tasks.evaluation.running.planning import items_of
+
+    with plain_errors(*EXPECTED_ERRORS):
+        found = find_benchmark(benchmark)
+        if is_whole(found):
+            fail(
+                f"{found.name} brings its own generate_responses and evaluate_responses, so there are no items to "
+                f"check; try it with `trivet eval run --debug --tasks {benchmark}`",
+                REFUSED,
+            )
+        items = list(items_of(found, Data(data_dir)))
+        problems = _problems(found, items)
+    told = {"task": found.name, "items": len(items), "ok": not problems, "problems": problems}
+    emit(told, as_json, lambda: _show_check(found, items, problems))
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+def _problems(benchmark: BaseBenchmark, items: Sequence[Item]) -> list[str]:
+    from tasks.evaluation.benchmarks.base import Tools
+    from tasks.grading.math.math_grader import MathGrader
+
+    with MathGrader() as math:
+        return list(benchmark.check(items, Tools(math)))
+
+
+def _listed(benchmark: BaseBenchmark, data: Data) -> Listed:
+    from tasks.evaluation.evaluation_errors import DataUnusable
+
+    files = [file for file in benchmark.files if not file.optional]
+    try:
+        at_hand = all(data.find(file) for file in files)
+        count = data.count(files[0]) if files and at_hand else None
+        state = "at hand" if at_hand else "on the hub" if all(data.find(one) or one.hub for one in files) else "missing"
+    except DataUnusable as error:
+        count, state = None, f"unusable: {error}"
+    notes = ["format checked, real data not run"] * benchmark.format_checked_only
+    notes += ["recorded answers only"] * benchmark.score_only + [f"judge {benchmark.judge}"] * bool(benchmark.judge)
+    return Listed(
+        benchmark.name,
+        benchmark.family,
+        count,
+        benchmark.repeats,
+        _grader(benchmark),
+        state,
+        benchmark.summary,
+        "; ".join(notes),
+    )
+
+
+def _grader(benchmark: BaseBenchmark) -> str:
+    from tasks.evaluation.benchmarks.simple import SimpleBenchmark
+
+    if isinstance(benchmark, SimpleBenchmark):
+        return benchmark.definition.grader.kind
+    return benchmark.family
+
+
+def _show(rows: Sequence[Listed], data_dir: Path | None) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("task", "family", "items", "repeats", "grader", "data", "note"):
+        table.add_column(column, justify="right" if column in ("items", "repeats") else "left")
+    for row in rows:
+        count = "" if row.items is None else f"{row.items:,}"
+        cells = (row.task, row.family, count, str(row.repeats), row.grader, row.data, row.note)
+        table.add_row(*map(escape, cells))
+    screen = Screen(highlight=False)
+    screen.print(table)
+    if data_dir is None:
+        screen.print("no --data-dir (TRIVET_DATA_DIR): data comes from the hub", markup=False)
+    screen.print("any task of the lm-evaluation-harness runs too; `trivet eval new NAME` begins one of your own")
+
+
+def _show_check(benchmark: BaseBenchmark, items: Sequence[Item], problems: Sequence[str]) -> None:
+    screen = Screen(highlight=False, soft_wrap=True)
+    if items:
+        first = items[0]
+        screen.print(f"item {first.id}, as it is asked:", markup=False)
+        for prompt in ([f"[system] {first.system}"] if first.system else []) + list(first.prompts):
+            screen.print("\n".join(f"  | {line}" for line in prompt.split("\n")), markup=False)
+        if first.gold is not None:
+            screen.print(f"  gold: {first.gold}", markup=False)
+    for problem in problems:
+        screen.print(f"problem: {problem}", markup=False)
+    verdict = f"{len(problems)} problems" if problems else "nothing is wrong"
+    screen.print(f"{benchmark.name}: {len(items)} items, {verdict}", markup=False)
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, content in files.items():
+            with (folder / file).open("x", encoding="utf-8", newline="\n") as opened:
+                opened.write(content)
+    except OSError as error:
+        fail(f"{folder}: cannot be written ({error.strerror or error})", FAILED)

@@ -1,0 +1,296 @@
+"""Upkeep of a home: `trivet backup`, `restore`, `gc`, `doctor`, and `trivet db` for its database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from flows.cli.commands import UPKEEP, App, Json
+from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, plain_errors
+
+if TYPE_CHECKING:
+    from flows.service.doctor import Report
+    from flows.service.old_runs import History
+    from storage.artifacts import Artifacts
+    from storage.backup import Manifest
+    from storage.cleanup import Cleanup
+    from tasks.sandbox.walls import Inspection
+
+ORPHANS_DAYS, HISTORY_DAYS = 7, 90
+"""What nothing refers to is soon of no use; a result that is gone costs doing its step again."""
+SHOWN = 20
+"""Lines of a long list that people get; --json has them all."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file to `app`."""
+    for command in (backup, restore, gc, doctor):
+        app.command(rich_help_panel=UPKEEP)(command)
+
+
+def backup(
+    file: Path = typer.Argument(help="The tar file to write."),
+    as_json: Json = False,
+) -> None:
+    """Write artifacts, keys, results and the database to one tar file; runs may continue meanwhile."""
+    from flows.running.settings import settings
+    from storage import backup as archive
+    from storage.storage_errors import BackupUnusable, StorageError
+
+    with plain_errors(BackupUnusable, failed=(StorageError,)):
+        manifest = archive.backup(settings().home, _store(), _database_url(), file.absolute())
+    emit(manifest, as_json, lambda: typer.echo(f"{file}: {_contents(manifest)}."))
+
+
+def restore(
+    file: Path = typer.Argument(help="A tar file that `trivet backup` wrote."),
+    as_json: Json = False,
+) -> None:
+    """Restore a backup into an empty TRIVET_HOME, and verify it."""
+    from flows.running.settings import settings
+    from storage import backup as archive
+    from storage.storage_errors import BackupUnusable, StorageError
+
+    with plain_errors(BackupUnusable, failed=(StorageError,)):
+        manifest = archive.restore(file.absolute(), settings().home, _store(), _database_url())
+    emit(manifest, as_json, lambda: typer.echo(f"{settings().home}: {_contents(manifest)}."))
+
+
+def gc(
+    dry_run: bool = typer.Option(False, "--dry-run", help="Only show what would be removed."),
+    older_than: float | None = typer.Option(
+        None,
+        "--older-than",
+        min=0.0,
+        metavar="DAYS",
+        help=f"Keep what is younger. Unset: {ORPHANS_DAYS} days for unreferenced artifacts, {HISTORY_DAYS} for runs.",
+    ),
+    shared_runs: bool = typer.Option(
+        False, "--shared-runs", help="Also remove old runs of this home from the server at PREFECT_API_URL."
+    ),
+    as_json: Json = False,
+) -> None:
+    """Remove old runs, results that no run has used since, and artifacts that nothing refers to any more."""
+    from datetime import UTC, datetime, timedelta
+
+    from flows.running.settings import settings
+    from flows.service.old_runs import clear_history
+    from storage import cleanup
+    from storage.embeddings import EmbeddingCache
+    from storage.results import Results
+    from storage.storage_errors import StorageError
+
+    now, store = datetime.now(UTC), _store()
+    orphans, history = (
+        timedelta(days=usual if older_than is None else older_than) for usual in (ORPHANS_DAYS, HISTORY_DAYS)
+    )
+    with plain_errors(failed=(StorageError,)):
+        cleared = clear_history(settings().home, ended_before=now - history, dry_run=dry_run, shared=shared_runs)
+        done = cleanup.collect(
+            store,
+            Results.beside(store, settings().home),
+            older_than=orphans,
+            unused_for=history,
+            now=now,
+            dry_run=dry_run,
+            needed=cleared.needed,
+            embeddings=EmbeddingCache.below(settings().home),
+        )
+    prefect = [each.model_dump(mode="json") for each in cleared.histories]
+    emit({**done.model_dump(mode="json"), "prefect": prefect}, as_json, lambda: _show_cleanup(done, cleared.histories))
+    for each in cleared.histories:
+        if each.trouble:
+            typer.secho(f"note: {each.server}: {each.trouble}", fg="yellow", err=True)
+    if cleared.histories and cleared.needed is None:
+        raise typer.Exit(DONE_WITH_FAILURES)
+
+
+def doctor(
+    sandbox: bool = typer.Option(False, "--sandbox", help="Only try every wall of the sandbox for generated code."),
+    gpu: bool = typer.Option(
+        False, "--gpu", help="Only try driver, torch, memory, vLLM, FAISS, a generation and an index build."
+    ),
+    model: Path | None = typer.Option(
+        None,
+        "--model",
+        exists=True,
+        file_okay=False,
+        help="With --gpu: folder of the model; unset: a tiny one.",
+    ),
+    as_json: Json = False,
+) -> None:
+    """Check what is installed and configured, and print remedies; exit 1 if something required is missing."""
+    if sandbox and gpu:
+        fail("--sandbox and --gpu are tried one at a time; give one of them", REFUSED)
+    if model and not gpu:
+        fail(f"--model {model} is tried on a GPU; add --gpu", REFUSED)
+    if sandbox:
+        _walls(as_json)
+        return
+    from flows.running.settings import settings
+    from flows.service.doctor import examine
+    from flows.service.gpu_doctor import examine_gpu
+
+    report = examine_gpu(model) if gpu else examine(settings())
+    emit(report, as_json, lambda: _show_report(report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _walls(as_json: bool) -> None:
+    """The walls around generated code, tried; exit 1 when one does not hold."""
+    from tasks.sandbox import Sandbox
+    from tasks.sandbox.sandbox_errors import SandboxUnavailable
+    from tasks.sandbox.walls import inspect
+
+    with plain_errors(failed=(SandboxUnavailable,)), Sandbox(workers=1) as opened:
+        found = inspect(opened)
+    told = found._asdict() | {"ok": found.ok, "probes": [probe._asdict() for probe in found.probes]}
+    emit(told, as_json, lambda: _show_walls(found))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _show_walls(found: Inspection) -> None:
+    group = "bounded by a group" if found.group else "bounded for each process: no cgroup can be written"
+    typer.echo(f"{found.engine}, Python {found.python}; memory is {group}")
+    width = max(len(probe.name) for probe in found.probes)
+    for probe in found.probes:
+        typer.secho(f"{'held' if probe.held else 'FELL':<6}", fg="green" if probe.held else "red", nl=False)
+        typer.echo(f"{probe.name:<{width}}  {probe.detail}")
+    for language, why in found.languages.items():
+        typer.secho(f"{'not' if why else 'runs':<6}", fg="yellow" if why else "green", nl=False)
+        typer.echo(f"{language:<{width}}  {why or ''}".rstrip())
+
+
+def _store() -> Artifacts:
+    from flows.running.settings import settings
+    from storage.artifacts import Artifacts
+
+    read = settings()
+    return Artifacts.open(read.store or read.home / "store", cache=read.home / "cache" / "objects")
+
+
+def _database_url() -> str | None:
+    from flows.running.settings import settings
+
+    configured = settings().database_url
+    return configured.get_secret_value() if configured else None
+
+
+def _contents(manifest: Manifest) -> str:
+    database = "the database" if manifest.database else "no database"
+    return (
+        f"{manifest.artifacts} artifacts, {manifest.keys} keys, {manifest.results} results and {database}, "
+        f"{_megabytes(manifest.bytes)}"
+    )
+
+
+def _show_cleanup(done: Cleanup, histories: Sequence[History]) -> None:
+    for each in done.removed[:SHOWN]:
+        typer.echo(f"{each.name}  {_megabytes(each.size)}")
+    if len(done.removed) > SHOWN:
+        typer.echo(f"… and {len(done.removed) - SHOWN} more")
+    verb = "Would remove" if done.dry_run else "Removed"
+    typer.echo(
+        f"{verb} {len(done.removed)} ({_megabytes(done.removed_bytes)}); "
+        f"{done.kept} artifacts and {done.kept_results} results stay."
+    )
+    if done.removed_vectors:
+        typer.echo(f"{verb} {done.removed_vectors} cached embeddings that no run has used since.")
+    for each in histories:
+        if not each.trouble:
+            runs = ", ".join(f"{flow} {number}" for flow, number in sorted(each.runs.items())) or "none"
+            typer.echo(
+                f"{verb} Prefect runs at {each.server}: {runs}, with {each.artifacts} artifacts of theirs; "
+                f"{each.unfinished} have not ended and stay."
+            )
+    if not histories and done.kept_results:
+        typer.echo("No Prefect server is known here that tells which results unfinished runs need: all of them stay.")
+
+
+def _show_report(report: Report) -> None:
+    colours = {"ok": "green", "warn": "yellow", "missing": "red"}
+    width = max(len(check.name) for check in report.checks)
+    for check in report.checks:
+        typer.secho(f"{check.status:<8}", fg=colours[check.status], nl=False)
+        typer.echo(f"{check.name:<{width}}  {check.detail}")
+        if check.remedy:
+            typer.echo(f"{'':<{8 + width}}  → {check.remedy}")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+db = App(help="Manage the database: its tables, and the embedded PostgreSQL server.")
+
+
+@db.command()
+def upgrade(as_json: Json = False) -> None:
+    """Migrate the tables to this version; starts the embedded server unless DATABASE_URL is set."""
+    from flows.running.settings import settings
+    from storage import connections
+    from storage.storage_errors import StorageError
+
+    configured = settings().database_url
+    with plain_errors(failed=(StorageError,)):
+        url = connections.locate(configured.get_secret_value() if configured else None, settings().home)
+        revisions = connections.upgrade(url)
+    emit(revisions, as_json, lambda: typer.echo(f"The tables are at revision {revisions.current}."))
+
+
+@db.command()
+def status(as_json: Json = False) -> None:
+    """Show where the database is and the revision of its tables; starts nothing."""
+    from flows.running.settings import settings
+    from storage import connections
+    from storage.embedded import Cluster
+    from storage.storage_errors import StorageError
+
+    configured = settings().database_url
+    with plain_errors(failed=(StorageError,)):
+        cluster = Cluster(settings().home).status()
+        url = configured.get_secret_value() if configured else cluster.url if cluster.state == "running" else None
+        shown = {
+            "source": "DATABASE_URL" if configured else "embedded",
+            "url": connections.address(url).render_as_string(hide_password=True) if url else None,
+            "embedded": cluster.model_dump(mode="json"),
+            "revision": connections.revisions(url).model_dump() if url else None,
+        }
+    emit(shown, as_json, lambda: _show_database(shown))
+
+
+@db.command()
+def stop(as_json: Json = False) -> None:
+    """Stop the embedded server and the Prefect API of commands; the next command that needs them starts them again."""
+    from flows.running.settings import settings
+    from flows.running.shared_api import end_shared_api
+    from storage.embedded import Cluster
+    from storage.storage_errors import StorageError
+
+    with plain_errors(failed=(StorageError,)):
+        api = end_shared_api(settings().home)
+        stopped = Cluster(settings().home).stop()
+    told = {"stopped": stopped, "prefect_api": api}
+    emit(told, as_json, lambda: typer.echo("Stopped." if stopped or api else "It was not running."))
+
+
+def _show_database(shown: dict[str, Any]) -> None:
+    embedded, revision = shown["embedded"], shown["revision"]
+    if shown["source"] == "DATABASE_URL":
+        typer.echo(f"DATABASE_URL: {shown['url']}")
+    else:
+        pid = f", pid {embedded['pid']}" if embedded["pid"] else ""
+        where = f" in {embedded['folder']} (PostgreSQL {embedded['major']}{pid})" if embedded["folder"] else ""
+        typer.echo(f"Embedded PostgreSQL: {embedded['state']}{where}")
+    if revision is None:
+        return
+    behind = revision["current"] != revision["head"]
+    typer.echo(
+        f"Tables: {revision['current'] or 'none'}"
+        + (f"; run `trivet db upgrade` to {revision['head']}" if behind else "")
+    )

@@ -1,0 +1,186 @@
+"""`trivet rag index`: a folder of documents becomes an index."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli import show
+from flows.cli.commands import Json
+from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.options import Flag, Given, Options, absolute, command, nested
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors, sentences
+from flows.cli.shared_options import ClusterOption, IndexFolder, TaskRunnerOption, prices_of
+
+if TYPE_CHECKING:
+    from flows.cli.shared_options import TaskRunnerName
+    from flows.running.rag_config import IndexConfig
+    from tasks.rag.indexing.figures import FigurePlan
+    from tasks.rag.indexing.index_report import IndexReport
+
+FIGURE = "Setting of how figures are chosen and described, such as qwen3_vl_min_variance=20; may be repeated."
+OPTIONS = Options(
+    "flows.running.rag_config:IndexConfig",
+    {
+        "metadata": Flag(),
+        "include": Flag(),
+        "exclude": Flag(),
+        "password_env": Flag(metavar="NAME"),
+        "reading.pdf_reader": Flag(),
+        "reading.tables": Flag("--tables/--no-tables"),
+        "reading.ocr": Flag(),
+        "limits.page_cpu_s": Flag(min=0.1),
+        "chunk_chars": Flag(),
+        "overlap_chars": Flag(),
+        "embedder": Flag(),
+        "vlm": Flag(metavar="MODEL"),
+        "spending.max_calls": Flag("--max-vlm-calls"),
+        "spending.max_cost": Flag(),
+        "spending.prices": Flag("--vlm-price", type=str, metavar="PROMPT,ANSWER"),
+        "figures": Flag("--figure", type=list[str], default=None, metavar="NAME=VALUE", help=FIGURE),
+        "max_failed_share": Flag(),
+        "preview_chunks": Flag(),
+    },
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `index` to `trivet rag`."""
+    command(app, "index", OPTIONS)(index)
+
+
+def index(
+    given: Given,
+    documents: Annotated[Path, typer.Argument(help="Folder of documents: PDF, HWP, HWPX, DOCX, TXT, MD, HTML, ZIP.")],
+    index: IndexFolder,
+    task_runner: TaskRunnerOption = None,
+    cluster: ClusterOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count figures and model calls.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Index a folder; unchanged documents cost nothing, unreadable ones are reported and stop no other."""
+    from pydantic import ValidationError
+
+    require_variable(given["password_env"])
+    folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": absolute(given["metadata"])}
+    texts = {"figures": _settings(given["figures"] or []), "spending.prices": _prices(given["spending.prices"])}
+    chosen = nested({**given, **folders, **texts})
+    try:
+        if dry_run:
+            plan = plan_figures(chosen, quiet=as_json)
+            emit(plan, as_json, lambda: show.plan(plan))
+            return
+        outcome = run_build(chosen, quiet=as_json, task_runner=task_runner, cluster=cluster)
+    except ValidationError as error:
+        fail(sentences(error, _flag), REFUSED)
+    emit(outcome.report, as_json, lambda: show.report(outcome.report, index))
+    if outcome.unfinished:
+        fail(outcome.unfinished, FAILED)
+    if outcome.report.documents.failed:
+        raise typer.Exit(DONE_WITH_FAILURES)
+
+
+def run_build(
+    chosen: dict[str, Any], *, quiet: bool, task_runner: TaskRunnerName | None = None, cluster: str | None = None
+) -> Outcome[IndexReport]:
+    """Run `build_index` here and now. Raises pydantic.ValidationError for options that do not fit."""
+    from tasks.rag.rag_errors import Unfinished
+
+    with prefect_for_a_command(expected_errors(), quiet=quiet):
+        from flows.rag import IndexConfig, build_index
+        from flows.running.task_runners import placed
+
+        config = IndexConfig.model_validate(chosen)
+        _vlm(config)
+        return run_flow(placed(build_index, task_runner, cluster), config, Unfinished)
+
+
+def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
+    """What describing the figures of a folder would take; asks no model, writes no index."""
+
+    with expected_errors(), progress_bars(quiet):
+        from flows.running.rag_config import IndexConfig
+        from tasks.rag.indexing.picturing import plan_folder
+        from tasks.resources import artifacts, resources, responses, vision
+
+        config = IndexConfig.model_validate(chosen)
+        password = resources().secret(config.password_env) if config.password_env else None
+        vlm = _vlm(config)
+        return plan_folder(
+            config.documents,
+            artifacts(),
+            include=config.include,
+            exclude=config.exclude,
+            settings=config.figures,
+            limits=config.limits,
+            password=password,
+            chat=vision(vlm) if vlm else None,
+            responses=responses(),
+        )
+
+
+def _vlm(config: IndexConfig) -> str | None:
+    """The vision model by its whole name; ends where it is plain that it cannot be asked."""
+    from flows.cli.refusing import refuse_unusable, refused
+    from tasks.rag.indexing.figure_model import figure_model
+
+    if config.vlm is None:
+        return None
+    said = f"--vlm {config.vlm}"
+    with refused(said):
+        vlm = figure_model(config.vlm, config.figures)
+    if vlm:
+        refuse_unusable(vlm, said, pictures=True)
+    return vlm
+
+
+@contextmanager
+def expected_errors() -> Generator[None]:
+    from flows.running.command_server import ServerDidNotStart
+    from flows.running.task_runners import ClusterUnusable
+    from models.model_errors import ModelError
+    from storage.storage_errors import IndexUnusable, StorageError
+    from tasks.documents.document_errors import ReaderUnusable
+    from tasks.rag.rag_errors import FolderUnusable, MetadataUnusable, QuestionsUnusable, RagError
+
+    refused = (FolderUnusable, MetadataUnusable, QuestionsUnusable, IndexUnusable, ReaderUnusable)
+    with plain_errors(*refused, failed=(RagError, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)):
+        yield
+
+
+def require_variable(variable: str | None) -> str | None:
+    """The value of the environment variable that --password-env names; ends the command where there is none."""
+    if variable is None:
+        return None
+    if variable not in os.environ:
+        fail(f"--password-env {variable}: there is no such environment variable; export it first", REFUSED)
+    return os.environ[variable]
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    """NAME=VALUE options as a dict; the model that they go into checks names and values."""
+    for pair in pairs:
+        if "=" not in pair:
+            fail(f"--figure {pair!r} is not NAME=VALUE; write for example --figure qwen3_vl_min_variance=20", REFUSED)
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _prices(option: str | None) -> dict[str, float] | None:
+    try:
+        return prices_of(option)
+    except ValueError as error:
+        fail(f"--vlm-price {option}: {error}", REFUSED)
+
+
+def _flag(field: str) -> str:
+    """The option for a field of the configuration, as `sentences` takes it."""
+    outer, _, inner = field.partition(".")
+    if outer == "figures":
+        return f"figure {inner}"
+    path = ".".join(field.split(".")[:2]) if inner else {"spending": "spending.max_cost"}.get(field, field)
+    return OPTIONS.flags[path].name(path) if path in OPTIONS.flags else path

@@ -1,0 +1,146 @@
+"""`trivet nightly`: a suite of models, an index and a selector, measured night after night."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.commands import App, Json
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
+
+if TYPE_CHECKING:
+    from flows.cli.engine import Outcome
+    from tasks.nightly.night_records import Change, NightReport
+
+app = App(help="Measure a suite of models night after night, and tell regressions from noise.")
+FORMATS = (".md", ".html")
+
+
+@app.command()
+def run(
+    suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml", help="Models, benchmarks, index, selector.")],
+    as_json: Json = False,
+) -> None:
+    """Run a suite now; killed anywhere and run again, it asks only for what is missing."""
+    outcome = _start(suite, quiet=as_json)
+    found: NightReport = outcome.report
+    emit(found, as_json, lambda: _show(found))
+    if outcome.unfinished:
+        fail(f"{found.state}: {outcome.unfinished}", FAILED)
+    if found.state == "CompletedWithFailures":
+        raise typer.Exit(DONE_WITH_FAILURES)
+
+
+@app.command()
+def report(
+    suite: Annotated[
+        Path | None, typer.Argument(metavar="SUITE.yaml", help="The suite. Unset: the one that ran last.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write it here, as .md or .html."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make the report of the last night again, from the database."""
+    if out and out.suffix not in FORMATS:
+        fail(f"--out {out}: name a file that ends in {' or '.join(FORMATS)}", REFUSED)
+    with _expected_errors():
+        found = _last_report(suite)
+        if out:
+            from storage.files import write
+
+            write(out.absolute(), _written(found, out.suffix).encode("utf-8", "replace"))
+    emit(found, as_json, lambda: typer.echo(f"wrote {out}", err=True) if out else _show(found))
+
+
+def _start(suite: Path, *, quiet: bool) -> Outcome[Any]:
+    from flows.cli.engine import prefect_for_a_command, run_flow
+
+    with prefect_for_a_command(_expected_errors(), quiet=quiet):
+        from flows.nightly import NightlyConfig, nightly
+        from tasks.nightly.nightly_errors import NightFailed, NightRegressed, NightUnfinished
+
+        return run_flow(nightly, NightlyConfig(suite=suite.absolute()), NightRegressed, NightUnfinished, NightFailed)
+
+
+def _last_report(suite: Path | None) -> NightReport:
+    from flows.running.nightly_plan import known_flags
+    from tasks.nightly import journal
+    from tasks.nightly.night_collecting import collect
+    from tasks.nightly.nightly_errors import NoNight
+    from tasks.nightly.suite import read_suite
+    from tasks.resources import artifacts, evaluations
+
+    file = suite.absolute() if suite else journal.last_suite(artifacts())
+    read = read_suite(file, known=known_flags())
+    nights = journal.nights_of(read.file, artifacts())
+    if not nights:
+        raise NoNight(f"{file} never ran here; begin with `trivet nightly run {file}`")
+    *earlier, last = nights
+    return collect(last, earlier, evaluations(), nights=read.nights, rules=read.regression)
+
+
+def _written(found: NightReport, suffix: str) -> str:
+    if suffix == ".html":
+        from tasks.nightly.night_page import render_page
+
+        return render_page(found)
+    from tasks.nightly.night_report import markdown_of
+
+    return markdown_of(found)
+
+
+def _show(found: NightReport) -> None:
+    """The night on the screen: how it ended, each figure with what it moved by, what failed."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from tasks.nightly import wording
+
+    screen = Screen(highlight=False, soft_wrap=True)
+    ended = {"Completed": "green", "CompletedWithFailures": "yellow"}.get(found.state, "red")
+    screen.print(
+        Text(f"{found.night.suite}: {found.state}", style=f"bold {ended}"), Text(f"– {wording.WORDS[found.state]}")
+    )
+    changes = {(one.of, one.task): one for one in found.changes}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("model", "benchmark", "score", "95 %", "change", "", "run"):
+        table.add_column(column, justify="right" if column in ("score", "change") else "left")
+    for one in found.scores:
+        value = wording.figure(one.measure.value) if one.measure else "none scored"
+        around = wording.interval(one.measure) if one.measure else ""
+        cells = (one.model, one.task, value, around, *_moved(changes.get((one.model, one.task))), one.run[:8])
+        table.add_row(*(Text(harmless(cell)) for cell in cells))
+    for change in found.changes:
+        if change.of in ("index", "selector"):
+            value, around = wording.figure(change.now.value), wording.interval(change.now)
+            cells = (change.of, change.task, value, around, *_moved(change), change.now.run[:8])
+            table.add_row(*(Text(harmless(cell)) for cell in cells))
+    if table.row_count:
+        screen.print(table)
+    for failure in found.failures:
+        screen.print(Text(f"{failure.what}: {failure.why}", style="yellow"))
+    screen.print(Text(f"run {found.night.run}"))
+
+
+def _moved(change: Change | None) -> tuple[str, str]:
+    from tasks.nightly import wording
+
+    if change is None:
+        return wording.NONE, ""
+    return wording.signed(change.difference, like=change.now.value), wording.VERDICTS[change.verdict]
+
+
+@contextmanager
+def _expected_errors() -> Generator[None]:
+    """What a night may refuse or miss, as a sentence."""
+    from flows.cli.evaluation.run_command import expected_errors
+    from tasks.nightly.nightly_errors import NightlyError, NoNight, SuiteUnusable
+
+    with expected_errors(), plain_errors(SuiteUnusable, NoNight, failed=(NightlyError,)):
+        yield

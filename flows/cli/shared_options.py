@@ -1,0 +1,81 @@
+"""Options that several commands share, and the checks of what they name."""
+
+from __future__ import annotations
+
+import enum
+import os
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.output import REFUSED, fail
+from tasks.rag.retrieval.strategies import strategy_names
+
+if TYPE_CHECKING:
+
+    class Strategy(enum.StrEnum):
+        """How chunks are found: a name of tasks.rag.retrieval.strategies."""
+
+        rrf = "rrf"
+
+else:
+    Strategy = enum.StrEnum("Strategy", {name: name for name in strategy_names()})
+
+
+IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
+TopK = Annotated[int, typer.Option(min=1, max=1000, help="Number of chunks.")]
+DocumentOption = Annotated[list[str] | None, typer.Option(help="Search only this document; may be repeated.")]
+RouteOption = Annotated[
+    bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
+]
+Bm25Weight = Annotated[float, typer.Option(min=0.0, help="Weight of BM25 in rrf, relative to the vectors; 0: off.")]
+
+
+class TaskRunnerName(enum.StrEnum):
+    """Where shards of CPU work run."""
+
+    thread = "thread"
+    dask = "dask"
+    ray = "ray"
+
+
+TaskRunnerOption = Annotated[
+    TaskRunnerName | None,
+    typer.Option("--task-runner", help="Where shards of CPU work run. Unset: TRIVET_TASK_RUNNER, else threads."),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Existing cluster: tcp://HOST:8786, ray://HOST:10001 or auto."),
+]
+
+
+def model_errors() -> tuple[type[Exception], ...]:
+    """The errors of a model that cannot answer."""
+    from models.model_errors import ModelError
+
+    return (ModelError,)
+
+
+def require_file(path: Path, wanted: str) -> None:
+    """End with one sentence unless `path` is a file that can be read."""
+    if not path.exists():
+        fail(f"there is no file {path}; name {wanted}", REFUSED)
+    if not path.is_file():
+        fail(f"{path} is not a file; name {wanted}", REFUSED)
+    if not os.access(path, os.R_OK):
+        fail(f"{path} may not be read; check its permissions", REFUSED)
+
+
+def prices_of(option: str | None) -> dict[str, float] | None:
+    """Prices per million prompt and answer tokens, for `0.15,0.6`. Raises ValueError for anything else."""
+    if option is None:
+        return None
+    try:
+        prompt, answer = (float(word) for word in option.split(","))
+    except ValueError:
+        prompt = answer = inf
+    if not (0 <= prompt < inf and 0 <= answer < inf):
+        raise ValueError("expected PROMPT,ANSWER, two numbers from 0 per million tokens, such as 0.15,0.6")
+    return {"prompt": prompt, "answer": answer}

@@ -1,0 +1,94 @@
+"""Opens what answers questions, as the settings of this machine say."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.running.settings import settings
+from models.backends import backends
+from models.chats import revision_of, spellings
+from models.model_errors import ModelUnavailable
+from models.registry import spelled
+
+if TYPE_CHECKING:
+    from tasks.rag.answering.assistant import Assistant
+    from tasks.rag.answering.wiring import Models
+    from tasks.rag.answers import AnswerSettings
+
+
+def open_assistant(
+    index: Path,
+    *,
+    llm: str | None = None,
+    reranker: str | None = None,
+    answers: AnswerSettings | None = None,
+    patient: bool = False,
+) -> AbstractContextManager[Assistant]:
+    """An assistant over the current generation of `index`; no model is loaded before it is needed.
+
+    llm: as `models_of` takes it. reranker: None is what the settings say. patient: asks a model that is away as often
+    as a batch does. Raises StorageError, ModelUnavailable.
+    """
+    from tasks.rag.answering.assistant import open_assistant as opened
+
+    return opened(
+        index,
+        models=models_of(llm),
+        patient=patient,
+        reranker=reranker or settings().reranker,
+        answers=answers,
+    )
+
+
+def models_of(llm: str | None) -> Models:
+    """The names of the models that answer here; None is what the settings say.
+
+    llm: `none`, `local`, `openai`, or one model by its name (models.chats.spellings), which plays every part.
+    Raises ModelUnavailable if there is none of that kind.
+    """
+    from tasks.rag.answering.wiring import Models
+
+    match spelled(llm or settings().llm):
+        case "none":
+            return Models()
+        case "local":
+            if not (name := settings().llm_model):
+                raise ModelUnavailable(
+                    "--llm local needs a model: set TRIVET_LLM_MODEL to the name that your server knows, and "
+                    "TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
+                )
+            name = spelled(name)
+            known = name if name.partition(":")[0] in backends() else f"openai:{name}"
+            if not (_has_place(known) or _has_server()):
+                # OpenAI's own address is the default of a client, and no place for what is asked locally
+                raise ModelUnavailable(
+                    "--llm local needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
+                )
+            return Models(wiring="local", large=known, small=known, revision=revision_of(known))
+        case "openai":
+            if not (settings().openai_api_key or settings().openai_base_url):
+                raise ModelUnavailable(
+                    "--llm openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
+                )
+            large, small = settings().openai_model, settings().openai_small_model
+            return Models(wiring="openai", large=f"responses:{large}", small=f"responses:{small}")
+        case name if name.partition(":")[0] in backends():
+            if not (_has_place(name) or _has_server() or settings().openai_api_key):
+                raise ModelUnavailable(
+                    f"--llm {name} needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1), "
+                    "or OPENAI_API_KEY for OpenAI's own"
+                )
+            return Models(wiring="local", large=name, small=name, revision=revision_of(name))
+        case name:
+            raise ModelUnavailable(f"there is no --llm {name!r}; give none, local, openai, or a model: {spellings()}")
+
+
+def _has_server() -> bool:
+    return bool(settings().llm_base_url or settings().openai_base_url)
+
+
+def _has_place(name: str) -> bool:
+    """True for a model in this process, and for one whose name says where it is served."""
+    return name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]

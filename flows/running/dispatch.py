@@ -1,0 +1,259 @@
+"""A step for a device, done by a pool that has one: the parent waits, its child computes, both keep one record.
+
+The child is a flow run of `flows.gpu.run_step`. It computes the same cache key in the same store, so what it has
+finished is there for a parent that died. What it returns or raises reaches the parent as a small JSON file.
+Runs that need the same step at once wait for the same child, which has a tag for each of them: it is cancelled with
+the last.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterId,
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.context import TaskRunContext
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.results import ResultRecord  # pyright: ignore[reportPrivateImportUsage]
+from prefect.serializers import JSONSerializer
+from prefect.states import Cancelling
+from pydantic import TypeAdapter
+
+from flows.running.relaying import Counts, Relay, counting
+from flows.running.warm import settle
+from storage.records import Ref
+from tasks.resources import artifacts, results
+from tasks.sending import Sent
+
+POLL_S = 1.0
+"""Seconds between two looks at the child, and at the run that waits for it."""
+LARGEST_INLINE = 64_000
+"""Bytes of parameters; larger ones travel as an artifact, and the server keeps its database small."""
+OURS = ("tasks.", "models.", "storage.", "builtins.")
+"""Modules whose errors are raised again as what they are."""
+UNDER_WAY = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED)
+STOPPED = (StateType.CANCELLING, StateType.CANCELLED)
+ENDED = (*STOPPED, StateType.COMPLETED, StateType.FAILED, StateType.CRASHED)
+WAITS = "waits:"
+"""Beginning of a tag of a child: the id of a run that waits for it follows."""
+
+_serializer = JSONSerializer()
+_anything = TypeAdapter(dict[str, Any])
+
+
+class PoolStepFailed(RuntimeError):
+    """The run of a step on the pool failed, crashed or was cancelled; says which run, and what to do."""
+
+
+def send(sent: Sent, deployment: str) -> Any:
+    """What the step returns on the pool of `deployment` (`flow/name`); raises what it raises there, PoolStepFailed."""
+    with get_client(sync_client=True) as client:
+        mine = _whole(client, _this_run())
+        found = _under_way(client, sent, deployment)
+        child = _joined(client, found, mine[0]) if found else _started(sent, deployment, mine[0])
+        relay = Relay()
+        try:
+            child = _waited_for(client, child, mine, relay)
+        except BaseException:
+            _cancel(client, child.id, mine[0])
+            raise
+        told = results().read(outcome_of(child.id))
+        if told is None:
+            return _recorded(sent, child)
+        if not _is_wanted(client, child, by_others_than=mine[0]):
+            results().remove(outcome_of(child.id))
+    relay.tell(json.loads(told).get("counts", {}))
+    return opened(told)
+
+
+def _this_run() -> UUID:
+    """The flow run whose step is to be done."""
+    context = TaskRunContext.get()
+    assert context, "only a step of a run is sent"
+    assert context.task_run.flow_run_id, "only a step of a run is sent"
+    return context.task_run.flow_run_id
+
+
+def _whole(client: SyncPrefectClient, run: UUID) -> list[UUID]:
+    """The run, the one that it is a part of, and so on up to the one that somebody started."""
+    whole = [run]
+    while waiting := client.read_flow_run(whole[-1]).parent_task_run_id:
+        above = client.read_task_run(waiting).flow_run_id
+        assert above, "a run is a part of another through a task of that"
+        whole.append(above)
+    return whole
+
+
+def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRun | None:
+    try:
+        found = client.read_deployment_by_name(deployment)
+    except ObjectNotFound as error:
+        raise PoolStepFailed(
+            f"TRIVET_GPU_DEPLOYMENT names {deployment!r}, which the server does not know; run `trivet deploy`"
+        ) from error
+    runs = client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            tags=FlowRunFilterTags(all_=[_tag(sent.key)]),
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(UNDER_WAY))),
+        ),
+        deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[found.id])),
+        limit=1,
+    )
+    return runs[0] if runs else None
+
+
+def _joined(client: SyncPrefectClient, child: FlowRun, run: UUID) -> FlowRun:
+    """The child, which knows that this run waits for it as well."""
+    client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{run}"})
+    return child
+
+
+def _started(sent: Sent, deployment: str, run: UUID) -> FlowRun:
+    params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
+    if len(told := json.dumps(params).encode()) > LARGEST_INLINE:
+        params = artifacts().put("step-inputs", told).model_dump(mode="json")
+    return cast(
+        FlowRun,
+        run_deployment(
+            deployment,
+            parameters={"entry": sent.step, "params": params},
+            flow_run_name=sent.name,
+            tags=["gpu", _tag(sent.key), f"{WAITS}{run}"],
+            timeout=0,
+            as_subflow=True,
+        ),
+    )
+
+
+def _tag(key: str) -> str:
+    return f"step:{key[:16]}"
+
+
+def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID], relay: Relay) -> FlowRun:
+    while True:
+        child = settle(client, child)
+        if (child.state and child.state.is_final()) or results().read(outcome_of(child.id)) is not None:
+            return child  # it has left what became of the step: its process may go on with the next
+        if _is_any(client, mine, STOPPED):
+            raise PoolStepFailed(f"the run that waits for {child.name} was cancelled")
+        if child.state and child.state.is_running():
+            relay.look(client, child.id)
+        time.sleep(POLL_S)
+
+
+def _is_any(client: SyncPrefectClient, runs: list[UUID], states: tuple[StateType, ...]) -> bool:
+    """Whether one of the runs is in one of the states; one question, however many they are."""
+    wanted = FlowRunFilter(
+        id=FlowRunFilterId(any_=runs), state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(states)))
+    )
+    return bool(client.read_flow_runs(flow_run_filter=wanted, limit=1))
+
+
+def _cancel(client: SyncPrefectClient, child: UUID, run: UUID) -> None:
+    """Cancel the child, unless a run other than this one waits for it."""
+    found = client.read_flow_run(child)
+    if found.state and not found.state.is_final() and not _is_wanted(client, found, by_others_than=run):
+        client.set_flow_run_state(child, Cancelling(message="the run that waited for it was stopped"))
+
+
+def _is_wanted(client: SyncPrefectClient, child: FlowRun, *, by_others_than: UUID) -> bool:
+    waiting = {UUID(tag.removeprefix(WAITS)) for tag in child.tags if tag.startswith(WAITS)}
+    return any(_goes_on(client, run) for run in waiting - {by_others_than})
+
+
+def _goes_on(client: SyncPrefectClient, run: UUID) -> bool:
+    try:
+        return not _is_any(client, _whole(client, run), ENDED)
+    except ObjectNotFound:  # it was removed
+        return False
+
+
+def _recorded(sent: Sent, child: FlowRun) -> Any:
+    """What the step returned, of a child whose outcome another waiter has taken. Raises PoolStepFailed."""
+    assert child.state is not None
+    record = results().read(sent.key)
+    if record is None:
+        raise PoolStepFailed(
+            f"{child.name} ended as {child.state.name} on its pool: {child.state.message or 'no reason was given'}. "
+            "Retry this run, not that one: a child that is retried alone does not resume its parent."
+        )
+    return ResultRecord[Any].deserialize(record).result
+
+
+def opened(told: bytes) -> Any:
+    """The value that a child has left. Raises the error that it has left instead."""
+    outcome = json.loads(told)
+    if "error" in outcome:
+        raise _raised(outcome["error"])
+    return _serializer.loads(outcome["value"].encode())
+
+
+def outcome_of(run: object) -> str:
+    """Where a child of this id leaves what became of its step, among the results."""
+    return f"outcome-{run}"
+
+
+def keep_outcome(run: object, work: Callable[[], Any]) -> None:
+    """Do the work of a child, and leave what it returns or raises for its parent. Raises what `work` raises."""
+    with counting() as counts:
+        try:
+            value = work()
+        except Exception as error:
+            _leave(run, counts, error=_described(error))
+            raise
+        _leave(run, counts, value=_serializer.dumps(value).decode())
+
+
+def _leave(run: object, counts: Counts, **became: Any) -> None:
+    results().write(outcome_of(run), json.dumps({"counts": counts, **became}).encode())
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    """An error as JSON: how pickle would make it again, where its arguments are plain values."""
+    kind, arguments = cast("tuple[type, tuple[Any, ...]]", error.__reduce__()[:2])
+    described = {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)}
+    try:
+        return described | {"arguments": _serializer.dumps(list(arguments)).decode()}
+    except (TypeError, ValueError):
+        return described
+
+
+def _raised(described: Mapping[str, str]) -> Exception:
+    """The error that a child described; one that is not of this house comes as PoolStepFailed with its words."""
+    kind, message = described["kind"], described["message"]
+    if kind.startswith(OURS) and "arguments" in described:
+        module, _, name = kind.rpartition(".")
+        found = getattr(importlib.import_module(module), name, None)
+        if inspect.isclass(found) and issubclass(found, Exception):
+            try:
+                return found(*_serializer.loads(described["arguments"].encode()))
+            except TypeError:
+                pass
+    return PoolStepFailed(f"{kind.rpartition('.')[2]}: {message}")
+
+
+def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as they came through JSON, as the values that the step is annotated with.
+
+    Raises pydantic.ValidationError, KeyError where a parameter is not one of the step's.
+    """
+    if set(params) == set(Ref.model_fields):
+        params = json.loads(artifacts().get(Ref.model_validate(params)))
+    hints = inspect.get_annotations(function, eval_str=True)
+    return {name: TypeAdapter(hints[name]).validate_python(value) for name, value in params.items()}

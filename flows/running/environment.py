@@ -1,0 +1,60 @@
+"""What Prefect and the model libraries read from the environment, set before any of them is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "LANGSMITH_TRACING": "false",
+    "TOKENIZERS_PARALLELISM": "false",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
+    "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
+}
+"""No telemetry, and a patient start of Prefect's own server on a busy laptop."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Hosts that no proxy stands before."""
+
+
+def home_folder() -> Path:
+    """TRIVET_HOME, or the user's data folder; absolute, so that a child that starts elsewhere finds the same home."""
+    return Path(os.environ.get("TRIVET_HOME") or user_data_path("trivet")).expanduser().absolute()
+
+
+def prepare_environment() -> None:
+    """Set what is not set yet; Prefect's own home goes below ours unless the user, or a worker, has chosen one."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    _ask_loopback_directly()
+    os.environ.setdefault("PREFECT_HOME", str(home_folder() / "prefect"))
+    if "prefect" not in sys.modules and not any(isinstance(finder, _HomeFirst) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _HomeFirst())
+    if "PREFECT_API_URL" not in os.environ:
+        os.environ.setdefault("PREFECT_SERVER_ALLOW_EPHEMERAL_MODE", "true")
+
+
+class _HomeFirst(MetaPathFinder):
+    """Makes the home when Prefect is imported, which warns of a missing one; commands without Prefect make none."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002
+        if fullname == "prefect":
+            sys.meta_path.remove(self)
+            with suppress(OSError):  # a home that cannot be made is refused when something is kept there
+                home_folder().mkdir(parents=True, exist_ok=True)
+
+
+def _ask_loopback_directly() -> None:
+    """Add this machine to what is asked past the user's proxy: a proxy elsewhere would ask itself."""
+    direct = [host.strip() for host in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")]
+    if "*" not in direct:
+        hosts = ",".join(dict.fromkeys((*filter(None, direct), *LOOPBACK)))
+        os.environ.update(no_proxy=hosts, NO_PROXY=hosts)  # libraries read either

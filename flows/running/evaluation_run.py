@@ -1,0 +1,121 @@
+"""A run of the evaluation on its way: what it found, what it could not finish, what could not be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from pydantic import JsonValue
+
+from flows.running.program import environment, git_commit, program_version
+from models.model_errors import ModelError
+from storage.storage_errors import StorageError
+from tasks.budget import Budget
+from tasks.evaluation.evaluation_errors import NotKept, TasksFailed, Unfinished
+from tasks.evaluation.evaluation_records import EvalReport, RunFacts, TaskResult
+from tasks.evaluation.expected_errors import EXPECTED_ERRORS
+from tasks.evaluation.masking import masked
+from tasks.evaluation.running.planning import Plan
+from tasks.resources import evaluations, kept_responses
+from tasks.step import Gathered
+
+R = TypeVar("R")
+
+
+@dataclass
+class Ongoing:
+    """Gathers what the steps of one run give; a failure that may pass ends no other task."""
+
+    started: datetime
+    run: str
+    config: dict[str, JsonValue]
+    unfinished: dict[str, str] = field(default_factory=dict[str, str])
+    """Item or call → why it may succeed another time."""
+    failed: dict[str, Exception] = field(default_factory=dict[str, Exception])
+    """Task → what ended it; the others go on."""
+    lost: list[str] = field(default_factory=list[str])
+    """What could not be kept, and why."""
+    results: list[TaskResult] = field(default_factory=list[TaskResult])
+    written: str | None = None
+    """The results file."""
+    in_database: bool = False
+    """The tables have the run."""
+
+    def note(self, gathered: Gathered[R]) -> list[R]:
+        """The results of steps; what they left unfinished is remembered."""
+        self.unfinished |= gathered.unfinished
+        return gathered.results
+
+    def guard(self, task: str, work: Callable[[], R]) -> R | None:
+        """What `work` gives; what stops this task stops no other."""
+        try:
+            return work()
+        except (*EXPECTED_ERRORS, ModelError, StorageError) as error:
+            self.failed[task] = error
+            return None
+
+    def attempt(self, step: Callable[[], R], what: str) -> R | None:
+        """What a step gives; storage that is away costs a note, not the run."""
+        try:
+            return step()
+        except StorageError as error:
+            self.lost.append(f"{what}: {error}")
+            return None
+
+    def end(self, report: EvalReport) -> EvalReport:
+        """The report of a run that lacks nothing. Raises what ended a task, Unfinished, NotKept."""
+        if self.failed:
+            if not report.results:
+                raise next(iter(self.failed.values()))
+            raise TasksFailed({task: str(error) for task, error in self.failed.items()}, report=report)
+        if self.unfinished:
+            raise Unfinished(self.unfinished, report=report)
+        if self.lost:
+            raise NotKept(self.lost, report=report, file=self.written, in_database=self.in_database)
+        return report
+
+    def report(self, planned: Plan, *, spent: Budget) -> EvalReport:
+        """The run as it is kept; spent: what its calls took."""
+        facts = RunFacts(
+            id=self.run,
+            model=planned.model,
+            started_at=self.started,
+            ended_at=datetime.now(UTC),
+            status="failed" if self.unfinished or self.failed else "completed",
+            calls=spent.calls,
+            cost=spent.cost if spent.priced else None,
+            version=program_version(),
+            git_commit=git_commit(),
+            environment=environment(),
+            config=self.config,
+        )
+        trouble = kept_responses().trouble
+        notes = (trouble,) if trouble else ()
+        return EvalReport(
+            run=facts,
+            results=tuple(self.results),
+            skipped=planned.skipped,
+            earlier=metrics_of(planned.skipped),
+            notes=notes,
+        )
+
+
+def metrics_of(skipped: Mapping[str, str]) -> dict[str, dict[str, JsonValue]]:
+    """What earlier runs found on tasks that are skipped, so that a results file tells of all tasks."""
+    found: dict[str, dict[str, JsonValue]] = {}
+    for task, run in skipped.items():
+        try:
+            rows = evaluations().task_results(run)
+        except StorageError:
+            continue
+        if metrics := next((row.task.metrics for row in rows if row.task and row.task.task == task), None):
+            found[task] = metrics
+    return found
+
+
+def begin(run: object, config: dict[str, Any]) -> Ongoing:
+    """A run that has just begun; `run` is the id of its flow run."""
+    return Ongoing(started=datetime.now(UTC), run=str(run or uuid4()).replace("-", ""), config=masked(config))

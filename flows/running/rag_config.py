@@ -1,0 +1,79 @@
+"""Parameters of `flows.rag.build_index`: the Prefect UI draws its form from them, `trivet rag index` its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+
+from flows.running.models_file import priced, spelled_out
+from tasks.budget import Spending
+from tasks.documents.isolation import ReadLimits
+from tasks.documents.read_options import ReadOptions
+from tasks.rag.indexing.figures import FigureSettings
+from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS
+
+
+class IndexConfig(BaseModel):
+    """Parameters of `build_index`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    documents: Path
+    """Folder of the documents; subfolders and ZIPs of attachments are read too."""
+    index: Path
+    """Folder of the index; made when it is missing."""
+    metadata: Path | None = None
+    """CSV with facts about the documents (공고 번호, 사업명, 발주 기관, 파일명 …)."""
+    include: tuple[str, ...] = ()
+    """Index only files that match this glob, such as `**/*.pdf`; may be repeated."""
+    exclude: tuple[str, ...] = ()
+    """Leave out files that match this glob; may be repeated."""
+    password_env: str | None = None
+    """Environment variable that holds the password of encrypted documents."""
+    reading: ReadOptions = ReadOptions()
+    """How documents are read."""
+    limits: ReadLimits = ReadLimits()
+    """Limits on time and memory for reading a page."""
+    chunk_chars: int = Field(default=CHUNK_CHARS, ge=100, le=20_000)
+    """Maximum length of a chunk, in characters."""
+    overlap_chars: int = Field(default=OVERLAP_CHARS, ge=0)
+    """Characters that a chunk repeats from the end of the previous one."""
+    embedder: str = "minilm"
+    """Embedding model: `minilm`, a sentence-transformers name or path (`hf:…` is the same), or `openai:MODEL`."""
+    vlm: str | None = None
+    """Model that describes figures: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this process,
+    arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; or a name from the file that TRIVET_MODELS names.
+    Unset: figures are skipped."""
+    figures: FigureSettings = FigureSettings()
+    """Which images are described, and how the model is asked."""
+    spending: Spending = Spending()
+    """Limits on model calls; figures left over are recorded as skipped, and the next run continues with them."""
+    max_failed_share: float = Field(default=0.5, ge=0, le=1)
+    """Publish nothing if a larger share of the documents failed."""
+    preview_chunks: int = Field(default=20, ge=0)
+    """Number of chunks in `chunk_preview.json`."""
+
+    @property
+    def title(self) -> str:
+        """Name of the run in the Prefect UI: `index FOLDER`."""
+        return f"index {self.documents.absolute().name}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _priced(cls, given: Any) -> Any:
+        return priced(given, by="vlm")
+
+    @field_validator("vlm")
+    @classmethod
+    def _spelled_out(cls, vlm: str | None) -> str | None:
+        return vlm and spelled_out(vlm)
+
+    def shown(self, vlm: str | None) -> dict[str, JsonValue]:
+        """The settings that an index records; documents count as unchanged while these stay the same.
+
+        vlm: full name of the model that describes figures.
+        """
+        made = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
+        return made | {"vlm": vlm}

@@ -1,0 +1,226 @@
+"""A run is done again, as the UI's Retry does it: a worker executes the same flow run.
+
+Finished steps are found by their keys, so only what failed or never ran is done. Import it once the environment names
+a server (`flows.service.connecting.connect`): Prefect reads that as it is imported.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterExpectedStartTime,
+    FlowRunFilterName,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import ConcurrencyLimitStrategy, FlowRun, StateType, WorkerStatus
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_URL
+from prefect.states import AwaitingRetry
+from prefect.utilities.urls import url_for
+from pydantic import BaseModel, ConfigDict
+
+RECENT = 1_000
+"""Runs, newest first, among which the beginning of an id is looked for."""
+PAGE = 200
+"""Most runs that the server gives at once."""
+POLL_S = 1.0
+UNAUTHORIZED = 401
+BEGINNING = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]{3,35}")
+MESSAGE = "Rerun by `trivet rerun`"
+TAKES_A_PLACE = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+"""States of runs that have one of the places of their deployment, or get it as soon as a worker looks."""
+SHOWN = 5
+"""Runs that are named where one name means several."""
+
+
+class CannotRerun(ValueError):
+    """No worker can do this run again; says why, and what can be done."""
+
+
+class ServerAway(RuntimeError):
+    """The Prefect server does not answer, or not to us."""
+
+
+class Rerun(BaseModel):
+    """A run that was put into a worker's hands again."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    id: UUID
+    name: str
+    deployment: str
+    """`flow/deployment`."""
+    state: str
+    """`AwaitingRetry`, `Running`, `Completed`, `CompletedWithFailures`, `Failed` …"""
+    ended: bool
+    completed: bool
+    message: str | None
+    """What the state says, such as the items that are not finished."""
+    url: str | None
+    """Its page in the newer UI: the older one shows nothing to who has not said the auth string yet."""
+    note: str | None = None
+    """Why it may not begin."""
+
+
+def rerun(wanted: str) -> Rerun:
+    """Have a worker do a run again; `wanted` is its id, the beginning of that, or its name.
+
+    Raises CannotRerun, ServerAway.
+    """
+    with _connected() as client:
+        run = _found(client, wanted)
+        _refuse(client, run)
+        answer = client.set_flow_run_state(run.id, AwaitingRetry(message=MESSAGE))
+        if answer.status != SetStateStatus.ACCEPT:
+            reason = getattr(answer.details, "reason", None) or answer.status.value
+            raise CannotRerun(f"{_label(run)} cannot be done again: {reason}")
+        return _told(client, client.read_flow_run(run.id), note=_who_is_missing(client, run.work_pool_name))
+
+
+def wait_for(again: Rerun) -> Rerun:
+    """How it ended. Raises ServerAway."""
+    with _connected() as client:
+        while True:
+            run = client.read_flow_run(again.id)
+            if run.state and run.state.is_final():
+                return _told(client, run)
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def _connected() -> Generator[SyncPrefectClient]:
+    address = PREFECT_API_URL.value()
+    try:
+        with get_client(sync_client=True) as client:
+            yield client
+    except httpx.TransportError as error:
+        raise ServerAway(f"no Prefect server answers at {address}; `trivet status` tells more") from error
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != UNAUTHORIZED:
+            raise
+        raise ServerAway(f"the server at {address} wants an auth string: set PREFECT_API_AUTH_STRING to it") from error
+
+
+def _found(client: SyncPrefectClient, wanted: str) -> FlowRun:
+    """The one run that is meant. Raises CannotRerun."""
+    runs = _with_id(client, wanted) or _called(client, wanted) or _beginning_with(client, wanted)
+    if not runs:
+        raise CannotRerun(
+            f"there is no run {wanted!r}: give its id, the first signs of that ({RECENT:,} newest runs), or its name; "
+            "`prefect flow-run ls` lists runs"
+        )
+    if len(runs) > 1:
+        named = "; ".join(_label(run) for run in runs[:SHOWN])
+        more = f"; and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        raise CannotRerun(f"{wanted!r} means {len(runs)} runs, the newest first: {named}{more}; give the id of one")
+    return runs[0]
+
+
+def _with_id(client: SyncPrefectClient, wanted: str) -> list[FlowRun]:
+    try:
+        return [client.read_flow_run(UUID(wanted))]
+    except (ValueError, ObjectNotFound):
+        return []
+
+
+def _called(client: SyncPrefectClient, name: str) -> list[FlowRun]:
+    chosen = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
+    return client.read_flow_runs(flow_run_filter=chosen, sort=FlowRunSort.ID_DESC, limit=PAGE)
+
+
+def _beginning_with(client: SyncPrefectClient, beginning: str) -> list[FlowRun]:
+    """Runs whose id begins so; the server itself finds whole ids only."""
+    if not BEGINNING.fullmatch(beginning):
+        return []
+    pages = (
+        client.read_flow_runs(sort=FlowRunSort.ID_DESC, limit=PAGE, offset=offset) for offset in range(0, RECENT, PAGE)
+    )
+    return [run for page in pages for run in page if str(run.id).startswith(beginning.lower())]
+
+
+def _refuse(client: SyncPrefectClient, run: FlowRun) -> None:
+    """Raises CannotRerun for a run that is under way, that waits for another, or that no worker can start."""
+    if run.state is None or not run.state.is_final():
+        raise CannotRerun(f"{_label(run)} has not ended; wait for it, or cancel it first")
+    if parent := _waiting_parent(client, run):
+        raise CannotRerun(
+            f"{_label(run)} is a part of {parent.name}, which a rerun of the part alone would not resume; "
+            f"rerun that: trivet rerun {parent.id}"
+        )
+    if run.deployment_id is None:
+        raise CannotRerun(
+            f"{_label(run)} was not started from a deployment, so no worker can start it; "
+            "run its command again: what it has finished is found"
+        )
+    if taken := _without_a_place(client, run.deployment_id):
+        named = "; ".join(_label(other) for other in taken[:SHOWN])
+        raise CannotRerun(
+            f"{_label(run)} would be cancelled now, as its deployment has no place beside {named}; "
+            f"wait for that or cancel it, then: trivet rerun {run.id}"
+        )
+
+
+def _without_a_place(client: SyncPrefectClient, deployment: UUID) -> list[FlowRun]:
+    """The runs of a deployment that leave no place for one more, where that one would be cancelled; else none."""
+    found = client.read_deployment(deployment)
+    limit, options = found.global_concurrency_limit, found.concurrency_options
+    if limit is None or options is None or options.collision_strategy != ConcurrencyLimitStrategy.CANCEL_NEW:
+        return []
+    due = FlowRunFilter(
+        deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(TAKES_A_PLACE))),
+        expected_start_time=FlowRunFilterExpectedStartTime(before_=datetime.now(UTC)),  # pyright: ignore[reportArgumentType]
+    )
+    runs = client.read_flow_runs(flow_run_filter=due, limit=PAGE)
+    return runs if len(runs) >= limit.limit else []
+
+
+def _waiting_parent(client: SyncPrefectClient, run: FlowRun) -> FlowRun | None:
+    """The run that sent this one to the pool of its GPU steps, or whose child it is, as a model of a night."""
+    if run.parent_task_run_id is None:
+        return None
+    parent = client.read_task_run(run.parent_task_run_id).flow_run_id
+    return client.read_flow_run(parent) if parent else None
+
+
+def _who_is_missing(client: SyncPrefectClient, pool: str | None) -> str | None:
+    """A word for somebody who would wait in vain."""
+    if pool is None or any(each.status == WorkerStatus.ONLINE for each in client.read_workers_for_work_pool(pool)):
+        return None
+    return f"no worker of the pool {pool} is alive; `trivet up` starts one"
+
+
+def _told(client: SyncPrefectClient, run: FlowRun, *, note: str | None = None) -> Rerun:
+    assert run.state is not None
+    assert run.deployment_id is not None
+    page = url_for(run)
+    deployment = f"{client.read_flow(run.flow_id).name}/{client.read_deployment(run.deployment_id).name}"
+    return Rerun(
+        id=run.id,
+        name=run.name,
+        deployment=deployment,
+        state=run.state.name or run.state.type.value,
+        ended=run.state.is_final(),
+        completed=run.state.is_completed(),
+        message=run.state.message,
+        url=page and page.replace("/runs/", "/v2/runs/", 1),
+        note=note,
+    )
+
+
+def _label(run: FlowRun) -> str:
+    state = run.state.name if run.state else "no state"
+    return f"{run.name} ({run.id}, {state})"

@@ -1,0 +1,106 @@
+"""The environment, read once: every other module gets what it needs as an argument."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from flows.running.environment import home_folder
+from flows.running.environment import prepare_environment as prepare_environment
+
+if TYPE_CHECKING:
+    from tasks.configuration import Resources
+    from tasks.sending import Sent
+
+
+class Settings(BaseSettings):
+    """Each field is an environment variable; `trivet doctor` shows which are set."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", use_attribute_docstrings=True, populate_by_name=True, env_ignore_empty=True
+    )
+
+    home: Path = Field(default_factory=home_folder, validation_alias="TRIVET_HOME")
+    """Everything the embedded default keeps: artifacts, Prefect results, PostgreSQL cluster, logs."""
+    store: str | None = Field(default=None, validation_alias="TRIVET_STORE")
+    """Artifact store outside the home: `s3://bucket/prefix`, or any fsspec URL."""
+    database_url: SecretStr | None = Field(default=None, validation_alias="DATABASE_URL")
+    """PostgreSQL to use in place of the embedded one: `postgresql://user:password@host/name`."""
+    gpu_deployment: str | None = Field(default=None, validation_alias="TRIVET_GPU_DEPLOYMENT")
+    """Prefect deployment that runs GPU steps, `gpu-step/gpu`; unset: they run inline."""
+    task_runner: Literal["thread", "dask", "ray"] = Field(default="thread", validation_alias="TRIVET_TASK_RUNNER")
+    """Where shards of CPU work run: threads of the flow's process, or processes of a Dask or Ray cluster."""
+    cluster: str | None = Field(default=None, validation_alias="TRIVET_CLUSTER")
+    """An existing cluster: `tcp://host:8786` (Dask), `ray://host:10001` or `auto` (Ray); unset: one on this machine."""
+    vlm_base_url: str | None = Field(default=None, validation_alias="TRIVET_VLM_BASE_URL")
+    """OpenAI-compatible endpoint of the figure model: `http://127.0.0.1:8000/v1`."""
+    openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
+    """Key of the OpenAI-compatible endpoints."""
+    openai_base_url: str | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
+    """OpenAI-compatible endpoint of language models and embedders."""
+    llm: str = Field(default="none", validation_alias="TRIVET_LLM")
+    """Who answers questions when a command does not say: `none` extracts, `local`, `openai`, or a model's name."""
+    llm_model: str | None = Field(default=None, validation_alias="TRIVET_LLM_MODEL")
+    """Local language model by the name that its server knows, such as `Qwen/Qwen3-8B`."""
+    llm_base_url: str | None = Field(default=None, validation_alias="TRIVET_LLM_BASE_URL")
+    """OpenAI-compatible endpoint of the local language model: `http://127.0.0.1:8000/v1`."""
+    llm_timeout_s: float = Field(default=60.0, gt=0, validation_alias="TRIVET_LLM_TIMEOUT_S")
+    """Seconds that a language model may say nothing; a slow one of your own may need more."""
+    openai_model: str = Field(default="gpt-5-mini", validation_alias="TRIVET_OPENAI_MODEL")
+    """Model that answers with `--llm openai`."""
+    openai_small_model: str = Field(default="gpt-4o-mini", validation_alias="TRIVET_OPENAI_SMALL_MODEL")
+    """Model that classifies questions and rewrites answers with `--llm openai`."""
+    reranker: str | None = Field(default=None, validation_alias="TRIVET_RERANKER")
+    """Cross-encoder by name or path that orders what was found; unset: off."""
+    serve_token: SecretStr | None = Field(default=None, validation_alias="TRIVET_SERVE_TOKEN")
+    """Auth string that `trivet rag serve` asks for; unset: one of its own, in `serve-token` below the home."""
+    api_linger_s: float = Field(default=600.0, ge=0, validation_alias="TRIVET_API_LINGER_S")
+    """Idle seconds after which the Prefect API that commands share ends; 0: each command has its own."""
+    parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
+    """Append a line here for every document that a parser child starts and finishes."""
+
+
+@cache
+def settings() -> Settings:
+    """The settings of this process."""
+    return Settings().model_copy(update={"home": home_folder()})
+
+
+def _send(sent: Sent, deployment: str) -> Any:
+    from flows.running.dispatch import send  # which imports prefect
+
+    return send(sent, deployment)
+
+
+def step_resources() -> Resources:
+    """Where the steps of this process keep things, and what they reach."""
+    from tasks.configuration import Resources
+
+    read = settings()
+    return Resources(
+        home=read.home,
+        store=read.store or str(read.home / "store"),
+        database_url=read.database_url.get_secret_value() if read.database_url else None,
+        gpu_deployment=read.gpu_deployment,
+        send=_send,
+        parse_log=read.parse_log,
+        vlm_base_url=read.vlm_base_url,
+        llm_base_url=read.llm_base_url,
+        llm_timeout_s=read.llm_timeout_s,
+        openai_base_url=read.openai_base_url,
+        api_key=read.openai_api_key,
+        secret=os.environ.get,
+    )
+
+
+def configure_steps() -> None:
+    """Configure the steps again, after the settings have changed."""
+    from tasks.resources import configure
+
+    prepare_environment()
+    configure(step_resources())

@@ -1,0 +1,301 @@
+"""What a run shows in the Prefect UI: a bar for each stage while it runs, and in the end what happened, in its message.
+
+steps report (tasks/progress.py) ─► a Stage counts ─► a thread looks every 2 s ─► progress artifacts, one per stage
+Steps that are done on a pool report here as well: flows/running/relaying.py reads their bars as they are described.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from functools import wraps
+from inspect import signature
+from math import floor
+from threading import Event, Lock, Thread
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.context import FlowRunContext, TaskRunContext
+from prefect.exceptions import PrefectException
+from prefect.logging import get_run_logger
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.states import Failed
+
+from flows.running.program import git_commit, program_version
+from flows.running.server_events import tell_patiently
+from tasks import progress
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Log = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+LOOK_S = 2.0
+"""Seconds between two looks at the counts."""
+WORTH_TELLING = 0.5
+"""Percentage points; so a stage costs the server some 200 updates at most, however long it takes."""
+PATIENCE_S = 5.0
+"""A server that is slower is not told; a run waits so long for its last bars."""
+NAMES = 4
+"""Names that a run is called by; of more, only the number is told."""
+OURS = ("flows.", "tasks.", "models.", "storage.")
+"""Modules whose errors are whole sentences; others are told with their kind."""
+
+_NUMBERED = re.compile(r"(?P<step>.+?),? (?P<number>\d+)/(?P<of>\d+)")
+_deployed: ContextVar[tuple[FlowRun, ...]] = ContextVar("_deployed", default=())
+"""The run of a deployment that this is done for, and those below it that lead here."""
+
+
+def watched(flow: Callable[P, R]) -> Callable[P, R]:
+    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it, or the flow that calls it.
+
+    Other runs are those of the command line, which has bars of its own. An error becomes a state whose message begins
+    with it, where Prefect's own begins with a phrase that fills the line; whoever calls the flow gets the error.
+    """
+    tell_patiently()  # as the module of the flow is imported: before anything is told
+
+    @wraps(flow)
+    def body(*args: P.args, **kwargs: P.kwargs) -> R:
+        context = FlowRunContext.get()
+        run = context.flow_run if context else None
+        if run is None:
+            return flow(*args, **kwargs)
+        around = _deployed.get()
+        runs = (*around, run) if around or run.deployment_id else ()
+        token = _deployed.set(runs)
+        try:
+            with _bars(run.id, get_run_logger()) if runs else nullcontext():
+                return flow(*args, **kwargs)
+        except Exception as error:
+            if not _is_running(run):
+                raise
+            failed: Any = _failed(error, around)
+            return failed
+        finally:
+            _deployed.reset(token)
+
+    # Prefect draws its form from the signature, and would look names up in this module
+    setattr(body, "__signature__", signature(flow, eval_str=True))  # noqa: B010 functions have no such attribute
+    return body
+
+
+def flow_version() -> str:
+    """`0.1.0`, of a checkout `0.1.0+d19d205e2f31`: which program it was that ran, so that a user can have it again.
+
+    Left to itself, Prefect takes the hash of the file that the flow's function is from: for all of them this one.
+    """
+    commit = git_commit()
+    return f"{program_version()}+{commit[:12]}" if commit else program_version()
+
+
+def say(sentence: str) -> None:
+    """A line in the log of the run, which the UI shows."""
+    get_run_logger().info("%s", sentence)
+
+
+def few(names: Iterable[str]) -> str:
+    """`AIME24,MATH500`; of many names the first, and how many more there are. Of a path only its end is told."""
+    short = [name.rstrip("/").rpartition("/")[2] for name in names]
+    more = f" and {len(short) - NAMES} more" if len(short) > NAMES else ""
+    return ",".join(short[:NAMES]) + more
+
+
+class Shard(NamedTuple):
+    """A part of a step's work, as the name of its task run has it."""
+
+    step: str
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def called(cls, name: str) -> Shard:
+        """`score MATH500 2/4` is the second of four; a name without a number is all there is."""
+        found = _NUMBERED.fullmatch(name)
+        return cls(found["step"], int(found["number"]), int(found["of"])) if found else cls(name)
+
+
+@dataclass
+class Stage:
+    """How far a stage is: what its shards report, and a guess at those that have not begun.
+
+    Shards begin in order. One that was passed over without a report was in the cache, and counts for nothing.
+    """
+
+    _counts: dict[Shard, tuple[int, int]] = field(default_factory=dict[Shard, tuple[int, int]])
+
+    def count(self, shard: Shard, *, done: int, expected: int) -> None:
+        """Take in a report."""
+        before = self._counts.get(shard, (0, 0))
+        self._counts[shard] = before[0] + done, before[1] + expected
+
+    @property
+    def done(self) -> int:
+        """Items; a shard that does more than it said has done what it said."""
+        return sum(min(counts) for counts in self._counts.values())
+
+    @property
+    def expected(self) -> int:
+        """Items of the shards that have begun."""
+        return sum(expected for _, expected in self._counts.values())
+
+    @property
+    def ahead(self) -> float:
+        """Items of the shards that have not begun, if they are like the others of their step."""
+        guessed = 0.0
+        for step in {shard.step for shard in self._counts}:
+            begun = {shard: expected for shard, (_, expected) in self._counts.items() if shard.step == step}
+            left = max(shard.of for shard in begun) - max(shard.number for shard in begun)
+            guessed += left * sum(begun.values()) / len(begun)
+        return guessed
+
+    @property
+    def percent(self) -> float:
+        """0 to 100, in tenths; of what has begun and what is ahead."""
+        total = self.expected + self.ahead
+        return floor(1000 * self.done / total) / 10 if total else 0.0
+
+    @property
+    def words(self) -> str:
+        """`12 of 25`, or `12 of about 100`."""
+        total = f"about {self.expected + self.ahead:,.0f}" if self.ahead else f"{self.expected:,}"
+        return f"{self.done:,} of {total}"
+
+
+class _Told(NamedTuple):
+    """What the server knows of a stage."""
+
+    artifact: UUID
+    percent: float
+    words: str
+
+
+def _is_running(run: FlowRun) -> bool:
+    """False for a run that is being cancelled: it takes no state of ours, and whoever called it would get no error.
+
+    Nor is a run known to run whose server is away; Prefect waits for that with the error in its own words.
+    """
+    try:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), _client() as client:
+            state = client.read_flow_run(run.id).state
+    except (httpx.HTTPError, PrefectException):
+        return False
+    return bool(state and state.is_running())
+
+
+def _failed(error: Exception, around: tuple[FlowRun, ...]) -> State[Any]:
+    """The state of a run that an error has ended; around: those that it is a part of, the first can be retried."""
+    is_sentence = type(error).__module__.startswith(OURS) and str(error)
+    words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
+    if around:
+        words += f"; this run is a part of {around[0].name}, so retry that: trivet rerun {around[0].id}"
+    get_run_logger().error("%s", words, exc_info=error)
+    return Failed(message=words, data=error)
+
+
+@contextmanager
+def _bars(run: UUID, log: Log) -> Generator[None]:
+    """Count what steps report, and have a thread tell the server; the run waits for neither."""
+    board = _Board(run, log)
+    # it sees the settings of this run, and ends with the process at the latest
+    thread = Thread(target=copy_context().run, args=(board.tell_on,), name="progress", daemon=True)
+    with progress.listening(board.report):
+        thread.start()
+        try:
+            yield
+            board.succeeded = True
+        finally:
+            board.ended.set()
+            thread.join(PATIENCE_S)
+
+
+class _Board:
+    """The stages of a run, and what the server was told of them."""
+
+    def __init__(self, run: UUID, log: Log) -> None:
+        self.succeeded = False
+        self.ended = Event()
+        self._run = run
+        self._log = log
+        self._lock = Lock()
+        self._stages: dict[str, Stage] = {}
+        self._told: dict[str, _Told] = {}
+        self._logged: dict[str, str] = {}
+
+    def report(self, stage: str, done: int, expected: int) -> None:
+        """A step has done some items, or expects some; called in the thread that does the work."""
+        runs = _deployed.get()
+        if runs and self._run not in (run.id for run in runs):
+            return  # of another run, which is done in this process too
+        context = TaskRunContext.get()
+        shard = Shard.called(context.task_run.name if context else stage)
+        with self._lock:
+            self._stages.setdefault(stage, Stage()).count(shard, done=done, expected=expected)
+
+    def tell_on(self) -> None:
+        """Tell the server every now and then, and once more at the end; one that is away hears it when it is back."""
+        while not self.ended.wait(LOOK_S) and not self._stages:
+            pass
+        if not self._stages:
+            return
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), _client() as client:
+            while not self.ended.is_set():
+                self._tell(client)
+                self.ended.wait(LOOK_S)
+            self._tell(client)
+
+    def _tell(self, client: SyncPrefectClient) -> None:
+        with self._lock:
+            now = {name: (stage.percent, stage.words) for name, stage in self._stages.items()}
+        for name, (percent, words) in now.items():
+            if self.succeeded:  # stages that stop early, and shards that were in the cache
+                percent = 100.0
+            if (percent == 100 or self.ended.is_set()) and self._logged.get(name) != words:
+                self._logged[name] = words
+                self._log.info("%s: %s", name, words)
+            try:
+                self._show(client, name, percent, words)
+            except httpx.HTTPError as error:
+                self._log.debug("the server did not take the progress of %s: %s", name, error)
+
+    def _show(self, client: SyncPrefectClient, name: str, percent: float, words: str) -> None:
+        told = self._told.get(name)
+        if told and (told.percent, told.words) == (percent, words):
+            return
+        if told and abs(told.percent - percent) < WORTH_TELLING and percent < 100 and not self.ended.is_set():
+            return
+        described = f"{name}: {words}"
+        if artifact := told.artifact if told else _of_an_earlier_try(client, self._run, name):
+            client.update_artifact(artifact, ArtifactUpdate(data=percent, description=described))
+        else:
+            key = key_of(name)
+            bar = ArtifactCreate(type="progress", key=key, data=percent, description=described, flow_run_id=self._run)
+            artifact = client.create_artifact(bar).id
+        self._told[name] = _Told(artifact, percent, words)
+
+
+def _client() -> SyncPrefectClient:
+    return get_client(httpx_settings={"timeout": PATIENCE_S}, sync_client=True)  # other settings: not the run's own
+
+
+def key_of(stage: str) -> str:
+    """The key of a stage's artifact: small letters, digits and dashes."""
+    return "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")
+
+
+def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID | None:
+    """A run that is retried goes on with the bars that it has."""
+    found = client.read_artifacts(
+        artifact_filter=ArtifactFilter(
+            flow_run_id=ArtifactFilterFlowRunId(any_=[run]), key=ArtifactFilterKey(any_=[key_of(stage)])
+        ),
+        limit=1,
+    )
+    return found[0].id if found else None

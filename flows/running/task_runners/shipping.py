@@ -1,0 +1,128 @@
+"""A step travels to a worker by name: what it is, and where it keeps things, stands in the worker's installation."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+import cloudpickle
+from prefect import Flow, State, Task
+from prefect.client.schemas.objects import RunInput
+from prefect.context import serialize_context
+from prefect.futures import PrefectFuture
+from prefect.task_engine import run_task_sync
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows.running.server_events import tell_patiently, tell_the_rest
+from flows.running.task_runners import ClusterUnusable
+from flows.running.task_runners.runner_splitting import plain
+from tasks import progress
+from tasks.resources import resources
+from tasks.step import as_is
+
+Teller = Callable[[str, int, int], None]
+"""Brings a report of progress to the flow's process: stage, newly done, newly expected."""
+
+
+class Shipped(NamedTuple):
+    """A step on its way; all that a worker needs to do it."""
+
+    step: str
+    """Module and name, `tasks.rag.steps.parse`."""
+    flow: str
+    called: str | None
+    """How the UI shows the task run."""
+    tags: frozenset[str]
+    run: UUID
+    """Prefect task run ID."""
+    store: str
+    """Where the flow's process keeps artifacts: a worker must find them there."""
+    rest: bytes
+    """Inputs and Prefect's context, pickled: they may need modules that read the worker's settings."""
+
+
+def ship(
+    task: Task[..., Any],
+    parameters: Mapping[str, Any],
+    wait_for: Iterable[PrefectFuture[Any]] | None,
+    dependencies: dict[str, set[RunInput]] | None,
+) -> Shipped:
+    """Pack a step of a running flow. Raises ClusterUnusable for a task that no module holds by its name."""
+    for future in wait_for or ():
+        future.wait()
+    run = uuid4()
+    origin = {"task": task, "task_run_id": run, "task_inputs": dependencies or {}, "copy_to_child_ctx": True}
+    context = serialize_context(asset_ctx_kwargs=origin)
+    flow = context["flow_run_context"].pop("flow")
+    return Shipped(
+        step=_name_of(task),
+        flow=_name_of(flow),
+        called=task.task_run_name if isinstance(task.task_run_name, str) else None,
+        tags=frozenset(task.tags),
+        run=run,
+        store=resources().store,
+        rest=cloudpickle.dumps({"parameters": plain(parameters), "dependencies": dependencies, "context": context}),
+    )
+
+
+def do_shipped(shipped: Shipped, tell: Teller) -> State[Any]:
+    """Do a step in this process, a worker's; gives its final state, with its value or its error.
+
+    Raises ClusterUnusable where this worker keeps things elsewhere than the flow that sent the step.
+    """
+    tell_patiently()
+    if resources().store != shipped.store:
+        raise ClusterUnusable(
+            f"a worker of the cluster keeps artifacts in {resources().store}, this run in {shipped.store}; start the "
+            "workers with the same TRIVET_STORE (a bucket, or a folder that all machines share) or the same TRIVET_HOME"
+        )
+    step, flow = _found(shipped.step), _found(shipped.flow)
+    rest = cloudpickle.loads(shipped.rest)  # of our own making
+    rest["parameters"] = {name: as_is(value) for name, value in rest["parameters"].items()}
+    rest["context"]["flow_run_context"]["flow"] = flow.with_options(task_runner=ThreadPoolTaskRunner(max_workers=1))
+    mine = threading.get_ident()
+
+    def report(stage: str, done: int, expected: int) -> None:
+        if threading.get_ident() == mine:  # a worker may do several steps at once, each in its thread
+            tell(stage, done, expected)
+
+    try:
+        with progress.listening(report):
+            ended: Any = run_task_sync(
+                task=step.with_options(task_run_name=shipped.called or step.name, tags=shipped.tags),
+                task_run_id=shipped.run,
+                return_type="state",
+                **rest,
+            )
+            return ended
+    finally:
+        # what became of the step is told before the worker may be stopped, and to the server of this run:
+        # the next one may have another
+        tell_the_rest()
+
+
+def heard(stage: str, done: int, expected: int) -> None:
+    """A report of a worker, as if the step had made it here."""
+    if expected:
+        progress.expect(stage, expected)
+    if done:
+        progress.advance(stage, done)
+
+
+def _name_of(made: Task[..., Any] | Flow[..., Any]) -> str:
+    name = f"{made.fn.__module__}.{made.fn.__name__}"
+    try:
+        found = _found(name)
+    except (ImportError, AttributeError):
+        found = None
+    if getattr(found, "fn", None) is not made.fn:
+        raise ClusterUnusable(f"{name} is not at the top of an importable module, where a worker would look for it")
+    return name
+
+
+def _found(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,139 @@
+"""What `trivet up` is asked for, what it was asked for before, and whether that differs."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import NamedTuple
+
+from pydantic import Field, ValidationError
+
+from flows.service.place import Place
+from flows.service.service_errors import Refused
+from storage.records import Record
+
+PORT = 4200
+"""Prefect's own; used when nobody says another."""
+POOLS = ("cpu", "gpu")
+WORKERS_READ = re.compile(
+    r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS)_\w+"
+    r"|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PYTHONPATH|(?i:(https?|all|no)_proxy)"
+)
+"""Variables of the user that change what programs do. They are handed the whole environment: a shell's own variables
+(TERM, SSH_TTY) differ from one to the next, and start nothing again.
+"""
+NOT_COMPARED = (
+    *("TRIVET_HOME", "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"),  # `trivet env` prints them
+    *("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL"),  # read when everything is deployed, which each `trivet up` does
+)
+
+
+class Wanted(NamedTuple):
+    """The options of one `trivet up`."""
+
+    gpu: bool = True
+    port: int | None = None
+    server: str | None = None
+    workers_only: bool = False
+
+
+class Asked(Record):
+    """What the programs of a service depend on; kept, so that the next start is the same and a change is seen."""
+
+    port: int = PORT
+    gpu: bool = True
+    server: str | None = None
+    """API of a server elsewhere that is joined, `http://host:4200/api`; None: one of our own."""
+    workers_only: bool = False
+    """Deploy nothing there."""
+    folder: str
+    """Where the programs start, and relative paths of parameters begin; another one alone starts nothing again."""
+    programs: str = Field(default_factory=lambda: f"trivet {version('trivet')}, prefect {version('prefect')}")
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Keyed hash of each environment variable: shows that it changed, not what it is."""
+    auth: str = ""
+    """A hash of the auth string, which is the key of the others."""
+
+    @property
+    def api_url(self) -> str:
+        """The server's API."""
+        return self.server or f"http://127.0.0.1:{self.port}/api"
+
+    @property
+    def ui_url(self) -> str:
+        """The server's pages."""
+        return self.api_url.removesuffix("/api")
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Those that get a worker here."""
+        return POOLS if self.gpu else POOLS[:1]
+
+
+def settle(wanted: Wanted, before: Asked | None, environment: Mapping[str, str], *, secret: str) -> Asked:
+    """What to run; a port that nobody names stays as it was. Raises Refused.
+
+    secret: key of the hashes.
+    """
+    server = wanted.server or (environment.get("PREFECT_API_URL") if wanted.workers_only else None)
+    if wanted.workers_only and not server:
+        raise Refused("--workers-only needs a server to work for: say --server URL, or set PREFECT_API_URL")
+    if server and wanted.port is not None:
+        raise Refused("--port is for a server of our own, and --server names one that is there; say one of them")
+    if server and before and not before.server and _api_of(server) == before.api_url:
+        raise Refused(f"{server} is this home's own server, and has its workers; run `trivet up` without --server")
+    return Asked(
+        port=wanted.port or (before.port if before else PORT),
+        gpu=wanted.gpu,
+        server=_api_of(server) if server else None,
+        workers_only=wanted.workers_only,
+        folder=os.getcwd(),  # noqa: PTH109
+        variables=_hashes(environment, secret),
+        auth=_hash(secret, secret),
+    )
+
+
+def _api_of(server: str) -> str:
+    url = server.rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise Refused(f"--server {server} is no address; it looks like http://host:4200/api")
+    return url if url.endswith("/api") else f"{url}/api"
+
+
+def _hashes(environment: Mapping[str, str], secret: str) -> dict[str, str]:
+    names = sorted(name for name in environment if WORKERS_READ.fullmatch(name) and name not in NOT_COMPARED)
+    return {name: _hash(environment[name], secret) for name in names if environment.get(name)}
+
+
+def _hash(value: str, secret: str) -> str:
+    return hmac.new(secret.encode(), os.fsencode(value), hashlib.sha256).hexdigest()
+
+
+def differences(before: Asked, now: Asked) -> list[str]:
+    """What has changed, in words; the programs have to start again for it."""
+    told: list[str] = []
+    if before.server != now.server:
+        told.append(f"server: {now.server or 'one of our own'} in place of {before.server or 'one of our own'}")
+    elif before.port != now.port and not now.server:
+        told.append(f"port: {now.port} in place of {before.port}")
+    if before.gpu != now.gpu:
+        told.append("a worker for the pool gpu" if now.gpu else "no worker for the pool gpu")
+    if before.programs != now.programs:
+        told.append(f"{now.programs} in place of {before.programs}")
+    if before.auth != now.auth:
+        return [*told, "the auth string"]
+    names = sorted(before.variables.keys() | now.variables.keys())
+    told += [f"the variable {name}" for name in names if before.variables.get(name) != now.variables.get(name)]
+    return told
+
+
+def remembered(place: Place) -> Asked | None:
+    """What the last `trivet up` was asked for; None before the first, or after one of another version."""
+    try:
+        return Asked.model_validate_json(place.asked.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None

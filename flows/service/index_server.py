@@ -1,0 +1,228 @@
+"""An index over HTTP: `POST /ask` gives the JSON of `trivet rag ask --json`, whole, or as server-sent events.
+
+    POST /ask        {question, history?, session?, documents?, stream?} → Answered
+    GET  /documents  what the current generation holds
+    GET  /health     whether it can be used; the only path without the auth string
+
+Every error is {"error": sentence}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from flows.running.live_index import LiveIndex
+from flows.service.serving_work import Asked, Begun, Item, Refusal, Work, refusal
+from storage.sessions import Sessions
+from storage.storage_errors import StorageError
+from tasks.rag.answering.assistant import Event
+from tasks.rag.answers import Answered, Turn
+
+MOST_BODY_BYTES = 1_000_000
+DRAINED_BYTES = 8 * MOST_BODY_BYTES
+"""Read and thrown away, so that a client that sends too much hears why."""
+QUESTIONS_AT_ONCE = 4
+LOOKED_FOR_S = 0.25
+"""How often it is looked whether the client is still there."""
+CLIENT_GONE = 499
+"""Nobody reads this; the log of a proxy may show it."""
+SESSION_HEADER = "X-Trivet-Session"
+
+
+class Question(BaseModel):
+    """The body of `POST /ask`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    question: str
+    history: tuple[Turn, ...] = ()
+    """Turns before this one, oldest first."""
+    session: str | None = None
+    """In place of `history`: the id of a kept session to go on with, or `new`; the answer is kept there."""
+    documents: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """Names of the documents to look in."""
+    stream: bool = False
+    """Server-sent events `stage`, `draft` ({delta} or {replace}), then `answer` or `error`."""
+
+
+def create_app(
+    live: LiveIndex,
+    *,
+    auth: SecretStr,
+    sessions: Sessions,
+    stopping: Callable[[], bool],
+    at_once: int = QUESTIONS_AT_ONCE,
+) -> FastAPI:
+    """The application; `live` is closed when it ends.
+
+    stopping: asked while a question is answered; once it is True, clients are told and let go.
+    at_once: questions that are answered side by side; one more is refused with 503.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        yield
+        live.close()
+
+    # the pages of its documentation would load scripts from elsewhere
+    app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_exception_handler(StarletteHTTPException, _plain_error)
+    app.add_exception_handler(StorageError, _told)
+    app.add_exception_handler(Exception, _told)
+    authorized = [Depends(_authorization(auth))]
+    busy = asyncio.Semaphore(at_once)
+
+    @app.get("/health")
+    def health() -> JSONResponse:
+        try:
+            with live.borrow():
+                return JSONResponse({"status": "ok"})
+        except StorageError:
+            return JSONResponse({"status": "the index cannot be used; see the server's log"}, 503)
+
+    @app.get("/documents", dependencies=authorized)
+    def documents() -> dict[str, Any]:
+        with live.borrow() as current:
+            listed = [entry.model_dump(mode="json", exclude={"facts"}) for entry in current.index.catalogue]
+            return {"generation": current.index.generation, "documents": listed}
+
+    @app.post("/ask", dependencies=authorized)
+    async def ask(request: Request) -> Response:
+        question = _parsed(await _body(request))
+        if busy.locked():
+            raise HTTPException(
+                503, f"{at_once} questions are being answered; ask again in a moment", {"Retry-After": "1"}
+            )
+        await busy.acquire()
+        asked = Asked(question.question, question.history, question.session, question.documents)
+        work = Work(asked, live=live, sessions=sessions, done=busy.release)
+        work.start()
+        return await _respond(_items(request, work, stopping), stream=question.stream)
+
+    return app
+
+
+def _authorization(auth: SecretStr) -> Any:
+    """A dependency that refuses whoever does not send the auth string."""
+    expected = f"Bearer {auth.get_secret_value()}".encode()
+
+    async def check(authorization: Annotated[str, Header()] = "") -> None:
+        # bytes: compare_digest takes no text beyond ASCII
+        if not hmac.compare_digest(authorization.encode(), expected):
+            said = "send the server's auth string as `Authorization: Bearer …`; the server says where it is kept"
+            raise HTTPException(401, said, {"WWW-Authenticate": "Bearer"})
+
+    return check
+
+
+async def _body(request: Request) -> bytes:
+    """The body. Raises HTTPException 413."""
+    kept, size = bytearray(), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > DRAINED_BYTES:
+            break
+        if size <= MOST_BODY_BYTES:
+            kept += part
+    if size > MOST_BODY_BYTES:
+        raise HTTPException(413, f"the body has more than {MOST_BODY_BYTES:,} bytes; ask a shorter question")
+    return bytes(kept)
+
+
+def _parsed(body: bytes) -> Question:
+    """The question. Raises HTTPException 422."""
+    try:
+        question = Question.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the body"
+        raise HTTPException(422, f'{where}: {first["msg"]}; send JSON such as {{"question": "…"}}') from error
+    if not question.question.strip():
+        raise HTTPException(422, "the question is empty; ask with at least one word")
+    if question.session and question.history:
+        raise HTTPException(422, "a session has its own history; send `session` or `history`, not both")
+    return question
+
+
+async def _items(request: Request, work: Work, stopping: Callable[[], bool]) -> AsyncGenerator[Item]:
+    """What the work gives, to its end, or until the client is gone; whoever stops reading abandons the work."""
+    try:
+        while True:
+            item = await work.next(within_s=LOOKED_FOR_S)
+            if stopping() and not isinstance(item, Answered):
+                item = Refusal(503, "the server is stopping; ask again when it is back")
+            if item is not None:
+                yield item
+            if isinstance(item, Answered | Refusal) or await request.is_disconnected():
+                return
+    finally:
+        work.abandon()
+
+
+async def _respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
+    """The answer whole, or events to come; what fails before the first event has its own status."""
+    first = await anext(items, None)
+    headers = {SESSION_HEADER: first.session} if isinstance(first, Begun) and first.session else {}
+    if stream and isinstance(first, Begun):
+        headers["Cache-Control"] = "no-store"
+        return StreamingResponse(_events(items), media_type="text/event-stream", headers=headers)
+    async with aclosing(items):
+        last = first
+        while isinstance(last, Begun | Event):
+            last = await anext(items, None)
+    match last:
+        case Answered():
+            return JSONResponse(last.model_dump(mode="json"), headers=headers)
+        case Refusal(status, sentence):
+            return JSONResponse({"error": sentence}, status)
+        case None:
+            return Response(status_code=CLIENT_GONE)
+
+
+async def _events(items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
+    """Server-sent events."""
+    draft = ""
+    async with aclosing(items):
+        async for item in items:
+            match item:
+                case Begun():
+                    pass
+                case Event("stage", name):
+                    yield _event("stage", {"name": name})
+                case Event(_, text):
+                    if text != draft:
+                        yield _event("draft", _change(draft, text))
+                    draft = text
+                case Answered():
+                    yield _event("answer", item.model_dump(mode="json"))
+                case Refusal(status, sentence):
+                    yield _event("error", {"error": sentence, "status": status})
+
+
+def _change(before: str, now: str) -> dict[str, str]:
+    """What a client does to its draft: append, or begin anew."""
+    return {"delta": now[len(before) :]} if now.startswith(before) else {"replace": now}
+
+
+def _event(name: str, data: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+async def _plain_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _told(_: Request, error: Exception) -> Response:
+    told = refusal(error)
+    return JSONResponse({"error": told.sentence}, told.status)

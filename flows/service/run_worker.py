@@ -1,0 +1,101 @@
+"""The worker of a pool, as a supervisor, systemd or a container runs it: `python -m flows.service.run_worker POOL`.
+
+Prefect's own process worker, with two promises more. Stopped, it ends the processes of its runs and hands the runs
+back, to be run again. Started after a kill, it hands back what died with its predecessor; a run whose process
+outlived it goes on by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+
+from flows.running.settings import prepare_environment, settings
+from flows.service import processes
+from flows.service.api import Api
+from flows.service.handing_back import abandoned, hand_back
+from flows.service.place import Place
+from flows.service.service_errors import ApiAway, ApiFailed, Refused
+
+LOOK_S = 0.5
+"""Seconds between two looks whether the pool is there: server and workers start side by side."""
+
+
+def worker_name(pool: str, place: Place) -> str:
+    """How the UI calls the worker of this pool, home and machine."""
+    return f"{pool} on {socket.gethostname()} ({place.name})"
+
+
+def main(pool: str) -> None:
+    """Work until a signal. Raises Refused."""
+    prepare_environment()
+    place = Place(settings().home)
+    place.prepare()
+    os.environ[processes.MARK] = place.mark  # the runs inherit it, and are found by it
+    tempfile.tempdir = str(place.scratch)  # of this process alone: the runs keep the system's
+    url = os.environ.get("PREFECT_API_URL")
+    if not url:
+        raise Refused("PREFECT_API_URL is not set; it names the server to work for: http://127.0.0.1:4200/api")
+    api = Api(url, os.environ.get("PREFECT_API_AUTH_STRING"))
+    asyncio.run(_work(pool, worker_name(pool, place), place, api))
+
+
+async def _work(pool: str, name: str, place: Place, api: Api) -> None:
+    def leave() -> None:
+        _leave(name, place, api)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, leave)
+    from prefect.workers.process import ProcessWorker  # while the server starts
+
+    await _until_there(api, pool)
+    _take_over(pool, name, place, api)
+    await ProcessWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
+
+
+async def _until_there(api: Api, pool: str) -> None:
+    while True:
+        try:
+            api.get(f"/work_pools/{pool}")
+            return
+        except ApiFailed as error:
+            if error.status in (401, 403):
+                raise Refused(f"{api.url} does not let us in; set PREFECT_API_AUTH_STRING") from error
+            if not isinstance(error, ApiAway) and error.status != 404:
+                raise
+        await asyncio.sleep(LOOK_S)
+
+
+def _take_over(pool: str, name: str, place: Place, api: Api) -> None:
+    alive = {each.run for each in processes.of_service(place.mark) if each.run}
+    dead = abandoned(api, pool=pool, worker=name, alive=alive)
+    for run in hand_back(api, dead, why="its process was killed together with its worker"):
+        _say(f"handed back {run}")
+
+
+def _leave(name: str, place: Place, api: Api) -> None:
+    """End this process and those of its runs; nothing else of it runs meanwhile, so nobody calls the runs crashed."""
+    left = [each for each in processes.of_service(place.mark) if each.run and each.worker == name]
+    processes.kill(each.process for each in left)
+    try:
+        for run in hand_back(api, {each.run for each in left if each.run}, why="its worker was stopped"):
+            _say(f"handed back {run}")
+    except ApiFailed as error:
+        _say(f"{error}; the next worker hands back what ran here")
+    os._exit(0)
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Refused as error:
+        sys.exit(str(error))

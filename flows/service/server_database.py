@@ -1,0 +1,73 @@
+"""Which database Prefect's server gets: the user's, the first PostgreSQL here that has pg_trgm, else SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from flows.service.place import Place
+from storage.embedded import Cluster
+from storage.records import Record
+from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
+
+EXTENSION = "pg_trgm"
+"""What Prefect's tables need of PostgreSQL."""
+VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
+
+
+class Database(Record):
+    """Where the server keeps its runs."""
+
+    kind: Literal["postgresql", "sqlite"]
+    kept: bool
+    """It is a cluster of ours, which has to be kept running."""
+    why: str
+    """Why this one."""
+    url: str = Field(default="", exclude=True, repr=False)
+    """SQLAlchemy's address; may hold a password, so it is neither shown nor written."""
+
+
+def cluster_of(place: Place) -> Cluster:
+    """Prefect's PostgreSQL; not that of Trivet's own tables, whose PostgreSQL lacks pg_trgm."""
+    return Cluster(place.database, extension=EXTENSION)
+
+
+def choose(place: Place, environment: Mapping[str, str]) -> Database:
+    """The database of the server, which answers now; a home keeps what it has begun with.
+
+    Raises DatabaseUnavailable when the cluster that it has begun with does not start.
+    """
+    named = next((name for name in VARIABLES if environment.get(name)), None)
+    if named:
+        url = environment[named]
+        kind = "sqlite" if url.startswith("sqlite") else "postgresql"
+        return Database(kind=kind, kept=False, why=f"{named} names it", url=url)
+    file = place.database / "prefect.db"
+    cluster = cluster_of(place)
+    begun = cluster.status().state != "absent"
+    if file.exists() and not begun:
+        return _sqlite(file, f"this home began with it; to change, stop the service and move {file} away")
+    if not begun and not cluster.programs():
+        return _sqlite(file, f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)")
+    try:
+        return _postgresql(cluster)
+    except WrongPostgresVersion:
+        raise
+    except DatabaseUnavailable as error:
+        if begun:
+            raise
+        return _sqlite(file, f"the PostgreSQL of this system does not start: {error}")
+
+
+def _postgresql(cluster: Cluster) -> Database:
+    url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)
+    major = cluster.status().major
+    return Database(kind="postgresql", kept=True, why=f"this system's PostgreSQL {major} has {EXTENSION}", url=url)
+
+
+def _sqlite(file: Path, why: str) -> Database:
+    file.touch(mode=0o600)  # SQLite gives the files beside it the same mode
+    return Database(kind="sqlite", kept=False, why=why, url=f"sqlite+aiosqlite:///{file}")

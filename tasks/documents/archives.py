@@ -1,0 +1,173 @@
+"""Untrusted zip files: path traversal and bombs are refused, and every read is bounded.
+
+`Package` is for documents that are zips of XML (DOCX, HWPX): one bad member spoils it. In a zip that people send
+(`open_zip`, `read_member`) each member is judged by itself.
+"""
+
+from __future__ import annotations
+
+import lzma
+import stat
+import unicodedata
+import xml.etree.ElementTree as ET
+import zlib
+from pathlib import Path
+from typing import IO, Self
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from storage.records import Record
+from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument, UnsupportedDocument
+
+RATIO_FROM_BYTES = 1_000_000  # a small member may be all blanks; it harms nobody
+UTF8_NAME = 0x800
+ENCRYPTED = 0x1
+
+
+class ZipCaps(Record):
+    """Limits of an archive that is accepted."""
+
+    members: int = 10_000
+    member_bytes: int = 200_000_000
+    """Unpacked size of one member."""
+    total_bytes: int = 1_000_000_000
+    """Unpacked size of all members together."""
+    xml_bytes: int = 50_000_000
+    """Unpacked size of one XML part; its tree takes about ten times as much memory."""
+    ratio: int = 200
+    """Unpacked bytes per packed byte; XML stays below 100, a deflate bomb comes near 1,032."""
+
+
+class Package:
+    """A document that is a zip of parts. Raises RefusedDocument or CorruptDocument on opening and reading."""
+
+    def __init__(self, path: Path, *, caps: ZipCaps | None = None) -> None:
+        self._caps = caps or ZipCaps()
+        self._zip = open_zip(path, caps=self._caps)
+        for info in self._zip.infolist():
+            if sentence := refusal(info, caps=self._caps):
+                self._zip.close()
+                raise RefusedDocument(f"{sentence}; save the document again with the program that made it.")
+        self.names = frozenset(self._zip.namelist())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._zip.close()
+
+    def read(self, name: str) -> bytes:
+        """The bytes of the part `name`. Raises CorruptDocument if it is missing or damaged."""
+        try:
+            info = self._zip.getinfo(name)
+        except KeyError as error:
+            raise CorruptDocument(f"The part `{name}` is missing from the document; it may be truncated.") from error
+        return read_member(self._zip, info)
+
+    def xml_source(self, name: str) -> bytes:
+        """The bytes of an XML part. Raises RefusedDocument if there are more than a tree should be built of."""
+        if name in self.names and (size := self._zip.getinfo(name).file_size) > self._caps.xml_bytes:
+            raise RefusedDocument(
+                f"The part `{name}` has {size:,} bytes of XML, more than the {self._caps.xml_bytes:,} that are read; "
+                "split the document."
+            )
+        return self.read(name)
+
+    def xml(self, name: str) -> ET.Element:
+        """The part `name` as a tree. Raises RefusedDocument if it declares entities or is too large."""
+        return parse_xml(self.xml_source(name), name=name)
+
+
+def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
+    """An archive whose directory is sound and within the caps. Raises CorruptDocument, RefusedDocument."""
+    try:
+        archive = ZipFile(source)
+    except (BadZipFile, UnicodeDecodeError, EOFError, ValueError, NotImplementedError) as error:
+        raise CorruptDocument(f"The zip directory cannot be read ({error}); the file may be truncated.") from error
+    entries = archive.infolist()
+    total = sum(info.file_size for info in entries)
+    if len(entries) > caps.members or total > caps.total_bytes:
+        archive.close()
+        raise RefusedDocument(
+            f"The zip holds {len(entries):,} members with {total:,} bytes, more than the {caps.members:,} members and "
+            f"{caps.total_bytes:,} bytes that are taken; unpack it and index the folder."
+        )
+    return archive
+
+
+def refusal(info: ZipInfo, *, caps: ZipCaps) -> str | None:
+    """Why a member is not taken; None if its name stays within the archive and its size within the caps."""
+    name = info.orig_filename.replace("\\", "/")  # zipfile itself cuts names at NUL
+    member = f"The zip member `{printable(name)}`"
+    if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/") or "\0" in name:
+        return f"{member} leads out of the archive"
+    if stat.S_ISLNK(info.external_attr >> 16):
+        return f"{member} is a link"
+    if info.file_size > caps.member_bytes:
+        return f"{member} unpacks to {info.file_size:,} bytes, more than {caps.member_bytes:,}"
+    if info.file_size > RATIO_FROM_BYTES and info.file_size > caps.ratio * info.compress_size:
+        return f"{member} unpacks to over {caps.ratio} times its size, as a deflate bomb does"
+    return None
+
+
+def member_name(info: ZipInfo) -> str:
+    """The member's name as its sender saw it: NFC, `/` between folders.
+
+    Without the UTF-8 flag, names are in the sender's code page: UTF-8 on a Mac, CP949 on Korean Windows.
+    """
+    name = info.orig_filename
+    if not info.flag_bits & UTF8_NAME:
+        name = _decode_name(name.encode("cp437"))  # the code page that zipfile assumed; it maps all 256 bytes
+    return unicodedata.normalize("NFC", name.replace("\\", "/"))
+
+
+def _decode_name(raw: bytes) -> str:
+    for encoding in ("utf-8", "cp949"):
+        try:
+            return raw.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return raw.decode("cp437")
+
+
+def printable(name: str) -> str:
+    """A name that can stand in a sentence or in JSON: control characters and lone surrogates escaped."""
+    return "".join(sign.encode("unicode_escape").decode() if _is_unseen(sign) else sign for sign in name)
+
+
+def _is_unseen(sign: str) -> bool:
+    return unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp")
+
+
+def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
+    """The content of one member, never more than its directory declares. Raises DocumentError."""
+    member = f"The zip member `{printable(info.filename)}`"
+    if info.flag_bits & ENCRYPTED:
+        raise NeedsPassword(f"{member} is encrypted; unpack it and index the folder.")
+    try:
+        with archive.open(info) as file:
+            data = file.read(info.file_size + 1)  # a bare read() would unpack whatever is packed, before it counts
+    except NotImplementedError as error:
+        raise UnsupportedDocument(f"{member} is packed by an unknown method ({error}).") from error
+    except (BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError) as error:
+        raise CorruptDocument(f"{member} is damaged ({error}); get the file again.") from error
+    if len(data) != info.file_size:
+        raise CorruptDocument(f"{member} ends after {len(data):,} of {info.file_size:,} bytes; get the file again.")
+    return data
+
+
+def parse_xml(data: bytes, *, name: str) -> ET.Element:
+    """The tree of an XML part. Raises RefusedDocument if it has a DOCTYPE, CorruptDocument if it is not well-formed."""
+    try:
+        return ET.fromstring(data, parser=ET.XMLParser(target=_WithoutDoctype()))
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise CorruptDocument(
+            f"The part `{name}` is not well-formed XML ({error}); the file may be damaged."
+        ) from error
+
+
+class _WithoutDoctype(ET.TreeBuilder):
+    """Refuses a DOCTYPE, and so every entity: office formats declare none, entity bombs need one."""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        declared = printable(pubid or system or name)
+        raise RefusedDocument(f"The XML declares a document type (`{declared}`), as entity attacks do; it is not read.")

@@ -1,0 +1,116 @@
+"""One model for every document format: a document is pages, a page is blocks in reading order."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from storage.records import Record
+
+BBox = tuple[float, float, float, float]
+"""x0, y0, x1, y1 in points (1/72 inch), origin at the page's top left, rotation applied."""
+
+LONGEST_SIDE_PX = 2048
+"""Larger pictures are scaled down: vision models do so themselves, and the store need not keep a poster."""
+
+Kind = Literal["paragraph", "heading", "list", "table", "figure", "caption", "header", "footer", "note"]
+
+
+class PageStatus(StrEnum):
+    """What became of a page; anything but `ok` and `ocr` carries a reason."""
+
+    OK = "ok"
+    OCR = "ocr"
+    EMPTY = "empty"
+    NEEDS_PASSWORD = "needs_password"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+class Cell(Record):
+    """One cell of a table; a merged cell stands once, at its top left, with its spans."""
+
+    row: int
+    col: int
+    text: str
+    row_span: int = 1
+    col_span: int = 1
+    header: bool = False
+
+
+class Place(Record):
+    """Where a block stands in its document, for formats with and without pages."""
+
+    section: int | None = None
+    """0-based section of HWP, HWPX, DOCX; None where the format has none."""
+    block: int = 0
+    """0-based position among the document's blocks, in reading order."""
+    heading_path: tuple[str, ...] = ()
+    """Headings above the block, outermost first."""
+
+
+class Block(Record):
+    """A paragraph, table, figure … as it stands in the document; text is NFC and otherwise untouched."""
+
+    kind: Kind
+    text: str
+    """For a table: its rows, cells joined by ` | `, a line per row."""
+    page: int | None = None
+    """1-based; None where the format stores no pages. Never a guess."""
+    bbox: BBox | None = None
+    cells: tuple[Cell, ...] = ()
+    level: int | None = None
+    """Heading depth, 1 is the top; list depth, 1 is the outermost."""
+    place: Place = Place()
+
+
+class Page(Record):
+    """One page, or the whole text of a document that stores no pages (`number` None)."""
+
+    number: int | None
+    """1-based."""
+    status: PageStatus
+    reason: str | None = None
+    """Why the page is not `ok`: blank, image-only, glyphs without Unicode, timeout after 20 s …"""
+    width: float | None = None
+    """Points."""
+    height: float | None = None
+    """Points."""
+    blocks: tuple[Block, ...] = ()
+
+
+class Document(Record):
+    """A parsed document. It does not know its file name: a renamed file is the same document."""
+
+    format: str
+    """Name of a tasks.documents.formats.DocumentFormat."""
+    reader: str
+    """Reader and version: `pymupdf 2.0 + pdfplumber 0.11.10`."""
+    page_source: Literal["layout", "stored", "none"]
+    """Whether page numbers come from a layout engine, from the file, or do not exist."""
+    pages: tuple[Page, ...]
+    title: str | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    """Metadata stored in the file: author, created, producer …"""
+    notes: tuple[str, ...] = ()
+    """Remarks on the reading: text that was repaired, parts that were left out, and why."""
+
+
+class ImageCandidate(Record):
+    """A picture as a reader sees it: upright, RGB, transparent parts white or as the page shows them."""
+
+    page: int | None
+    """1-based; None where the format stores no pages."""
+    bbox: BBox | None
+    n: int
+    """1-based order on its page, or in its document where there are no pages."""
+    source: Literal["raster", "vector"]
+    png: bytes = b""
+    """Empty when there is a problem."""
+    width: int = 0
+    """Pixels of the original, before it was scaled down."""
+    height: int = 0
+    problem: str | None = None
+    """Why there is no picture: unsupported format, damaged, not fetched …"""

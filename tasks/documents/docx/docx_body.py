@@ -1,0 +1,327 @@
+"""Walks a story of a Word document (body, note, header …) and gives its paragraphs and tables in reading order."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from tasks.documents.assembly import table_text
+from tasks.documents.blocks import Cell, Kind
+from tasks.documents.docx.docx_inline import (
+    CHART,
+    MC,
+    A,
+    Drawn,
+    Hidden,
+    NoteReference,
+    PageBreak,
+    Picture,
+    TextBox,
+    Token,
+    inline,
+)
+from tasks.documents.docx.docx_package import Part, W, WordPackage, attribute, child_value
+from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, integer
+
+_WRAPPERS = {f"{W}{name}" for name in ["sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"]} | {f"{MC}Choice"}
+_MOST_COLUMNS = 1000  # Word itself allows 63
+
+
+class Item(NamedTuple):
+    """A block before it knows its place in the document."""
+
+    kind: Kind
+    text: str
+    page: int
+    section: int
+    level: int | None = None
+    cells: tuple[Cell, ...] = ()
+    title: bool = False
+
+
+@dataclass
+class PageCounter:
+    """The page that is being read, told from the breaks that the file holds."""
+
+    page: int = 1
+    _asked: int = 0
+    """Breaks that the writer asked for and no text or rendered break has followed yet."""
+
+    def ask(self) -> None:
+        """The writer wants a new page."""
+        self._asked += 1
+
+    def rendered(self) -> None:
+        """The last layout began a page here; one asked for just before is that same page."""
+        self.page += max(1, self._asked)
+        self._asked = 0
+
+    def at_text(self) -> int:
+        """The page of text that stands here."""
+        self.page += self._asked
+        self._asked = 0
+        return self.page
+
+
+@dataclass
+class Findings:
+    """What the walk met beside text."""
+
+    references: list[tuple[NoteReference, int]] = field(default_factory=list[tuple[NoteReference, int]])
+    """Notes in the order of their references, with the page of the reference."""
+    sections: list[ET.Element] = field(default_factory=list[ET.Element])
+    """Section properties, one per section."""
+    hidden: int = 0
+    """Runs of hidden text."""
+    external_images: int = 0
+    foreign_parts: int = 0
+    """Embedded documents of other formats (altChunk)."""
+
+
+class StoryWalker:
+    """Reads one part; numbering and findings run on from part to part."""
+
+    def __init__(
+        self, package: WordPackage, part: Part, *, styles: Styles, numbering: Numbering, findings: Findings
+    ) -> None:
+        self._package = package
+        self._part = part
+        self._styles = styles
+        self._numbering = numbering
+        self._findings = findings
+        self._pages = PageCounter()
+        self._section = 0
+        self._later: list[Item] = []
+        """Text boxes and figures, kept until the text that they are anchored in is out."""
+
+    @property
+    def page(self) -> int:
+        """The page that the walk has come to."""
+        return self._pages.page
+
+    def items(self, node: ET.Element) -> Iterator[Item]:
+        """Paragraphs, tables and figures below `node`."""
+        for child in _unwrapped(node):
+            if child.tag == f"{W}p":
+                yield from self._paragraph(child)
+            elif child.tag == f"{W}tbl":
+                yield from self._table(child)
+            elif child.tag == f"{W}sectPr":
+                self._findings.sections.append(child)
+            elif child.tag == f"{W}altChunk":
+                self._findings.foreign_parts += 1
+
+    def _paragraph(self, node: ET.Element) -> Iterator[Item]:
+        look = self._styles.look(node, self._numbering)
+        if look.starts_page:
+            self._pages.ask()
+        yield from self._paragraph_parts(node, look)
+        section = node.find(f"{W}pPr/{W}sectPr")
+        if section is not None:
+            self._findings.sections.append(section)
+            self._section += 1
+
+    def _paragraph_parts(self, node: ET.Element, look: ParagraphLook) -> Iterator[Item]:
+        """The paragraph, cut where a page ends, each part followed by what is anchored in it."""
+        text, labelled = "", False
+        for token in inline(node):
+            if isinstance(token, PageBreak):
+                yield from self._part_of_paragraph(text, look, labelled=labelled)
+                labelled, text = labelled or bool(text.strip()), ""
+                if token.rendered:
+                    self._pages.rendered()
+                else:
+                    self._pages.ask()
+            elif isinstance(token, str):
+                text += token
+            else:
+                self._meet(token)
+        yield from self._part_of_paragraph(text, look, labelled=labelled)
+        if not labelled and not text.strip() and look.item and node.find(f"{W}pPr/{W}rPr/{W}del") is None:
+            self._numbering.next_label(*look.item)  # Word numbers empty paragraphs too
+
+    def _part_of_paragraph(self, text: str, look: ParagraphLook, *, labelled: bool) -> Iterator[Item]:
+        if text.strip():
+            label = None if labelled or look.item is None else self._numbering.next_label(*look.item)
+            yield self._item(text.strip(), look, label)
+        yield from self._later
+        self._later.clear()
+
+    def _item(self, text: str, look: ParagraphLook, label: str | None) -> Item:
+        kind, level = _kind(look)
+        page = self._pages.at_text()
+        return Item(kind, f"{label} {text}" if label else text, page, self._section, level, title=look.title)
+
+    def _meet(self, token: Token) -> None:
+        """Note what is anchored at this point of a paragraph."""
+        if isinstance(token, NoteReference):
+            self._findings.references.append((token, self._pages.at_text()))
+        elif isinstance(token, Hidden):
+            self._findings.hidden += 1
+        elif isinstance(token, Picture):
+            relationship = self._part.relationships.get(token.relationship or "")
+            self._findings.external_images += bool(relationship and relationship.external)
+            self._later.append(self._figure(token.alt))
+        elif isinstance(token, Drawn):
+            self._later.append(self._figure(self._drawn(token)))
+        elif isinstance(token, TextBox):
+            self._later.extend(self._enclosed(token.content))
+
+    def _figure(self, text: str) -> Item:
+        return Item("figure", text, self._pages.at_text(), self._section)
+
+    def _drawn(self, token: Drawn) -> str:
+        relationship = self._part.relationships.get(token.relationship)
+        if relationship is None or relationship.external or relationship.target not in self._package.names:
+            return token.alt
+        return "\n".join(filter(None, (token.alt, drawn_text(self._package.tree(relationship.target)))))
+
+    def _enclosed(self, node: ET.Element) -> list[Item]:
+        """Items of a text box: they stand on the anchor's page, whatever breaks they hold."""
+        page, later = self._pages.at_text(), self._later
+        self._later = []
+        items = [item._replace(page=page) for item in self.items(node)]
+        self._pages.page, self._later = page, later
+        return items
+
+    def _table(self, node: ET.Element) -> Iterator[Item]:
+        """The table, cut where a page ends, then the figures that stand in it."""
+        rows = [row for row in _unwrapped(node) if row.tag == f"{W}tr" and row.find(f"{W}trPr/{W}del") is None]
+        grid = _Grid()
+        figures: list[Item] = []
+        for number, row in enumerate(rows):
+            figures += self._row(row, number, grid)
+        for page, cells in grid.by_page():
+            yield Item("table", table_text(cells), page, self._section, cells=cells)
+        yield from figures
+
+    def _row(self, node: ET.Element, number: int, grid: _Grid) -> list[Item]:
+        """Put a row into the grid; gives the figures of its cells. Cells lie side by side: each begins on one page."""
+        first = self._pages.page
+        header = node.find(f"{W}trPr/{W}tblHeader") is not None
+        column = min(integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)
+        starts: list[int] = []
+        ends: list[int] = []
+        figures: list[Item] = []
+        for cell in (child for child in _unwrapped(node) if child.tag == f"{W}tc"):
+            self._pages.page = first
+            items = list(self.items(cell))
+            span = min(max(1, integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
+            text = "\n".join(item.text for item in items if item.kind != "figure")
+            figures += [item for item in items if item.kind == "figure"]
+            starts += [item.page for item in items[:1]]
+            ends.append(self._pages.page)
+            grid.put(number, column, text, span=span, merge=_vertical_merge(cell), header=header)
+            column += span
+        grid.pages[number] = min(starts, default=max(ends, default=first))
+        self._pages.page = max(ends, default=first)
+        return figures
+
+
+class _Grid:
+    """A table's cells while it is read."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, int] = {}
+        """Page on which each row begins."""
+        self._cells: list[Cell] = []
+        self._open: dict[int, int] = {}
+        """Column → index of the cell that continues downwards."""
+
+    def put(self, row: int, column: int, text: str, *, span: int, merge: str | None, header: bool) -> None:
+        above = self._open.get(column)
+        if merge == "continue" and above is not None:
+            cell = self._cells[above]
+            joined = "\n".join(filter(None, (cell.text, text)))
+            self._cells[above] = cell.model_copy(update={"row_span": row - cell.row + 1, "text": joined})
+            return
+        self._open.pop(column, None)
+        if merge is not None:
+            self._open[column] = len(self._cells)
+        self._cells.append(Cell(row=row, col=column, text=text, col_span=span, header=header))
+
+    def by_page(self) -> Iterator[tuple[int, tuple[Cell, ...]]]:
+        """The cells of each page, rows counted from its first one."""
+        ordered = sorted(self._cells, key=lambda cell: (cell.row, cell.col))
+        for page, cells in groupby(ordered, key=lambda cell: self.pages[cell.row]):
+            rows = [row for row, its_page in self.pages.items() if its_page == page]
+            yield page, tuple(_moved(cell, first=rows[0], last=rows[-1]) for cell in cells)
+
+
+def _moved(cell: Cell, *, first: int, last: int) -> Cell:
+    """The cell with its row counted from `first`, cut off after row `last`."""
+    return cell.model_copy(update={"row": cell.row - first, "row_span": min(cell.row_span, last - cell.row + 1)})
+
+
+def _vertical_merge(cell: ET.Element) -> str | None:
+    """`restart` begins a merged cell, `continue` goes on with the one above."""
+    found = cell.find(f"{W}tcPr/{W}vMerge")
+    return None if found is None else attribute(found, "val") or "continue"
+
+
+def _kind(look: ParagraphLook) -> tuple[Kind, int | None]:
+    if look.title:
+        return "heading", 1
+    if look.heading is not None:
+        return "heading", look.heading
+    if look.caption:
+        return "caption", None
+    if look.item is not None:
+        return "list", look.item.level + 1
+    return "paragraph", None
+
+
+def _unwrapped(node: ET.Element) -> Iterator[ET.Element]:
+    """Children of `node`, seen through content controls, insertions and the like."""
+    for child in node:
+        if child.tag in _WRAPPERS:
+            yield from _unwrapped(child)
+        elif child.tag == f"{MC}AlternateContent":
+            yield from _unwrapped_alternative(child)
+        else:
+            yield child
+
+
+def _unwrapped_alternative(node: ET.Element) -> Iterable[ET.Element]:
+    for name in ("Choice", "Fallback"):
+        for copy in node.findall(MC + name):
+            if children := list(_unwrapped(copy)):
+                return children
+    return ()
+
+
+def drawn_text(root: ET.Element) -> str:
+    """A chart as title and rows (`category | series | series`), a diagram as lines."""
+    return _chart(root) if root.tag == f"{CHART}chartSpace" else "\n".join(_paragraphs(root))
+
+
+def _paragraphs(root: ET.Element) -> list[str]:
+    texts = ("".join(text.text or "" for text in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
+    return [text for text in texts if text.strip()]
+
+
+def _chart(root: ET.Element) -> str:
+    series = list(root.iter(f"{CHART}ser"))
+    columns = [_points(one, ("val", "yVal")) for one in series]
+    categories = next((points for one in series if (points := _points(one, ("cat", "xVal")))), {})
+    names = [" ".join(_points(one, ("tx",)).values()) for one in series]
+    rows = [[categories.get(n, ""), *(column.get(n, "") for column in columns)] for n in _indices(categories, columns)]
+    table = [["", *names], *rows] if rows else []
+    return "\n".join([*_paragraphs(root), *(" | ".join(row) for row in table)])
+
+
+def _points(series: ET.Element, parts: tuple[str, ...]) -> dict[int, str]:
+    """Cached values by position; categories of several levels are joined."""
+    points: dict[int, str] = {}
+    for part in parts:
+        for point in (point for node in series.findall(CHART + part) for point in node.iter(f"{CHART}pt")):
+            index, value = int(point.get("idx", "0")), point.findtext(f"{CHART}v") or ""
+            points[index] = f"{value} {points[index]}" if index in points else value
+    return points
+
+
+def _indices(categories: dict[int, str], columns: list[dict[int, str]]) -> list[int]:
+    return sorted(set(categories).union(*columns))

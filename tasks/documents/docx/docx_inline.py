@@ -1,0 +1,279 @@
+"""What stands within a paragraph, in order: text, page breaks, pictures, text boxes, references to notes.
+
+Equations (OMML) become one line of text: `x = (-b ± √(b^2 - 4ac))/(2a)`.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tasks.documents.docx.docx_package import R, W, attribute, child_is_on
+
+MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+PIC = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
+WP = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+VML = "{urn:schemas-microsoft-com:vml}"
+
+
+class PageBreak(NamedTuple):
+    """A new page begins here."""
+
+    rendered: bool
+    """Noted by the program that laid the document out last; else asked for by the writer."""
+
+
+class Picture(NamedTuple):
+    """An image."""
+
+    alt: str
+    relationship: str | None
+    """Relationship id of the image."""
+
+
+class Drawn(NamedTuple):
+    """A chart or diagram, whose text lies in a part of its own."""
+
+    alt: str
+    relationship: str
+
+
+class TextBox(NamedTuple):
+    """Paragraphs and tables anchored here."""
+
+    content: ET.Element
+
+
+class NoteReference(NamedTuple):
+    """A footnote, endnote or comment belongs here."""
+
+    kind: str
+    """`footnotes`, `endnotes`, `comments`: the type of the part that holds it."""
+    id: str
+
+
+class Hidden(NamedTuple):
+    """Text that no reader of the document sees."""
+
+
+Token = str | PageBreak | Picture | Drawn | TextBox | NoteReference | Hidden
+
+_CHARACTERS = {
+    f"{W}tab": "\t",
+    f"{W}ptab": "\t",
+    f"{W}cr": "\n",
+    f"{W}noBreakHyphen": "\u2011",
+    f"{W}softHyphen": "",  # only drawn where a line happens to end
+}
+_LEFT_OUT_NAMES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "del", "moveFrom", "delText", "delInstrText", "instrText", "rt")
+_LEFT_OUT = {W + name for name in (*_LEFT_OUT_NAMES, "ffData", "txbxContent")}
+_NOTES = {f"{W}footnoteReference": "footnotes", f"{W}endnoteReference": "endnotes", f"{W}commentReference": "comments"}
+_DRAWINGS = {f"{W}drawing", f"{W}pict", f"{W}object"}
+# what symbol fonts draw at their private codes (U+F000 + code in the font)
+_SYMBOLS = {
+    "wingdings": {0x6C: "●", 0x6E: "■", 0x6F: "□", 0x71: "❑", 0x76: "❖", 0xA7: "▪", 0xA8: "□", 0xD8: "➢", 0xDF: "←",
+                  0xE0: "→", 0xE1: "↑", 0xE2: "↓", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑"},
+    "symbol": {0x61: "α", 0x62: "β", 0x64: "δ", 0x6C: "λ", 0x6D: "μ", 0x70: "π", 0x73: "σ", 0x44: "Δ", 0x53: "Σ",
+               0x57: "Ω", 0xA3: "≤", 0xA5: "∞", 0xAE: "→", 0xB0: "°", 0xB1: "±", 0xB3: "≥", 0xB4: "×", 0xB7: "•",
+               0xB8: "÷", 0xB9: "≠", 0xBB: "≈", 0xD6: "√", 0xE5: "∑"},
+}  # fmt: skip
+
+
+def inline(node: ET.Element) -> Iterator[Token]:
+    """Tokens of everything below `node`; deleted text is left out, inserted text stays."""
+    for child in node:
+        tag = child.tag
+        if tag == f"{W}t":
+            yield child.text or ""
+        elif tag in _CHARACTERS:
+            yield _CHARACTERS[tag]
+        elif tag == f"{W}r" and child_is_on(child, "rPr/vanish"):
+            yield from () if child.find(f"{W}t") is None else (Hidden(),)
+        elif tag == f"{W}br":
+            yield PageBreak(rendered=False) if attribute(child, "type") == "page" else "\n"
+        elif tag == f"{W}lastRenderedPageBreak":
+            yield PageBreak(rendered=True)
+        elif tag == f"{W}sym":
+            yield _symbol(child)
+        elif tag == f"{W}fldChar":
+            yield from _checkbox(child)
+        elif tag in (f"{M}oMath", f"{M}oMathPara"):
+            yield _equation(child)
+        elif tag in _NOTES:
+            yield NoteReference(_NOTES[tag], attribute(child, "id") or "")
+        elif tag == f"{MC}AlternateContent":
+            yield from alternative(child)
+        elif tag in _DRAWINGS:
+            yield from _drawing(child, alt="")
+        elif tag == f"{W}ruby":
+            yield from _ruby(child)
+        elif tag not in _LEFT_OUT:
+            yield from inline(child)
+
+
+def alternative(node: ET.Element) -> list[Token]:
+    """One of the copies of the same content: the newest, unless it says nothing."""
+    for name in ("Choice", "Fallback"):
+        for copy in node.findall(MC + name):
+            if tokens := list(inline(copy)):
+                return tokens
+    return []
+
+
+def _equation(node: ET.Element) -> str:
+    if node.tag == f"{M}oMathPara":
+        return "\n".join(map(linear_math, node.findall(f"{M}oMath")))
+    return linear_math(node)
+
+
+def _symbol(node: ET.Element) -> str:
+    try:
+        code = int(attribute(node, "char") or "", 16)
+    except ValueError:
+        return "\ufffd"
+    if not 0 <= code <= 0xFFFF:
+        return "\ufffd"
+    known = _SYMBOLS.get((attribute(node, "font") or "").casefold(), {})
+    return known.get(code & 0xFF, chr(code))
+
+
+def _checkbox(node: ET.Element) -> Iterator[str]:
+    """The box of an old form field, which Word draws and no text holds."""
+    box = node.find(f"{W}ffData/{W}checkBox")
+    if box is not None:
+        checked = child_is_on(box, "checked") or (box.find(f"{W}checked") is None and child_is_on(box, "default"))
+        yield "☒" if checked else "☐"
+
+
+def _ruby(node: ET.Element) -> Iterator[Token]:
+    """Base text, then how it is read, in brackets."""
+    for base in node.iter(f"{W}rubyBase"):
+        yield from inline(base)
+    reading = "".join(text.text or "" for ruby in node.iter(f"{W}rt") for text in ruby.iter(f"{W}t"))
+    if reading:
+        yield f"({reading})"
+
+
+def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
+    """Pictures, charts, boxes and texts of a drawing; `alt` is what the drawing around them says of them."""
+    found = node.find(f"{WP}inline/{WP}docPr")
+    properties = node.find(f"{WP}anchor/{WP}docPr") if found is None else found
+    alt = _description(properties) or alt
+    for child in node:
+        tag = child.tag
+        if tag == f"{PIC}pic":
+            own = _description(child.find(f"{PIC}nvPicPr/{PIC}cNvPr"))
+            yield Picture(own or alt, _image_id(child.find(f"{PIC}blipFill/{A}blip")))
+        elif tag == f"{VML}imagedata":
+            yield Picture(node.get("alt", alt), child.get(f"{R}id"))
+        elif tag == f"{CHART}chart":
+            yield Drawn(alt, child.get(f"{R}id", ""))
+        elif tag == f"{DIAGRAM}relIds":
+            yield Drawn(alt, child.get(f"{R}dm", ""))
+        elif tag == f"{W}txbxContent":
+            yield TextBox(child)
+        elif tag == f"{A}t":
+            yield child.text or ""
+        elif tag == f"{VML}textpath":
+            yield child.get("string", "")
+        elif tag == f"{MC}AlternateContent":
+            yield from _drawn_alternative(child, alt)
+        else:
+            yield from _drawing(child, alt=alt)
+
+
+def _drawn_alternative(node: ET.Element, alt: str) -> list[Token]:
+    for name in ("Choice", "Fallback"):
+        for copy in node.findall(MC + name):
+            if tokens := list(_drawing(copy, alt=alt)):
+                return tokens
+    return []
+
+
+def _description(properties: ET.Element | None) -> str:
+    return "" if properties is None else properties.get("descr") or properties.get("title") or ""
+
+
+def _image_id(blip: ET.Element | None) -> str | None:
+    return None if blip is None else blip.get(f"{R}embed") or blip.get(f"{R}link")
+
+
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_PROPERTIES = "Pr"  # fPr, sSupPr, ctrlPr … carry looks
+
+
+def linear_math(node: ET.Element) -> str:
+    """The equation below `node`, left to right, with brackets where the layout alone would group."""
+    match node.tag.removeprefix(M):
+        case "f":
+            return f"{_grouped(node, 'num')}/{_grouped(node, 'den')}"
+        case "sSup":
+            return f"{_part(node, 'e')}^{_grouped(node, 'sup')}"
+        case "sSub":
+            return f"{_part(node, 'e')}_{_grouped(node, 'sub')}"
+        case "sSubSup":
+            return f"{_part(node, 'e')}_{_grouped(node, 'sub')}^{_grouped(node, 'sup')}"
+        case "sPre":
+            return f"_{_grouped(node, 'sub')}^{_grouped(node, 'sup')}{_part(node, 'e')}"
+        case "rad":
+            degree = _part(node, "deg")
+            return f"{degree}√({_part(node, 'e')})"
+        case "nary":
+            return _nary(node)
+        case "d":
+            return _delimited(node)
+        case "func":
+            return f"{_part(node, 'fName')} {_part(node, 'e')}"
+        case "limLow":
+            return f"{_part(node, 'e')}_{_grouped(node, 'lim')}"
+        case "limUpp":
+            return f"{_part(node, 'e')}^{_grouped(node, 'lim')}"
+        case "acc":
+            return _part(node, "e") + _property(node, "accPr/chr", "\u0302")
+        case "m":
+            return (
+                "["
+                + "; ".join(", ".join(map(linear_math, row.findall(f"{M}e"))) for row in node.findall(f"{M}mr"))
+                + "]"
+            )
+        case "eqArr":
+            return "; ".join(map(linear_math, node.findall(f"{M}e")))
+        case "t":
+            return node.text or ""
+        case _:
+            return node.text or "" if node.tag == f"{W}t" else _joined(node)
+
+
+def _joined(nodes: Iterable[ET.Element]) -> str:
+    return "".join(linear_math(node) for node in nodes if not node.tag.endswith(_PROPERTIES))
+
+
+def _part(node: ET.Element, name: str) -> str:
+    return "".join(map(_joined, node.findall(M + name)))
+
+
+def _grouped(node: ET.Element, name: str) -> str:
+    text = _part(node, name)
+    return text if text.isalnum() or len(text) == 1 else f"({text})"
+
+
+def _nary(node: ET.Element) -> str:
+    lower, upper = _part(node, "sub"), _part(node, "sup")
+    limits = (f"_{_grouped(node, 'sub')}" if lower else "") + (f"^{_grouped(node, 'sup')}" if upper else "")
+    return f"{_property(node, 'naryPr/chr', '∫')}{limits} {_part(node, 'e')}"
+
+
+def _delimited(node: ET.Element) -> str:
+    separator = _property(node, "dPr/sepChr", "|")
+    inner = separator.join(map(_joined, node.findall(f"{M}e")))
+    return _property(node, "dPr/begChr", "(") + inner + _property(node, "dPr/endChr", ")")
+
+
+def _property(node: ET.Element, path: str, otherwise: str) -> str:
+    """A character that a property names; an empty one means that there is none."""
+    found = node.find("/".join(M + step for step in path.split("/")))
+    return otherwise if found is None else found.get(f"{M}val", "")

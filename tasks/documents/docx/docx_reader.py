@@ -1,0 +1,218 @@
+"""Reads Word documents (DOCX, both variants of the standard).
+
+The XML itself, since python-docx passes over text boxes, content controls, notes, equations and generated numbers.
+Order: body with text boxes at their anchors, then notes and comments, then headers and footers, once each.
+Pictures come in the order of the text, without a place.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.documents.assembly import BlockList, SimpleReader, storable
+from tasks.documents.blocks import ImageCandidate, Kind
+from tasks.documents.document_errors import NeedsPassword, RefusedDocument, UnsupportedDocument
+from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
+from tasks.documents.docx.docx_package import Part, R, W, WordPackage, attribute
+from tasks.documents.docx.docx_styles import Numbering, Styles
+from tasks.documents.images.raster_images import ABROAD, Embedded, candidates, read_embedded
+from tasks.documents.read_options import Header, Reader, ReadOptions
+
+READER = "trivet docx 1"
+OLE_MAGIC = bytes.fromhex("D0CF11E0A1B11AE1")
+_NOTE_PARTS = ("footnotes", "endnotes", "comments")
+_CORE_NAMES = {
+    "title": "title",
+    "creator": "author",
+    "subject": "subject",
+    "keywords": "keywords",
+    "created": "created",
+    "modified": "modified",
+    "lastModifiedBy": "last_modified_by",
+}
+
+
+def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
+    """A Word document, read whole: it knows its pages only when its last editor noted where they begin."""
+    del options  # nothing to choose: tables are marked as such, and there is nothing to recognise
+    _refuse_encrypted(path, password)
+    try:
+        with WordPackage(path) as package:
+            return _read(package)
+    except RecursionError as error:
+        raise RefusedDocument("The document nests elements hundreds deep, as no program writes them.") from error
+
+
+def _refuse_encrypted(path: Path, password: str | None) -> None:
+    """An encrypted document is an OLE container around the zip."""
+    with path.open("rb") as file:
+        if file.read(len(OLE_MAGIC)) != OLE_MAGIC:
+            return
+    remedy = "save a copy without a password in Word and index that"
+    if password is None:
+        raise NeedsPassword(f"The Word document is encrypted, and its encryption is not supported; {remedy}.")
+    raise UnsupportedDocument(f"The encryption of Word documents is not supported, with or without password; {remedy}.")
+
+
+class _Text(NamedTuple):
+    """All that was read, before blocks know their place."""
+
+    items: list[Item]
+    page_count: int
+    findings: Findings
+
+
+def _read(package: WordPackage) -> Reader:
+    main = package.main()
+    text = _text(package, main)
+    has_pages = main.root.find(f".//{W}lastRenderedPageBreak") is not None
+    blocks = BlockList()
+    for item in text.items:
+        page = item.page if has_pages and item.page else None
+        blocks.add(item.kind, item.text, level=item.level, cells=item.cells, page=page, section=item.section)
+    pages = blocks.paged(text.page_count) if has_pages else blocks.unpaged()
+    metadata = _core_properties(package)
+    title = next((item.text for item in text.items if item.title), metadata.get("title"))
+    header = Header(
+        format="docx",
+        reader=READER,
+        page_source="stored" if has_pages else "none",
+        page_count=len(pages),
+        title=title and storable(title),
+        metadata=metadata,
+        notes=_notes(package, text.findings),
+    )
+    return SimpleReader(header, pages)
+
+
+def _text(package: WordPackage, main: Part) -> _Text:
+    findings = Findings()
+    styles = Styles(_root(package.related(main, "styles")))
+    numbering = Numbering(_root(package.related(main, "numbering")))
+
+    def walker(part: Part) -> StoryWalker:
+        return StoryWalker(package, part, styles=styles, numbering=numbering, findings=findings)
+
+    body = walker(main)
+    items = [item for node in main.root.findall(f"{W}body") for item in body.items(node)]
+    for kind in _NOTE_PARTS:
+        if part := package.related(main, kind):
+            items += _note_items(part, kind, walker(part), findings)
+    for kind, part in _header_parts(package, main, findings):
+        items += _as_one(list(walker(part).items(part.root)), kind, page=0)
+    return _Text(items, body.page, findings)
+
+
+def _root(part: Part | None) -> ET.Element | None:
+    return None if part is None else part.root
+
+
+def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
+    """Notes in the order of their references; comments that nothing refers to come last."""
+    # a separator line is a note with a type
+    notes = {attribute(node, "id"): node for node in part.root if attribute(node, "type") in (None, "normal")}
+    pages = {reference.id: page for reference, page in findings.references if reference.kind == kind}
+    unreferenced = [name for name in notes if name not in pages] if kind == "comments" else []
+    for name in [*pages, *unreferenced]:
+        if name in notes:
+            # an endnote stands behind the text, on a page that nothing names
+            page = 0 if kind == "endnotes" else pages.get(name or "", 0)
+            yield from _as_one(list(walker.items(notes[name])), "note", page=page)
+
+
+def _as_one(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
+    """The texts of a story as one item; figures stay themselves. Page 0: not known."""
+    text = "\n".join(item.text for item in items if item.kind != "figure" and item.text)
+    if text:
+        yield Item(kind, text, page, section=0)
+    yield from (item._replace(page=page, section=0) for item in items if item.kind == "figure")
+
+
+def _header_parts(package: WordPackage, main: Part, findings: Findings) -> Iterator[tuple[Kind, Part]]:
+    """Headers, then footers, in the order in which sections name them, each once."""
+    seen: set[str] = set()
+    kinds: tuple[Kind, ...] = ("header", "footer")
+    for kind in kinds:
+        for reference in (node for section in findings.sections for node in section.findall(f"{W}{kind}Reference")):
+            relationship = main.relationships.get(reference.get(f"{R}id", ""))
+            if relationship and relationship.target in package.names and relationship.target not in seen:
+                seen.add(relationship.target)
+                yield kind, package.part(relationship.target)
+
+
+def _core_properties(package: WordPackage) -> dict[str, str]:
+    if "docProps/core.xml" not in package.names:
+        return {}
+    named = {node.tag.rpartition("}")[2]: (node.text or "").strip() for node in package.tree("docProps/core.xml")}
+    return {ours: storable(named[theirs]) for theirs, ours in _CORE_NAMES.items() if named.get(theirs)}
+
+
+def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
+    """What a reader of the index should know."""
+    notes: list[str] = []
+    if any(name.endswith("vbaProject.bin") for name in package.names):
+        notes.append("The document holds macros; they were neither read nor run.")
+    if findings.hidden:
+        notes.append(f"Hidden text was left out: {findings.hidden} runs.")
+    if findings.external_images:
+        notes.append(f"Images that lie outside the document were not fetched: {findings.external_images}.")
+    if findings.foreign_parts:
+        notes.append(f"Embedded documents of other formats were left out: {findings.foreign_parts}.")
+    return tuple(notes)
+
+
+DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+VML = "{urn:schemas-microsoft-com:vml}"
+COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+OTHER_PARTS = ("header", "footer", "footnotes", "endnotes")
+"""Their pictures come after those of the body."""
+
+
+def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
+    """Pictures of body, headers, footers and notes, in the order of the text. Raises DocumentError."""
+    del password  # encrypted documents are refused on opening
+    with WordPackage(path) as package:
+        main = package.main()
+        parts = [main, *_other_parts(package, main)]
+        yield from candidates(_docx_image(package, part, id_) for part in parts for id_ in _picture_ids(part.root))
+
+
+def _other_parts(package: WordPackage, main: Part) -> Iterator[Part]:
+    for relationship in main.relationships.values():
+        if relationship.type in OTHER_PARTS and relationship.target in package.names:
+            yield package.part(relationship.target)
+
+
+def _picture_ids(root: ET.Element) -> Iterator[str]:
+    """Relationship ids of pictures; a fallback counts only where what it stands in for has none."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.tag == f"{COMPATIBILITY}AlternateContent":
+            choices = [child for child in node if child.tag == f"{COMPATIBILITY}Choice" and any(_picture_ids(child))]
+            fallbacks = [child for child in node if child.tag == f"{COMPATIBILITY}Fallback"]
+            waiting += choices[:1] or fallbacks[:1]
+        elif id_ := _picture_id(node):
+            yield id_
+        else:
+            waiting += reversed(node)
+
+
+def _picture_id(node: ET.Element) -> str | None:
+    if node.tag == f"{DRAWING}blip":
+        return node.get(f"{R}embed") or node.get(f"{R}link")
+    if node.tag == f"{VML}imagedata":
+        return node.get(f"{R}id") or node.get(f"{R}href")
+    return None
+
+
+def _docx_image(package: WordPackage, part: Part, id_: str) -> Embedded:
+    relationship = part.relationships.get(id_)
+    if relationship is None:
+        return Embedded(b"", f"the picture {id_} of {part.name} points to nothing")
+    if relationship.external:
+        return ABROAD
+    return read_embedded(lambda: package.read(relationship.target))

@@ -1,0 +1,311 @@
+"""What a paragraph is by its properties and its chain of styles (heading, caption, list item), and its list number.
+
+Word writes numbers and bullets itself: the file holds only their rules.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from typing import NamedTuple
+
+from tasks.documents.docx.docx_package import W, attribute, child_is_on, child_value
+
+_HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
+_TITLE_STYLES = {"title", "제목"}
+_CAPTION_STYLES = {"caption", "캡션"}
+_BODY_TEXT_LEVEL = 9  # outlineLvl counts from 0; 9 says that the paragraph is no heading
+
+
+class ListItem(NamedTuple):
+    """Which list a paragraph belongs to."""
+
+    list_id: str
+    level: int
+    """0-based."""
+
+
+class ParagraphLook(NamedTuple):
+    """What a paragraph is, before its text is known."""
+
+    heading: int | None
+    """1-based depth."""
+    title: bool
+    caption: bool
+    item: ListItem | None
+    starts_page: bool
+
+
+class _Style(NamedTuple):
+    name: str
+    parent: str | None
+    outline: str | None
+    list_id: str | None
+    list_level: str | None
+    starts_page: bool
+
+
+class Styles:
+    """Paragraph styles by id."""
+
+    def __init__(self, root: ET.Element | None) -> None:
+        nodes = [] if root is None else root.findall(f"{W}style")
+        paragraphs = [node for node in nodes if attribute(node, "type") in (None, "paragraph")]
+        self._styles = {attribute(node, "styleId") or "": _style(node) for node in paragraphs}
+        self._default = next((attribute(node, "styleId") for node in paragraphs if _is_default(node)), None)
+
+    def look(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
+        """What `paragraph` is."""
+        style_id = child_value(paragraph, "pPr/pStyle") or self._default
+        chain = self._chain(style_id)
+        names = {style.name.casefold() for style in chain[:1]}
+        return ParagraphLook(
+            heading=_heading_level(child_value(paragraph, "pPr/outlineLvl"), chain),
+            title=bool(names & _TITLE_STYLES),
+            caption=bool(names & _CAPTION_STYLES),
+            item=self._item(paragraph, chain, numbering),
+            starts_page=child_is_on(paragraph, "pPr/pageBreakBefore") or any(style.starts_page for style in chain),
+        )
+
+    def _chain(self, style_id: str | None) -> list[_Style]:
+        """The style, then what it is based on; a loop ends the chain."""
+        chain: list[_Style] = []
+        while style_id in self._styles and (style := self._styles[style_id]) not in chain:
+            chain.append(style)
+            style_id = style.parent
+        return chain
+
+    def _item(self, paragraph: ET.Element, chain: list[_Style], numbering: Numbering) -> ListItem | None:
+        own_id, own_level = child_value(paragraph, "pPr/numPr/numId"), child_value(paragraph, "pPr/numPr/ilvl")
+        from_style = next((style for style in chain if style.list_id is not None), None)
+        list_id = own_id or (from_style.list_id if from_style else None)
+        if list_id is None or list_id == "0":  # 0 takes a paragraph out of its style's list
+            return None
+        if own_level is not None:
+            return ListItem(list_id, integer(own_level, 0))
+        if own_id is None and from_style and from_style.list_level is not None:
+            return ListItem(list_id, integer(from_style.list_level, 0))
+        return ListItem(list_id, numbering.level_of_style(list_id, child_value(paragraph, "pPr/pStyle") or ""))
+
+
+def _heading_level(own: str | None, chain: list[_Style]) -> int | None:
+    outline = own or next((style.outline for style in chain if style.outline is not None), None)
+    if outline is not None:
+        level = integer(outline, _BODY_TEXT_LEVEL)
+        return None if level >= _BODY_TEXT_LEVEL else level + 1
+    named = next((match for style in chain if (match := _HEADING_STYLE.fullmatch(style.name))), None)
+    return int(named[1]) if named else None
+
+
+def _style(node: ET.Element) -> _Style:
+    return _Style(
+        name=child_value(node, "name") or "",
+        parent=child_value(node, "basedOn"),
+        outline=child_value(node, "pPr/outlineLvl"),
+        list_id=child_value(node, "pPr/numPr/numId"),
+        list_level=child_value(node, "pPr/numPr/ilvl"),
+        starts_page=child_is_on(node, "pPr/pageBreakBefore"),
+    )
+
+
+def _is_default(node: ET.Element) -> bool:
+    return attribute(node, "default") in ("1", "true", "on")
+
+
+_PRIVATE_USE = range(0xE000, 0xF900)
+_GANADA = "가나다라마바사아자차카타파하"
+_CHOSUNG = "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"
+_KOREAN_DIGITS = "영일이삼사오육칠팔구"
+_HANJA_DIGITS = "〇一二三四五六七八九"
+_ROMAN_SIGNS = ("m", "cm", "d", "cd", "c", "xc", "l", "xl", "x", "ix", "v", "iv", "i")
+_ROMAN_VALUES = (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1)
+
+
+class _Level(NamedTuple):
+    """How one level of a list is numbered."""
+
+    format: str
+    text: str
+    """`%1.%2` takes the numbers of levels 1 and 2."""
+    start: int
+    restart: int | None
+    """1-based level whose number restarts this one; 0 never restarts; None: any level above."""
+    legal: bool
+    """Numbers of all levels are written as decimals."""
+    style: str | None
+    """Paragraph style that stands on this level."""
+
+
+class _List(NamedTuple):
+    """A list as paragraphs name it: its levels, what it shares a counter with, and where it starts anew."""
+
+    abstract: str
+    levels: dict[int, _Level]
+    starts: dict[int, int]
+
+
+class Numbering:
+    """Labels of numbered paragraphs, asked for in reading order."""
+
+    def __init__(self, root: ET.Element | None) -> None:
+        self._lists = {} if root is None else _lists(root)
+        self._counters: dict[str, dict[int, int]] = {}
+        self._started: set[tuple[str, int]] = set()
+
+    def level_of_style(self, list_id: str, style: str) -> int:
+        """0-based level on which a paragraph style stands in a list."""
+        levels = self._lists[list_id].levels if list_id in self._lists else {}
+        return next((number for number, level in levels.items() if level.style == style), 0)
+
+    def next_label(self, list_id: str, level: int) -> str | None:
+        """Number or bullet of the next paragraph on a 0-based level; None if there is no such list."""
+        entry = self._lists.get(list_id)
+        if entry is None or level not in entry.levels:
+            return None
+        counters = self._counters.setdefault(entry.abstract, {})
+        self._advance(entry, list_id, level, counters)
+        rule = entry.levels[level]
+        return _bullet(rule.text) if rule.format == "bullet" else _fill(rule, entry.levels, counters)
+
+    def _advance(self, entry: _List, list_id: str, level: int, counters: dict[int, int]) -> None:
+        if level in entry.starts and (list_id, level) not in self._started:
+            counters[level] = entry.starts[level]
+        else:
+            counters[level] = counters.get(level, entry.levels[level].start - 1) + 1
+        self._started.add((list_id, level))
+        for above in range(level):  # Word counts a level that was jumped over as begun
+            if above in entry.levels:
+                counters.setdefault(above, entry.levels[above].start)
+        for below in [other for other in counters if other > level]:
+            restart = entry.levels[below].restart if below in entry.levels else None
+            if restart is None or level < restart:
+                del counters[below]
+
+
+def _fill(rule: _Level, levels: dict[int, _Level], counters: dict[int, int]) -> str:
+    def number(match: re.Match[str]) -> str:
+        level = int(match[1]) - 1
+        if level not in levels:
+            return ""
+        format = "decimal" if rule.legal else levels[level].format
+        return format_number(counters.get(level, levels[level].start), format)
+
+    return re.sub(r"%(\d)", number, rule.text).strip()
+
+
+def _bullet(text: str) -> str:
+    """The bullet as Unicode; symbol fonts keep theirs in the private area, where it means nothing to others."""
+    return "•" if text == "o" or any(ord(sign) in _PRIVATE_USE for sign in text) else text.strip()
+
+
+def format_number(number: int, format: str) -> str:
+    """A number in one of Word's formats; an unknown format gives decimals."""
+    match format:
+        case "none":
+            return ""
+        case "decimalZero":
+            return f"{number:02d}"
+        case "lowerLetter" | "upperLetter":
+            letter = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
+            return letter.upper() if format == "upperLetter" else letter
+        case "lowerRoman" | "upperRoman":
+            return _roman(number).upper() if format == "upperRoman" else _roman(number)
+        case "ganada":
+            return _GANADA[(number - 1) % 14]
+        case "chosung":
+            return _CHOSUNG[(number - 1) % 14]
+        case "koreanDigital" | "koreanDigital2":
+            return _digits(number, _HANJA_DIGITS if format.endswith("2") else _KOREAN_DIGITS)
+        case "koreanCounting":
+            return _counted(number, _KOREAN_DIGITS, "십백천")
+        case "koreanLegal" | "chineseCounting" | "ideographDigital" | "japaneseCounting":
+            return _counted(number, _HANJA_DIGITS, "十百千")
+        case "decimalEnclosedCircle" | "decimalEnclosedCircleChinese":
+            return chr(0x2460 + number - 1) if 1 <= number <= 20 else f"({number})"
+        case "decimalEnclosedParen":
+            return chr(0x2474 + number - 1) if 1 <= number <= 20 else f"({number})"
+        case "decimalFullWidth" | "decimalFullWidth2":
+            return _digits(number, "０１２３４５６７８９")
+        case "numberInDash":
+            return f"- {number} -"
+        case "ordinal":
+            return f"{number}{_ordinal_ending(number)}"
+        case _:
+            return str(number)
+
+
+def _roman(number: int) -> str:
+    letters = ""
+    for value, sign in zip(_ROMAN_VALUES, _ROMAN_SIGNS, strict=True):
+        letters += sign * (number // value)
+        number %= value
+    return letters
+
+
+def _digits(number: int, digits: str) -> str:
+    return "".join(digits[int(digit)] for digit in str(abs(number)))
+
+
+def _counted(number: int, digits: str, units: str) -> str:
+    """십일 for 11: tens, hundreds and thousands by their names, a leading one unspoken."""
+    if not 0 < number < 10_000:
+        return _digits(number, digits)
+    parts: list[str] = []
+    for power in (3, 2, 1, 0):
+        if digit := number // 10**power % 10:
+            parts.append(("" if digit == 1 and power else digits[digit]) + (units[power - 1] if power else ""))
+    return "".join(parts)
+
+
+def _ordinal_ending(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return "th"
+    return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+
+
+def _lists(root: ET.Element) -> dict[str, _List]:
+    abstracts = {attribute(node, "abstractNumId") or "": node for node in root.iter(f"{W}abstractNum")}
+    by_style = {link: name for name, node in abstracts.items() if (link := child_value(node, "styleLink")) is not None}
+    lists: dict[str, _List] = {}
+    for number in root.iter(f"{W}num"):
+        abstract = child_value(number, "abstractNumId") or ""
+        # a list may only point to a list style, which holds the levels
+        linked = child_value(abstracts[abstract], "numStyleLink") if abstract in abstracts else None
+        abstract = by_style.get(linked, abstract) if linked else abstract
+        if abstract in abstracts:
+            lists[attribute(number, "numId") or ""] = _with_overrides(number, abstract, _levels(abstracts[abstract]))
+    return lists
+
+
+def _with_overrides(number: ET.Element, abstract: str, levels: dict[int, _Level]) -> _List:
+    starts: dict[int, int] = {}
+    for override in number.iter(f"{W}lvlOverride"):
+        level = integer(attribute(override, "ilvl"), 0)
+        if (start := child_value(override, "startOverride")) is not None:
+            starts[level] = integer(start, 1)
+        levels = levels | _levels(override)
+    return _List(abstract, levels, starts)
+
+
+def _levels(node: ET.Element) -> dict[int, _Level]:
+    return {integer(attribute(level, "ilvl"), 0): _level(level) for level in node.findall(f"{W}lvl")}
+
+
+def _level(node: ET.Element) -> _Level:
+    restart = child_value(node, "lvlRestart")
+    return _Level(
+        format=child_value(node, "numFmt") or "decimal",
+        text=child_value(node, "lvlText") or "",
+        start=integer(child_value(node, "start"), 1),
+        restart=None if restart is None else integer(restart, 0),
+        legal=node.find(f"{W}isLgl") is not None,
+        style=child_value(node, "pStyle"),
+    )
+
+
+def integer(text: str | None, otherwise: int) -> int:
+    """A whole number, small enough to count with; `otherwise` for anything else."""
+    try:
+        return int(text or "") if len(text or "") < 10 else otherwise
+    except ValueError:
+        return otherwise

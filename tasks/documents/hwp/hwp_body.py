@@ -1,0 +1,336 @@
+"""A section stream of HWP 5 becomes paragraphs.
+
+The text of a paragraph is UTF-16 in which the codes below 32 are controls of one or of eight units. Objects are not
+in the text: an eight-unit control marks the place, and the n-th one belongs to the paragraph's n-th CTRL_HEADER.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from sys import byteorder
+from typing import Literal, NamedTuple
+
+from tasks.documents.hwp.hwp_model import (
+    MAX_LEVEL,
+    Aside,
+    Caption,
+    Generated,
+    ListHead,
+    ListStyles,
+    NumberingLevel,
+    Paragraph,
+    Run,
+    Section,
+    Shape,
+    Table,
+    TableCell,
+)
+from tasks.documents.hwp.hwp_numbering import STYLES, number_text
+from tasks.documents.hwp.hwp_records import Record, Tag
+
+_HEAD_BYTES = 12
+"""Attributes, width, distance and character shape that stand before each number pattern."""
+_KINDS = {1: "outline", 2: "number", 3: "bullet"}
+
+
+class DocInfo(NamedTuple):
+    heads: tuple[ListHead | None, ...]
+    """By paragraph shape id."""
+    styles: ListStyles
+
+
+def read_docinfo(records: list[Record]) -> DocInfo:
+    """Heads, numberings and bullets; ids of lists count from 1, those of shapes from 0."""
+    flat = [record for top in records for record in (top, *top.children)]
+    numberings = [record for record in flat if record.tag == Tag.NUMBERING]
+    bullets = [record for record in flat if record.tag == Tag.BULLET]
+    return DocInfo(
+        heads=tuple(_head(record) for record in flat if record.tag == Tag.PARA_SHAPE),
+        styles=ListStyles(
+            numberings={index: _levels(record) for index, record in enumerate(numberings, 1)},
+            bullets={index: _bullet(record) for index, record in enumerate(bullets, 1)},
+        ),
+    )
+
+
+def _head(record: Record) -> ListHead | None:
+    attributes = record.u32(0)
+    list_id = record.u16(30)
+    # three bits hold levels 0–6; files since 5.0.2.5 repeat the level at the end, up to 9
+    level = min(record.u32(54), MAX_LEVEL) if len(record.data) >= 58 else attributes >> 25 & 7
+    match _KINDS.get(attributes >> 23 & 3):
+        case "outline":
+            return ListHead("outline", list_id, level)
+        case "number":
+            return ListHead("number", list_id, level)
+        case "bullet":
+            return ListHead("bullet", list_id, level)
+        case _:
+            return None
+
+
+def _levels(record: Record) -> tuple[NumberingLevel, ...]:
+    """Seven levels, and three more since 5.1.0.0; their starts since 5.0.2.5."""
+    heads, offset = _patterns(record, 0, count=7)
+    offset += 2  # whether the list goes on from the one before
+    starts, offset = _starts(record, offset, count=7)
+    if offset < len(record.data):
+        more, offset = _patterns(record, offset, count=3)
+        heads += more
+        starts += _starts(record, offset, count=3)[0]
+    return tuple(NumberingLevel(pattern, style, start) for (pattern, style), start in zip(heads, starts, strict=True))
+
+
+def _patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[str, str]], int]:
+    found: list[tuple[str, str]] = []
+    for _ in range(count):
+        style = record.u32(offset) >> 5 & 0x1F
+        pattern = record.text(offset + _HEAD_BYTES)
+        found.append((pattern, STYLES[style] if style < len(STYLES) else "DIGIT"))
+        offset += _HEAD_BYTES + 2 + 2 * record.u16(offset + _HEAD_BYTES)
+    return found, offset
+
+
+def _starts(record: Record, offset: int, *, count: int) -> tuple[list[int], int]:
+    if offset + 4 * count > len(record.data):
+        return [1] * count, offset
+    return [record.u32(offset + 4 * index) for index in range(count)], offset + 4 * count
+
+
+def _bullet(record: Record) -> str:
+    """The bullet's sign; "" for a picture."""
+    sign = record.u16(_HEAD_BYTES)
+    return chr(sign) if sign and not 0xD800 <= sign < 0xE000 and sign != 0xFFFF else ""
+
+
+_ONE_UNIT = {0: "", 10: "\n", 13: "", 24: "-", 30: "\u00a0", 31: " "}
+"""What the controls of one unit say; 25–29 are reserved."""
+_TAB = 9
+_OBJECT_CODES = frozenset({1, 2, 3, 11, 12, 14, 15, 16, 17, 18, 21, 22, 23})
+"""Eight-unit controls with a CTRL_HEADER; the others (4–9, 19, 20) have none."""
+_ASIDES: dict[str, Literal["note", "header", "footer"]] = {
+    "fn  ": "note",
+    "en  ": "note",
+    "tcmt": "note",
+    "head": "header",
+    "foot": "footer",
+}
+_PAGE_NUMBERS = frozenset({0, 6})
+"""Kinds of automatic numbers: the page, and how many there are."""
+_USER_SIGN = 0x81
+_PICTURES = frozenset({Tag.PICTURE, Tag.OLE, Tag.CHART, Tag.VIDEO})
+_AUTO_ALT = "입니다."
+"""Hangul describes every object by itself: `그림입니다. 원본 그림의 이름: …`, `사각형입니다.`"""
+
+
+def read_section(records: list[Record], info: DocInfo) -> Section:
+    """The section's paragraphs; text outside of them (memos) follows as notes."""
+    outline_id = next((_outline_id(node) for node in _walk(records) if _control_id(node) == "secd"), 0)
+    return Section(tuple(_paragraphs(records, info)), outline_id)
+
+
+def _paragraphs(nodes: Iterable[Record], info: DocInfo) -> Iterator[Paragraph]:
+    for node in nodes:
+        if node.tag == Tag.PARA_HEADER:
+            yield _paragraph(node, info)
+        elif stray := _all_paragraphs([node], info):
+            yield Paragraph((Aside("note", stray),), None)
+
+
+def _paragraph(node: Record, info: DocInfo) -> Paragraph:
+    controls = iter([child for child in node.children if child.tag == Tag.CTRL_HEADER])
+    runs: list[Run] = []
+    for child in node.children:
+        if child.tag == Tag.PARA_TEXT:
+            for run in _text_runs(child.data):
+                runs += [run] if isinstance(run, str) else _next_control(controls, info)
+    for control in controls:  # no place in the text: damaged, but not lost
+        runs += _control(control, info)
+    beside = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
+    if memos := _all_paragraphs(beside, info):
+        runs.append(Aside("note", memos))
+    shape_id = node.u16(8)
+    return Paragraph(tuple(runs), info.heads[shape_id] if shape_id < len(info.heads) else None)
+
+
+def _next_control(controls: Iterator[Record], info: DocInfo) -> list[Run]:
+    control = next(controls, None)
+    return _control(control, info) if control else []
+
+
+def _text_runs(data: bytes) -> Iterator[str | None]:
+    """Text, and None at the place of each object."""
+    data = data[: len(data) // 2 * 2]
+    units = array("H", data)
+    if byteorder == "big":
+        units.byteswap()
+    start = index = 0
+    while index < len(units):
+        code = units[index]
+        if code >= 32:
+            index += 1
+            continue
+        if index > start:
+            yield data[2 * start : 2 * index].decode("utf-16-le", "replace")
+        if code in _ONE_UNIT or 25 <= code <= 29:
+            yield _ONE_UNIT.get(code, "")
+            index += 1
+        else:
+            if code == _TAB:
+                yield "\t"
+            elif code in _OBJECT_CODES:
+                yield None
+            index += 8
+        start = index
+    if len(units) > start:
+        yield data[2 * start :].decode("utf-16-le", "replace")
+
+
+def _control(node: Record, info: DocInfo) -> list[Run]:
+    match _control_id(node):
+        case "tbl ":
+            return [_table(node, info)]
+        case "gso ":
+            return _drawing(node, info)
+        case "eqed":
+            return [child.text(4) for child in node.children if child.tag == Tag.EQUATION]
+        case "atno":
+            return [_auto_number(node)]
+        case "tcps":  # characters printed over each other
+            return [node.text(4)]
+        case "tdut":  # a word with its reading above
+            word = node.text(4)
+            return [f"{word}({reading})" if (reading := node.text(6 + 2 * node.u16(4))) else word]
+        case "form":
+            return [_form_text(child) for child in node.children if child.tag == Tag.FORM_OBJECT]
+        case "secd":  # what stands in it are master pages
+            return _aside("header", node, info)
+        case other:
+            return _aside(_ASIDES.get(other, "note"), node, info)
+
+
+def _aside(kind: Literal["note", "header", "footer"], node: Record, info: DocInfo) -> list[Run]:
+    paragraphs = _all_paragraphs(node.children, info)
+    return [Aside(kind, paragraphs)] if paragraphs else []
+
+
+def _auto_number(node: Record) -> Generated:
+    """The number as Hangul last stored it; page numbers say nothing, for they differ on every page."""
+    attributes, number = node.u32(4), node.u16(8)
+    if attributes & 0xF in _PAGE_NUMBERS or not number:
+        return Generated("")
+    user, prefix, suffix = (_sign(node, offset) for offset in (10, 12, 14))
+    style = attributes >> 4 & 0xFF
+    if style != _USER_SIGN:
+        user = number_text(number, STYLES[style] if style < len(STYLES) else "DIGIT")
+    return Generated(prefix + user + suffix)
+
+
+def _sign(node: Record, offset: int) -> str:
+    """One UTF-16 unit; "" where there is none."""
+    return node.data[offset : offset + 2].decode("utf-16-le", "replace").strip("\0")
+
+
+def _form_text(node: Record) -> str:
+    """A form object's visible words. Its record is a list `Name:type:value` whose strings carry their length."""
+    data = node.data[: len(node.data) // 2 * 2].decode("utf-16-le", "replace")
+    for key in ("Caption:wstring:", "Text:wstring:"):
+        _, found, rest = data.partition(key)
+        size, _, value = rest.partition(":")
+        if found and size.isdecimal() and (text := value[: int(size[:6])].strip("\0 ")):
+            return text
+    return ""
+
+
+def _table(node: Record, info: DocInfo) -> Table:
+    """Cells are the lists behind the TABLE record; a list before it is the caption."""
+    body = next((at for at, child in enumerate(node.children) if child.tag == Tag.TABLE), len(node.children))
+    cells = tuple(
+        TableCell(
+            row=head.u16(10),
+            col=head.u16(8),
+            row_span=max(1, head.u16(14)),
+            col_span=max(1, head.u16(12)),
+            header=bool(head.u32(4) >> 18 & 1),
+            paragraphs=tuple(_paragraphs(content, info)),
+        )
+        for head, content in _lists(node.children[body + 1 :])
+    )
+    return Table(cells, _caption(node.children[:body], info), _in_line(node))
+
+
+def _drawing(node: Record, info: DocInfo) -> list[Run]:
+    body = next((at for at, child in enumerate(node.children) if child.tag == Tag.SHAPE_COMPONENT), 0)
+    inside = list(_walk(node.children[body:]))
+    art = [Paragraph((_art_text(child),), None) for child in inside if child.tag == Tag.TEXT_ART]
+    paragraphs = (*art, *_all_paragraphs(node.children[body:], info))
+    picture = any(child.tag in _PICTURES for child in inside)
+    caption = _caption(node.children[:body], info)
+    if not (paragraphs or picture or caption):
+        return []  # a line, an arrow, an empty box
+    return [Shape(paragraphs, picture, picture_alt(_description(node)), caption, _in_line(node))]
+
+
+def picture_alt(description: str) -> str:
+    """The author's words for a picture; "" for those that Hangul makes itself."""
+    first_line = description.strip().partition("\n")[0].strip()
+    return "" if first_line.endswith(_AUTO_ALT) else description.strip()
+
+
+def _art_text(node: Record) -> str:
+    """Four corner points, then the words."""
+    return node.text(32)
+
+
+def _caption(nodes: list[Record], info: DocInfo) -> Caption | None:
+    for head, content in _lists(nodes):
+        paragraphs = tuple(_paragraphs(content, info))
+        side = head.u32(8) & 3  # left, right, top, bottom
+        return Caption(paragraphs, before=side in (0, 2))
+    return None
+
+
+def _in_line(node: Record) -> bool:
+    return bool(node.u32(4) & 1)
+
+
+def _description(node: Record) -> str:
+    return node.text(44) if len(node.data) >= 46 else ""
+
+
+def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
+    """Each LIST_HEADER with the paragraphs that follow it."""
+    for at, node in enumerate(nodes):
+        if node.tag == Tag.LIST_HEADER:
+            following = takewhile(lambda other: other.tag != Tag.LIST_HEADER, nodes[at + 1 :])
+            yield node, [*node.children, *following]
+
+
+def _all_paragraphs(nodes: Iterable[Record], info: DocInfo) -> tuple[Paragraph, ...]:
+    """The paragraphs at and below the nodes, whatever holds them; those inside a paragraph's objects stay there."""
+    found: list[Paragraph] = []
+    for node in nodes:
+        if node.tag == Tag.PARA_HEADER:
+            found.append(_paragraph(node, info))
+        else:
+            found += _all_paragraphs(node.children, info)
+    return tuple(found)
+
+
+def _walk(nodes: Iterable[Record]) -> Iterator[Record]:
+    """The nodes and all below them that are not inside a further object."""
+    for node in nodes:
+        yield node
+        if node.tag != Tag.LIST_HEADER:
+            yield from _walk(node.children)
+
+
+def _control_id(node: Record) -> str:
+    """Four letters, stored back to front."""
+    return node.data[3::-1].decode("latin-1") if node.tag == Tag.CTRL_HEADER else ""
+
+
+def _outline_id(node: Record) -> int:
+    return node.u16(18) if len(node.data) >= 20 else 0

@@ -1,0 +1,299 @@
+"""OWPML, the XML inside HWPX, becomes the paragraphs and list styles of a `HangulDocument`.
+
+Elements are known by their local names, for the namespaces changed between 2011 and 2024. Where an element offers
+variants (`switch`), the first `case` is read, as Hangul does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from tasks.documents.document_errors import RefusedDocument
+from tasks.documents.hwp.hwp_body import picture_alt
+from tasks.documents.hwp.hwp_model import (
+    MAX_LEVEL,
+    MAX_NESTING,
+    Aside,
+    Caption,
+    Generated,
+    ListHead,
+    ListStyles,
+    NumberingLevel,
+    Paragraph,
+    Run,
+    Section,
+    Shape,
+    Table,
+    TableCell,
+)
+from tasks.documents.hwp.hwp_numbering import number_text
+from tasks.documents.hwp.hwp_package import Element, local_name
+
+_SPECIAL = {"tab": "\t", "lineBreak": "\n", "nbSpace": "\u00a0", "fwSpace": " ", "hyphen": "-"}
+_ASIDES: dict[str, Literal["note", "header", "footer"]] = {
+    "footNote": "note",
+    "endNote": "note",
+    "hiddenComment": "note",
+    "header": "header",
+    "footer": "footer",
+}
+_PICTURES = frozenset({"pic", "ole", "chart", "video"})
+_DRAWN = frozenset({"rect", "ellipse", "line", "arc", "polygon", "curve", "connectLine", "container", "textart"})
+_SHAPES = _PICTURES | _DRAWN | {"unknownObject"}
+_FORMS = frozenset({"btn", "radioBtn", "checkBtn", "comboBox", "listBox", "edit", "scrollBar"})
+_MAX_SPAN = 1024
+_KINDS: dict[str, Literal["outline", "number", "bullet"]] = {
+    "OUTLINE": "outline",
+    "NUMBER": "number",
+    "BULLET": "bullet",
+}
+
+
+class Head(NamedTuple):
+    """What header.xml says of lists."""
+
+    heads: dict[str, ListHead]
+    """By paragraph property id."""
+    styles: ListStyles
+
+
+NO_HEAD = Head({}, ListStyles({}, {}))
+
+
+def read_head(root: Element) -> Head:
+    """Numberings, bullets, and the list of each paragraph property."""
+    heads: dict[str, ListHead] = {}
+    numberings: dict[int, tuple[NumberingLevel, ...]] = {}
+    bullets: dict[int, str] = {}
+    for element in root.iter():
+        match local_name(element):
+            case "paraPr":
+                heading = _find(element, "heading")
+                kind = _KINDS.get(heading.get("type", "")) if heading is not None else None
+                if heading is not None and kind:
+                    head = ListHead(kind, _number(heading, "idRef"), min(_number(heading, "level"), MAX_LEVEL))
+                    heads[element.get("id", "")] = head
+            case "numbering":
+                levels = sorted((child for child in element if local_name(child) == "paraHead"), key=_level)
+                numberings[_number(element, "id")] = tuple(_numbering_level(level) for level in levels)
+            case "bullet":
+                bullets[_number(element, "id")] = "" if _number(element, "useImage") else element.get("char", "")
+            case _:
+                pass
+    return Head(heads, ListStyles(numberings, bullets))
+
+
+def read_section(root: Element, head: Head, master_page: Callable[[str], Element | None]) -> Section:
+    """The section's paragraphs. `master_page` gives the root of the master page of an id, if it is there."""
+    reader = _SectionReader(head, master_page)
+    paragraphs = tuple(reader.paragraphs(root))
+    return Section(paragraphs, reader.outline_id)
+
+
+class _SectionReader:
+    """Walks one section; remembers the numbering of its outline and how deep it is."""
+
+    def __init__(self, head: Head, master_page: Callable[[str], Element | None]) -> None:
+        self.outline_id = 0
+        self._heads = head.heads
+        self._master_page = master_page
+        self._depth = 0
+
+    def paragraphs(self, parent: Element) -> Iterator[Paragraph]:
+        """The paragraphs of a list; an object without a paragraph around it counts as one."""
+        self._depth += 1
+        if self._depth > MAX_NESTING:
+            raise RefusedDocument(
+                f"Objects nest deeper than {MAX_NESTING}; no document that Hangul writes does: "
+                "open it in Hangul and save it anew."
+            )
+        for child in _content(parent):
+            if local_name(child) == "p":
+                yield self._paragraph(child)
+            elif runs := self._run(child):
+                yield Paragraph(tuple(runs), None)
+        self._depth -= 1
+
+    def _paragraph(self, element: Element) -> Paragraph:
+        runs: list[Run] = []
+        for child in _content(element):
+            inside = _content(child) if local_name(child) == "run" else (child,)
+            for part in inside:
+                runs += self._run(part)
+        return Paragraph(tuple(runs), self._heads.get(element.get("paraPrIDRef", "")))
+
+    def _run(self, element: Element) -> list[Run]:
+        match local_name(element):
+            case "t":
+                return [_text(element)]
+            case "tbl":
+                return [self._table(element)]
+            case name if name in _SHAPES:
+                return self._shape(element)
+            case "equation":
+                return [_text(script) for script in element if local_name(script) == "script"]
+            case "compose":
+                return [element.get("composeText", "")]
+            case "dutmal":
+                return [_word_with_reading(element)]
+            case name if name in _FORMS:
+                return [_form_text(element)]
+            case "secPr":
+                return self._section_properties(element)
+            case "ctrl":
+                return [run for part in _content(element) for run in self._control(part)]
+            case "linesegarray":
+                return []
+            case _:
+                return self._aside("note", element)
+
+    def _control(self, element: Element) -> list[Run]:
+        name = local_name(element)
+        return [_auto_number(element)] if name == "autoNum" else self._aside(_ASIDES.get(name, "note"), element)
+
+    def _aside(self, kind: Literal["note", "header", "footer"], element: Element) -> list[Run]:
+        paragraphs = self._all_paragraphs(element)
+        return [Aside(kind, paragraphs)] if paragraphs else []
+
+    def _section_properties(self, element: Element) -> list[Run]:
+        self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
+        runs: list[Run] = []
+        for child in element:
+            if local_name(child) == "masterPage":
+                page = self._master_page(child.get("idRef", ""))
+                runs += self._aside("header", page) if page is not None else []
+        return runs
+
+    def _all_paragraphs(self, element: Element) -> tuple[Paragraph, ...]:
+        """The paragraphs below the element, whatever holds them."""
+        children = list(_content(element))
+        if any(local_name(child) == "p" for child in children):
+            return tuple(self.paragraphs(element))
+        return tuple(paragraph for child in children for paragraph in self._all_paragraphs(child))
+
+    def _table(self, element: Element) -> Table:
+        cells: list[TableCell] = []
+        free_from: dict[int, int] = {}  # column → first row that no cell above reaches
+        rows = [child for child in _content(element) if local_name(child) == "tr"]
+        for row_index, row in enumerate(rows):
+            for cell in _content(row):
+                if local_name(cell) == "tc":
+                    cells.append(self._cell(cell, row_index, free_from))
+        return Table(tuple(cells), self._caption(element), _in_line(element))
+
+    def _cell(self, element: Element, row: int, free_from: dict[int, int]) -> TableCell:
+        """A cell at its address; without one (other programs leave it out), at the first free column."""
+        address, span = _find(element, "cellAddr"), _find(element, "cellSpan")
+        row_span, col_span = (_span(span, name) for name in ("rowSpan", "colSpan"))
+        col = 0
+        if address is not None:
+            row, col = _number(address, "rowAddr"), _number(address, "colAddr")
+        else:
+            while free_from.get(col, 0) > row:
+                col += 1
+            free_from |= {col + right: row + row_span for right in range(col_span)}
+        return TableCell(row, col, row_span, col_span, element.get("header") == "1", self._all_paragraphs(element))
+
+    def _shape(self, element: Element) -> list[Run]:
+        art = [Paragraph((text,), None)] if (text := element.get("text", "")) else []
+        paragraphs = (*art, *self._drawn(element))
+        picture = any(local_name(part) in _PICTURES for part in _components(element))
+        caption = self._caption(element)
+        if not (paragraphs or picture or caption):
+            return []  # a line, an arrow, an empty box
+        comment = _find(element, "shapeComment")
+        alt = picture_alt(_text(comment)) if comment is not None else ""
+        return [Shape(paragraphs, picture, alt, caption, _in_line(element))]
+
+    def _drawn(self, element: Element) -> Iterator[Paragraph]:
+        """The text in a shape and in the shapes of a group."""
+        for child in _content(element):
+            if local_name(child) in _SHAPES:
+                yield from self._drawn(child)
+            elif local_name(child) != "caption":
+                yield from self._all_paragraphs(child)
+
+    def _caption(self, element: Element) -> Caption | None:
+        caption = _find(element, "caption")
+        if caption is None:
+            return None
+        return Caption(self._all_paragraphs(caption), before=caption.get("side", "") in ("LEFT", "TOP"))
+
+
+def _content(element: Element) -> Iterator[Element]:
+    """The children, with the chosen variant of each `switch` in its place."""
+    for child in element:
+        if local_name(child) == "switch":
+            chosen = next((case for case in child if local_name(case) in ("case", "default")), ())
+            yield from chosen
+        else:
+            yield child
+
+
+def _text(element: Element) -> str:
+    """The words of a text element; tabs, breaks and marks are elements between them."""
+    parts = [element.text or ""]
+    for child in element:
+        parts += [_SPECIAL.get(local_name(child), ""), _text(child), child.tail or ""]
+    return "".join(parts)
+
+
+def _word_with_reading(element: Element) -> str:
+    main, sub = (_find(element, name) for name in ("mainText", "subText"))
+    word = _text(main) if main is not None else ""
+    reading = _text(sub) if sub is not None else ""
+    return f"{word}({reading})" if reading else word
+
+
+def _form_text(element: Element) -> str:
+    text = _find(element, "text")
+    return element.get("caption", "") or (_text(text) if text is not None else "")
+
+
+def _auto_number(element: Element) -> Generated:
+    """The number as it was last stored; page numbers say nothing, for they differ on every page."""
+    number = _number(element, "num")
+    if element.get("numType", "") in ("PAGE", "TOTAL_PAGE") or not number:
+        return Generated("")
+    found = _find(element, "autoNumFormat")
+    look: dict[str, str] = {} if found is None else dict(found.attrib)
+    style = look.get("type", "DIGIT")
+    sign = look.get("userChar", "") if style == "USER_CHAR" else number_text(number, style)
+    return Generated(look.get("prefixChar", "") + sign + look.get("suffixChar", ""))
+
+
+def _numbering_level(element: Element) -> NumberingLevel:
+    start = _number(element, "start", missing=1)
+    return NumberingLevel(_text(element), element.get("numFormat", "DIGIT"), start)
+
+
+def _components(element: Element) -> Iterator[Element]:
+    """The shape and, for a group, the shapes in it."""
+    yield element
+    for child in _content(element):
+        if local_name(child) in _SHAPES:
+            yield from _components(child)
+
+
+def _find(element: Element, name: str) -> Element | None:
+    """The first child of that name, in the order in which variants are chosen."""
+    return next((child for child in _content(element) if local_name(child) == name), None)
+
+
+def _level(element: Element) -> int:
+    return _number(element, "level")
+
+
+def _span(element: Element | None, name: str) -> int:
+    return min(max(1, _number(element, name, missing=1)), _MAX_SPAN) if element is not None else 1
+
+
+def _in_line(element: Element) -> bool:
+    position = _find(element, "pos")
+    return position is not None and position.get("treatAsChar") == "1"
+
+
+def _number(element: Element, name: str, *, missing: int = 0) -> int:
+    text = element.get(name, "").strip()
+    return int(text) if text.isdecimal() and len(text) <= 10 else missing

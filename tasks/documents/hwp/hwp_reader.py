@@ -1,0 +1,299 @@
+"""HWP 5: an OLE container of compressed record streams. Text, metadata and embedded pictures."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tasks.documents.blocks import ImageCandidate
+from tasks.documents.document_errors import (
+    CorruptDocument,
+    DocumentError,
+    EmptyDocument,
+    NeedsPassword,
+    UnsupportedDocument,
+)
+from tasks.documents.hwp.hwp_assembly import HangulReader, assemble
+from tasks.documents.hwp.hwp_body import read_docinfo, read_section
+from tasks.documents.hwp.hwp_crypto import decrypt_distribution, decrypt_stream, distribution_key
+from tasks.documents.hwp.hwp_model import HangulDocument
+from tasks.documents.hwp.hwp_records import Record, Tag, inflate, record_tree
+from tasks.documents.images.raster_images import ABROAD, Embedded, candidates, read_embedded
+from tasks.documents.read_options import Header, ReadOptions
+
+_SIGNATURE = b"HWP Document File"
+_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_SECTOR_SHIFTS = (b"\x09\0\x06\0", b"\x0c\0\x06\0")
+"""Sectors of 512 or 4096 bytes, small ones of 64: the only sizes of the OLE format."""
+_DAMAGED = (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError)
+"""What olefile raises over a damaged container."""
+_BIN_DATA_BYTES = 6
+"""Attributes, number and length of the extension: a shorter record names no object."""
+_LINK, _EMBEDDED = 0, 1
+_COMPRESSED = 1
+"""Packing of an embedded object; 0 leaves it to the document's header."""
+_SUMMARY_STREAM = "\x05HwpSummaryInformation"
+
+
+class _Flags(NamedTuple):
+    version: str
+    compressed: bool
+    password: bool
+    distribution: bool
+    rights_managed: bool
+    encrypt_version: int
+
+
+def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> HangulReader:  # noqa: ARG001
+    """Reads an HWP 5 document. Raises DocumentError."""
+    import olefile
+
+    document = read_hwp(path, password=password)
+    header = Header(
+        format="hwp",
+        reader=f"trivet hwp + olefile {olefile.__version__}",
+        page_source="none",
+        page_count=1,
+        title=document.title,
+        metadata=document.metadata,
+        notes=document.notes,
+    )
+    return HangulReader(header, assemble(document))
+
+
+def read_hwp(path: Path, *, password: str | None) -> HangulDocument:
+    """The document before it becomes blocks."""
+    with open_container(path) as ole:
+        return Container(ole, password, file_bytes=path.stat().st_size).document()
+
+
+def open_container(path: Path) -> Any:
+    import olefile
+
+    with path.open("rb") as file:
+        start = file.read(512)
+    if not start:
+        raise EmptyDocument("The document has no bytes; ask for the file again.")
+    if start.startswith(_SIGNATURE):
+        raise UnsupportedDocument(
+            "The document is an HWP 3 document, and HWP 5 and HWPX are read; open it in Hangul and save it as HWPX."
+        )
+    if not start.startswith(_OLE_MAGIC):
+        raise CorruptDocument(
+            "The document is not an HWP 5 document: it does not start as an OLE container; check its extension."
+        )
+    file_bytes = path.stat().st_size
+    if not _plausible(start, file_bytes=file_bytes):
+        raise CorruptDocument(
+            "The document is a damaged OLE container: its header claims more than the file holds; "
+            "ask for an intact copy."
+        )
+    try:
+        return olefile.OleFileIO(str(path))
+    except _DAMAGED as error:
+        raise CorruptDocument(f"The document is a damaged OLE container ({error}); ask for an intact copy.") from error
+
+
+def _plausible(start: bytes, *, file_bytes: int) -> bool:
+    """Whether sector sizes are those of the format, and the tables fit into the file.
+
+    olefile trusts both: a flipped bit would make it allocate terabytes.
+    """
+    if len(start) < 76 or start[30:34] not in _SECTOR_SHIFTS:
+        return False
+    sector_bytes = 1 << start[30]
+    tables = (int.from_bytes(start[at : at + 4], "little") for at in (44, 64, 72))  # FAT, small FAT, double FAT
+    return all(sectors * sector_bytes <= file_bytes for sectors in tables)
+
+
+class Container:
+    """The streams of one file, decrypted and inflated as its header says."""
+
+    def __init__(self, ole: Any, password: str | None, *, file_bytes: int) -> None:
+        self._ole = ole
+        self._file_bytes = file_bytes
+        self.password = password
+        self.flags = _read_flags(self.raw("FileHeader"))
+        if self.flags.rights_managed:
+            raise UnsupportedDocument(
+                "The document is under rights management (DRM) or a certificate, whose keys are not in the file; "
+                "open it where you have the rights, and save it without them."
+            )
+        if self.flags.password and password is None:
+            raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
+
+    def document(self) -> HangulDocument:
+        info = read_docinfo(self.docinfo())
+        names = self._section_names()
+        sections = tuple(read_section(record_tree(self._section(name), name=name), info) for name in names)
+        metadata = self._metadata()
+        return HangulDocument(sections, info.styles, metadata.pop("title", None), metadata, self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        flags = self.flags
+        notes = (
+            "read from the view streams of a distribution document" if flags.distribution else "",
+            "decrypted with the password" if flags.password else "",
+        )
+        return tuple(filter(None, notes))
+
+    def raw(self, name: str) -> bytes:
+        try:
+            for size in (self._ole.root.size, self._ole.get_size(name)):
+                if size > self._file_bytes:  # olefile would go round a cycle of sectors until it has as many bytes
+                    raise ValueError(f"{size} bytes claimed, {self._file_bytes} in the file")
+            return self._ole.openstream(name).read()
+        except _DAMAGED as error:
+            raise CorruptDocument(
+                f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole; "
+                "ask for an intact copy."
+            ) from error
+
+    def docinfo(self) -> list[Record]:
+        """DocInfo's records; with a password, it is also the proof that the password is right."""
+        name = "DocInfo"
+        if not self.flags.password:
+            return record_tree(self.stream(name, compressed=self.flags.compressed), name=name)
+        try:
+            records = record_tree(self.stream(name, compressed=self.flags.compressed), name=name)
+        except DocumentError as error:
+            raise NeedsPassword(_WRONG_PASSWORD) from error
+        if not records or records[0].tag != Tag.DOCUMENT_PROPERTIES:
+            raise NeedsPassword(_WRONG_PASSWORD)
+        return records
+
+    def _section(self, name: str) -> bytes:
+        if not self.flags.distribution:
+            return self.stream(name, compressed=self.flags.compressed)
+        stream = self.raw(name)
+        # one record in the open, 4 bytes of header and 256 of key material, then the cipher text
+        first = int.from_bytes(stream[:4], "little")
+        if first & 0x3FF != Tag.DISTRIBUTE_DOC_DATA or first >> 20 != 256:
+            raise CorruptDocument(
+                f"Stream {name} has no distribution record: the file is damaged; ask for an intact copy."
+            )
+        packed = decrypt_distribution(stream[260:], distribution_key(stream[4:260]))
+        return inflate(packed, name=name) if self.flags.compressed else packed
+
+    def stream(self, name: str, *, compressed: bool) -> bytes:
+        """A stream, decrypted with the document's password if it has one, and inflated."""
+        data = self.raw(name)
+        if self.flags.password:
+            data = decrypt_stream(data, self.password or "", encrypt_version=self.flags.encrypt_version)
+        return inflate(data, name=name) if compressed else data
+
+    def _section_names(self) -> list[str]:
+        """Section streams in the order of their numbers."""
+        folder = "ViewText" if self.flags.distribution else "BodyText"
+        numbers = sorted(
+            int(entry[1][7:])
+            for entry in self._ole.listdir()
+            if len(entry) == 2 and entry[0] == folder and re.fullmatch(r"Section\d{1,5}", entry[1])
+        )
+        if not numbers:
+            raise CorruptDocument(f"The document has no {folder} section: it is damaged; ask for an intact copy.")
+        return [f"{folder}/Section{number}" for number in numbers]
+
+    def _metadata(self) -> dict[str, str]:
+        """What the summary says; it stands in the open even where the text has a password."""
+        return read_summary(self.raw(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
+
+
+_WRONG_PASSWORD = "The password does not open the document, or the document is damaged; check `--password-env`."
+
+
+def _read_flags(header: bytes) -> _Flags:
+    if len(header) < 48 or not header.startswith(_SIGNATURE):
+        raise CorruptDocument(
+            "The FileHeader stream does not say `HWP Document File`: not an HWP 5 document; check its extension."
+        )
+    flags = int.from_bytes(header[36:40], "little")
+    version = ".".join(str(part) for part in reversed(header[32:36]))
+    if header[35] != 5:
+        raise UnsupportedDocument(f"The document has HWP version {version}, and 5 is read; save it anew in Hangul.")
+    return _Flags(
+        version=version,
+        compressed=bool(flags & 1),
+        password=bool(flags & 2),
+        distribution=bool(flags & 4),
+        rights_managed=bool(flags & (1 << 4 | 1 << 8 | 1 << 10)),
+        encrypt_version=int.from_bytes(header[44:48], "little"),
+    )
+
+
+_NAMES = {2: "title", 3: "subject", 4: "author", 5: "keywords", 6: "comments", 8: "last_author", 12: "created"}
+_STRING, _FILE_TIME = 0x1F, 0x40
+_SET_OFFSET_AT = 44
+"""The one property set's place stands behind the 28-byte header and the set's 16-byte id."""
+_MAX_PROPERTIES = 256
+_EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
+
+
+def read_summary(data: bytes) -> dict[str, str]:
+    """The properties that a reader may want, by name; a damaged summary costs only itself.
+
+    Not by olefile: it reads strings past their end, and allocates for as many values as the file claims.
+    """
+    try:
+        (start,) = struct.unpack_from("<I", data, _SET_OFFSET_AT)
+        (count,) = struct.unpack_from("<I", data, start + 4)
+        entries = [
+            struct.unpack_from("<II", data, start + 8 + 8 * index) for index in range(min(count, _MAX_PROPERTIES))
+        ]
+        found = {_NAMES[key]: _value(data, start + offset) for key, offset in entries if key in _NAMES}
+    except (struct.error, OverflowError):
+        return {}
+    return {name: text for name, text in found.items() if text}
+
+
+def _value(data: bytes, offset: int) -> str:
+    (kind,) = struct.unpack_from("<I", data, offset)
+    if kind == _STRING:
+        (units,) = struct.unpack_from("<I", data, offset + 4)
+        text = data[offset + 8 : offset + 8 + 2 * units].decode("utf-16-le", "replace")
+        return text.partition("\0")[0].strip()
+    if kind == _FILE_TIME:
+        (ticks,) = struct.unpack_from("<Q", data, offset + 4)
+        return (_EPOCH + timedelta(microseconds=ticks // 10)).strftime("%Y-%m-%dT%H:%M:%SZ") if ticks else ""
+    return ""
+
+
+def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
+    """Pictures in the order in which they were put into the document. Raises DocumentError."""
+    with open_container(path) as ole:
+        container = Container(ole, password, file_bytes=path.stat().st_size)
+        names = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
+        yield from candidates(_hwp_image(container, entry, names) for entry in _bin_data(container))
+
+
+class _BinData(NamedTuple):
+    """An entry of the list of embedded objects."""
+
+    stream: str
+    compressed: bool
+
+
+def _bin_data(container: Container) -> Iterator[_BinData]:
+    """The objects that DocInfo lists: streams, links (without a stream) and OLE objects, which are left out."""
+    for record in (record for top in container.docinfo() for record in (top, *top.children)):
+        if record.tag != Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
+            continue
+        kind, packing = record.data[0] & 0xF, record.data[0] >> 4 & 3
+        if kind == _EMBEDDED:
+            extension = record.data[6 : 6 + 2 * record.u16(4)].decode("utf-16-le", "replace")
+            compressed = packing == _COMPRESSED or (packing == 0 and container.flags.compressed)
+            yield _BinData(f"BIN{record.u16(2):04X}.{extension}".upper(), compressed)
+        elif kind == _LINK:
+            yield _BinData("", compressed=False)
+
+
+def _hwp_image(container: Container, entry: _BinData, names: dict[str, str]) -> Embedded:
+    if not entry.stream:
+        return ABROAD
+    if entry.stream not in names:
+        return Embedded(b"", f"the document lists {entry.stream} and does not hold it")
+    return read_embedded(lambda: container.stream(names[entry.stream], compressed=entry.compressed))

@@ -1,0 +1,121 @@
+"""Embedded images become upright RGB PNGs on white, or a reason why not."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tasks.documents.blocks import LONGEST_SIDE_PX, ImageCandidate
+from tasks.documents.document_errors import DocumentError, NeedsPassword
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
+MOST_PIXELS = 100_000_000
+"""An A3 page at 600 dpi has 70 million; beyond that it is a bomb, or of no use to a model."""
+DRAWN = {
+    b"\xd7\xcd\xc6\x9a": "WMF",
+    b"\x01\x00\x09\x00": "WMF",
+    b"\x02\x00\x09\x00": "WMF",
+    b"\x01\x00\x00\x00": "EMF",
+    b"<svg": "SVG",
+    b"<?xml": "SVG",
+}
+UNREADABLE = (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, OverflowError, zlib.error)
+"""What Pillow's decoders raise over damaged bytes."""
+
+
+class Picture(NamedTuple):
+    """Decoded; width and height are those of the original."""
+
+    png: bytes
+    width: int
+    height: int
+
+
+class Embedded(NamedTuple):
+    """An image's bytes, or why there are none."""
+
+    data: bytes
+    problem: str | None = None
+
+
+ABROAD = Embedded(b"", "the image is outside the document and is not fetched")
+
+
+class Undecodable(Exception):
+    """The bytes give no picture; the text says why."""
+
+
+def candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
+    """Candidates of a document without pages, numbered through."""
+    for n, image in enumerate(images, start=1):
+        found = ImageCandidate(page=None, bbox=None, n=n, source="raster", problem=image.problem)
+        if image.problem is None:
+            try:
+                found = found.model_copy(update=decode_image(image.data)._asdict())
+            except Undecodable as error:
+                found = found.model_copy(update={"problem": str(error)})
+        yield found
+
+
+def read_embedded(read: Callable[[], bytes]) -> Embedded:
+    """What `read` gives; a damaged or refused part costs only itself."""
+    try:
+        return Embedded(read())
+    except NeedsPassword:
+        raise
+    except DocumentError as error:
+        return Embedded(b"", str(error))
+
+
+def decode_image(data: bytes) -> Picture:
+    """The first frame, turned as its EXIF says, alpha composited on white. Raises Undecodable."""
+    from PIL import Image  # not needed to read text, and readers import this module
+
+    if not data:
+        raise Undecodable("the image has no bytes")
+    kind = next((name for magic, name in DRAWN.items() if data.lstrip()[:8].startswith(magic)), None)
+    if kind:
+        raise Undecodable(f"{kind} pictures are not supported")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of every oddity; what fails raises
+            return _decoded(data)
+    except Image.DecompressionBombError as error:
+        raise Undecodable(f"the image has more pixels than the {MOST_PIXELS:,} that are read") from error
+    except Image.UnidentifiedImageError as error:
+        raise Undecodable(f"the image's format is not supported (it begins with {data[:8].hex()})") from error
+    except UNREADABLE as error:
+        raise Undecodable(f"the image is damaged ({' '.join(str(error).split())[:120]})") from error
+
+
+def _decoded(data: bytes) -> Picture:
+    from PIL import Image, ImageOps
+
+    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        width, height = image.size
+        if width * height > MOST_PIXELS:
+            raise Undecodable(f"the image has {width} × {height} pixels, more than the {MOST_PIXELS:,} that are read")
+        upright = ImageOps.exif_transpose(image)
+        flat = _on_white(upright)
+    flat.thumbnail((LONGEST_SIDE_PX, LONGEST_SIDE_PX))
+    file = io.BytesIO()
+    flat.save(file, "PNG")
+    return Picture(file.getvalue(), *upright.size)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    from PIL import Image
+
+    if image.has_transparency_data:
+        with_alpha = image.convert("RGBA")
+        white = Image.new("RGBA", with_alpha.size, "white")
+        return Image.alpha_composite(white, with_alpha).convert("RGB")
+    if image.mode.startswith("I"):
+        return image.convert("I").point(lambda value: value / 256).convert("L").convert("RGB")  # 16 bits of grey
+    return image.convert("RGB")

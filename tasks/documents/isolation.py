@@ -1,0 +1,310 @@
+"""Reads documents in child processes with a budget of CPU seconds, wall time and memory per page.
+
+A child that exceeds its budget is killed, and reading continues at the next page in a new child. The budget is CPU
+time, so that a busy machine does not change the result.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import Any, Literal, NamedTuple
+
+from storage.records import Record
+from tasks.documents import document_errors
+from tasks.documents.assembly import join_pages
+from tasks.documents.blocks import BBox, Document, Page, PageStatus
+from tasks.documents.formats import format_named
+from tasks.documents.read_options import Header, ReadOptions
+
+JOBS_PER_CHILD = 200
+"""Parsers leak; a child is replaced after this many documents."""
+
+
+class ReadLimits(Record):
+    """Limits for reading one page."""
+
+    page_cpu_s: float = 30.0
+    """CPU seconds for a page; a format without pages counts as one page."""
+    page_wall_s: float = 180.0
+    """Wall-clock seconds for a page: ends a child that waits forever."""
+    memory_mb: int = 2048
+    """Memory on top of the interpreter's own."""
+
+
+class Failure(Record):
+    """Why a document (or a page) could not be read."""
+
+    reason: str
+    """Short code: corrupt, needs_password, timeout, memory, crash …"""
+    message: str
+    retryable: bool = False
+    """True if the same bytes may succeed another time: the child was killed from outside, or starved of CPU."""
+
+
+class DocumentUnreadable(Exception):
+    """Nothing could be read; `failure` says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Job(NamedTuple):
+    """A document to be read."""
+
+    path: Path
+    digest: str
+    format: str
+    password: str | None = None
+
+
+class ReadDocument(NamedTuple):
+    """A document, and failures of its pages that are worth a retry."""
+
+    document: Document
+    retryable: tuple[str, ...]
+
+
+def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Path | None = None) -> ReadDocument:
+    """Read every page of a document; a page that fails costs no other page. Raises DocumentUnreadable."""
+    pages: list[Page] = []
+    retryable: list[str] = []
+    header: Header | None = None
+    while True:
+        task = _message(job, "read", format_named(job.format).opener, log=log)
+        task |= {"options": options.model_dump(mode="json"), "first": len(pages) + 1}
+        try:
+            for answer in _run(task, limits):
+                if "header" in answer:
+                    header = Header.model_validate(answer["header"])
+                else:
+                    pages.append(Page.model_validate(answer["page"]))
+            break
+        except DocumentUnreadable as error:
+            if header is None or len(pages) >= header.page_count:
+                raise
+            pages.append(_lost_page(error.failure, len(pages) + 1, header))
+            if error.failure.retryable:
+                retryable.append(f"page {len(pages)}: {error.failure.message}")
+            if len(pages) == header.page_count:
+                break
+    if header is None:
+        raise DocumentUnreadable(Failure(reason="crash", message="the reader ended without a word", retryable=True))
+    return ReadDocument(_assemble(header, pages), tuple(retryable))
+
+
+class FoundImage(NamedTuple):
+    """A picture of a document: an ImageCandidate as JSON without its pixels, and its PNG file in the scratch folder."""
+
+    about: dict[str, Any]
+    file: Path
+
+
+def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[FoundImage]:
+    """Pictures of a document, written below `scratch`. Raises DocumentUnreadable."""
+    finder = format_named(job.format).image_finder
+    if finder is None:
+        return
+    for answer in _run(_message(job, "images", finder) | {"scratch": str(scratch)}, limits):
+        yield FoundImage(answer["image"], Path(answer["file"]))
+
+
+def render_pages(
+    job: Job, boxes: Mapping[int, Sequence[BBox]], *, scratch: Path, limits: ReadLimits
+) -> Iterator[tuple[int, Path]]:
+    """(page, PNG file below `scratch`) of 1-based pages, with boxes drawn; none if the format has no renderer.
+
+    Raises DocumentUnreadable.
+    """
+    renderer = format_named(job.format).page_renderer
+    if renderer is None:
+        return
+    drawn = {str(page): [list(box) for box in wanted] for page, wanted in boxes.items()}
+    for answer in _run(_message(job, "render", renderer) | {"scratch": str(scratch), "boxes": drawn}, limits):
+        yield answer["page"], Path(answer["file"])
+
+
+def _message(
+    job: Job, task: Literal["read", "images", "render"], target: str, *, log: Path | None = None
+) -> dict[str, Any]:
+    """A job for the child; target: the function that it calls, `module:function`."""
+    return {
+        "task": task,
+        "target": target,
+        "reader": format_named(job.format).distribution,
+        "path": str(job.path),
+        "digest": job.digest,
+        "password": job.password,
+        "log": str(log) if log else None,
+    }
+
+
+def _lost_page(failure: Failure, position: int, header: Header) -> Page:
+    status = PageStatus.TIMEOUT if failure.reason == "timeout" else PageStatus.ERROR
+    return Page(number=None if header.page_source == "none" else position, status=status, reason=failure.message)
+
+
+def _assemble(header: Header, pages: list[Page]) -> Document:
+    return Document(
+        format=header.format,
+        reader=header.reader,
+        page_source=header.page_source,
+        pages=join_pages(pages) if header.format == "pdf" else tuple(pages),
+        title=header.title,
+        metadata=header.metadata,
+        notes=header.notes,
+    )
+
+
+def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
+    """Answers of one job, each within its budget. Raises DocumentUnreadable."""
+    with _children(limits.memory_mb).borrow() as child:
+        child.send(task)
+        while not (answer := child.receive(limits)).get("done"):
+            if "error" in answer:
+                failure = _failure(answer)
+                child.idle = failure.reason not in ("memory", "crash")
+                raise DocumentUnreadable(failure)
+            yield answer
+        child.idle = True
+
+
+def _failure(answer: dict[str, Any]) -> Failure:
+    kind = getattr(document_errors, answer["error"], None)
+    reason = kind.reason if kind else {"MemoryError": "memory"}.get(answer["error"], "crash")
+    return Failure(reason=reason, message=answer["message"], retryable=kind is document_errors.ReaderUnusable)
+
+
+class _Child:
+    """One child process and its pipes."""
+
+    def __init__(self, memory_mb: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tasks.documents.reader_child", str(memory_mb), str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+        )
+        self.jobs = 0
+        self.idle = True
+        self._buffer = b""
+
+    def send(self, task: dict[str, Any]) -> None:
+        self.jobs += 1
+        self.idle = False
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(task).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError as error:
+            raise DocumentUnreadable(self._death()) from error
+
+    def receive(self, limits: ReadLimits) -> dict[str, Any]:
+        """The next answer. Raises DocumentUnreadable when the budget is spent or the child dies."""
+        assert self.process.stdout is not None
+        started, cpu = time.monotonic(), self._cpu_s()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                if selector.select(timeout=0.5):
+                    part = os.read(self.process.stdout.fileno(), 1 << 20)
+                    if not part:
+                        raise DocumentUnreadable(self._death())
+                    self._buffer += part
+                    continue
+                _check_budget(limits, cpu_s=self._cpu_s() - cpu, wall_s=time.monotonic() - started)
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return json.loads(line)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+
+    def _cpu_s(self) -> float:
+        """CPU seconds of the child and of the children that it has waited for (tesseract)."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def _death(self) -> Failure:
+        code = self.process.wait()
+        # we sent no SIGKILL here: the kernel's OOM killer did, or a user
+        return Failure(
+            reason="crash",
+            message=f"the reader died (signal {-code})" if code < 0 else f"the reader ended with status {code}",
+            retryable=code == -9,
+        )
+
+
+def _check_budget(limits: ReadLimits, *, cpu_s: float, wall_s: float) -> None:
+    if cpu_s > limits.page_cpu_s:
+        message = f"it took more than {limits.page_cpu_s:g} CPU seconds; raise the page budget to read it"
+        raise DocumentUnreadable(Failure(reason="timeout", message=message))
+    if wall_s > limits.page_wall_s:
+        message = f"no answer within {limits.page_wall_s:g} s"
+        raise DocumentUnreadable(Failure(reason="timeout", message=message, retryable=True))
+
+
+def _environment() -> dict[str, str]:
+    """No secrets for a process that reads untrusted files, and one thread, so that CPU time is comparable."""
+    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "TESSDATA_PREFIX", "SYSTEMROOT")
+    chosen = {name: os.environ[name] for name in kept if name in os.environ}
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (root, chosen.get("PYTHONPATH"))))
+    return chosen | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
+
+
+class _Children:
+    """Idle children of one memory budget, ready for the next document."""
+
+    def __init__(self, memory_mb: int) -> None:
+        self._memory_mb = memory_mb
+        self._idle: LifoQueue[_Child] = LifoQueue()
+        # the kernel ties a child's life to the thread that started it, so one lasting thread starts them all
+        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader-starter")
+        atexit.register(self._close)
+
+    @contextmanager
+    def borrow(self) -> Generator[_Child]:
+        """A child for one document; it is killed if the job fails."""
+        try:
+            child = self._idle.get_nowait()
+        except Empty:
+            child = self._starter.submit(_Child, self._memory_mb).result()
+        try:
+            yield child
+        finally:
+            if child.idle and child.jobs < JOBS_PER_CHILD and child.process.poll() is None:
+                self._idle.put(child)
+            else:
+                child.close()
+
+    def _close(self) -> None:
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+
+@cache
+def _children(memory_mb: int) -> _Children:
+    return _Children(memory_mb)

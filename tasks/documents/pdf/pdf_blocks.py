@@ -1,0 +1,314 @@
+"""Blocks of a PDF page in reading order: running headers, then paragraphs and tables by kind, comments, footers.
+
+A paragraph's kind follows from its number, size and weight; a running header or footer is an edge row that neighbouring
+pages repeat, or a page number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from tasks.documents.blocks import BBox, Block, Cell, Kind, Place
+from tasks.documents.pdf.pdf_layout import Paragraph, arrange, join_rows, outline, rows_of
+from tasks.documents.pdf.pdf_tables import Table, table_text
+from tasks.documents.pdf.pdf_text import Fragment, PageText
+
+
+class BodyStyle(NamedTuple):
+    """Font size (points) and weight of most of the text."""
+
+    size: float
+    bold: bool
+
+
+class Content(NamedTuple):
+    """All that stands on a page, in reading space."""
+
+    fragments: Sequence[Fragment]
+    """What is not in tables."""
+    tables: Sequence[Table]
+    running: Running
+    comments: Sequence[tuple[str, BBox]] = ()
+    """Remarks that are not part of the page."""
+
+
+def body_style(fragments: Iterable[Fragment]) -> BodyStyle | None:
+    """The commonest style, by characters; None without text."""
+    styles: Counter[BodyStyle] = Counter()
+    for fragment in fragments:
+        styles[BodyStyle(round(fragment.size * 2) / 2, fragment.bold)] += len(fragment.text)
+    return styles.most_common(1)[0][0] if styles else None
+
+
+class _Draft(NamedTuple):
+    kind: Kind
+    text: str
+    bbox: BBox
+    level: int | None = None
+    cells: tuple[Cell, ...] = ()
+    left: float = 0.0
+    """Where the first row begins."""
+
+
+def page_blocks(
+    content: Content, *, page: int, body: BodyStyle, to_page: Callable[[BBox], BBox] | None
+) -> tuple[Block, ...]:
+    """Blocks with their place on the page; to_page: from reading space to the shown page, where these differ."""
+    header, footer = content.running
+    own = [fragment for fragment in content.fragments if fragment.line not in header | footer]
+    drafts = _edge_drafts(content.fragments, header, "header")
+    drafts += _with_list_levels([_draft(item, body) for item in arrange(own, content.tables, starts_item=starts_item)])
+    drafts += [_Draft("note", text, bbox) for text, bbox in content.comments]
+    drafts += _edge_drafts(content.fragments, footer, "footer")
+    return _blocks(drafts, page, to_page)
+
+
+def _edge_drafts(
+    fragments: Iterable[Fragment], lines: frozenset[tuple[int, int]], kind: Literal["header", "footer"]
+) -> list[_Draft]:
+    rows = rows_of([fragment for fragment in fragments if fragment.line in lines]) if lines else []
+    return [
+        _Draft(kind, " ".join(" ".join(f.text for f in row).split()), outline([f[:4] for f in row])) for row in rows
+    ]
+
+
+def _draft(item: Paragraph | Table, body: BodyStyle) -> _Draft:
+    if isinstance(item, Table):
+        return _Draft("table", table_text(item.cells), item.bbox, cells=item.cells)
+    text = join_rows(item.rows)
+    kind, level = classify(item, text, body_size=body.size, body_bold=body.bold)
+    return _Draft(kind, text, outline([row[:4] for row in item.rows]), level, left=item.rows[0].x0)
+
+
+def _with_list_levels(drafts: Sequence[_Draft]) -> list[_Draft]:
+    """Items of a run of list items, with their depth."""
+    leveled: list[_Draft] = []
+    for is_list, run in groupby(drafts, key=lambda draft: draft.kind == "list"):
+        items = list(run)
+        if is_list:
+            levels = list_levels([item.left for item in items])
+            items = [item._replace(level=level) for item, level in zip(items, levels, strict=True)]
+        leveled += items
+    return leveled
+
+
+def _blocks(drafts: Sequence[_Draft], page: int, to_page: Callable[[BBox], BBox] | None) -> tuple[Block, ...]:
+    """Blocks numbered from 0, under the headings of their page."""
+    headings: list[_Draft] = []
+    blocks: list[Block] = []
+    for number, draft in enumerate(drafts):
+        if draft.kind == "heading":
+            headings = [above for above in headings if (above.level or 0) < (draft.level or 0)]
+        block = Block(
+            kind=draft.kind,
+            text=draft.text,
+            page=page,
+            bbox=to_page(draft.bbox) if to_page else draft.bbox,
+            cells=draft.cells,
+            level=draft.level,
+            place=Place(block=number, heading_path=tuple(heading.text for heading in headings)),
+        )
+        blocks.append(block)
+        if draft.kind == "heading":
+            headings.append(draft)
+    return tuple(blocks)
+
+
+MAX_HEADING_CHARS = 120
+MAX_HEADING_ROWS = 3
+MAX_NUMBERED_HEADING_CHARS = 60
+"""Beyond this a numbered line is a sentence with a number, not a title."""
+LARGER = 1.12
+"""A heading's font size over that of running text."""
+
+ROMAN = r"[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ]"
+DIVISION = re.compile(
+    r"제\s*\d+\s*(?P<unit>[편부장절관조])(?:\s*\([^)]*\))?+(?!\w)"
+    rf"|(?:{ROMAN}\s*[.．]?|[IVX]{{1,4}}\.)\s"
+    r"|(?P<word>(?i:part|chapter|item|section|article|rule|annex|appendix))\s+(?:\d+[A-Z]?|[IVX]+)\b"
+    r"|(?P<square>[□■◆◈❑❏])\s*"
+)
+"""Numbers and signs that Korean and English documents set before titles."""
+DIVISION_LEVEL = {"편": 1, "부": 1, "장": 1, "절": 2, "관": 3, "조": 4}
+DECIMAL = re.compile(r"(?P<number>\d{1,2}(?:\.\d{1,2}){0,4})\.?\s+(?=\D)")
+HANGUL_NUMBER = re.compile(r"[가나다라마바사아자차카타파하]\s*[.)]\s*")
+BULLET = re.compile(r"[•‣▪▫●◦○◎ㅇ❍❖◇▶▷►➢➔✓✔☑☐※∙·⋅\-–—*\uf000-\uf0ff][\s\xa0]+|[•○●▪ㅇ◦※▶](?=\S)|[①-⑳㉠-㉻❶-❿]\s*(?=\S)")
+COUNTED = re.compile(
+    r"(?:\d{1,3}[.)]|\(\d{1,2}\)|[(（][가-하a-zA-Zivx]{1,4}[)）]|[가나다라마바사아자차카타파하][.)]|[a-zA-Z][.)]|[ivx]{1,4}[.)])[\s\xa0]+\S"
+)
+CAPTION = re.compile(
+    r"[<\[【〈(]?\s*(?:그림|표|사진|도표|별표|Figure|Fig\.|Table|Chart|Exhibit)\s*[\dⅠ-ⅩA-Z][\d.\-–]*\s*[>\]】〉)]?[\s.:]"
+    r"|[(\[]\s*단위\s*[:：]"
+)
+SENTENCE_END = re.compile(r"[.;,。]\s*$|(?:다|요|음|함|임)\.\s*$")
+
+
+def starts_item(text: str) -> bool:
+    """Whether a row opens with a bullet, a number or the sign of a title, and so begins a paragraph."""
+    text = text.lstrip()
+    return bool(BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
+
+
+def classify(paragraph: Paragraph, text: str, *, body_size: float, body_bold: bool) -> tuple[Kind, int | None]:
+    """Kind of a paragraph, and its level where it has one.
+
+    body_size, body_bold: font size (points) and weight of the document's running text.
+    """
+    rows = paragraph.rows
+    larger = rows[0].size >= LARGER * body_size
+    bold = all(row.bold for row in rows) and not body_bold
+    if CAPTION.match(text) and len(text) < 2 * MAX_HEADING_CHARS and len(rows) <= MAX_HEADING_ROWS and not larger:
+        return "caption", None
+    if _could_head(paragraph, text):
+        level = _heading_level(text, rows[0].size / body_size, larger=larger, bold=bold)
+        if level is not None:
+            return "heading", level
+    if BULLET.match(text) or COUNTED.match(text):
+        return "list", None
+    return "paragraph", None
+
+
+def list_levels(lefts: Sequence[float]) -> list[int]:
+    """Depth of each item of a run, by where its first row begins; 1 is the outermost."""
+    levels: list[int] = []
+    stack: list[float] = []
+    for left in lefts:
+        while stack and left < stack[-1] - 4:
+            stack.pop()
+        if not stack or left > stack[-1] + 4:
+            stack.append(left)
+        levels.append(len(stack))
+    return levels
+
+
+def _could_head(paragraph: Paragraph, text: str) -> bool:
+    return bool(
+        len(paragraph.rows) <= MAX_HEADING_ROWS
+        and len(text) <= MAX_HEADING_CHARS
+        and any(char.isalpha() for char in text)
+        and not SENTENCE_END.search(text)
+        and (DIVISION.match(text) or not any(row.tabular for row in paragraph.rows))
+    )
+
+
+def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int | None:
+    """Level by number where there is one, else by size; None for what is no heading."""
+    short = len(text) <= MAX_NUMBERED_HEADING_CHARS
+    division = DIVISION.match(text)
+    if division and short and (larger or bold or not division["word"]):
+        return _division_level(division)
+    if (decimal := DECIMAL.match(text)) and short and (larger or bold):
+        return 1 + decimal["number"].count(".") + 1
+    if HANGUL_NUMBER.match(text) and short and (larger or bold):
+        return 4
+    if BULLET.match(text) or COUNTED.match(text):
+        return 4 if short and larger else None
+    if larger:
+        return 1 if ratio >= 1.7 else 2 if ratio >= 1.35 else 3
+    return 4 if bold else None
+
+
+def _division_level(division: re.Match[str]) -> int:
+    if division["unit"]:
+        return DIVISION_LEVEL[division["unit"]]
+    return 3 if division["square"] else 1
+
+
+EDGE_ROWS = 3
+"""Rows at each end of a page that may be a header or footer."""
+EDGE_RUNS = 40
+"""Runs of text in which these rows are sought."""
+EDGE_SHARE = 0.09
+"""Share of the page's height in which headers and footers stand."""
+NUMBER_SHARE = 0.1
+"""Share of the page's height in which a lone number is a page number."""
+SAME_HEIGHT = 4.0
+"""Points by which repeated rows may differ in height."""
+NUMBER = re.compile(r"\d{1,6}")
+COUNTING = re.compile(r"^\W?\s*\d{1,6}\b(?![.)])|\b\d{1,6}\s*\W?$")
+"""A row that begins or ends with its number."""
+PAGE_NUMBER = re.compile(r"\W*(?:(?:page|p\.|쪽)\s*)?\d{1,4}(?:\s*(?:/|of|쪽|면)\s*\d{0,4})?\W*", re.IGNORECASE)
+
+
+class EdgeRow(NamedTuple):
+    """A row near an end of a page."""
+
+    y0: float
+    y1: float
+    text: str
+    lines: frozenset[tuple[int, int]]
+    """Runs that it is made of."""
+
+
+class Margins(NamedTuple):
+    """Outermost rows of a page, from its edge inwards."""
+
+    height: float
+    top: tuple[EdgeRow, ...]
+    bottom: tuple[EdgeRow, ...]
+
+
+class Running(NamedTuple):
+    """Runs (`Fragment.line`) of headers and footers."""
+
+    header: frozenset[tuple[int, int]]
+    footer: frozenset[tuple[int, int]]
+
+
+def margins_of(text: PageText) -> Margins:
+    """The rows that a neighbour must know to find what repeats."""
+    upright = sorted((f for f in text.fragments if f.upright), key=lambda f: f.y0 + f.y1)
+    top = tuple(map(_edge_row, rows_of(upright[:EDGE_RUNS])[:EDGE_ROWS]))
+    bottom = tuple(map(_edge_row, reversed(rows_of(upright[-EDGE_RUNS:])[-EDGE_ROWS:])))
+    return Margins(text.height, top, bottom)
+
+
+def running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> Running:
+    """Headers and footers of a page; neighbours: by distance in pages (-1 is the page before)."""
+    above = {distance: margins.top for distance, margins in neighbours.items()}
+    below = {distance: margins.bottom for distance, margins in neighbours.items()}
+    header = _from_edge([(row, row.y1) for row in own.top], own.height, above)
+    footer = _from_edge([(row, own.height - row.y0) for row in own.bottom], own.height, below)
+    return Running(header, footer - header)
+
+
+def _edge_row(row: Sequence[Fragment]) -> EdgeRow:
+    return EdgeRow(
+        min(f.y0 for f in row),
+        max(f.y1 for f in row),
+        " ".join(" ".join(f.text for f in row).split()),
+        frozenset(f.line for f in row),
+    )
+
+
+def _from_edge(
+    rows: Iterable[tuple[EdgeRow, float]], height: float, neighbours: Mapping[int, Sequence[EdgeRow]]
+) -> frozenset[tuple[int, int]]:
+    """Runs of the outermost rows up to the first that belongs to the page's own text; rows come with their depth."""
+    found: frozenset[tuple[int, int]] = frozenset()
+    for row, depth in rows:
+        at_edge = depth <= EDGE_SHARE * height
+        lone_number = depth <= NUMBER_SHARE * height and PAGE_NUMBER.fullmatch(row.text)
+        if not lone_number and not any(
+            _repeats(row, other, distance=distance, at_edge=at_edge)
+            for distance, others in neighbours.items()
+            for other in others
+        ):
+            break
+        found |= row.lines
+    return found
+
+
+def _repeats(row: EdgeRow, other: EdgeRow, *, distance: int, at_edge: bool) -> bool:
+    """The same words: at the same height near the edge, or, anywhere, with a number that counts the pages."""
+    if NUMBER.sub("#", row.text) != NUMBER.sub("#", other.text):
+        return False
+    if at_edge and abs(row.y0 - other.y0) <= SAME_HEIGHT and not PAGE_NUMBER.fullmatch(row.text):
+        return True
+    steps = [int(b) - int(a) for a, b in zip(NUMBER.findall(row.text), NUMBER.findall(other.text), strict=True)]
+    counted = COUNTING.search(row.text) is not None
+    return counted and distance in (steps[0], steps[-1]) and all(step in (0, distance) for step in steps)

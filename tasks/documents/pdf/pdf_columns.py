@@ -1,0 +1,240 @@
+"""All tables of a PDF page: drawn ones first, then rows of short texts that stand in columns without lines.
+
+Conservative: prose in columns is not a table, and each word goes into one table at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from statistics import median
+from typing import NamedTuple
+
+from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid
+from tasks.documents.pdf.pdf_layout import rows_of
+from tasks.documents.pdf.pdf_tables import Table, drawn_tables, fill_grids, grid_of, is_number, outside, text_row_boxes
+from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
+
+PARTIAL_SHARE = 0.6
+"""A drawn grid narrower than this share of an aligned table around it is a highlight in that table."""
+
+
+def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[Table]:
+    """Tables in `own`, the runs of the page that are not headers or footers."""
+    if not _asks(own, edges):
+        return []
+    lines = {fragment.line for fragment in own}
+    words = [word for word in text.words() if word.line in lines]
+    drawn = drawn_tables(edges, words, text.chars)
+    aligned = _aligned_grids(own, words, edges, around=[])
+    kept = [table for table in drawn if not any(_highlights(table, grid) for grid in aligned)]
+    if drawn:
+        aligned = _aligned_grids(own, words, edges, around=kept)
+    taken = {word for table in kept for word in table.words}
+    return kept + fill_grids(aligned, [word for word in words if word not in taken], text.chars)
+
+
+def _asks(fragments: Sequence[Fragment], edges: Edges) -> bool:
+    """Whether there are lines both ways, or texts that stand side by side."""
+    if len(edges.horizontal) > 1 and len(edges.vertical) > 1:
+        return True
+    return any(len(row) > 1 for row in rows_of(fragments))
+
+
+def _aligned_grids(
+    own: Sequence[Fragment], words: Sequence[Word], edges: Edges, *, around: Sequence[Table]
+) -> list[Grid]:
+    return find_aligned(outside(own, words, around), edges.horizontal, words)
+
+
+def _highlights(table: Table, grid: Grid) -> bool:
+    """Whether a drawn grid marks a part of an aligned table that goes on beside it."""
+    x0, y0, x1, y1 = table.bbox
+    left, top, right, bottom = grid.bbox
+    inside = min(y1, bottom) - max(y0, top) > 0.5 * (y1 - y0) and x0 < right and x1 > left
+    return inside and x1 - x0 < PARTIAL_SHARE * (right - left)
+
+
+MIN_ROWS = 3
+"""Rows with several columns that a table has at least."""
+CELL_GAP_EMS = 0.5
+"""White between two cells of a row, in font sizes."""
+ROW_GAP_EMS = 1.8
+"""White between two rows of a table, in font sizes."""
+MAX_LABEL_ROWS = 2
+"""Rows with one column (group titles, wrapped labels) that may follow each other inside a table."""
+MIN_GUTTER = 3.0
+"""Points between two columns."""
+CROSSING_SHARE = 0.15
+"""Share of rows that may cross a gutter: titles over several columns."""
+FILLED_SHARE = 0.4
+"""Share of rows in which a column has text."""
+NUMBER_SHARE = 0.6
+"""Share of numbers behind the first column from which rows are taken for a table without further evidence."""
+ALIGNED_SHARE = 0.75
+"""Share of a column's texts that begin, end or are centred at one place."""
+MAX_MEDIAN_CHARS = 28
+"""Texts of a table are short."""
+
+
+class Segment(NamedTuple):
+    """Texts of a row without a gap."""
+
+    x0: float
+    x1: float
+    text: str
+
+
+class _Line(NamedTuple):
+    y0: float
+    y1: float
+    size: float
+    segments: tuple[Segment, ...]
+
+
+def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Sequence[Word]) -> list[Grid]:
+    """Grids over rows whose texts stand in columns, from top to bottom.
+
+    fragments: what is not in drawn tables; rules: horizontal edges, which speak for a table.
+    """
+    lines = [_line(row) for row in rows_of([f for f in fragments if f.upright])]
+    if sum(len(line.segments) > 1 for line in lines) < MIN_ROWS:
+        return []
+    owned = {f.line for f in fragments}
+    free = [word for word in words if word.line in owned]
+    grids: list[Grid] = []
+    for run in _runs(lines):
+        for rows, xs in _tables(run, rules):
+            grids.append(grid_of(xs, text_row_boxes(xs, rows[0].y0, rows[-1].y1, free)))
+    return grids
+
+
+def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
+    """The run as a table, with its column lines; or the tables in its parts, cut where it gapes most."""
+    xs = _column_lines(run)
+    if xs and _is_table(run, xs, rules):
+        yield run, xs
+        return
+    if len(run) > MIN_ROWS:
+        cut = max(range(1, len(run)), key=lambda i: _gape(run[i - 1], run[i]))
+        for part in (run[:cut], run[cut:]):
+            for trimmed in _trimmed(part):
+                yield from _tables(trimmed, rules)
+
+
+def _gape(above: _Line, below: _Line) -> float:
+    """White between two rows, in font sizes; more where one of them is not a row of several columns."""
+    alone = len(above.segments) == 1 or len(below.segments) == 1
+    return (below.y0 - above.y1) / below.size + (0.5 if alone else 0.0)
+
+
+def _line(row: Sequence[Fragment]) -> _Line:
+    size = max(f.size for f in row)
+    segments: list[Segment] = []
+    for piece in row:
+        text = piece.text.strip()
+        before = segments[-1] if segments else None
+        if before and (
+            piece.x0 - before.x1 < CELL_GAP_EMS * size or before.text in "$€£¥₩" or text in (")", "%", ")%")
+        ):
+            segments[-1] = Segment(before.x0, max(before.x1, piece.x1), f"{before.text} {text}")
+        else:
+            segments.append(Segment(piece.x0, piece.x1, text))
+    return _Line(min(f.y0 for f in row), max(f.y1 for f in row), size, tuple(segments))
+
+
+def _runs(lines: Sequence[_Line]) -> Iterable[list[_Line]]:
+    """Rows close to each other, from a row with several columns to another."""
+    run: list[_Line] = []
+    for line in lines:
+        if run and (line.y0 - run[-1].y1 > ROW_GAP_EMS * line.size or _labels_end(run, line)):
+            yield from _trimmed(run)
+            run = []
+        run.append(line)
+    yield from _trimmed(run)
+
+
+def _labels_end(run: Sequence[_Line], line: _Line) -> bool:
+    """Whether `line` is one label too many, or a line of prose."""
+    if len(line.segments) > 1:
+        return False
+    tail = run[-MAX_LABEL_ROWS:]
+    several = [r for r in run if len(r.segments) > 1]
+    width = max((_width(r) for r in several), default=0.0)
+    prose = bool(width) and _width(line) > 0.7 * width
+    return prose or (len(tail) == MAX_LABEL_ROWS and all(len(r.segments) == 1 for r in tail))
+
+
+def _width(line: _Line) -> float:
+    return line.segments[-1].x1 - line.segments[0].x0
+
+
+def _trimmed(run: list[_Line]) -> Iterable[list[_Line]]:
+    several = [i for i, line in enumerate(run) if len(line.segments) > 1]
+    if len(several) >= MIN_ROWS:
+        yield run[several[0] : several[-1] + 1]
+
+
+def _column_lines(run: Sequence[_Line]) -> tuple[float, ...] | None:
+    """Outer edges, and the middle of each gutter that few rows cross; None with a single column."""
+    several = [line for line in run if len(line.segments) > 1]
+    left = min(segment.x0 for line in run for segment in line.segments)
+    right = max(segment.x1 for line in run for segment in line.segments)
+    width = int(right - left) + 2
+    if width > 20_000:
+        return None
+    change = [0] * (width + 1)
+    for line in several:
+        for segment in line.segments:
+            change[int(segment.x0 - left)] += 1
+            change[int(segment.x1 - left) + 1] -= 1
+    cover = list(accumulate(change))[:width]
+    allowed = CROSSING_SHARE * len(several)
+    gutters: list[float] = []
+    start: int | None = None
+    for x, count in enumerate(cover):
+        if count <= allowed:
+            start = x if start is None else start
+        elif start is not None:
+            if start > 0 and x - start >= MIN_GUTTER:
+                lowest = min(cover[start:x])
+                deepest = [i for i in range(start, x) if cover[i] == lowest]
+                gutters.append(left + (deepest[0] + deepest[-1] + 1) / 2)
+            start = None
+    return (left - 1, *gutters, right + 1) if gutters else None
+
+
+def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
+    several = [line for line in run if len(line.segments) > 1]
+    columns: list[list[Segment]] = [[] for _ in xs[1:]]
+    for line in several:
+        for segment in line.segments:
+            middle = (segment.x0 + segment.x1) / 2
+            columns[next(i for i, x in enumerate(xs[1:]) if middle < x or i == len(xs) - 2)].append(segment)
+    if any(len(column) < FILLED_SHARE * len(several) for column in columns):
+        return False
+    texts = [segment.text for column in columns for segment in column]
+    if sum("...." in text or "····" in text for text in texts) > 0.2 * len(several):
+        return False
+    behind = [segment.text for column in columns[1:] for segment in column]
+    if sum(map(is_number, behind)) >= NUMBER_SHARE * len(behind):
+        return True
+    if median(map(len, texts)) > MAX_MEDIAN_CHARS or not all(map(_aligned, columns)):
+        return False
+    return len(columns) > 2 or _ruled(several, xs, rules)
+
+
+def _aligned(column: Sequence[Segment]) -> bool:
+    edges = ([s.x0 for s in column], [s.x1 for s in column], [(s.x0 + s.x1) / 2 for s in column])
+    return any(sum(abs(x - median(xs)) <= 3 for x in xs) >= ALIGNED_SHARE * len(column) for xs in edges)
+
+
+def _ruled(lines: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
+    """Whether two horizontal lines of about the run's width stand in or around it."""
+    margin = 1.5 * lines[0].size
+    levels = {
+        round(rule.at)
+        for rule in rules
+        if lines[0].y0 - margin <= rule.at <= lines[-1].y1 + margin and rule.end - rule.start > 0.6 * (xs[-1] - xs[0])
+    }
+    return len(levels) > 1

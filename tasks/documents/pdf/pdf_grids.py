@@ -1,0 +1,263 @@
+"""Grids drawn on a PDF page: lines and rectangles → edges → crossings → cells → grids.
+
+The tolerances are those of pdfplumber's default finder, so that both see the same cells; the search is our own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from tasks.documents.blocks import BBox
+
+SNAP = 3.0
+"""Points within which parallel edges are one, gaps in an edge are closed, and edges meet."""
+MIN_EDGE = 3.0
+"""Points; what is shorter after joining is a dot or a tick."""
+MIN_STROKE = 1.0
+"""Points; what is shorter before joining is a dot of a dotted curve."""
+SLANT = 0.1
+"""Points by which the ends of a straight line may differ."""
+MAX_CROSSINGS = 20_000
+"""Beyond this the drawing is a map or a chart, not a table."""
+
+Point = tuple[float, float]
+
+
+class Edge(NamedTuple):
+    """A drawn line along one axis."""
+
+    at: float
+    """Position across the line: y of a horizontal edge, x of a vertical one."""
+    start: float
+    end: float
+
+
+class Edges(NamedTuple):
+    """All edges of a page."""
+
+    horizontal: list[Edge]
+    vertical: list[Edge]
+
+
+class GridCell(NamedTuple):
+    """A rectangle of a grid, in rows and columns."""
+
+    row: int
+    col: int
+    row_span: int = 1
+    col_span: int = 1
+
+
+class Grid(NamedTuple):
+    """Lines of a table: `xs` and `ys` bound its columns and rows; a place without a cell is a hole."""
+
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+    cells: tuple[GridCell, ...]
+
+    @property
+    def bbox(self) -> BBox:
+        """The outline of all cells."""
+        return (self.xs[0], self.ys[0], self.xs[-1], self.ys[-1])
+
+
+class _Crossing(NamedTuple):
+    """Edges (by index) that meet at a point."""
+
+    horizontal: set[int]
+    vertical: set[int]
+
+
+def drawn_edges(
+    drawings: Iterable[dict[str, Any]], move: Callable[[Point], Point] | None, *, width: float, height: float
+) -> Edges:
+    """Edges of all straight lines and rectangles, except for a frame around the whole page.
+
+    drawings: as `Page.get_cdrawings` reports them; move: from there to reading space; None where these are the same.
+    """
+    edges = Edges([], [])
+    for drawing in drawings:
+        for item in drawing["items"]:
+            for corners in _outlines(item):
+                points = [move(corner) for corner in corners] if move else corners
+                if len(points) == 2:
+                    _add_line(points[0], points[1], edges)
+                else:
+                    _add_rectangle(points, edges, width=width, height=height)
+    return edges
+
+
+def find_grids(edges: Edges) -> list[Grid]:
+    """Grids that the edges draw, from top to bottom; a single box is not a grid."""
+    crossings = _crossings(_merge(edges.horizontal), _merge(edges.vertical))
+    grids = [grid_of_boxes(boxes) for boxes in _connected(_boxes(crossings)) if len(boxes) > 1]
+    return sorted(grids, key=lambda grid: (grid.ys[0], grid.xs[0]))
+
+
+def grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
+    """The grid whose lines are the sides of its cells."""
+    xs = sorted({x for box in boxes for x in (box[0], box[2])})
+    ys = sorted({y for box in boxes for y in (box[1], box[3])})
+    col = {x: i for i, x in enumerate(xs)}
+    row = {y: i for i, y in enumerate(ys)}
+    cells = [
+        GridCell(row[y0], col[x0], row[y1] - row[y0], col[x1] - col[x0]) for x0, y0, x1, y1 in sorted(boxes, key=_rank)
+    ]
+    return Grid(tuple(xs), tuple(ys), tuple(cells))
+
+
+def _outlines(item: tuple[Any, ...]) -> Iterable[Sequence[Point]]:
+    """Two points for a line, three for a rectangle (two opposite corners, the first again); curves have none."""
+    match item[0]:
+        case "l":
+            yield item[1], item[2]
+        case "re":
+            x0, y0, x1, y1 = item[1]
+            yield (x0, y0), (x1, y1), (x0, y0)
+        case "qu":
+            upper_left, upper_right, lower_left, lower_right = item[1]
+            yield upper_left, upper_right
+            yield upper_right, lower_right
+            yield lower_right, lower_left
+            yield lower_left, upper_left
+        case _:
+            pass
+
+
+def _add_line(a: Point, b: Point, edges: Edges) -> None:
+    if abs(a[1] - b[1]) <= SLANT and abs(a[0] - b[0]) >= MIN_STROKE:
+        edges.horizontal.append(Edge((a[1] + b[1]) / 2, min(a[0], b[0]), max(a[0], b[0])))
+    elif abs(a[0] - b[0]) <= SLANT and abs(a[1] - b[1]) >= MIN_STROKE:
+        edges.vertical.append(Edge((a[0] + b[0]) / 2, min(a[1], b[1]), max(a[1], b[1])))
+
+
+def _add_rectangle(corners: Sequence[Point], edges: Edges, *, width: float, height: float) -> None:
+    (ax, ay), (bx, by) = corners[:2]
+    x0, x1 = (ax, bx) if ax <= bx else (bx, ax)
+    y0, y1 = (ay, by) if ay <= by else (by, ay)
+    if x1 - x0 > 0.95 * width and y1 - y0 > 0.95 * height:
+        return
+    if x1 - x0 >= MIN_STROKE:
+        edges.horizontal.append(Edge(y0, x0, x1))
+        edges.horizontal.append(Edge(y1, x0, x1))
+    if y1 - y0 >= MIN_STROKE:
+        edges.vertical.append(Edge(x0, y0, y1))
+        edges.vertical.append(Edge(x1, y0, y1))
+
+
+def _merge(edges: Iterable[Edge]) -> list[Edge]:
+    """Parallel edges snapped to their mean position, then joined end to end; sorted by position."""
+    merged: list[Edge] = []
+    for group in _near(sorted(edges)):
+        at = fmean([edge.at for edge in group])
+        start, end = None, 0.0
+        for edge in sorted(group, key=lambda e: e.start):
+            if start is not None and edge.start <= end + SNAP:
+                end = max(end, edge.end)
+                continue
+            if start is not None and end - start >= MIN_EDGE:
+                merged.append(Edge(at, start, end))
+            start, end = edge.start, edge.end
+        if start is not None and end - start >= MIN_EDGE:
+            merged.append(Edge(at, start, end))
+    return merged
+
+
+def _near(edges: Sequence[Edge]) -> Iterable[list[Edge]]:
+    """Runs of sorted edges in which each lies within SNAP of the one before."""
+    run: list[Edge] = []
+    for edge in edges:
+        if run and edge.at > run[-1].at + SNAP:
+            yield run
+            run = []
+        run.append(edge)
+    if run:
+        yield run
+
+
+def _crossings(horizontal: list[Edge], vertical: list[Edge]) -> dict[Point, _Crossing]:
+    """Where edges meet, as (x, y); empty when there are too many to be tables."""
+    found: dict[Point, _Crossing] = {}
+    levels = [edge.at for edge in horizontal]
+    for v, upright in enumerate(vertical):
+        first, last = bisect_left(levels, upright.start - SNAP), bisect_right(levels, upright.end + SNAP)
+        for h in range(first, last):
+            across = horizontal[h]
+            if across.start - SNAP <= upright.at <= across.end + SNAP:
+                crossing = found.setdefault((upright.at, across.at), _Crossing(set(), set()))
+                crossing.horizontal.add(h)
+                crossing.vertical.add(v)
+        if len(found) > MAX_CROSSINGS:
+            return {}
+    return found
+
+
+def _boxes(crossings: dict[Point, _Crossing]) -> list[BBox]:
+    """The smallest drawn rectangle to the lower right of each crossing that has one."""
+    points = sorted(crossings)
+    below = {x: list(group) for x, group in groupby(points, key=lambda p: p[0])}
+    right: dict[float, list[Point]] = defaultdict(list)
+    for point in points:
+        right[point[1]].append(point)
+    boxes: list[BBox] = []
+    for point in points:
+        box = _smallest_box(point, _after(below[point[0]], point), _after(right[point[1]], point), crossings)
+        if box:
+            boxes.append(box)
+    return boxes
+
+
+def _after(points: list[Point], point: Point) -> list[Point]:
+    return points[bisect_right(points, point) :]
+
+
+def _smallest_box(
+    point: Point, below: list[Point], right: list[Point], crossings: dict[Point, _Crossing]
+) -> BBox | None:
+    here = crossings[point]
+    sides = [p for p in right if not here.horizontal.isdisjoint(crossings[p].horizontal)]
+    for under in below:
+        if here.vertical.isdisjoint(crossings[under].vertical):
+            continue
+        for side in sides:
+            corner = crossings.get((side[0], under[1]))
+            if (
+                corner
+                and not corner.vertical.isdisjoint(crossings[side].vertical)
+                and not corner.horizontal.isdisjoint(crossings[under].horizontal)
+            ):
+                return (*point, side[0], under[1])
+    return None
+
+
+def _connected(boxes: list[BBox]) -> list[list[BBox]]:
+    """Boxes in groups that hang together by their corners."""
+    parent = list(range(len(boxes)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = i = parent[parent[i]]
+        return i
+
+    owner: dict[Point, int] = {}
+    for i, box in enumerate(boxes):
+        for corner in _corners(box):
+            parent[root(owner.setdefault(corner, i))] = root(i)
+    groups: dict[int, list[BBox]] = defaultdict(list)
+    for i, box in enumerate(boxes):
+        groups[root(i)].append(box)
+    return list(groups.values())
+
+
+def _corners(box: BBox) -> tuple[Point, Point, Point, Point]:
+    x0, y0, x1, y1 = box
+    return ((x0, y0), (x0, y1), (x1, y0), (x1, y1))
+
+
+def _rank(box: BBox) -> tuple[float, float]:
+    return (box[1], box[0])

@@ -1,0 +1,310 @@
+"""Reading order of a PDF page: runs of text → columns → rows → paragraphs, with tables standing in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, pairwise
+from statistics import median
+from typing import NamedTuple
+
+from tasks.documents.blocks import BBox
+from tasks.documents.pdf.pdf_tables import Table
+from tasks.documents.pdf.pdf_text import Fragment
+
+BIN = 2.0
+"""Points; resolution in which gutters between columns are sought."""
+MIN_COLUMN_LINES = 3
+"""A column of prose has at least so many lines …"""
+MIN_COLUMN_EMS = 9.0
+"""… whose median is at least so wide, in font sizes …"""
+MIN_COLUMN_SHARE = 0.5
+"""… and fills at least this share of the column."""
+MAX_SPANNING_SHARE = 0.3
+"""Share of runs that may cross a gutter: titles, wide captions."""
+WORD_GAP_EMS = 0.12
+"""From this gap on two runs are two words."""
+TAB_GAP_EMS = 1.5
+"""From this gap on two runs are two columns of a row."""
+MAX_LEADING_EMS = 0.75
+"""White between two rows of one paragraph, in font sizes."""
+INDENT_EMS = 0.8
+"""A first row that stands so much further in begins a paragraph."""
+
+
+class Row(NamedTuple):
+    """Text on one baseline within a column."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    text: str
+    """As it stands, with the space at its end."""
+    size: float
+    bold: bool
+    tabular: bool
+    """Made of runs that stand apart."""
+
+
+class Paragraph(NamedTuple):
+    """Rows that belong together, in the column from `left` to `right`."""
+
+    rows: tuple[Row, ...]
+    left: float
+    right: float
+
+
+class _Placed(NamedTuple):
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    item: Fragment | Table
+
+
+def arrange(
+    fragments: Iterable[Fragment], tables: Iterable[Table], *, starts_item: Callable[[str], bool]
+) -> list[Paragraph | Table]:
+    """Paragraphs and tables in reading order; text that runs up or down the page comes last.
+
+    starts_item: whether a row's text opens with a bullet or a number, and so begins a paragraph.
+    """
+    boxes: list[_Placed] = []
+    sideways: list[Fragment] = []
+    for fragment in fragments:
+        if fragment.upright:
+            boxes.append(_Placed(*fragment[:4], fragment))
+        else:
+            sideways.append(fragment)
+    boxes += [_Placed(*table.bbox, table) for table in tables]
+    arranged: list[Paragraph | Table] = []
+    for column in _columns(boxes):
+        arranged += _paragraphs(column, starts_item)
+    return arranged + [Paragraph((_row([piece]),), piece.x0, piece.x1) for piece in sideways]
+
+
+def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
+    """Runs that stand on one baseline, rows from top to bottom, each from left to right."""
+    rows: list[list[Fragment]] = []
+    lead = None
+    for fragment in sorted(fragments, key=lambda f: f.y0 + f.y1):
+        if lead and _level(lead, fragment):
+            rows[-1].append(fragment)
+            lead = max(lead, fragment, key=lambda f: f.size)
+        else:
+            rows.append([fragment])
+            lead = fragment
+    for row in rows:
+        row.sort(key=lambda f: f.x0)
+    return rows
+
+
+def _level(a: Fragment, b: Fragment) -> bool:
+    """Whether two runs share a baseline, or one is an index to the other."""
+    shared = min(a.y1, b.y1) - max(a.y0, b.y0)
+    return shared >= 0.5 * min(a.y1 - a.y0, b.y1 - b.y0)
+
+
+def outline(boxes: Sequence[BBox]) -> BBox:
+    """The box around boxes."""
+    if len(boxes) == 1:
+        return boxes[0]
+    return (
+        min(box[0] for box in boxes),
+        min(box[1] for box in boxes),
+        max(box[2] for box in boxes),
+        max(box[3] for box in boxes),
+    )
+
+
+def join_rows(rows: Sequence[Row]) -> str:
+    """Text of a paragraph. Rows of separate runs keep their line ends; others flow on.
+
+    Korean may break a line inside a word. Where such lines end with a space after whole words, a missing
+    space says that the word goes on.
+    """
+    whole = sum(row.text[-1:] in " \u3000" for row in rows[:-1])
+    spaced = whole > 1 and whole > (len(rows) - 1) / 2
+    text = rows[0].text.strip()
+    for before, row in pairwise(rows):
+        following = row.text.strip()
+        if before.tabular or row.tabular:
+            text += f"\n{following}"
+        elif (spaced and _word_goes_on(before.text, following)) or _hyphenated(text, following):
+            text += following
+        else:
+            text += f" {following}"
+    return text
+
+
+def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
+    """The boxes in groups that are read one after the other; columns are kept apart only if they hold prose."""
+    gutter = _gutter(boxes) if depth < 4 and len(boxes) > 2 * MIN_COLUMN_LINES else None
+    if gutter is None:
+        return [boxes] if boxes else []
+    groups: list[list[_Placed]] = []
+    single: list[_Placed] = []
+    for left, right, spanning in _bands(boxes, gutter):
+        if _side_by_side(left, right):
+            groups += [single] if single else []
+            groups += _columns(left, depth + 1) + _columns(right, depth + 1)
+            single = list(spanning)
+        else:
+            single += [*left, *right, *spanning]
+    return [*groups, single] if single else groups
+
+
+def _gutter(boxes: Sequence[_Placed]) -> float | None:
+    """The x between columns that the fewest boxes cross; None where nothing stands side by side."""
+    left, right = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
+    if right - left > 10_000 or right - left < 20 * BIN:
+        return None
+    bins = int((right - left) / BIN) + 2
+    change = [0] * (bins + 1)
+    for box in boxes:
+        change[int((box.x0 - left) / BIN)] += 1
+        change[int((box.x1 - left) / BIN) + 1] -= 1
+    cover = list(accumulate(change))[:bins]
+    first, last = int(0.15 * bins), int(0.85 * bins)
+    fewest = min(cover[first:last])
+    if fewest > MAX_SPANNING_SHARE * len(boxes):
+        return None
+    runs = _runs([x for x in range(first, last) if cover[x] == fewest])
+    widest = max(runs, key=lambda run: (run[1] - run[0], -abs(run[0] + run[1] - bins)))
+    gutter = left + ((widest[0] + widest[1]) / 2 + 0.5) * BIN
+    lines_left = sum(box.x1 <= gutter for box in boxes)
+    lines_right = sum(box.x0 >= gutter for box in boxes)
+    return gutter if min(lines_left, lines_right) >= MIN_COLUMN_LINES else None
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def _bands(boxes: Iterable[_Placed], gutter: float) -> Iterable[tuple[list[_Placed], list[_Placed], list[_Placed]]]:
+    """From top to bottom: what stands left and right of the gutter, then what closes the band by crossing it."""
+    left: list[_Placed] = []
+    right: list[_Placed] = []
+    spanning: list[_Placed] = []
+    for box in sorted(boxes, key=lambda b: b.y0):
+        crosses = box.x0 < gutter < box.x1
+        if not crosses and spanning:
+            yield left, right, spanning
+            left, right, spanning = [], [], []
+        (spanning if crosses else left if box.x1 <= gutter else right).append(box)
+    yield left, right, spanning
+
+
+def _side_by_side(left: Sequence[_Placed], right: Sequence[_Placed]) -> bool:
+    """Whether both sides are columns of prose (or tables), next to each other."""
+    if not left or not right:
+        return False
+    top = max(min(b.y0 for b in left), min(b.y0 for b in right))
+    bottom = min(max(b.y1 for b in left), max(b.y1 for b in right))
+    return bottom > top and _prose(left) and _prose(right)
+
+
+def _prose(side: Sequence[_Placed]) -> bool:
+    if any(isinstance(box.item, Table) for box in side):
+        return True
+    lines = rows_of([box.item for box in side if isinstance(box.item, Fragment)])
+    if len(lines) < MIN_COLUMN_LINES:
+        return False
+    x0, _, x1, _ = outline([box[:4] for box in side])
+    widths = [sum(piece.x1 - piece.x0 for piece in line) for line in lines]
+    size = median(line[0].size for line in lines)
+    return median(widths) >= max(MIN_COLUMN_SHARE * (x1 - x0), MIN_COLUMN_EMS * size)
+
+
+def _paragraphs(column: Sequence[_Placed], starts_item: Callable[[str], bool]) -> list[Paragraph | Table]:
+    left, _, right, _ = outline([box[:4] for box in column])
+    lines = rows_of([box.item for box in column if isinstance(box.item, Fragment)])
+    pieces: list[Row | Table] = [_row(line) for line in lines]
+    pieces += [box.item for box in column if isinstance(box.item, Table)]
+    pieces.sort(key=_top)
+    arranged: list[Paragraph | Table] = []
+    rows: list[Row] = []
+    white = _usual_white([piece for piece in pieces if isinstance(piece, Row)])
+    for piece in pieces:
+        if rows and (
+            isinstance(piece, Table)
+            or piece.y0 - rows[-1].y1 > white + 0.25 * piece.size
+            or not _goes_on(rows, piece, right, starts_item)
+        ):
+            arranged.append(Paragraph(tuple(rows), left, right))
+            rows = []
+        if isinstance(piece, Table):
+            arranged.append(piece)
+        else:
+            rows.append(piece)
+    if rows:
+        arranged.append(Paragraph(tuple(rows), left, right))
+    return arranged
+
+
+def _usual_white(rows: Sequence[Row]) -> float:
+    """White between two rows of one paragraph: the lower quarter of what stands between rows of one size."""
+    whites = sorted(
+        below.y0 - above.y1
+        for above, below in pairwise(rows)
+        if abs(above.size - below.size) < 0.5 and below.y0 - above.y1 < MAX_LEADING_EMS * below.size
+    )
+    return whites[len(whites) // 4] if whites else 0.0
+
+
+def _top(piece: Row | Table) -> float:
+    return piece.bbox[1] if isinstance(piece, Table) else (piece.y0 + piece.y1) / 2
+
+
+def _row(pieces: Sequence[Fragment]) -> Row:
+    """The runs of one baseline as a row; a gap without a space gets one."""
+    lead = pieces[0] if len(pieces) == 1 else max(pieces, key=lambda piece: len(piece.text))
+    text = pieces[0].text
+    tabular = False
+    for before, piece in pairwise(pieces):
+        gap = piece.x0 - before.x1
+        tabular = tabular or gap > TAB_GAP_EMS * lead.size
+        spaced = text[-1:].isspace() or piece.text[:1].isspace()
+        text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else f" {piece.text}"
+    return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular)
+
+
+def _goes_on(rows: Sequence[Row], row: Row, right: float, starts_item: Callable[[str], bool]) -> bool:
+    """Whether a row continues the paragraph above it."""
+    before, first = rows[-1], rows[0]
+    if abs(row.size - before.size) > 0.12 * before.size or starts_item(row.text):
+        return False
+    white = row.y0 - before.y1
+    if white > MAX_LEADING_EMS * row.size:
+        return False
+    if row.x1 < before.x0 or row.x0 > before.x1:
+        return False
+    if before.tabular or row.tabular:
+        return before.tabular == row.tabular
+    if row.bold != before.bold:
+        return False
+    short = right - before.x1 > 0.2 * (right - min(first.x0, row.x0))
+    indented = row.x0 > before.x0 + INDENT_EMS * row.size and before.x0 <= min(r.x0 for r in rows) + 1
+    centred = abs((row.x0 + row.x1) - (before.x0 + before.x1)) < row.size
+    ended = before.text.rstrip()[-1:] in ".。:!?"
+    if starts_item(first.text):  # the rows of an item hang below its text, or return to the margin after a full row
+        return not (short and ended) and (row.x0 >= first.x0 - INDENT_EMS * row.size or not short)
+    return not (indented and not centred) and not (short and ended)
+
+
+def _word_goes_on(before: str, after: str) -> bool:
+    return before[-1:] not in " \u3000" and _hangul(before[-1:]) and _hangul(after[:1])
+
+
+def _hyphenated(before: str, after: str) -> bool:
+    return before.endswith("-") and before[-2:-1].isalpha() and after[:1].islower()
+
+
+def _hangul(char: str) -> bool:
+    return "가" <= char <= "힣"

@@ -1,0 +1,309 @@
+"""The PDF reader: pymupdf's fast text for every page, tables where lines or columns ask for them, OCR for scans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pymupdf
+
+from tasks.documents.blocks import BBox, Page, PageStatus
+from tasks.documents.pdf.pdf_blocks import (
+    BodyStyle,
+    Content,
+    Margins,
+    Running,
+    body_style,
+    margins_of,
+    page_blocks,
+    running_rows,
+)
+from tasks.documents.pdf.pdf_columns import page_tables
+from tasks.documents.pdf.pdf_grids import Point, drawn_edges
+from tasks.documents.pdf.pdf_opening import complaints, metadata_of, open_document, opening_notes, title_of
+from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, ocr_available, read_scan, why_no_text
+from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
+from tasks.documents.pdf.pdf_text import (
+    Fragment,
+    PageText,
+    Remark,
+    extract_text,
+    has_fields,
+    map_box,
+    mostly_unreadable,
+    remarks,
+    unreadable,
+)
+from tasks.documents.read_options import Header, ReadOptions
+
+if TYPE_CHECKING:
+    from tasks.documents.pdf.pdf_plumber import Plumber
+
+NEIGHBOURS = (-2, -1, 1, 2)
+"""Pages whose edges are compared, by distance; two each way, because left and right pages differ."""
+STYLE_SAMPLES = 6
+"""Pages, spread over the document, from which the font size of running text is learned."""
+MAX_PEEK_BYTES = 65_536
+"""Compressed content up to which a page is read for the sake of another: none may cost another its budget."""
+FEW_CHARS = 20
+"""A page with fewer characters that one image covers is a scan with a stamp or a number."""
+NOTED_SHARE = 0.02
+"""Share of characters without Unicode from which a page says so: below, they are ticks and bullets."""
+MAX_REASON_CHARS = 200
+DEFAULT_BODY = BodyStyle(10.0, bold=False)
+
+
+class _Loaded(NamedTuple):
+    page: pymupdf.Page
+    text: PageText
+    margins: Margins
+    complaints: tuple[str, ...] = ()
+    """MuPDF warnings while the page was read."""
+
+
+_BROKEN = re.compile(r"zlib|cannot (load|find|parse|open) (object|xref|stream)|premature|truncated|invalid code", re.I)
+"""MuPDF warnings that mean lost content; its other warnings (fonts, colours) are harmless."""
+
+
+def open_pdf(path: Path, *, password: str | None, options: ReadOptions) -> PdfReader:
+    """The document, ready to be read page by page.
+
+    Raises EmptyDocument, CorruptDocument, NeedsPassword, UnsupportedDocument; OSError for a file that is not there.
+    """
+    return PdfReader(open_document(path, password), path, password=password, options=options)
+
+
+class PdfReader:
+    """An open PDF."""
+
+    def __init__(self, document: pymupdf.Document, path: Path, *, password: str | None, options: ReadOptions) -> None:
+        self._document = document
+        self._path = path
+        self._password = password
+        self._options = options
+        self._loaded: dict[int, _Loaded] = {}
+        self.header = Header(
+            format="pdf",
+            reader=_reader_name(options),
+            page_source="stored",
+            page_count=document.page_count,
+            title=title_of(document),
+            metadata=metadata_of(document),
+            notes=opening_notes(document),
+        )
+
+    def pages(self, first: int = 1) -> Iterator[Page]:
+        """Pages from number `first` (1-based) on; a page that cannot be read has status `error` and a reason."""
+        for number in range(first, self.header.page_count + 1):
+            for passed in [n for n in self._loaded if n < number + NEIGHBOURS[0]]:
+                del self._loaded[passed]
+            try:
+                yield self._with_complaints(self._read(number), number)
+            except Exception as failure:  # noqa: BLE001 - whatever a parser trips over, the next page follows
+                yield self._second_opinion(number, failure)
+
+    def _read(self, number: int) -> Page:
+        loaded = self._load(number)
+        shown = [fragment.text for fragment in loaded.text.fragments]
+        beside = remarks(loaded.page, "".join(shown)) if has_fields(loaded.page) else []
+        chars = sum(len(text) - text.count(" ") for text in shown)
+        if mostly_unreadable(shown):
+            return self._recognised(loaded, number, beside, why="glyphs without Unicode")
+        if chars < FEW_CHARS and not beside and is_scan(loaded.page):
+            return self._recognised(loaded, number, beside, why="image-only")
+        if not chars and not beside:
+            return self._recognised(loaded, number, beside, why=None)
+        return self._page(loaded, number, beside, reason=_damage(loaded.text))
+
+    def _with_complaints(self, page: Page, number: int) -> Page:
+        """The page, with what MuPDF said of broken content: a page that could not be unpacked is not blank."""
+        broken = [said for said in self._loaded[number].complaints if _BROKEN.search(said)]
+        if not broken:
+            return page
+        status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status
+        reason = "; ".join(filter(None, ("damaged: " + ", ".join(broken), page.reason if page.blocks else None)))
+        return page.model_copy(update={"status": status, "reason": reason})
+
+    def _recognised(self, loaded: _Loaded, number: int, beside: Sequence[Remark], *, why: str | None) -> Page:
+        """The page as tesseract sees it; without tesseract, what of its own text can be read, and why that is all."""
+        page, text = loaded.page, loaded.text
+        if not text.fragments and not beside and is_blank(page):
+            return _textless(page, number, PageStatus.EMPTY, "blank")
+        why = why or why_no_text(page)
+        legible = tuple(f for f in text.fragments if not mostly_unreadable([f.text]))
+        scanned: list[Fragment] = []
+        if self._options.ocr == "auto" and ocr_available():
+            try:
+                scanned = read_scan(page)
+            except OcrFailed as failure:
+                why = f"{why}; {failure}"
+        if _chars(scanned) > _chars(legible):
+            seen = _page_text(page, scanned)
+            return self._page(_Loaded(page, seen, margins_of(seen)), number, beside, reason=why, status=PageStatus.OCR)
+        if legible or beside:
+            kept = text._replace(fragments=legible)
+            return self._page(_Loaded(page, kept, margins_of(kept)), number, beside, reason=_damage(text) or why)
+        return _textless(page, number, PageStatus.EMPTY, why)
+
+    def _page(
+        self,
+        loaded: _Loaded,
+        number: int,
+        beside: Sequence[Remark],
+        *,
+        reason: str | None,
+        status: PageStatus = PageStatus.OK,
+    ) -> Page:
+        """The page with its blocks."""
+        page, text = loaded.page, loaded.text
+        running = running_rows(loaded.margins, self._neighbours(number))
+        fragments: Sequence[Fragment] = text.fragments
+        tables: list[Table] = []
+        if self._options.tables and status is PageStatus.OK:
+            tables, fragments = self._tables(loaded, number, running)
+        to_reading = text.to_reading
+        content = Content(
+            [*fragments, *(_printed(remark, i, to_reading) for i, remark in enumerate(beside) if remark.printed)],
+            tables,
+            running,
+            [(remark.text, map_box(remark.bbox, to_reading)) for remark in beside if not remark.printed],
+        )
+        body = self._body or body_style(text.fragments) or DEFAULT_BODY
+        blocks = page_blocks(content, page=number, body=body, to_page=_mover(text.to_page))
+        return _textless(page, number, status, reason).model_copy(update={"blocks": blocks})
+
+    def _tables(self, loaded: _Loaded, number: int, running: Running) -> tuple[list[Table], list[Fragment]]:
+        """Tables of a page, and its text outside them."""
+        text = loaded.text
+        margins = running.header | running.footer
+        own = [fragment for fragment in text.fragments if fragment.line not in margins]
+        if self._options.pdf_reader == "pdfplumber":
+            words = text.words()
+            tables = fill_grids(self._plumber.grids(number), words, text.chars)
+            return tables, outside(text.fragments, words, tables)
+        drawings = loaded.page.get_cdrawings() or []
+        edges = drawn_edges(drawings, _point_mover(text.to_reading), width=text.width, height=text.height)
+        tables = page_tables(text, own, edges)
+        return tables, outside(text.fragments, text.words(), tables) if tables else list(text.fragments)
+
+    def _load(self, number: int) -> _Loaded:
+        loaded = self._loaded.get(number)
+        if loaded is None:
+            pymupdf.TOOLS.reset_mupdf_warnings()
+            page = self._document.load_page(number - 1)
+            text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
+            loaded = self._loaded[number] = _Loaded(page, text, margins_of(text), complaints())
+        return loaded
+
+    def _neighbours(self, number: int) -> dict[int, Margins]:
+        """Edges of the pages around, by distance, as far as they are cheap to read."""
+        found: dict[int, Margins] = {}
+        for distance in NEIGHBOURS:
+            peeked = self._peek(number + distance)
+            if peeked:
+                found[distance] = peeked.margins
+        return found
+
+    def _peek(self, number: int) -> _Loaded | None:
+        """Another page, if its content is short and draws no forms: then it cannot cost this page its time."""
+        if number in self._loaded:
+            return self._loaded[number]
+        if not 1 <= number <= self.header.page_count or self._options.pdf_reader == "pdfplumber":
+            return None
+        try:
+            return self._load(number) if self._is_simple(number) else None
+        except Exception:  # noqa: BLE001 - its own turn will say what is wrong with it
+            return None
+
+    def _is_simple(self, number: int) -> bool:
+        page = self._document.load_page(number - 1)
+        streams = [self._document.xref_stream_raw(xref) for xref in page.get_contents()]
+        if sum(len(stream or b"") for stream in streams) > MAX_PEEK_BYTES:
+            return False
+        return not self._document.get_page_xobjects(number - 1) and not has_fields(page)
+
+    @cached_property
+    def _body(self) -> BodyStyle | None:
+        """Style of the document's running text, from a few pages that are cheap to read."""
+        count = self.header.page_count
+        numbers = sorted({1 + (count - 1) * i // STYLE_SAMPLES for i in range(1, STYLE_SAMPLES)})
+        peeked = [loaded for loaded in map(self._peek, numbers) if loaded]
+        return body_style(fragment for loaded in peeked for fragment in loaded.text.fragments)
+
+    @cached_property
+    def _plumber(self) -> Plumber:
+        from tasks.documents.pdf.pdf_plumber import Plumber
+
+        return Plumber(self._path, self._password)
+
+    def _second_opinion(self, number: int, failure: Exception) -> Page:
+        """The page by pdfplumber, where pymupdf alone was not asked for; else its error."""
+        said = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
+        if self._options.pdf_reader == "auto":
+            try:
+                text = self._plumber.text(number)
+                body = body_style(text.fragments)
+                if body and not mostly_unreadable(f.text for f in text.fragments):
+                    content = Content(text.fragments, [], running_rows(margins_of(text), {}))
+                    return Page(
+                        number=number,
+                        status=PageStatus.OK,
+                        reason=f"text by {self._plumber.name}; pymupdf failed ({said})",
+                        width=text.width,
+                        height=text.height,
+                        blocks=page_blocks(content, page=number, body=body, to_page=None),
+                    )
+            except Exception as second:  # noqa: BLE001 - both failed; the page says so and the next one follows
+                said = f"{said}; pdfplumber: {second}"[:MAX_REASON_CHARS]
+        return Page(number=number, status=PageStatus.ERROR, reason=said)
+
+
+def _reader_name(options: ReadOptions) -> str:
+    if options.pdf_reader == "pdfplumber":
+        return f"pdfplumber {version('pdfplumber')}"
+    return f"pymupdf {version('pymupdf')}"
+
+
+def _textless(page: pymupdf.Page, number: int, status: PageStatus, reason: str | None) -> Page:
+    return Page(number=number, status=status, reason=reason, width=page.rect.width, height=page.rect.height)
+
+
+def _page_text(page: pymupdf.Page, fragments: Sequence[Fragment]) -> PageText:
+    """Recognised text in the place of the page's own."""
+    matrix = pymupdf.Matrix(page.rotation_matrix)
+    return PageText(page.rect.width, page.rect.height, tuple(fragments), words=list, chars=list, to_reading=matrix)
+
+
+def _printed(remark: Remark, number: int, to_reading: pymupdf.Matrix) -> Fragment:
+    """A form value or stamp as a run of text in its place."""
+    box = map_box(remark.bbox, to_reading)
+    return Fragment(*box, remark.text, size=DEFAULT_BODY.size, bold=False, upright=True, line=(-1, number))
+
+
+def _chars(fragments: Sequence[Fragment]) -> int:
+    return sum(len(fragment.text) for fragment in fragments)
+
+
+def _damage(text: PageText) -> str | None:
+    """What of a page's text was replaced, or cannot be read."""
+    bad, total = unreadable(fragment.text for fragment in text.fragments)
+    said = [text.note] if text.note else []
+    if bad > NOTED_SHARE * total:
+        said.append(f"glyphs without Unicode: {bad} of {total} characters")
+    return "; ".join(said) or None
+
+
+def _mover(matrix: pymupdf.Matrix | None) -> Callable[[BBox], BBox] | None:
+    return None if matrix is None else lambda box: map_box(box, matrix)
+
+
+def _point_mover(matrix: pymupdf.Matrix) -> Callable[[Point], Point] | None:
+    """Applies a matrix to points; None for the identity."""
+    a, b, c, d, e, f = matrix
+    if (a, b, c, d, e, f) == (1, 0, 0, 1, 0, 0):
+        return None
+    return lambda point: (a * point[0] + c * point[1] + e, b * point[0] + d * point[1] + f)

@@ -1,0 +1,412 @@
+"""Tables of a PDF page: words are put into drawn grids, shaded stripes become one table, empty lines of a grid go."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tasks.documents.blocks import BBox, Cell
+from tasks.documents.pdf.pdf_grids import SNAP, Edges, Grid, GridCell, find_grids
+from tasks.documents.pdf.pdf_text import Fragment, Word
+
+STRIPE_ROWS = 2
+"""A shaded stripe has at most so many rows; a single row may also lead to or end a grid of many."""
+HOLE_SHARE = 0.34
+"""Share of places without a cell up to which they are cells whose lines were forgotten."""
+PROSE_SHARE = 0.6
+"""Share of a table's width that a line of words fills only if it is prose."""
+UNDERDRAWN_SHARE = 0.3
+"""Share of cells with several amounts from which rows are missing."""
+HEADER_LINES = 6
+"""Lines above a striped table that may name its columns."""
+STRIPE_GAP = 2.2
+"""Heights of a stripe that may lie between two stripes of one table."""
+SPILL = 1.5
+"""Points by which a word may reach over a line of its cell before it is cut there."""
+NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
+
+
+class Table(NamedTuple):
+    """A table with its text."""
+
+    bbox: BBox
+    cells: tuple[Cell, ...]
+    words: tuple[Word, ...]
+    """What went into it."""
+
+
+def drawn_tables(edges: Edges, words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
+    """Tables whose cells are drawn, or shaded row by row, from top to bottom."""
+    return fill_grids(_join_stripes(find_grids(edges), words), words, chars)
+
+
+def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
+    """The grids with their words, without those that only decorate text."""
+    tables: list[Table] = []
+    for grid in map(_without_holes, grids):
+        placed, taken = _place(grid, words, chars)
+        if len(placed) > 1 and not _behind_prose(placed) and not _underdrawn(placed):
+            tables.append(_table(grid, placed, taken))
+    return tables
+
+
+def outside(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequence[Table]) -> list[Fragment]:
+    """The runs of text without the words that went into tables."""
+    taken = {word for table in tables for word in table.words}
+    touched = {word.line for word in taken}
+    rest: dict[tuple[int, int], list[Word]] = defaultdict(list)
+    for word in words:
+        if word.line in touched and word not in taken:
+            rest[word.line].append(word)
+    kept: list[Fragment] = []
+    for fragment in fragments:
+        if fragment.line not in touched:
+            kept.append(fragment)
+        elif left := rest.get(fragment.line):
+            box = (min(w.x0 for w in left), fragment.y0, max(w.x1 for w in left), fragment.y1)
+            kept.append(Fragment(*box, " ".join(w.text for w in left), *fragment[5:]))
+    return kept
+
+
+def table_text(cells: Iterable[Cell]) -> str:
+    """A line per row, cells joined by ` | `; empty places stay, so that columns line up."""
+    rows: dict[int, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        rows[cell.row].append(cell)
+    return "\n".join(_row_text(rows[row]) for row in sorted(rows) if any(cell.text for cell in rows[row]))
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is an amount, a share, a date in figures or a dash."""
+    return bool(NUMBER.fullmatch(text))
+
+
+def cell_text(words: Sequence[Word]) -> str:
+    """Words in lines, from top to bottom and left to right."""
+    return "\n".join(map(_line_text, _lines(words)))
+
+
+def header_rows(cells: Sequence[Cell]) -> int:
+    """How many rows at the top name the columns: those before the first row with an amount, if that is near the top."""
+    first_amount = min(
+        (cell.row for cell in cells if cell.text and cell.col and is_number(cell.text) and not _year(cell.text)),
+        default=None,
+    )
+    rows = max((cell.row + cell.row_span for cell in cells), default=0)
+    if rows < 2:
+        return 0
+    top = max((cell.row_span for cell in cells if cell.row == 0), default=1)
+    if first_amount is None or first_amount > 4:
+        return min(top, rows - 1)
+    return min(max(first_amount, 0), rows - 1)
+
+
+def grid_of(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
+    """The grid over given column lines whose cells are the boxes; a box need not lie on the lines exactly."""
+    kept = list(boxes)
+    ys = sorted({y for box in kept for y in (box[1], box[3])})
+    row = {y: i for i, y in enumerate(ys)}
+    cells: list[GridCell] = []
+    for x0, y0, x1, y1 in kept:
+        col = _nearest(xs, x0)
+        cells.append(GridCell(row[y0], col, row[y1] - row[y0], max(_nearest(xs, x1) - col, 1)))
+    return Grid(xs, tuple(ys), tuple(sorted(cells)))
+
+
+def text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[BBox]:
+    """Cells for lines of text between two heights; a word across a column line joins the cells on both sides."""
+    lines = _lines_in((xs[0], top, xs[-1], bottom), words)
+    if not lines:
+        return []
+    middles = [(min(w.y0 for w in line) + max(w.y1 for w in line)) / 2 for line in lines]
+    bounds = [top, *((a + b) / 2 for a, b in pairwise(middles)), bottom]
+    boxes: list[BBox] = []
+    for line, (y0, y1) in zip(lines, pairwise(bounds), strict=True):
+        texts = _phrases(line)
+        kept = [xs[0], *(x for x in xs[1:-1] if not any(a + SPILL < x < b - SPILL for a, b in texts)), xs[-1]]
+        boxes += [(x0, y0, x1, y1) for x0, x1 in pairwise(kept)]
+    return boxes
+
+
+def _phrases(line: Sequence[Word]) -> list[tuple[float, float]]:
+    """From where to where each phrase of a line runs; amounts stand alone, however close they are."""
+    phrases: list[tuple[float, float]] = []
+    for before, word in pairwise([None, *line]):
+        close = before and word and word.x0 - before.x1 < 0.5 * (word.y1 - word.y0)
+        if word and before and close and (_is_word(before.text) or _is_word(word.text)):
+            phrases[-1] = (phrases[-1][0], word.x1)
+        elif word:
+            phrases.append((word.x0, word.x1))
+    return phrases
+
+
+def _join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
+    """Grids of equal width, one below the other, whose gap holds a few rows of text, as one grid.
+
+    Tables with every other row shaded are drawn so.
+    """
+    runs: list[list[Grid]] = []
+    for grid in grids:
+        for run in runs:
+            if _continues(run[-1], grid) and not _prose_between(run[-1], grid, words):
+                run.append(grid)
+                break
+        else:
+            runs.append([grid])
+    return sorted(
+        (_stack(run, words) if len(run) > 1 else run[0] for run in runs), key=lambda grid: (grid.ys[0], grid.xs[0])
+    )
+
+
+def _continues(above: Grid, below: Grid) -> bool:
+    gap = below.ys[0] - above.ys[-1]
+    stripe = min(above.ys[-1] - above.ys[-2], below.ys[1] - below.ys[0])
+    rows = sorted((len(above.ys) - 1, len(below.ys) - 1))
+    striped = rows[1] <= STRIPE_ROWS or (rows[0] == 1 and gap <= 1.5 * stripe)
+    return (
+        abs(above.xs[0] - below.xs[0]) <= SNAP
+        and abs(above.xs[-1] - below.xs[-1]) <= SNAP
+        and 0 <= gap <= STRIPE_GAP * stripe
+        and len(above.xs) > 2
+        and len(below.xs) > 2
+        and striped
+    )
+
+
+def _prose_between(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
+    """Whether a line of text in the gap runs on over most of the columns."""
+    width = above.xs[-1] - above.xs[0]
+    lines = _lines_in((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words)
+    return any(sum(w.x1 - w.x0 for w in line) > PROSE_SHARE * width and _gaps(line) < 2 for line in lines)
+
+
+def _gaps(line: Sequence[Word]) -> int:
+    """How often the words of a line stand further apart than words of a sentence do."""
+    return sum(word.x0 - before.x1 > 0.8 * (word.y1 - word.y0) for before, word in pairwise(line))
+
+
+def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
+    """One grid over all columns of the run; rows between its members follow the lines of text there."""
+    xs = _columns(run)
+    top = run[0].ys[0]
+    boxes = text_row_boxes(xs, _header_top(run[0], words), top, words)
+    for grid, following in zip(run, [*run[1:], None], strict=True):
+        boxes += [_box(grid, cell) for cell in grid.cells]
+        if following:
+            boxes += text_row_boxes(xs, grid.ys[-1], following.ys[0], words)
+    return grid_of(xs, boxes)
+
+
+def _header_top(grid: Grid, words: Sequence[Word]) -> float:
+    """Where the lines begin that name the columns of a striped table: above it, right of its first column."""
+    top = grid.ys[0]
+    x0, x1 = grid.xs[:2]
+    height = grid.ys[1] - grid.ys[0]
+    above = _lines_in((x0, top - HEADER_LINES * height, grid.xs[-1], top), words)
+    for line in reversed(above[-HEADER_LINES:]):
+        if top - max(w.y1 for w in line) > height or (line[0].x0 < x1 - SPILL and _gaps(line) < 2):
+            break
+        top = min(w.y0 for w in line)
+    return top
+
+
+def _columns(run: list[Grid]) -> tuple[float, ...]:
+    xs: list[float] = []
+    for x in sorted(x for grid in run for x in grid.xs):
+        if not xs or x > xs[-1] + SNAP:
+            xs.append(x)
+    return tuple(xs)
+
+
+def _lines_in(box: BBox, words: Sequence[Word]) -> list[list[Word]]:
+    x0, y0, x1, y1 = box
+    return _lines(w for w in words if y0 <= (w.y0 + w.y1) / 2 < y1 and x0 <= (w.x0 + w.x1) / 2 < x1)
+
+
+def _lines(words: Iterable[Word]) -> list[list[Word]]:
+    """Words in lines from top to bottom, each from left to right."""
+    lines: list[list[Word]] = []
+    for word in sorted(words, key=lambda w: w.y0 + w.y1):
+        if lines and _same_line(lines[-1][0], word):
+            lines[-1].append(word)
+        else:
+            lines.append([word])
+    return [sorted(line, key=lambda w: w.x0) for line in lines]
+
+
+def _nearest(xs: Sequence[float], x: float) -> int:
+    return min(range(len(xs)), key=lambda i: abs(xs[i] - x))
+
+
+def _box(grid: Grid, cell: GridCell) -> BBox:
+    return (
+        grid.xs[cell.col],
+        grid.ys[cell.row],
+        grid.xs[cell.col + cell.col_span],
+        grid.ys[cell.row + cell.row_span],
+    )
+
+
+def _without_holes(grid: Grid) -> Grid:
+    """The grid with cells in its empty places, if there are few."""
+    covered = {
+        (row, col)
+        for cell in grid.cells
+        for row in range(cell.row, cell.row + cell.row_span)
+        for col in range(cell.col, cell.col + cell.col_span)
+    }
+    places = (len(grid.ys) - 1) * (len(grid.xs) - 1)
+    if not 0 < places - len(covered) <= HOLE_SHARE * places:
+        return grid
+    holes = [
+        GridCell(row, col)
+        for row in range(len(grid.ys) - 1)
+        for col in range(len(grid.xs) - 1)
+        if (row, col) not in covered
+    ]
+    return grid._replace(cells=tuple(sorted([*grid.cells, *holes])))
+
+
+def _place(
+    grid: Grid, words: Sequence[Word], chars: Callable[[], list[Word]]
+) -> tuple[dict[GridCell, list[Word]], list[Word]]:
+    """Each word in the cell around its middle, a word across a line in pieces; then the words that were placed."""
+    places = {
+        (row, col): cell
+        for cell in grid.cells
+        for row in range(cell.row, cell.row + cell.row_span)
+        for col in range(cell.col, cell.col + cell.col_span)
+    }
+    x0, y0, x1, y1 = grid.bbox
+    placed: dict[GridCell, list[Word]] = defaultdict(list)
+    taken: list[Word] = []
+    for word in words:
+        x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
+        if not (y0 <= y < y1 and word.x1 > x0 and word.x0 < x1):
+            continue
+        cell = _cell_at(grid, places, x, y)
+        if cell and word.x0 >= grid.xs[cell.col] - SPILL and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL:
+            placed[cell].append(word)
+            taken.append(word)
+        elif pieces := _cut(grid, places, word, chars()):
+            taken.append(word)
+            for inside, piece in pieces:
+                placed[inside].append(piece)
+    return placed, taken
+
+
+def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
+    """Whether sentences run on from cell to cell: the grid is made of underlines or coloured words."""
+    cell_of = {word: cell for cell, inside in placed.items() for word in inside}
+    rows: dict[GridCell, bool] = {}
+    for line in _lines(cell_of):
+        for before, word in pairwise(line):
+            if cell_of[before] == cell_of[word]:
+                continue
+            close = word.x0 - before.x1 < 0.5 * (word.y1 - word.y0)
+            running = close and before.line == word.line and _is_word(before.text) and _is_word(word.text)
+            rows[cell_of[before]] = rows.get(cell_of[before], False) or running
+    return bool(rows) and sum(rows.values()) > len(rows) / 2
+
+
+def _is_word(text: str) -> bool:
+    return len(text) > 1 and any(char.isalpha() for char in text)
+
+
+def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
+    """Whether lines are drawn around a few of a table's rows only: amounts stand one below the other in its cells."""
+    piled = 0
+    for inside in placed.values():
+        lines = _lines(inside)
+        piled += len(lines) > 1 and all(is_number("".join(w.text for w in line)) for line in lines)
+    return piled > UNDERDRAWN_SHARE * len(placed)
+
+
+def _cell_at(grid: Grid, places: dict[tuple[int, int], GridCell], x: float, y: float) -> GridCell | None:
+    return places.get((bisect_right(grid.ys, y) - 1, bisect_right(grid.xs, x) - 1))
+
+
+def _cut(
+    grid: Grid, places: dict[tuple[int, int], GridCell], word: Word, chars: Sequence[Word]
+) -> list[tuple[GridCell, Word]]:
+    """The word's pieces, cut where a line of the grid lies between two of its characters; none if it stands outside."""
+    y = (word.y0 + word.y1) / 2
+    pieces: list[tuple[GridCell, Word]] = []
+    lead: Word | None = None
+    for char in chars:
+        x = (char.x0 + char.x1) / 2
+        if char.line != word.line or char.text.isspace() or not (word.x0 <= x <= word.x1 and word.y0 <= y <= word.y1):
+            continue
+        cell = _cell_at(grid, places, x, y)
+        if pieces and cell in (pieces[-1][0], None):  # what reaches out of the grid stays with the cell it began in
+            cell, before = pieces.pop()
+            char = before._replace(text=before.text + char.text, x1=char.x1)
+        elif cell is None:
+            lead = char if lead is None else lead._replace(text=lead.text + char.text, x1=char.x1)
+            continue
+        elif lead is not None:
+            char = lead._replace(text=lead.text + char.text, x1=char.x1)
+            lead = None
+        pieces.append((cell, char))
+    return pieces
+
+
+def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]) -> Table:
+    """Cells numbered by the rows and columns in which some text begins: spacers between columns are not columns."""
+    rows = sorted({cell.row for cell in placed})
+    cols = sorted({cell.col for cell in placed})
+    row_rank, col_rank = {r: i for i, r in enumerate(rows)}, {c: i for i, c in enumerate(cols)}
+    cells = [
+        Cell(
+            row=row_rank[cell.row],
+            col=col_rank[cell.col],
+            text=cell_text(placed[cell]) if cell in placed else "",
+            row_span=_kept(rows, cell.row, cell.row_span),
+            col_span=_kept(cols, cell.col, cell.col_span),
+        )
+        for cell in grid.cells
+        if cell.row in row_rank and cell.col in col_rank
+    ]
+    cells.sort(key=lambda cell: (cell.row, cell.col))
+    named = header_rows(cells)
+    return Table(
+        grid.bbox,
+        tuple(cell.model_copy(update={"header": True}) if cell.row < named else cell for cell in cells),
+        tuple(taken),
+    )
+
+
+def _kept(starts: Sequence[int], start: int, span: int) -> int:
+    return sum(start <= s < start + span for s in starts)
+
+
+def _row_text(cells: Sequence[Cell]) -> str:
+    """Places that a merged cell covers are not written; places without a cell are empty."""
+    texts: list[str] = []
+    column = 0
+    for cell in sorted(cells, key=lambda c: c.col):
+        texts += [""] * (cell.col - column)
+        texts.append(" ".join(cell.text.split()))
+        column = cell.col + cell.col_span
+    return " | ".join(texts)
+
+
+def _same_line(a: Word, b: Word) -> bool:
+    return abs((a.y0 + a.y1) - (b.y0 + b.y1)) < min(a.y1 - a.y0, b.y1 - b.y0)
+
+
+def _line_text(words: Sequence[Word]) -> str:
+    """Words of one run had a space between them; words of different runs have one if there is a gap."""
+    text = words[0].text
+    for before, word in pairwise(words):
+        joined = before.line != word.line and word.x0 - before.x1 < 0.15 * (word.y1 - word.y0)
+        text += word.text if joined else f" {word.text}"
+    return text
+
+
+def _year(text: str) -> bool:
+    return text.isdigit() and len(text) == 4 and text[:2] in ("19", "20")

@@ -1,0 +1,239 @@
+"""Positioned text of a PDF page in the direction of reading: runs, words and characters, form fields, annotations."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, NamedTuple, cast
+
+import pymupdf
+
+from tasks.documents.blocks import BBox
+
+# CID_FOR_UNKNOWN_UNICODE stays off: a glyph without Unicode must show as U+FFFD, not as a plausible wrong letter.
+TEXT_FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
+BOLD = pymupdf.TEXT_FONT_BOLD
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+DAMAGED = re.compile(r"[\x00\ud800-\udfff]")
+MEANINGLESS = re.compile(r"[\x01-\x08\x0e-\x1f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff]")
+"""Control characters, private use, and what stands for a glyph without Unicode."""
+GARBAGE_SHARE = 0.3
+"""Share of unreadable characters from which a text says nothing: bullets of symbol fonts stay far below it."""
+
+
+class Fragment(NamedTuple):
+    """A run of text without a wide gap, on one baseline."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    text: str
+    size: float
+    """Font size, points."""
+    bold: bool
+    upright: bool
+    """False for text that runs up or down the page."""
+    line: tuple[int, int]
+    """Identifies the run; its words carry the same pair."""
+
+
+class Word(NamedTuple):
+    """A word, or a single character, with its box."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    text: str
+    line: tuple[int, int]
+
+
+class PageText(NamedTuple):
+    """What stands on a page, in reading space: rotated so that most of the text runs from left to right."""
+
+    width: float
+    height: float
+    fragments: tuple[Fragment, ...]
+    words: Callable[[], list[Word]]
+    chars: Callable[[], list[Word]]
+    """Dearer than words; asked for only where a word crosses a ruled line."""
+    to_reading: pymupdf.Matrix
+    """From unrotated page space, in which drawings and annotations are reported."""
+    to_page: pymupdf.Matrix | None = None
+    """From reading space to the page as it is shown; None where they are the same."""
+    note: str | None = None
+    """What was replaced or removed."""
+
+
+def extract_text(page: pymupdf.Page) -> PageText:
+    """The page's text, including what form fields and annotations draw."""
+    upright = pymupdf.Matrix(page.rotation_matrix)
+    size = (page.rect.width, page.rect.height)
+    text = _extract_along(page, upright, size)
+    turn = _turn(text[1])
+    if turn is None:
+        return text[0]
+    to_shown, reading_size = _turned(turn, size)
+    return _extract_along(page, upright * ~to_shown, reading_size)[0]._replace(to_page=to_shown)
+
+
+def clean(text: str) -> str:
+    """NFC, without NULs, lone surrogates replaced by U+FFFD; nothing else is touched."""
+    if "\x00" in text:
+        text = text.replace("\x00", "")
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
+
+
+def unreadable(texts: Iterable[str]) -> tuple[int, int]:
+    """How many characters have no meaning outside their font, and how many there are; spaces do not count."""
+    text = "".join(texts)
+    return len(MEANINGLESS.findall(text)), len(text) - text.count(" ")
+
+
+def mostly_unreadable(texts: Iterable[str]) -> bool:
+    """Whether so many characters have no Unicode that the text says nothing."""
+    bad, total = unreadable(texts)
+    return bad > GARBAGE_SHARE * total
+
+
+def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
+    """The upright box around a box that a matrix has moved."""
+    moved = pymupdf.Rect(box) * matrix
+    return (moved.x0, moved.y0, moved.x1, moved.y1)
+
+
+def _extract_along(
+    page: pymupdf.Page, matrix: pymupdf.Matrix, size: tuple[float, float]
+) -> tuple[PageText, Counter[tuple[int, int]]]:
+    """Text in the space that `matrix` leads to, and how many characters run in each direction."""
+    width, height = size
+    textpage = page.get_textpage(clip=pymupdf.Rect(0, 0, width, height), flags=TEXT_FLAGS, matrix=matrix)
+    fragments: list[Fragment] = []
+    directions: Counter[tuple[int, int]] = Counter()
+    damaged = 0
+    blocks: list[dict[str, Any]] = textpage.extractDICT()["blocks"]
+    for block_no, block in enumerate(blocks):
+        for line_no, line in enumerate(block.get("lines", ())):
+            spans = line["spans"]
+            raw = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
+            if not raw or raw.isspace():
+                continue
+            text = raw
+            if not raw.isascii() or "\x00" in raw:
+                text = clean(raw)
+                damaged += len(DAMAGED.findall(raw))
+            x0, y0, x1, y1 = line["bbox"]
+            if text[0].isspace():
+                x0 += (x1 - x0) * (len(text) - len(text.lstrip())) / len(text)
+                text = text.lstrip()
+            direction = round(line["dir"][0]), round(line["dir"][1])
+            directions[direction] += len(text)
+            lead = spans[0] if len(spans) == 1 else max(spans, key=_span_weight)
+            bold = bool(lead["flags"] & BOLD) or "Bold" in lead["font"]
+            fragments.append(
+                Fragment(x0, y0, x1, y1, text, lead["size"], bold, direction == (1, 0), (block_no, line_no))
+            )
+    found = PageText(
+        width,
+        height,
+        tuple(fragments),
+        words=cache(lambda: _words(textpage)),
+        chars=cache(lambda: _chars(textpage)),
+        to_reading=matrix,
+        note=f"{damaged} NUL or lone surrogate characters replaced" if damaged else None,
+    )
+    return found, directions
+
+
+def _words(textpage: pymupdf.TextPage) -> list[Word]:
+    found = textpage.extractWORDS()
+    return [Word(x0, y0, x1, y1, clean(text), (block, line)) for x0, y0, x1, y1, text, block, line, _ in found]
+
+
+def _chars(textpage: pymupdf.TextPage) -> list[Word]:
+    chars: list[Word] = []
+    for block_no, block in enumerate(textpage.extractRAWDICT()["blocks"]):
+        for line_no, line in enumerate(block.get("lines", ())):
+            for char in chain.from_iterable(span["chars"] for span in line["spans"]):
+                x0, y0, x1, y1 = char["bbox"]
+                chars.append(Word(x0, y0, x1, y1, clean(char["c"]), (block_no, line_no)))
+    return chars
+
+
+def _span_weight(span: dict[str, Any]) -> int:
+    return len(span["text"].strip())
+
+
+def _turn(directions: Counter[tuple[int, int]]) -> tuple[int, int] | None:
+    """The direction most text runs in, if that is not from left to right."""
+    if not directions:
+        return None
+    direction, count = directions.most_common(1)[0]
+    turned = direction in ((0, -1), (0, 1), (-1, 0)) and count > sum(directions.values()) / 2
+    return direction if turned else None
+
+
+def _turned(direction: tuple[int, int], size: tuple[float, float]) -> tuple[pymupdf.Matrix, tuple[float, float]]:
+    """From reading space to the shown page, and the size of reading space."""
+    width, height = size
+    dx, dy = direction
+    # Columns are where the reader's right and down lie on the page; the offset brings the corner back to (0, 0).
+    offset = {(0, -1): (0, height), (0, 1): (width, 0), (-1, 0): (width, height)}[direction]
+    return pymupdf.Matrix(dx, dy, -dy, dx, *offset), (size if dy == 0 else (height, width))
+
+
+FIELDS_WITH_TEXT = ("Text", "ComboBox", "ListBox")
+PRINTED = ("FreeText", "Stamp")
+"""Annotations that belong on the page, as against comments on it."""
+
+
+class Remark(NamedTuple):
+    """Text beside the page's own."""
+
+    text: str
+    bbox: BBox
+    """In unrotated page space."""
+    printed: bool
+    """Form field, free text or stamp, as against a comment."""
+
+
+def remarks(page: pymupdf.Page, shown: str) -> list[Remark]:
+    """Values of form fields, then contents of annotations; what `shown` already holds is left out."""
+    known = "".join(shown.split())
+    found: list[Remark] = []
+    for remark in [*_fields(page), *_annotations(page)]:
+        plain = "".join(remark.text.split())
+        if plain and plain not in known:
+            known += plain
+            found.append(remark)
+    return found
+
+
+def has_fields(page: pymupdf.Page) -> bool:
+    """Whether the page holds form fields or annotations, with or without text."""
+    return page.first_widget is not None or page.first_annot is not None
+
+
+def _fields(page: pymupdf.Page) -> Iterable[Remark]:
+    if page.first_widget is None:
+        return
+    for widget in cast("Iterable[Any]", page.widgets()):
+        if widget.field_type_string in FIELDS_WITH_TEXT:
+            value = widget.field_value
+            text = "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")
+            yield Remark(clean(text).strip(), tuple(widget.rect), printed=True)
+
+
+def _annotations(page: pymupdf.Page) -> Iterable[Remark]:
+    if page.first_annot is None:
+        return
+    for annotation in cast("Iterable[Any]", page.annots()):
+        text = clean(annotation.info.get("content") or "").strip()
+        yield Remark(text, tuple(annotation.rect), printed=annotation.type[1] in PRINTED)

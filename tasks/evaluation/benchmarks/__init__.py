@@ -1,0 +1,1 @@
+"""Benchmarks: one file each, or a YAML file; `benchmark_registry` finds them."""

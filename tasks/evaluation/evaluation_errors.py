@@ -1,0 +1,104 @@
+"""What an evaluation can refuse.
+
+EvaluationError
+├── OptionUnusable      a flag or a line of the YAML file that cannot be understood
+├── UnknownTask         no benchmark or harness task of that name: lists what exists
+├── DataMissing         the items of a benchmark are not at hand: says where to get them
+├── DataUnusable        a file of items or responses is malformed: names file and line
+├── BenchmarkUnusable   a YAML file or class of the user's own that is not a benchmark: names file and line
+├── PreflightFailed     golds do not match themselves, a prompt does not render, no judge: nothing was started
+├── NeedsLogLikelihood  a task wants log-probabilities and the backend gives none
+├── ResultsUnusable     a results file that cannot be read, or a run that is not there
+├── NotKept             the figures could not be kept in every place: says where they are
+├── TasksFailed         some tasks could not be evaluated; the others are kept
+└── Unfinished          some items got no answer or no grade, but may later: the rest is kept and published
+
+Graders and the sandbox have errors of their own: `expected_errors.EXPECTED_ERRORS` holds all three families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class EvaluationError(Exception):
+    """Root; its text is a full sentence with the remedy."""
+
+
+class OptionUnusable(EvaluationError):
+    """A flag, or a line of the YAML file, that cannot be understood."""
+
+
+class UnknownTask(EvaluationError):
+    """No benchmark or harness task has that name."""
+
+
+class DataMissing(EvaluationError):
+    """The items of a benchmark are not at hand."""
+
+
+class DataUnusable(EvaluationError):
+    """A file of items or responses that is malformed."""
+
+
+class BenchmarkUnusable(EvaluationError):
+    """Not a benchmark."""
+
+
+class PreflightFailed(EvaluationError):
+    """The benchmark does not pass its own checks."""
+
+
+class NeedsLogLikelihood(EvaluationError):
+    """The backend cannot tell how likely a text is."""
+
+
+class ResultsUnusable(EvaluationError):
+    """No results there, or none that can be read."""
+
+
+class NotKept(EvaluationError):
+    """The run is whole, but not everywhere where it should be."""
+
+    def __init__(self, why: Sequence[str], *, report: Any, file: str | None, in_database: bool = False) -> None:
+        if in_database:
+            place = f"the results are in the database{f' and in {file}' if file else ''}"
+            remedy = "the same command with --overwrite, once that is mended, asks nothing again"
+        elif file:
+            place, remedy = f"the results are in {file}", f"`trivet eval import {file}` writes them once that is mended"
+        else:
+            place = "the figures are nowhere but here; the answers are kept"
+            remedy = "run the same command again once that is mended: nothing is asked twice"
+        super().__init__(f"{place}; {'; '.join(why)}; {remedy}")
+        self.report = report
+
+
+class TasksFailed(EvaluationError):
+    """Some tasks could not be evaluated; `report` holds the others, which are kept."""
+
+    def __init__(self, why: dict[str, str], *, report: Any) -> None:
+        super().__init__("; ".join(f"{task} was not evaluated: {reason}" for task, reason in why.items()))
+        self.report = report
+
+
+class Unfinished(EvaluationError):
+    """Some items may still get an answer or a grade; `report` holds what there is."""
+
+    def __init__(self, items: dict[str, str], *, report: Any) -> None:
+        by_reason: dict[str, list[str]] = {}
+        for name, why in items.items():
+            by_reason.setdefault(why, []).append(name)
+        named = "; ".join(f"{_few(names)}: {why}" for why, names in list(by_reason.items())[:3])
+        more = f" … and {len(by_reason) - 3} other reasons" if len(by_reason) > 3 else ""
+        super().__init__(
+            f"{len(items)} not finished ({named}{more}); run the same command again, or retry the run, to ask only for "
+            "these"
+        )
+        self.items = items
+        self.report = report
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first names, and how many there are besides."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

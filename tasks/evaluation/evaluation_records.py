@@ -1,0 +1,165 @@
+"""Records of an evaluation; items, responses and samples are those of the graders."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from storage.records import FiniteRecord, Ref
+from tasks.grading.grading_records import Counts, Item, Reply, Response, Said, Sample
+from tasks.measure.estimates import Estimate
+
+Family = Literal["math", "choice", "rules", "judge", "code", "pretrain", "rag", "vqa", "own"]
+"""How a benchmark is graded, as `eval list` groups them."""
+
+__all__ = [
+    "Counts",
+    "DataFacts",
+    "Estimate",
+    "EvalReport",
+    "Family",
+    "Item",
+    "ModelFacts",
+    "Reply",
+    "Response",
+    "RunFacts",
+    "Said",
+    "Sample",
+    "Sampling",
+    "TaskResult",
+    "Usage",
+]
+
+
+class Sampling(FiniteRecord):
+    """How a model answers; the benchmark's own, unless the run says otherwise."""
+
+    temperature: float = Field(default=0.0, ge=0)
+    """Above 0 the answer is drawn, on every backend; 0 is greedy."""
+    max_tokens: int = Field(default=2048, ge=1)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    stop: tuple[str, ...] = ()
+    seed: int | None = 0
+    """Seed of the first repeat; repeat i has seed + i. None: no seed is sent."""
+
+
+class Usage(FiniteRecord):
+    """What the model calls of a benchmark took, whenever they were made."""
+
+    calls: int = 0
+    """Answers, recalled ones too."""
+    recalled: int = 0
+    """How many of the calls were answered from the response store."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    latency_s: float = 0.0
+    """Summed over calls."""
+    cost: float | None = None
+    """When they were made, in the currency of the prices; None without prices. What a run spent is `RunFacts.cost`."""
+
+    def plus(self, other: Usage) -> Usage:
+        """Both together."""
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(
+            calls=self.calls + other.calls,
+            recalled=self.recalled + other.recalled,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            latency_s=self.latency_s + other.latency_s,
+            cost=sum(costs) if costs else None,
+        )
+
+
+class DataFacts(FiniteRecord):
+    """Where the items came from, so that the same name with other content is another data set."""
+
+    name: str
+    source: str
+    """A path or a hub id."""
+    checksum: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """SHA-256 of the data files."""
+    count: int = Field(ge=0)
+    """Items in the data, before any `--limit`."""
+
+
+class ModelFacts(FiniteRecord):
+    """The model that was measured."""
+
+    name: str
+    backend: str
+    """`openai`, `hf`, `vllm`, `curator`, `replay`, `scripted`."""
+    revision: str = ""
+    """Commit, fingerprint of the weights, or digest of the recorded answers; empty where nothing tells."""
+    args: dict[str, JsonValue] = Field(default_factory=dict)
+    """`--model_args` as given, without secrets."""
+
+
+class TaskResult(FiniteRecord):
+    """What one run found on one benchmark: everything that is written to the database and to JSON."""
+
+    task: str
+    version: str
+    """Version of the benchmark: its number and the digest of its definition."""
+    family: Family
+    data: DataFacts
+    settings: dict[str, JsonValue]
+    """Everything besides model and data that can change a figure: sampling, repeats, limit, seed, judge, template …"""
+    metrics: dict[str, JsonValue]
+    """Under evalchemy's keys: `accuracy_avg`, `accuracy_std_err`, `num_total` …"""
+    estimates: tuple[Estimate, ...]
+    counts: Counts
+    usage: Usage = Usage()
+    judge_usage: Usage | None = None
+    judge: str | None = None
+    """Id of the model that graded."""
+    samples: tuple[Ref, ...] = ()
+    """Artifacts of graded samples (kind `samples`), JSONL of Sample, in the order of the items."""
+    items: Ref | None = None
+    """Artifact of the items, JSONL."""
+    responses: tuple[Ref, ...] = ()
+    """Artifacts of the responses, JSONL."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know: `3 of 80 unscored: the judge was away` …"""
+
+    @property
+    def headline(self) -> Estimate | None:
+        """The one figure that a leaderboard shows; None where nothing was scored."""
+        return next((one for one in self.estimates if one.headline), None)
+
+
+class RunFacts(FiniteRecord):
+    """One run of the evaluation, from start to end."""
+
+    id: str
+    """Prefect flow run ID; 32 hex digits where there was none."""
+    model: ModelFacts
+    started_at: datetime
+    ended_at: datetime | None = None
+    status: Literal["running", "completed", "failed"] = "running"
+    version: str
+    """Trivet version."""
+    git_commit: str | None = None
+    calls: int = 0
+    """Model calls that this run made itself; what the store or a step remembered is not among them."""
+    cost: float | None = None
+    """Cost of these calls, in the currency of the prices; None where no price is known."""
+    environment: dict[str, JsonValue] = Field(default_factory=dict)
+    """Python, libraries, machine: for people who look."""
+    config: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the user asked for, without secrets."""
+
+
+class EvalReport(FiniteRecord):
+    """A run and all that it found; what `results_TIME.json` holds beside the seed's keys."""
+
+    run: RunFacts
+    results: tuple[TaskResult, ...]
+    skipped: dict[str, str] = Field(default_factory=dict)
+    """Tasks that were evaluated before under the same settings, with the run that did it."""
+    earlier: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+    """Metrics of these tasks, by that run."""
+    notes: tuple[str, ...] = ()
+    regressions: tuple[str, ...] = ()
+    """Tasks whose headline is worse than in the last run of the same settings, and not by chance."""

@@ -1,0 +1,224 @@
+"""Runs a task of the lm-evaluation-harness on a model of ours, quietly, and without a trace in this process."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from pydantic import Field, JsonValue
+
+from models.protocols import Chat, LogLikelihood
+from storage.records import Record
+from tasks.evaluation.benchmarks.as_lm import MAX_TOKENS, STOP
+from tasks.evaluation.benchmarks.base import AskAll
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
+from tasks.evaluation.harness.harness_likelihoods import Likelihoods
+from tasks.evaluation.harness.harness_model import Heard, harness_model
+from tasks.evaluation.harness.harness_outcome import HarnessOutcome, outcome_of
+from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version, load_tasks, quiet_loggers
+from tasks.group_commit import GroupStore
+
+RESAMPLES = 1000
+"""Bootstrap resamples for standard errors without a formula; lm_eval draws 100,000 in one process per CPU."""
+
+NO_TEMPLATE = "no chat template was applied: log-probabilities are of plain texts"
+
+_one_at_a_time = Lock()
+"""The harness seeds and reads the generators of the whole process."""
+
+
+class HarnessOptions(Record):
+    """What a run asks of a task of the harness; None leaves the task its own."""
+
+    limit: int | None = Field(default=None, ge=1)
+    """First items of each task only."""
+    num_fewshot: int | None = Field(default=None, ge=0)
+    """Examples before the question; a task that fixes none keeps none, as in lm_eval."""
+    n_repeat: int | None = Field(default=None, ge=1)
+    """Answers to each question; which of them count is the affair of the task's filters."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    gen_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    """As lm_eval takes them: temperature, top_p, until, max_gen_toks, do_sample."""
+    apply_chat_template: bool | str = False
+    """True, or the name of one of the model's templates: answers are given to messages. Where log-probabilities are
+    wanted no template is applied, and the outcome says so."""
+    fewshot_as_multiturn: bool = False
+    """Examples as turns of the chat."""
+    system_instruction: str | None = None
+    seed: tuple[int, int, int, int] = (0, 1234, 1234, 1234)
+    """Seeds of python (passed to the model; repeat i uses the first + i), numpy, torch, few-shot examples."""
+    include_path: Path | None = None
+    """Folder with YAML tasks of the user's own."""
+
+
+def evaluate_harness(
+    name: str, *, model: Chat, ask_all: AskAll, responses: GroupStore, options: HarnessOptions
+) -> HarnessOutcome:
+    """What the harness finds about a model on the task, group or tag called `name`, or in a YAML file of that path.
+
+    ask_all: asks `model`. responses: keeps log-probabilities, each under model, context and continuation.
+    Raises UnknownTask, DataMissing, BenchmarkUnusable and NeedsLogLikelihood before anything is asked; then what
+    `ask_all` and the store raise.
+    """
+    with _quiet():
+        loaded = load_tasks(name, options.include_path)
+        _refuse_what_cannot_run(loaded, model)
+        if options.n_repeat is not None:
+            for task in loaded.tasks.values():
+                task.set_config("repeats", options.n_repeat)
+        likelihoods = Likelihoods(model, responses) if isinstance(model, LogLikelihood) else None
+        effective = _effective(options, loaded)
+        heard = Heard()
+        lm = harness_model(
+            model.id,
+            ask_all=ask_all,
+            likelihoods=likelihoods,
+            heard=heard,
+            template=effective.apply_chat_template,
+            seed=options.seed[0],
+        )
+        found = _simple_evaluate(lm, loaded, effective)
+    return outcome_of(
+        name,
+        found,
+        loaded,
+        heard,
+        settings=effective.model_dump(mode="json", exclude={"include_path"}),
+        usage=likelihoods.usage if likelihoods else None,
+        notes=() if effective == options else (NO_TEMPLATE,),
+    )
+
+
+def _refuse_what_cannot_run(loaded: LoadedTasks, model: Chat) -> None:
+    if (wanting := loaded.wants_likelihoods) and not isinstance(model, LogLikelihood):
+        more = f" and {len(wanting) - 1} more" if len(wanting) > 1 else ""
+        raise NeedsLogLikelihood(
+            f"{wanting[0]}{more} wants log-probabilities of given texts, which {model.id} does not give; evaluate it "
+            "with `--model hf`, or choose a task that generates its answers"
+        )
+    for name, task in loaded.tasks.items():
+        if getattr(task, "UNSAFE_CODE", False):
+            raise BenchmarkUnusable(f"{name} runs code that the model writes in this process, which is not done here")
+        if getattr(task, "MULTIMODAL", False):
+            raise BenchmarkUnusable(f"{name} shows images or plays sounds, which is not done through the harness here")
+
+
+def _effective(options: HarnessOptions, loaded: LoadedTasks) -> HarnessOptions:
+    """Log-probabilities are of plain texts: a chat template is left out there."""
+    if loaded.wants_likelihoods and options.apply_chat_template is not False:
+        return options.model_copy(update={"apply_chat_template": False, "fewshot_as_multiturn": False})
+    return options
+
+
+def _simple_evaluate(lm: Any, loaded: LoadedTasks, options: HarnessOptions) -> dict[str, Any]:
+    from lm_eval.evaluator import simple_evaluate
+
+    generates = len(loaded.wants_likelihoods) < len(loaded.tasks)
+    python, numpy, torch, examples = options.seed
+    found: Any = simple_evaluate(
+        model=lm,
+        tasks=loaded.parts,
+        task_manager=loaded.manager,
+        limit=options.limit,
+        num_fewshot=options.num_fewshot,
+        gen_kwargs=_gen_kwargs(options) if generates else None,
+        apply_chat_template=options.apply_chat_template,
+        fewshot_as_multiturn=options.fewshot_as_multiturn,
+        system_instruction=options.system_instruction,
+        bootstrap_iters=RESAMPLES,
+        random_seed=python,
+        numpy_random_seed=numpy,
+        torch_random_seed=torch,
+        fewshot_random_seed=examples,
+    )
+    return found
+
+
+def _gen_kwargs(options: HarnessOptions) -> dict[str, Any]:
+    """Under the names that are read first, so that they take the place of what the task says under another."""
+    named: dict[str, Any] = {**options.gen_kwargs}
+    tokens = [options.max_tokens, *(named.pop(name, None) for name in MAX_TOKENS)]
+    stops = [named.pop(name, None) for name in STOP]
+    named |= {MAX_TOKENS[0]: next((value for value in tokens if value), None)}
+    named |= {STOP[0]: next((value for value in stops if value), None)}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """The harness prints nothing, starts no processes, and leaves environment and generators as they were."""
+    with _one_at_a_time, ExitStack() as undo:
+        undo.enter_context(_same_environment())
+        undo.enter_context(quiet_loggers())
+        undo.enter_context(_same_generators())
+        installed_version()
+        import datasets
+        from lm_eval import evaluator
+        from lm_eval.api import metrics, task
+
+        undo.enter_context(_replaced(task, tqdm=lambda items, **_: items))
+        undo.enter_context(_replaced(metrics, bootstrap_stderr=_bootstrap_std_err))
+        # facts about machine and tokenizer, found by running a dozen programs
+        undo.enter_context(_replaced(evaluator, add_env_info=_nothing, add_tokenizer_info=_nothing))
+        undo.enter_context(_replaced(evaluator, get_git_commit_hash=_nothing))
+        if not datasets.utils.are_progress_bars_disabled():
+            datasets.disable_progress_bars()
+            undo.callback(datasets.enable_progress_bars)
+        yield
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _bootstrap_std_err(metric: Callable[[Sequence[Any]], float], values: Sequence[Any], iters: int) -> float:
+    """Standard deviation of a metric over resamples, drawn as lm_eval draws its first thousand."""
+    from lm_eval.api.metrics import sample_stddev
+
+    draws = random.Random(0)
+    return sample_stddev([metric(draws.choices(values, k=len(values))) for _ in range(iters)])
+
+
+@contextmanager
+def _replaced(module: Any, **values: Any) -> Generator[None]:
+    old = {name: getattr(module, name) for name in values}
+    for name, value in values.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in old.items():
+            setattr(module, name, value)
+
+
+@contextmanager
+def _same_environment() -> Generator[None]:
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+
+
+@contextmanager
+def _same_generators() -> Generator[None]:
+    import numpy as np
+
+    python, numpy = random.getstate(), np.random.get_state()
+    torch = sys.modules.get("torch")
+    torch_state = torch.get_rng_state() if torch else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        if torch and torch_state is not None:
+            torch.set_rng_state(torch_state)

@@ -1,0 +1,210 @@
+"""Finds and loads tasks of the lm-evaluation-harness: its own by name, yours by name or by the path of a YAML file."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+import json
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storage import files
+from storage.storage_errors import StoreUnreachable
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, UnknownTask
+
+YAML = (".yaml", ".yml")
+FILE_FORMATS = ("json", "csv", "parquet", "text", "arrow")
+"""What a task names as its dataset where its data are files."""
+LIKELIHOODS = ("loglikelihood", "loglikelihood_rolling", "multiple_choice")
+"""Kinds of task that want log-probabilities."""
+LOCAL_DATA = (
+    "make its data local: load it once where there is a network (the cache of the `datasets` library can be copied), "
+    "or name files in the YAML, `dataset_path: json` and `dataset_kwargs: {data_files: {test: FILE.jsonl}}`"
+)
+
+
+class LoadedTasks(NamedTuple):
+    """A name of the harness with all that stands behind it."""
+
+    tasks: dict[str, Any]
+    """lm_eval Task by name; more than one for a group or a tag."""
+    manager: Any
+    """The lm_eval TaskManager that found them."""
+    parts: list[Any]
+    """What it loads: tasks and groups."""
+
+    @property
+    def wants_likelihoods(self) -> list[str]:
+        """Names of the tasks that want log-probabilities."""
+        return [name for name, task in self.tasks.items() if task.OUTPUT_TYPE in LIKELIHOODS]
+
+
+def installed_version() -> str:
+    """Version of lm_eval. Raises BenchmarkUnusable with the extra to install if it is missing."""
+    try:
+        return importlib.metadata.version("lm_eval")
+    except importlib.metadata.PackageNotFoundError:
+        raise BenchmarkUnusable(
+            "tasks of the lm-evaluation-harness need lm_eval, which is not installed; pip install 'trivet[harness]'"
+        ) from None
+
+
+def list_tasks(include_path: Path | None = None, *, cache_folder: Path | None = None) -> list[str]:
+    """Names of all tasks, groups and tags, those of `include_path` among them; without a network.
+
+    cache_folder: keeps the names of the harness itself, which has some ten thousand files to read: 4 s.
+    """
+    own = sorted(_index(include_path)) if include_path else []
+    version = installed_version()
+    if cache_folder is None:
+        return sorted({*_index(None), *own})
+    path = cache_folder / f"lm_eval-{version}-tasks.json"
+    try:
+        names: list[str] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        names = sorted(_index(None))
+        with suppress(StoreUnreachable):  # then the next one reads the ten thousand files again
+            files.write(path, json.dumps(names).encode(), durable=False)
+    return sorted({*names, *own})
+
+
+def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
+    """The tasks called `name`, or of the YAML file of that path, with their data.
+
+    Files that a YAML of your own names are looked for beside it. Raises UnknownTask, BenchmarkUnusable, DataMissing.
+    """
+    installed_version()
+    with _failures_named(name):
+        place = _place(name, include_path)
+        manager = _manager(place.folder, with_own=place.needs_all)
+        if not place.is_path and place.spec not in manager.task_index:
+            near = difflib.get_close_matches(name, manager.all_tasks, n=5)
+            hint = f"; did you mean {', '.join(near)}?" if near else "; `trivet eval list` shows all"
+            raise UnknownTask(f"the lm-evaluation-harness has no task {name!r}{hint}")
+        return _loaded(manager, manager.load([place.spec]))
+
+
+def _loaded(manager: Any, found: Mapping[str, Any]) -> LoadedTasks:
+    tasks: dict[str, Any] = dict(found["tasks"])
+    groups = list(found.get("groups", {}).values())
+    inside = {child for group in groups for child in group.child_names}
+    roots = [group for group in groups if group.name not in inside]
+    return LoadedTasks(tasks, manager, roots or list(tasks.values()))
+
+
+class _Place(NamedTuple):
+    spec: str
+    """What the TaskManager is asked for: a name, or the path of a YAML task."""
+    folder: Path | None
+    """Where tasks of the user's own are."""
+    needs_all: bool
+    """False: nothing of the harness's own is needed, whose ten thousand files take 4 s to read."""
+
+    @property
+    def is_path(self) -> bool:
+        return self.spec.endswith(YAML)
+
+
+def _place(name: str, include_path: Path | None) -> _Place:
+    from lm_eval.tasks._index import Kind
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    if name.endswith(YAML):
+        path = Path(name).expanduser().resolve()
+        if not path.is_file():
+            raise UnknownTask(f"there is no file {name}; give the path of a YAML task")
+        group = load_yaml(path, resolve_func=False).get("group")
+        return _Place(str(group), path.parent, needs_all=True) if group else _Place(str(path), None, needs_all=False)
+    entry = _index(include_path).get(name) if include_path else None
+    alone = entry is not None and entry.kind in (Kind.TASK, Kind.PY_TASK)
+    return _Place(name, include_path, needs_all=not alone)
+
+
+def _beside(named: Any, folder: Path) -> Any:
+    """Files of a YAML, those found in its folder with their whole path."""
+    if isinstance(named, Mapping):
+        return {split: _beside(each, folder) for split, each in named.items()}
+    if isinstance(named, list | tuple):
+        return [_beside(each, folder) for each in named]
+    if "://" in str(named) or any(sign in str(named) for sign in "*?["):
+        return named
+    place = folder / str(named)
+    if not place.is_file() and not Path(str(named)).is_file():
+        raise DataMissing(f"there is no file {place}, which the YAML names as its data; put it there")
+    return str(place if place.is_file() else named)
+
+
+@cache
+def _manager(include_path: Path | None, *, with_own: bool) -> Any:
+    with quiet_loggers():
+        from lm_eval.tasks import TaskManager
+        from lm_eval.tasks._factory import TaskFactory
+
+        class Factory(TaskFactory):
+            """Looks for the data files of a YAML beside it; lm_eval looks in the current folder."""
+
+            def _load_full_config(self, entry: Any, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
+                config = super()._load_full_config(entry, overrides)
+                kwargs: Any = config.get("dataset_kwargs")
+                of_files = config.get("dataset_path") in FILE_FORMATS and isinstance(kwargs, dict)
+                if entry.yaml_path and of_files and "data_files" in kwargs:
+                    files_there = _beside(kwargs["data_files"], entry.yaml_path.parent)
+                    config["dataset_kwargs"] = kwargs | {"data_files": files_there}
+                return config
+
+        manager = TaskManager(include_path=include_path, include_defaults=with_own)
+        manager._factory = Factory()
+        return manager
+
+
+def _index(include_path: Path | None) -> Mapping[str, Any]:
+    """The harness's own tasks, or those of `include_path` alone."""
+    if include_path is None:
+        return _manager(None, with_own=True).task_index
+    if not include_path.is_dir():
+        raise UnknownTask(f"there is no folder {include_path}; `--include_path` names one with YAML tasks")
+    return _manager(include_path, with_own=False).task_index
+
+
+@contextmanager
+def quiet_loggers() -> Generator[None]:
+    """Only errors of the harness and of what loads its data."""
+    loggers = [logging.getLogger(name) for name in ("lm_eval", "datasets", "huggingface_hub", "fsspec")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def _failures_named(name: str) -> Generator[None]:
+    """What the harness and its libraries raise while a task is loaded, as ours."""
+    import yaml
+    from datasets.exceptions import DatasetsError
+
+    try:
+        yield
+    except (UnknownTask, DataMissing):
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{mark.name}:{mark.line + 1}" if mark else name
+        raise BenchmarkUnusable(f"{where}: {error.problem}; see that the YAML is well-formed") from error
+    except (DatasetsError, OSError) as error:  # ConnectionError and FileNotFoundError among them
+        raise DataMissing(f"the data of {name} cannot be loaded ({_short(error)}); {LOCAL_DATA}") from error
+    except Exception as error:
+        if "Couldn't find" in str(error) or "offline" in str(error).lower():
+            raise DataMissing(f"the data of {name} cannot be loaded ({_short(error)}); {LOCAL_DATA}") from error
+        raise BenchmarkUnusable(f"{name} is not a task that the harness can load: {_short(error)}") from error
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

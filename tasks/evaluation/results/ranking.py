@@ -1,0 +1,237 @@
+"""Models ranked on benchmarks, and the ranking as csv, markdown and JSON; as a page it is in `leaderboard_page`.
+
+Only figures of the same data, settings and metric are ranked together: a task that was run in two ways has two boards.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from storage.evaluated import EvalSettings, StoredScore
+from tasks.evaluation.evaluation_records import EvalReport
+from tasks.evaluation.results.task_columns import RANKED, TaskColumn, Value, ranked_columns_of, shown
+from tasks.measure.page_style import Axis, axis_around
+from tasks.measure.page_style import plain_markdown as _plain
+
+_FIELDS = [name for name in StoredScore.model_fields if name not in ("part", "headline", "counts", "usage")]
+_FIGURES = _FIELDS.index("n") + 1
+EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RANKED), *_FIELDS[_FIGURES:])
+"""Columns of csv and keys of JSON."""
+STEPS = 5
+"""Approximate number of steps on an axis."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet calculate a cell instead of showing it."""
+
+
+class Row(NamedTuple):
+    """A model on a board."""
+
+    rank: int
+    """From 1; equal figures share a rank."""
+    name: str
+    """Name of the model, with revision and backend if the name alone is ambiguous."""
+    score: StoredScore
+
+    @property
+    def columns(self) -> dict[str, Value]:
+        """Further columns of the board by name."""
+        return ranked_columns_of(self.score)
+
+
+class Board(NamedTuple):
+    """The ranking of one task, run in one way."""
+
+    task: str
+    variant: str
+    """Which data and settings, where the task was run in several ways; else empty."""
+    metric: str
+    higher_is_better: bool
+    rows: tuple[Row, ...]
+    """The best first."""
+
+    @property
+    def name(self) -> str:
+        """The task, with its variant if it has one."""
+        return f"{self.task} · {self.variant}" if self.variant else self.task
+
+    @property
+    def columns(self) -> tuple[TaskColumn, ...]:
+        """Columns besides those that every figure has."""
+        return RANKED
+
+    @property
+    def axis(self) -> Axis:
+        """Round numbers around all figures and intervals; shares of one stay within 0 and 1."""
+        ends = [end for row in self.rows for end in (row.score.low, row.score.value, row.score.high) if end is not None]
+        low, high = min(ends), max(ends)
+        size = max(abs(low), abs(high))
+        reach = next(reach for reach in (high - low, size, 1.0) if reach > 1e-6 * max(size, 1))
+        return axis_around(low, high, step_at_least=reach / STEPS)
+
+    def shown(self, value: float | None) -> str:
+        """`value` with as many decimals as all figures of the board have."""
+        if value is None:
+            return "–"
+        return f"{value:.{3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2}f}"
+
+    def interval(self, score: StoredScore) -> str:
+        """The 95 % interval in words."""
+        return "–" if score.low is None else f"{self.shown(score.low)}–{self.shown(score.high)}"
+
+
+def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
+    """Boards of the headlines among `scores`, by task; of a task's, the one with most models first."""
+    by_board = dict[tuple[str, ...], list[StoredScore]]()
+    for score in scores:
+        if score.headline and not score.part:
+            key = (score.task, score.metric, score.dataset_checksum, score.settings_digest)
+            by_board.setdefault(key, []).append(score)
+    names = _names(score for of_board in by_board.values() for score in of_board)
+    order = sorted(by_board, key=lambda key: (key[0].casefold(), -len(by_board[key]), key))
+    return tuple(_board(key, by_board[key], names, variant=_variant(key, by_board)) for key in order)
+
+
+def latest(scores: Iterable[StoredScore]) -> list[StoredScore]:
+    """The figures of the last of several equal runs of a model on a task; finished runs take precedence."""
+    last = dict[tuple[str, ...], StoredScore]()
+    kept = list(scores)
+    for score in kept:
+        other = last.get(_same(score))
+        if other is None or _when(score) > _when(other):
+            last[_same(score)] = score
+    return [score for score in kept if score.run == last[_same(score)].run]
+
+
+def scores_of(report: EvalReport) -> list[StoredScore]:
+    """The figures of a results file, as the database would give them."""
+    run, model = report.run, report.run.model
+    return [
+        StoredScore(
+            run=run.id,
+            status=run.status,
+            model=model.name,
+            revision=model.revision,
+            backend=model.backend,
+            task=result.task,
+            dataset_checksum=result.data.checksum,
+            settings_digest=EvalSettings(name=result.task, parameters=result.settings).digest,
+            counts=result.counts.model_dump(),
+            usage=result.usage.model_dump(),
+            ended_at=run.ended_at,
+            **estimate.model_dump(),
+        )
+        for result in report.results
+        for estimate in result.estimates
+    ]
+
+
+def models_of(boards: Sequence[Board]) -> list[str]:
+    """Models by how often they are first, then by name: the rows of a table of models by tasks."""
+    firsts = dict[str, int]()
+    for board in boards:
+        for row in board.rows:
+            firsts[row.name] = firsts.get(row.name, 0) + (row.rank == 1)
+    return sorted(firsts, key=lambda name: (-firsts[name], name.casefold()))
+
+
+def cell(board: Board, model: str) -> Row | None:
+    """The model's row of a board, its latest where it has several."""
+    rows = [row for row in board.rows if row.name == model]
+    return max(rows, key=lambda row: _when(row.score), default=None)
+
+
+def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
+    """What csv and JSON tell: a line per model and board, with everything that a score needs to be found again."""
+    found = (
+        {"board": board.name, "rank": row.rank} | row.score.model_dump(mode="json") | row.columns
+        for board in boards
+        for row in board.rows
+    )
+    return [{name: values[name] for name in EXPORTED} for values in found]
+
+
+def as_csv(boards: Sequence[Board]) -> str:
+    """A line per model and board; a text that a spreadsheet would calculate begins with an apostrophe."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, EXPORTED, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _harmless(value) for name, value in row.items()} for row in as_rows(boards))
+    return out.getvalue()
+
+
+def as_markdown(boards: Sequence[Board]) -> str:
+    """A table per board; names are shown as they are, whatever markdown or HTML they hold."""
+    return "\n".join(_markdown(board) for board in boards)
+
+
+def when(score: StoredScore) -> str:
+    """The day a run ended, as people write it."""
+    return f"{score.ended_at:%Y-%m-%d}" if score.ended_at else "–"
+
+
+def _board(key: tuple[str, ...], scores: Sequence[StoredScore], names: dict[_Model, str], *, variant: str) -> Board:
+    up = scores[0].higher_is_better
+    ordered = sorted(scores, key=lambda score: (-score.value if up else score.value, score.model, score.run))
+    values = [score.value for score in ordered]
+    rows = (Row(values.index(score.value) + 1, names[_model(score)], score) for score in ordered)
+    return Board(key[0], variant, key[1], up, tuple(rows))
+
+
+def _variant(key: tuple[str, ...], keys: Iterable[tuple[str, ...]]) -> str:
+    """What tells a board from the others of its task."""
+    ways = [other for other in keys if other[0] == key[0]]
+    told = (key[1], f"data {key[2][:8]}", f"settings {key[3][:8]}")
+    return ", ".join(words for at, words in enumerate(told, start=1) if len({way[at] for way in ways}) > 1)
+
+
+_Model = tuple[str, str, str]
+
+
+def _model(score: StoredScore) -> _Model:
+    return score.model, score.revision, score.backend
+
+
+def _names(scores: Iterable[StoredScore]) -> dict[_Model, str]:
+    """What to call each model: its name, and what tells it from another of that name."""
+    known = sorted(set(map(_model, scores)))
+    return {one: _name(one, [other for other in known if other[0] == one[0]]) for one in known}
+
+
+def _name(one: _Model, namesakes: Sequence[_Model]) -> str:
+    name, revision, backend = one
+    told = [backend] if len({other[2] for other in namesakes}) > 1 else []
+    if len({other[1] for other in namesakes}) > 1:
+        told.append(revision[:12] or "no revision")
+    return f"{name} ({', '.join(told)})" if told else name
+
+
+def _same(score: StoredScore) -> tuple[str, ...]:
+    return (*_model(score), score.task, score.dataset_checksum, score.settings_digest)
+
+
+def _when(score: StoredScore) -> tuple[bool, float, str]:
+    ended: datetime | None = score.ended_at
+    return score.status == "completed", ended.timestamp() if ended else 0.0, score.run
+
+
+def _harmless(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
+
+
+def _markdown(board: Board) -> str:
+    names = [column.name for column in board.columns]
+    lines = [
+        f"### {_plain(board.name)} — {_plain(board.metric)}\n",
+        f"| {' | '.join(['#', 'model', 'score', '95 %', 'n', *names, 'backend', 'date', 'run'])} |",
+        f"| ---: | :--- | ---: | :---: | ---: |{' ---: |' * len(names)} :--- | :--- | :--- |",
+    ]
+    for row in board.rows:
+        one = row.score
+        cells = (str(row.rank), _plain(row.name), board.shown(one.value), board.interval(one), str(one.n))
+        further = (shown(row.columns[name]) for name in names)
+        lines.append(f"| {' | '.join([*cells, *further, _plain(one.backend), when(one), _plain(one.run[:8])])} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,192 @@
+"""Runs on their way into the evaluation tables and the results file, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from models.backends import is_endpoint, kinds
+from storage.artifacts import Artifacts
+from storage.records import Ref
+from tasks.evaluation.evaluation_records import (
+    Counts,
+    DataFacts,
+    EvalReport,
+    ModelFacts,
+    RunFacts,
+    Sample,
+    TaskResult,
+    Usage,
+)
+from tasks.evaluation.masking import masked
+from tasks.evaluation.record_lines import read_lines
+
+if TYPE_CHECKING:
+    from storage.evaluated import Evaluated, Model, Run, Task
+    from storage.evaluated import Sample as Row
+    from storage.evaluations import Evaluations
+
+
+def keep(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> int:
+    """Write a run to the database, a transaction per task, and count the rows that changed.
+
+    Raises DatabaseUnavailable; MissingArtifact and DamagedArtifact where samples are gone.
+    """
+    return keep_with(report, lambda result: samples_in(artifacts, result.samples), evaluations)
+
+
+def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sample]], evaluations: Evaluations) -> int:
+    """As `keep`, with samples from anywhere."""
+    changed = evaluations.write_run(run_row(report))
+    for result in report.results:
+        changed += evaluations.write([rows_of(report, result, partial(samples, result))])
+    return changed
+
+
+def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
+    """Write the results file and the samples beside it; gives the path of the former. Raises StoreUnreachable."""
+    from tasks.evaluation.results.results_file import write_results
+    from tasks.evaluation.running.asked_samples import Asked
+
+    return write_results(
+        report,
+        lambda result: samples_in(artifacts, result.samples),
+        output_path=output_path,
+        asked=lambda result: Asked(result, artifacts),
+    )
+
+
+def samples_in(artifacts: Artifacts, refs: Sequence[Ref]) -> Iterator[Sample]:
+    """The samples of a task, one at a time. Raises MissingArtifact, DamagedArtifact."""
+    for ref in refs:
+        yield from read_lines(artifacts, ref, Sample)
+
+
+def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterable[Sample]]) -> Evaluated:
+    """A task of a run as the tables hold it.
+
+    samples: makes them anew at each call, since a database that goes away is written to again.
+    """
+    from storage.evaluated import Dataset, EvalSettings, Evaluated
+
+    return Evaluated(
+        run=run_row(report),
+        dataset=Dataset.model_validate(result.data.model_dump()),
+        settings=EvalSettings(name=result.task, parameters=result.settings),
+        results=result.estimates,
+        task=_task(result),
+        more_samples=lambda: map(sample_row, samples()),
+    )
+
+
+def run_row(report: EvalReport) -> Run:
+    """The run itself, with the model that was measured."""
+    from storage.evaluated import Run
+
+    run = report.run
+    return Run(
+        id=run.id,
+        kind="benchmark",
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        status=run.status,
+        version=run.version,
+        git_commit=run.git_commit,
+        environment=run.environment,
+        model=_model(run.model),
+        model_args=masked(run.model.args),
+        config=masked(run.config),
+        skipped=report.skipped,
+        notes=report.notes,
+    )
+
+
+def sample_row(sample: Sample) -> Row:
+    """A sample as the tables hold it."""
+    from storage.evaluated import Sample as Row
+
+    plain = sample.model_dump()
+    return Row(
+        **plain_without(plain, "group", "values", "keys"),
+        item_group=sample.group,
+        figures=sample.values,
+        response_keys=sample.keys,
+    )
+
+
+def sample_from_row(row: Row) -> Sample:
+    """A sample that the tables held."""
+    plain = plain_without(row.model_dump(), "item_group", "figures", "response_keys")
+    return Sample(**plain, group=row.item_group, values=row.figures, keys=row.response_keys)
+
+
+def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
+    """A run that the tables held; tasks: what `Evaluations.task_results` gives.
+
+    Raises ValueError if the run measured an index.
+    """
+    if run.model is None:
+        raise ValueError(f"run {run.id} measured an index, not a model")
+    facts = run.model_dump(include={"id", "started_at", "ended_at", "status", "version", "git_commit", "environment"})
+    model = ModelFacts(name=run.model.name, backend=run.model.backend, revision=run.model.revision, args=run.model_args)
+    return EvalReport(
+        run=RunFacts(**facts, model=model, config=run.config),
+        results=tuple(_result(one, one.task) for one in tasks if one.task),
+        skipped=run.skipped,
+        notes=run.notes,
+    )
+
+
+def plain_without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    """A row without some of its columns."""
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def _model(model: ModelFacts) -> Model:
+    from storage.evaluated import Model
+
+    weights = _text(model.args.get("pretrained")) if model.backend in kinds("process") else None
+    adapter = _text(model.args.get("peft"))
+    return Model(
+        name=model.name,
+        revision=model.revision,
+        backend=model.backend,
+        is_external=is_endpoint(model.backend),
+        weights_location=adapter or weights,
+        base_model=weights if adapter else None,
+    )
+
+
+def _text(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _task(result: TaskResult) -> Task:
+    from storage.evaluated import Task
+
+    artifacts: dict[str, JsonValue] = {
+        "samples": [ref.model_dump() for ref in result.samples],
+        "items": result.items.model_dump() if result.items else None,
+        "responses": [ref.model_dump() for ref in result.responses],
+    }
+    plain = {name: value for name, value in result.model_dump().items() if name in Task.model_fields}
+    return Task(**plain, artifacts=artifacts)
+
+
+def _result(one: Evaluated, task: Task) -> TaskResult:
+    return TaskResult.model_validate(
+        {
+            **task.model_dump(exclude={"artifacts", "counts", "usage", "judge_usage"}),
+            **task.artifacts,
+            "data": DataFacts.model_validate(one.dataset.model_dump()),
+            "settings": one.settings.parameters,
+            "estimates": one.results,
+            "counts": Counts.model_validate(task.counts),
+            "usage": Usage.model_validate(task.usage),
+            "judge_usage": task.judge_usage and Usage.model_validate(task.judge_usage),
+        }
+    )

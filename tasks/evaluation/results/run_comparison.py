@@ -1,0 +1,257 @@
+"""Two runs over the same items: how far apart they are, how sure that is, and which items made the difference.
+
+Runs are paired by item, and the repeats of an item are one value, their mean: what both runs find hard then cancels.
+Interval and p are those of `tasks.measure.paired_tests`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import fsum
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from storage.records import Record
+from tasks.evaluation.evaluation_errors import ResultsUnusable
+from tasks.evaluation.evaluation_records import Estimate, Sample, TaskResult
+from tasks.measure.estimates import is_binary
+from tasks.measure.paired_tests import SIGNIFICANT, Method, newcombe, paired_test
+
+SHOWN_CHARS = 200
+SHOWN_VALUE_CHARS = 60
+
+
+class Change(Record):
+    """An item on which the two runs differ."""
+
+    item: str
+    before: float
+    """Score in the first run, the mean over repeats."""
+    after: float
+    answer_before: str | None = None
+    """What was extracted, in the first repeat, shortened for people; empty: nothing had to be; None: no answer."""
+    answer_after: str | None = None
+    gold: str | None = None
+
+
+class Comparison(Record):
+    """The second run less the first, over the items that both could score."""
+
+    n: int
+    """Items that both could score."""
+    before: float
+    after: float
+    difference: float
+    """`after` - `before`."""
+    low: float | None
+    """Lower end of the 95 % interval of the difference; None for a single item that is neither right nor wrong."""
+    high: float | None
+    p: float
+    """Two-sided: how often chance alone would set equal models this far apart."""
+    method: Method
+    wins: int
+    """Items on which the second run is better."""
+    ties: int
+    losses: int
+    better: tuple[Change, ...]
+    """The items it won, the largest change first; where items are right or wrong: those that became right."""
+    worse: tuple[Change, ...]
+    only_before: tuple[str, ...] = ()
+    """Items that the second run does not have."""
+    only_after: tuple[str, ...] = ()
+    unscored: tuple[str, ...] = ()
+    """Items of both runs that one of them could not score; not compared."""
+    differs: tuple[str, ...] = ()
+    """Why the two runs are no measure of the models alone: other data, settings or graders."""
+
+    @property
+    def significant(self) -> bool:
+        """Chance alone explains it in fewer than 5 % of cases."""
+        return self.p < SIGNIFICANT
+
+
+class Regression(Record):
+    """A new figure beside the last one of the same model, task, data and settings."""
+
+    regressed: bool
+    """Worse, and not by chance, at 95 %."""
+    difference: float
+    p: float | None
+    """None where an interval is missing, so that nothing can be said."""
+    paired: bool
+    """Compared item by item; else by the two intervals, which shows only larger drops."""
+
+
+def compare(
+    before: Iterable[Sample],
+    after: Iterable[Sample],
+    *,
+    differs: Sequence[str] = (),
+    higher_is_better: bool = True,
+    seed: int = 0,
+) -> Comparison:
+    """How the run `after` differs from the run `before`; each is read once, of an item a few numbers are held.
+
+    differs: what `differences` says of the two. Raises ResultsUnusable if there is no item that both could score.
+    """
+    first, second = _by_item(before), _by_item(after)
+    shared = [item for item in first if item in second]
+    paired = [_Pair(item, first[item], second[item]) for item in shared if first[item].n and second[item].n]
+    if not paired:
+        raise ResultsUnusable(_nothing_shared(len(first), len(second), len(shared)))
+    gains = [pair.gain if higher_is_better else -pair.gain for pair in paired]
+    differences = [pair.gain for pair in paired]
+    interval, p, method = paired_test(differences, binary=_is_binary(paired), seed=seed)
+    return Comparison(
+        n=len(paired),
+        before=fsum(pair.before.mean for pair in paired) / len(paired),
+        after=fsum(pair.after.mean for pair in paired) / len(paired),
+        difference=fsum(differences) / len(paired),
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        p=p,
+        method=method,
+        wins=sum(gain > 0 for gain in gains),
+        ties=sum(gain == 0 for gain in gains),
+        losses=sum(gain < 0 for gain in gains),
+        better=_changes(pair for pair, gain in zip(paired, gains, strict=True) if gain > 0),
+        worse=_changes(pair for pair, gain in zip(paired, gains, strict=True) if gain < 0),
+        only_before=tuple(item for item in first if item not in second),
+        only_after=tuple(item for item in second if item not in first),
+        unscored=tuple(item for item in shared if not (first[item].n and second[item].n)),
+        differs=tuple(differs),
+    )
+
+
+class TaskComparison(Record):
+    """A task of two runs."""
+
+    task: str
+    comparison: Comparison
+    regressed: bool
+    """The second run is worse, and not by chance, at 95 %."""
+
+
+def compare_task(
+    before: TaskResult, before_samples: Iterable[Sample], after: TaskResult, after_samples: Iterable[Sample]
+) -> TaskComparison:
+    """Compare what two runs found on the same task. Raises ResultsUnusable as `compare` does."""
+    up = after.headline.higher_is_better if after.headline else True
+    found = compare(
+        before_samples,
+        after_samples,
+        differs=differences(before, after),
+        higher_is_better=up,
+    )
+    worse = found.difference < 0 if up else found.difference > 0
+    return TaskComparison(task=after.task, comparison=found, regressed=worse and found.significant)
+
+
+def differences(before: TaskResult, after: TaskResult) -> tuple[str, ...]:
+    """What besides the model is not the same in two results of a task, a sentence part each; nothing if all is."""
+    first, second = _facts(before), _facts(after)
+    names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
+    return tuple(f"{name}: {_shown(first.get(name))} and {_shown(second.get(name))}" for name in names)
+
+
+def regression(new: Estimate, last: Estimate, *, compared: Comparison | None = None) -> Regression:
+    """Whether `new` is worse than `last` beyond chance.
+
+    compared: of the two runs' samples, last one first; without it the two intervals are laid beside each other, as if
+    the items were not the same. Where there is no interval nothing is flagged.
+    """
+    difference = compared.difference if compared else new.value - last.value
+    p = compared.p if compared else newcombe(new, last)
+    worse = difference < 0 if new.higher_is_better else difference > 0
+    return Regression(
+        regressed=worse and p is not None and p < SIGNIFICANT,
+        difference=difference,
+        p=p,
+        paired=compared is not None,
+    )
+
+
+class _Scores(NamedTuple):
+    """What is held of an item's samples."""
+
+    n: int
+    total: float
+    answer: str | None
+    gold: str | None
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.n
+
+
+class _Pair(NamedTuple):
+    item: str
+    before: _Scores
+    after: _Scores
+
+    @property
+    def gain(self) -> float:
+        return self.after.mean - self.before.mean
+
+
+def _by_item(samples: Iterable[Sample]) -> dict[str, _Scores]:
+    found = dict[str, _Scores]()
+    for sample in samples:
+        one = found.get(sample.item) or _Scores(0, 0.0, _answer(sample), _short(sample.gold))
+        if sample.status == "scored" and sample.score is not None:
+            one = one._replace(n=one.n + 1, total=one.total + sample.score)
+        found[sample.item] = one
+    return found
+
+
+def _is_binary(pairs: Sequence[_Pair]) -> bool:
+    return is_binary(scores.mean for pair in pairs for scores in (pair.before, pair.after))
+
+
+def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
+    return tuple(
+        Change(
+            item=item,
+            before=before.mean,
+            after=after.mean,
+            answer_before=before.answer,
+            answer_after=after.answer,
+            gold=after.gold or before.gold,
+        )
+        for item, before, after in sorted(pairs, key=lambda pair: -abs(pair.gain))
+    )
+
+
+def _nothing_shared(first: int, second: int, shared: int) -> str:
+    if shared:
+        return f"none of the {shared} items that both runs have was scored in both; score them again, then compare"
+    return f"no item in common among {first} and {second}; compare runs of the same task on the same data"
+
+
+def _answer(sample: Sample) -> str | None:
+    """What was extracted; nothing where a rule or a judge looks at the whole answer, None where there was no answer."""
+    return _short(sample.extracted) if sample.missing or sample.extracted is not None else ""
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is None or len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+
+def _facts(result: TaskResult) -> dict[str, JsonValue]:
+    """Everything besides the model that can change a figure, one name per value."""
+    facts: dict[str, JsonValue] = {"data": result.data.checksum[:12], "version": result.version, "judge": result.judge}
+    return facts | dict(sorted(_flat(result.settings)))
+
+
+def _flat(settings: Mapping[str, JsonValue], within: str = "") -> Iterator[tuple[str, JsonValue]]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{within}{name}.")
+        else:
+            yield f"{within}{name}", value
+
+
+def _shown(value: JsonValue) -> str:
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= SHOWN_VALUE_CHARS else f"{text[:SHOWN_VALUE_CHARS]}…"

@@ -1,0 +1,328 @@
+"""Where the items of a benchmark come from: a folder of data files, or the hub; with checksum and count."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import re
+import socket
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from storage.records import Record
+from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable
+from tasks.evaluation.evaluation_records import DataFacts
+
+ID_FIELDS = ("id", "unique_id", "idx", "key", "question_id", "task_id")
+"""Names under which data files keep the id of an item, the first that is there."""
+PACKED = ("", ".gz")
+BOM = b"\xef\xbb\xbf"
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+REACH_S = 5.0
+BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
+
+
+class DataFile(Record):
+    """A file of items."""
+
+    file: str
+    """Its name in `--data-dir`; the same name with `.jsonl`, `.json` or `.csv`, and `.gz` behind it, is found too, and
+    with - for _."""
+    hub: str | None = None
+    """Id of the data set on the Hugging Face hub."""
+    hub_config: str | None = None
+    hub_split: str | None = None
+    get: str = ""
+    """One sentence: where to get it."""
+    beside: str | None = None
+    """Folder of the benchmark's own definition, looked in after `--data-dir`."""
+    optional: bool = False
+    """Read where it is in the folder; where it is not, the benchmark is asked without it."""
+
+
+class Row(dict[str, Any]):
+    """An item as it stands in a data file, with its place for error messages."""
+
+    def __init__(self, fields: dict[str, Any], *, file: str, line: int, number: int) -> None:
+        super().__init__(fields)
+        self.file = file
+        self.line = line
+        """1-based line of a JSONL file; number of the item, from 1, in other files."""
+        self.number = number
+        """Items before it in the file: its id where it has none of its own."""
+
+    @property
+    def place(self) -> str:
+        """For people who look."""
+        return f"{self.file}, line {self.line}"
+
+    @property
+    def id(self) -> str:
+        """The data file's own id as text, else the row number."""
+        return id_of(self) or str(self.number)
+
+    def unusable(self, why: str) -> NoReturn:
+        """Raise DataUnusable with file and line."""
+        raise DataUnusable(f"{self.place}: {why}")
+
+
+class Data:
+    """Data files of benchmarks, in a folder or on the hub."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def find(self, file: DataFile) -> Path | None:
+        """The file on this disk; None where it is not."""
+        if self.folder and not self.folder.is_dir():
+            raise DataMissing(
+                f"{self.folder} is no folder; give the one that holds {file.file} with --data-dir (TRIVET_DATA_DIR)"
+            )
+        folders = [folder for folder in (self.folder, file.beside and Path(file.beside)) if folder]
+        plain = file.file.removesuffix(".gz")
+        stem = plain.rpartition(".")[0]
+        stems = dict.fromkeys([stem, stem.replace("-", "_"), stem.replace("_", "-")])
+        usual = (plain, *(f"{one}.{kind}" for one in stems for kind in READERS))
+        names = [file.file, *(name + packed for name in usual for packed in PACKED)]
+        path = next((path for folder in folders for name in names if (path := folder / name).exists()), None)
+        if path and path.is_dir():
+            raise DataUnusable(f"{path} is a folder; expected a file of items")
+        return path
+
+    def rows(self, file: DataFile) -> Iterator[Row]:
+        """The items, one at a time. Raises DataMissing, and DataUnusable naming file and line."""
+        path = self.find(file)
+        return read_rows(path) if path else self._hub_rows(file)
+
+    def count(self, file: DataFile) -> int | None:
+        """Items in a file on this disk; None where it is not here."""
+        path = self.find(file)
+        return _count(path) if path else None
+
+    def facts(self, name: str, files: Iterable[DataFile]) -> DataFacts:
+        """Facts of what a benchmark reads: the checksum covers all its files.
+
+        The count is of the items of the first file and of optional files.
+        """
+        wanted = tuple(file for file in files if not file.optional or self.find(file))
+        found = [self.find(file) for file in wanted]
+        pairs = list(zip(wanted, found, strict=True))
+        digests = [_content_digest(path) if path else self._hub_digest(file) for file, path in pairs]
+        sources = [str(path) if path else f"hub: {_hub_name(file)}" for file, path in pairs]
+        count = (self.count(wanted[0]) if found[0] else sum(1 for _ in self._hub_rows(wanted[0]))) if wanted else 0
+        count = (count or 0) + sum(self.count(file) or 0 for file in wanted[1:] if file.optional)
+        # of one file it is the file's own, as `sha256sum` gives it of the unpacked file
+        checksum = digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()
+        source = ", ".join(sources) or "the benchmark's own code"
+        return DataFacts(name=name, source=source, checksum=checksum.hex(), count=count)
+
+    def _hub_rows(self, file: DataFile) -> Iterator[Row]:
+        for number, fields in enumerate(self._hub(file)):
+            plain = whole_text(dict(fields))
+            yield Row(plain, file=str(file.hub), line=number + 1, number=number)
+
+    def _hub_digest(self, file: DataFile) -> bytes:
+        total = hashlib.sha256()
+        for row in self._hub_rows(file):
+            total.update(json.dumps(row, sort_keys=True, ensure_ascii=False, default=str).encode())
+        return total.digest()
+
+    def _hub(self, file: DataFile) -> Iterable[dict[str, Any]]:
+        if not file.hub:
+            raise DataMissing(self._where(file, "it is on no hub that this program reads"))
+        try:
+            import datasets
+
+            datasets.disable_progress_bars()
+            _go_offline_when_cut_off()
+            found = datasets.load_dataset(file.hub, file.hub_config, split=file.hub_split or "test")
+            return cast("Iterable[dict[str, Any]]", found.select_columns(_plain_columns(found)))
+        except ImportError as error:
+            raise DataMissing(self._where(file, "reading the hub needs `pip install trivet[harness]`")) from error
+        except Exception as error:  # the hub's client raises what its own libraries raise
+            raise DataMissing(self._where(file, f"the hub did not give it: {_first_line(error)}")) from error
+
+    def _where(self, file: DataFile, why: str) -> str:
+        put = f"put it as {file.file} into {self.folder}" if self.folder else f"give the folder of {file.file}"
+        hub = f" The hub has it as {_hub_name(file)}." if file.hub else ""
+        get = f" {file.get}" if file.get else ""
+        return f"{file.file} is not here, and {why}; {put} with --data-dir (TRIVET_DATA_DIR).{hub}{get}"
+
+
+def id_of(fields: dict[str, Any]) -> str | None:
+    """The id in a row as text; None where there is none."""
+    return next((str(fields[name]) for name in ID_FIELDS if fields.get(name) not in (None, "")), None)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The items of a data file. Raises DataUnusable."""
+    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if kind not in READERS:
+        raise DataUnusable(f"{path}: not a data file; give .jsonl, .json or .csv, each also as .gz")
+    try:
+        with _opened(path) as file:
+            yield from READERS[kind](file, path)
+    except BROKEN_GZIP as error:
+        raise DataUnusable(f"{path}: the compressed file is damaged ({error})") from error
+    except OSError as error:
+        raise DataUnusable(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+def _jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
+    # lines end at \n only: U+2028, U+0085 and kin may stand inside JSON strings
+    number = 0
+    for line, raw in enumerate(file, start=1):
+        text = raw.removeprefix(BOM) if line == 1 else raw
+        if text.strip():
+            place = f"{path}, line {line}"
+            yield Row(_object(_loads(text, place), place), file=str(path), line=line, number=number)
+            number += 1
+
+
+def _json(file: BinaryIO, path: Path) -> Iterator[Row]:
+    raw = file.read().removeprefix(BOM)
+    if _is_lines(raw):
+        yield from _jsonl(io.BytesIO(raw), path)
+        return
+    for number, value in enumerate(_list_in(_loads(raw, str(path)), path)):
+        fields = _object(value, f"{path}, item {number + 1}")
+        yield Row(fields, file=str(path), line=number + 1, number=number)
+
+
+def _csv(file: BinaryIO, path: Path) -> Iterator[Row]:
+    text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+    reader = csv.DictReader(text, strict=True)
+    csv.field_size_limit(1 << 30)
+    try:
+        for number, fields in enumerate(reader):
+            if None in fields or None in fields.values():
+                raise DataUnusable(f"{path}, line {reader.line_num}: it has not as many cells as the header")
+            yield Row(dict(fields), file=str(path), line=reader.line_num, number=number)
+    except csv.Error as error:
+        raise DataUnusable(f"{path}, line {reader.line_num}: not CSV ({error})") from error
+    except UnicodeDecodeError as error:
+        raise DataUnusable(f"{path}, after line {reader.line_num}: not UTF-8 ({error.reason})") from error
+    finally:
+        text.detach()  # else it closes the file a second time, and late
+
+
+READERS: dict[str, Callable[[BinaryIO, Path], Iterator[Row]]] = {"jsonl": _jsonl, "json": _json, "csv": _csv}
+
+
+def _loads(raw: bytes, place: str) -> Any:
+    try:
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse)
+        return whole_text(value) if SURROGATE.search(raw) else value
+    except UnicodeDecodeError as error:
+        raise DataUnusable(f"{place}: not UTF-8 ({error.reason} at byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        raise DataUnusable(f"{place}: not JSON ({error.msg} at character {error.pos + 1})") from error
+    except (ValueError, RecursionError) as error:
+        raise DataUnusable(f"{place}: not JSON that can be read ({error})") from error
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def _object(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataUnusable(f"{place}: expected a JSON object with the fields of an item, found {type(value).__name__}")
+    return cast("dict[str, Any]", value)
+
+
+def _is_lines(raw: bytes) -> bool:
+    """A `.json` file of one object per line, as some benchmarks pack them."""
+    first, _, rest = raw.lstrip().partition(b"\n")
+    return first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{")
+
+
+def _list_in(value: Any, path: Path) -> list[Any]:
+    """The items: the whole, or the only list in an object, as VQA files have it."""
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    fields = _object(value, str(path))
+    lists = [cast("list[Any]", one) for one in fields.values() if isinstance(one, list)]
+    if len(lists) != 1:
+        raise DataUnusable(f"{path}: expected a list of items, or an object with one list in it; found {len(lists)}")
+    return lists[0]
+
+
+def whole_text(value: Any) -> Any:
+    """JSON without lone surrogates, which no file and no database can hold."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            # halves that stand beside each other become the sign that they are
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value
+    if isinstance(value, list):
+        return [whole_text(one) for one in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {whole_text(name): whole_text(one) for name, one in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def _count(path: Path) -> int:
+    if path.name.removesuffix(".gz").endswith(".jsonl"):
+        try:
+            with _opened(path) as file:
+                return sum(bool(line.strip()) for line in file)
+        except (*BROKEN_GZIP, OSError) as error:
+            raise DataUnusable(f"{path}: cannot be read ({error})") from error
+    return sum(1 for _ in read_rows(path))
+
+
+def _content_digest(path: Path) -> bytes:
+    """SHA-256 of what the file holds, the same packed and unpacked."""
+    total = hashlib.sha256()
+    try:
+        with _opened(path) as file:
+            while block := file.read(1 << 20):
+                total.update(block)
+    except (*BROKEN_GZIP, OSError) as error:
+        raise DataUnusable(f"{path}: cannot be read ({error})") from error
+    return total.digest()
+
+
+def _go_offline_when_cut_off() -> None:
+    """Without a network the hub's client tries for half a minute; told that it is offline, it looks in its cache."""
+    from datasets import config
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or getproxies():
+        return
+    host = urlsplit(constants.ENDPOINT)
+    try:
+        with socket.create_connection((host.hostname or "", host.port or 443), timeout=REACH_S):
+            return
+    except OSError:
+        constants.HF_HUB_OFFLINE = True
+        config.HF_HUB_OFFLINE = True
+
+
+def _plain_columns(found: Any) -> list[str]:
+    """Columns without pictures and sounds: these are not JSON, and take packages of their own to read."""
+    media = ("Image", "Audio", "Video", "Pdf")
+    return [name for name, feature in found.features.items() if type(feature).__name__ not in media]
+
+
+def _hub_name(file: DataFile) -> str:
+    parts = [part for part in (file.hub_config, file.hub_split) if part]
+    return f"{file.hub} ({', '.join(parts)})" if parts else str(file.hub)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

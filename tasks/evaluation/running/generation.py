@@ -1,0 +1,234 @@
+"""Asks a model all items of a benchmark, turn by turn and repeat by repeat, and keeps the answers in shards.
+
+Answers are written to a file as they come, in any order; only their places in it are held. So the memory that
+a run takes does not grow with what the model says, and a second turn reads the first one back.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from models.model_errors import ModelError, RequestRefused
+from models.protocols import ChatRequest, Message, Text
+from storage import files
+from storage.artifacts import Artifacts
+from storage.records import Record, Ref
+from tasks.budget import Prices, Tokens
+from tasks.calls import Answer
+from tasks.evaluation.benchmarks.base import AskAll
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Sampling, Usage
+from tasks.evaluation.record_lines import line_of, write_lines
+from tasks.evaluation.running.planning import PlannedTask
+from tasks.grading.reasoning import visible_answer
+
+SHARD_RESPONSES = 250
+"""Responses that one scoring task takes."""
+
+Items = Callable[[], Iterable[Item]]
+"""Gives the items from the first one, each time it is called."""
+
+
+class Generated(Record):
+    """The answers of a model to a benchmark."""
+
+    shards: tuple[Ref, ...]
+    """JSONL of Response, in the order of the items, each with its repeats."""
+    responses: int
+    usage: Usage
+
+
+class Outcome(NamedTuple):
+    """What was generated, and what was not, for now: item → why."""
+
+    generated: Generated
+    unfinished: dict[str, str]
+
+
+class Place(NamedTuple):
+    """A conversation: the number of its item, and which repeat it is."""
+
+    item: int
+    repeat: int
+
+
+def generate(
+    task: PlannedTask,
+    items: Items,
+    *,
+    ask_all: AskAll,
+    artifacts: Artifacts,
+    scratch: Path,
+    prices: Prices | None = None,
+    tell: Callable[[int], None],
+) -> Outcome:
+    """Ask for every item and repeat; `tell` is called with each number of conversations newly answered to their end.
+
+    Raises what `ask_all` raises: a key that is not accepted, a request that is refused.
+    """
+    with files.scratch(scratch) as path, path.open("x+b") as file:
+        asked = _Conversations(task, items, _Spool(file), prices)
+        turns = array("I", (len(item.prompts) for item in items()))
+        for turn in range(max(turns, default=0)):
+            for place, answer in ask_all(asked.requests(turn)):
+                asked.keep(place, turn, answer)
+                if turn + 1 == turns[place.item] and not isinstance(answer, ModelError):
+                    tell(1)
+        shards, count = keep_shards(artifacts, asked.responses())
+        return Outcome(Generated(shards=shards, responses=count, usage=asked.usage), asked.unfinished)
+
+
+class _Conversations:
+    """All conversations of a benchmark, on their way from turn to turn."""
+
+    def __init__(self, task: PlannedTask, items: Items, spool: _Spool, prices: Prices | None) -> None:
+        self._task = task
+        self._items = items
+        self._spool = spool
+        self._prices = prices
+        self._missed: dict[Place, str] = {}
+        self._away: dict[Place, str] = {}
+        self.unfinished: dict[str, str] = {}
+        self.usage = Usage()
+
+    def requests(self, turn: int) -> Iterator[tuple[Place, ChatRequest]]:
+        for number, item in enumerate(self._items()):
+            if turn >= len(item.prompts):
+                continue
+            for repeat in range(self._task.repeats):
+                place = Place(number, repeat)
+                if place not in self._missed and place not in self._away:
+                    said = [self._spool.read(place, earlier) for earlier in range(turn)]
+                    yield place, request_of(self._task, item, repeat=repeat, said=said)
+
+    def keep(self, place: Place, turn: int, answer: Answer | ModelError) -> None:
+        if isinstance(answer, RequestRefused):
+            self._missed[place] = str(answer)
+        elif isinstance(answer, ModelError):
+            self._away[place] = str(answer)
+        else:
+            reply = reply_of(answer)
+            self._spool.write(place, turn, reply)
+            self.usage = self.usage.plus(usage_of(answer, self._prices))
+
+    def responses(self) -> Iterator[Response]:
+        """In the order of the items; a conversation that was not finished for now is left out, and named."""
+        for number, item in enumerate(self._items()):
+            for repeat in range(self._task.repeats):
+                place = Place(number, repeat)
+                if place in self._away:
+                    self.unfinished[item.id] = self._away[place]
+                    continue
+                turns = [reply for turn in range(len(item.prompts)) if (reply := self._spool.find(place, turn))]
+                yield Response(item=item.id, repeat=repeat, turns=tuple(turns), missed=self._missed.get(place))
+
+
+class _Spool:
+    """Replies on disk, found by conversation and turn."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._ends = 0
+        self._starts: dict[tuple[int, int], array[int]] = {}
+
+    def write(self, place: Place, turn: int, reply: Reply) -> None:
+        line = line_of(reply)
+        self._file.seek(self._ends)
+        self._file.write(line)
+        starts = self._starts.setdefault((turn, place.repeat), array("q"))
+        starts.extend([-1] * (place.item + 1 - len(starts)))
+        starts[place.item] = self._ends
+        self._ends += len(line)
+
+    def find(self, place: Place, turn: int) -> Reply | None:
+        starts = self._starts.get((turn, place.repeat), array("q"))
+        if place.item >= len(starts) or starts[place.item] < 0:
+            return None
+        self._file.seek(starts[place.item])
+        return Reply.model_validate_json(self._file.readline())
+
+    def read(self, place: Place, turn: int) -> Reply:
+        reply = self.find(place, turn)
+        assert reply is not None, "a turn follows only one that was answered"
+        return reply
+
+
+def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Reply] = ()) -> ChatRequest:
+    """The next turn of a conversation; what the model thought in earlier turns is left out, as chat templates do."""
+    turns = [_message("system", system)] if (system := task.system or item.system) else []
+    turns += [_message(said.role, said.text) for said in item.history]
+    replies = list(said)
+    for prompt, reply in zip(item.prompts, replies, strict=False):
+        turns += [_message("user", prompt), _message("assistant", visible_answer(reply.text) or "")]
+    turns.append(_message("user", item.prompts[len(replies)]))
+    sampling = sampling_of(task, item)
+    return ChatRequest(
+        messages=tuple(turns),
+        temperature=sampling.temperature,
+        max_tokens=sampling.max_tokens,
+        top_p=sampling.top_p,
+        stop=sampling.stop,
+        seed=None if sampling.seed is None else sampling.seed + repeat,
+        draw=repeat,
+        template=task.template,
+    )
+
+
+def sampling_of(task: PlannedTask, item: Item) -> Sampling:
+    """An item may have a temperature of its own, as MT-Bench's categories do; the run's own word goes before it."""
+    own = item.detail.get("temperature")
+    if task.temperature_given or not isinstance(own, int | float):
+        return task.sampling
+    return task.sampling.model_copy(update={"temperature": float(own)})
+
+
+def reply_of(answer: Answer) -> Reply:
+    """What is kept of an answer."""
+    response = answer.response
+    return Reply(
+        text=response.text,
+        finish_reason=response.finish_reason,
+        key=answer.key,
+        prompt_tokens=response.prompt_tokens,
+        completion_tokens=response.completion_tokens,
+        latency_s=answer.latency_s,
+        sent=dict(sorted(response.sent.items())),  # the response store does not keep their order
+    )
+
+
+def usage_of(answer: Answer, prices: Prices | None) -> Usage:
+    """What one answer took; a recalled one costs nothing."""
+    response = answer.response
+    tokens = Tokens(response.prompt_tokens or 0, response.completion_tokens or 0)
+    return Usage(
+        calls=1,
+        recalled=int(answer.cached),
+        prompt_tokens=tokens.prompt,
+        completion_tokens=tokens.answer,
+        latency_s=answer.latency_s,
+        cost=None if prices is None else 0.0 if answer.cached else prices.cost(tokens),
+    )
+
+
+def _message(role: str, text: str) -> Message:
+    return Message.model_validate({"role": role, "content": (Text(text=text),)})
+
+
+def keep_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[tuple[Ref, ...], int]:
+    """Responses in shards of SHARD_RESPONSES, and how many they are; one is held at a time."""
+    shards: list[Ref] = []
+    count = 0
+
+    def counted(shard: Iterable[Response]) -> Iterator[Response]:
+        nonlocal count
+        for response in shard:
+            count += 1
+            yield response
+
+    for first in responses:
+        rest = islice(responses, SHARD_RESPONSES - 1)
+        shards.append(write_lines(artifacts, "responses", counted(chain((first,), rest))))
+    return tuple(shards), count

@@ -1,0 +1,90 @@
+"""A model as a run names it: enough to open it in any process, and no secret."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
+
+from models.backends import backends, loads_weights
+from models.protocols import Chat
+from storage.records import Record
+from tasks.calls import CallSettings
+from tasks.evaluation.evaluation_errors import OptionUnusable
+from tasks.evaluation.evaluation_records import ModelFacts
+from tasks.evaluation.masking import NAME
+
+TRANSPORT = {
+    *("api_base", "base_url", "api_key_env", "timeout", "device", "device_map", "batch_size", "max_batch_size"),
+    *("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization", "max_num_seqs", "num_concurrent"),
+    *("enforce_eager", "enable_prefix_caching"),
+    *("concurrency", "max_retries", "max_requests_per_minute", "max_tokens_per_minute", "pretrained", "model", "path"),
+}
+"""Arguments that say how a model is reached or named, not how it answers."""
+
+
+class ModelSpec(Record):
+    """Which backend, which model, and how hard it may be pressed."""
+
+    backend: str
+    """A kind of models.backends, or the dotted name of an lm_eval LM."""
+    name: str | None = None
+    """Name of the model for its server or the hub, and in results. Unset: the backend's own."""
+    args: dict[str, JsonValue] = Field(default_factory=dict)
+    """Arguments that open the model, such as pretrained=…,dtype=…,path=…; no secrets."""
+    base_url: str | None = None
+    """OpenAI-compatible endpoint of the model; stored with the run, so without credentials."""
+    base_url_env: str | None = None
+    """Name of the environment variable that holds an address with credentials; it goes before `base_url`."""
+    api_key_env: str | None = None
+    """Environment variable that holds the API key. Unset: the provider's, such as OPENAI_API_KEY."""
+    calls: CallSettings = CallSettings(concurrency=16)
+    """How hard it may be pressed."""
+
+    @field_validator("args")
+    @classmethod
+    def _keeps_no_secret(cls, args: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if named := [name for name in args if NAME.fullmatch(name.replace("-", "_"))]:
+            raise OptionUnusable(  # not a ValueError: pydantic would show the secret beside it
+                f"{named[0]} in model_args would be stored with the run; name a variable instead: api_key_env=X"
+            )
+        return args
+
+    @field_validator("args")
+    @classmethod
+    def _keeps_order(cls, args: dict[str, JsonValue], told: ValidationInfo) -> dict[str, JsonValue]:
+        """A schema as its JSON: keys of steps and the database would sort its fields, and their order is meant."""
+        said = args.get("response_format")
+        if told.data.get("backend") not in backends() or not isinstance(said, dict):
+            return args
+        return args | {"response_format": json.dumps(said, ensure_ascii=False)}
+
+    @property
+    def in_process(self) -> bool:
+        """True when the model's weights are loaded here, so that a device is busy with it."""
+        return loads_weights(self.backend)
+
+    @property
+    def shapes_answers(self) -> dict[str, JsonValue]:
+        """The arguments that can change an answer."""
+        return {name: value for name, value in self.args.items() if name not in TRANSPORT}
+
+    def facts(self, chat: Chat) -> ModelFacts:
+        """The model as results name it; the revision is what the backend's id says beyond the name."""
+        name, revision = _parts(chat.id, self)
+        return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.args)
+
+
+class _Parts(NamedTuple):
+    name: str
+    revision: str
+
+
+def _parts(chat_id: str, spec: ModelSpec) -> _Parts:
+    _, _, rest = chat_id.partition(":")
+    known, _, revision = rest.partition("@")
+    if spec.backend == "scripted":
+        known, revision = "", rest  # the digest of its script
+    named: Any = spec.args.get("revision", "")
+    return _Parts(spec.name or known or spec.backend, revision or str(named))

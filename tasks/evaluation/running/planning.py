@@ -1,0 +1,317 @@
+"""What a run will ask: each task's items, how often and how they are asked, and everything that can change a figure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, JsonValue, ValidationError
+
+from storage.artifacts import Artifacts
+from storage.records import Record, Ref
+from storage.storage_errors import StorageError
+from tasks.evaluation.benchmarks.base import BaseBenchmark
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, OptionUnusable
+from tasks.evaluation.evaluation_records import DataFacts, Family, Item, ModelFacts, Sampling
+from tasks.evaluation.expected_errors import EXPECTED_ERRORS
+from tasks.evaluation.record_lines import read_lines, write_lines
+from tasks.evaluation.running.model_spec import ModelSpec
+
+if TYPE_CHECKING:
+    from tasks.evaluation.running.benchmark_data import Data
+
+DEBUG_ITEMS = 2
+GRADER_VERSION = 1
+"""Raise it when a response would be graded otherwise: it is part of every task's settings."""
+
+
+class RunSettings(Record):
+    """Settings of a run that hold for all its tasks; None leaves each task its own."""
+
+    limit: int | None = Field(default=None, ge=1)
+    """Only the first so many items of each task."""
+    n_repeat: int | None = Field(default=None, ge=1)
+    """Answers to each item. Unset: as many as the benchmark wants."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Maximum tokens of an answer. Unset: the benchmark's own limit."""
+    gen_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    """Sampling: temperature, top_p, stop (or until), max_tokens (or max_gen_toks, max_new_tokens)."""
+    seed: tuple[int, int, int, int] = (0, 1234, 1234, 1234)
+    """Seeds of python (the model gets it; repeat i gets it plus i), numpy, torch and few-shot examples."""
+    system_instruction: str | None = None
+    """System prompt in place of a task's own."""
+    apply_chat_template: bool | str = True
+    """Ask as a chat: True, False (the prompt as it stands), or the name of one of the tokenizer's templates."""
+    num_fewshot: int | None = Field(default=None, ge=0)
+    """Few-shot examples before each question of a harness task. Unset: the task's own number."""
+    fewshot_as_multiturn: bool = False
+    """Show the few-shot examples of harness tasks as turns of a chat."""
+    ks: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Values of k for pass@k, where answers are programs. Unset: the benchmark's own."""
+    unsafe_code: bool = False
+    """Run programs that models write without a sandbox."""
+    debug: bool = False
+    """Only the first two items of each task; nothing is stored."""
+
+    @property
+    def first(self) -> int | None:
+        """How many items of each task are asked."""
+        return min(DEBUG_ITEMS, self.limit or DEBUG_ITEMS) if self.debug else self.limit
+
+
+class PlannedTask(Record):
+    """A benchmark with its items, ready to be asked in any process."""
+
+    task: str
+    benchmark: str
+    """Name or path that finds the benchmark again."""
+    version: str
+    """Its number and the digest of its definition."""
+    family: Family
+    data: DataFacts
+    items: Ref
+    """JSONL of Item."""
+    count: int
+    """Items in it."""
+    repeats: int
+    sampling: Sampling
+    temperature_given: bool = False
+    """The run names a temperature, which goes before the items' own."""
+    system: str | None = None
+    template: bool | str = True
+    judge: ModelSpec | None = None
+    whole: bool = False
+    """It brings evalchemy's two methods and is run in one piece."""
+    overrides: dict[str, JsonValue] = Field(default_factory=dict)
+    """Fields of the sampling that the run sets, for a benchmark that writes its own requests."""
+    score_only: bool = False
+    """It grades recorded answers and asks nothing itself."""
+    batch_size: int | None = None
+    ks: tuple[int, ...] = ()
+    """Values of k of pass@k for this run; none: the benchmark's own."""
+    unsafe_code: bool = False
+    """Programs are executed without a sandbox."""
+    python: str = ""
+    """For code: digest of the Python that executes it and its libraries; with others it is executed again."""
+    settings: dict[str, JsonValue]
+    """Everything besides model and data that can change a figure."""
+
+    @property
+    def samples(self) -> int:
+        """Items × repeats."""
+        return self.count * self.repeats
+
+
+class TaskChoice(Record):
+    """A task as the user named it."""
+
+    task: str
+    """Name, path of a YAML file, `file.py:Class`; or a task of the lm-evaluation-harness."""
+    batch_size: int | None = None
+    """Items at once, where the backend takes batches; none: its own choice."""
+
+
+class Plan(Record):
+    """What a run will do."""
+
+    model: ModelFacts
+    tasks: tuple[PlannedTask, ...]
+    """Benchmarks of ours, in the order in which they are asked."""
+    harness: tuple[TaskChoice, ...]
+    """Tasks of the lm-evaluation-harness."""
+    skipped: dict[str, str]
+    """Tasks that were evaluated before, with the run that did it."""
+
+
+def plan_task(
+    benchmark: BaseBenchmark,
+    data: Data,
+    artifacts: Artifacts,
+    *,
+    named: str,
+    definition: str,
+    settings: RunSettings,
+    model: ModelSpec,
+    judge: ModelSpec | None,
+    batch_size: int | None = None,
+) -> PlannedTask:
+    """A benchmark with its items in the store. Raises DataMissing, DataUnusable."""
+    from tasks.evaluation.benchmarks.base import is_whole
+
+    whole = is_whole(benchmark)
+    counted = _Counted(() if whole else items_of(benchmark, data), benchmark.name)
+    items = write_lines(artifacts, "items", islice(counted, settings.first))
+    if not counted.seen and not whole:
+        read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
+        raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
+    if whole and settings.first:
+        raise OptionUnusable(
+            f"{benchmark.name} reads its own items, which --limit and --debug do not reach; leave them"
+        )
+    sampling = effective_sampling(benchmark, settings)
+    repeats = settings.n_repeat or benchmark.repeats
+    programs = benchmark.family == "code"
+    ks, unsafe_code = settings.ks if programs else (), settings.unsafe_code and programs
+    version = f"{benchmark.version}-{definition[:12]}"
+    return PlannedTask(
+        task=benchmark.name,
+        benchmark=named,
+        version=version,
+        family=benchmark.family,
+        data=_reads_itself(benchmark, definition) if whole else data.facts(benchmark.name, benchmark.files),
+        items=items,
+        count=counted.seen,
+        repeats=repeats,
+        sampling=sampling,
+        temperature_given="temperature" in given_in(settings),
+        system=settings.system_instruction,
+        template=settings.apply_chat_template,
+        judge=judge if benchmark.judge else None,
+        whole=whole,
+        overrides={name: sampling.model_dump()[name] for name in given_in(settings)} if whole else {},
+        score_only=getattr(benchmark, "score_only", False),
+        batch_size=batch_size,
+        ks=ks,
+        unsafe_code=unsafe_code,
+        python=_executing_python() if programs else "",
+        settings={
+            "version": version,
+            "grader": GRADER_VERSION,
+            "sampling": sampling.model_dump(mode="json"),
+            "repeats": repeats,
+            "limit": settings.first,
+            "seed": list(settings.seed),
+            "system_instruction": settings.system_instruction,
+            "apply_chat_template": settings.apply_chat_template,
+            "model_args": model.shapes_answers,
+            "judge": _judge_settings(judge) if benchmark.judge else None,
+            **of_programs(ks, unsafe_code=unsafe_code, python=_another_python() if programs else ""),
+        },
+    )
+
+
+def of_programs(ks: Sequence[int], *, unsafe_code: bool, python: str) -> dict[str, JsonValue]:
+    """What the settings of a task say of its programs; nothing where the run says nothing.
+
+    python: that executes them, where it is another than the one that runs this. Of that one nothing is said: figures
+    of two machines would else never stand beside each other.
+    """
+    said: dict[str, JsonValue] = {"k": list(ks)} if ks else {}
+    said |= {"unsafe_code": True} if unsafe_code else {}
+    return said | {"python": python} if python else said
+
+
+def items_of(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
+    """The items of a benchmark. Raises BenchmarkUnusable where code of the user's own fails."""
+    try:
+        yield from benchmark.items(data)
+    except (*EXPECTED_ERRORS, StorageError):
+        raise
+    except Exception as error:  # a benchmark may come from outside the repository
+        raise BenchmarkUnusable(
+            f"{benchmark.name}: its items cannot be made ({error!r}); `trivet --debug eval check` shows where"
+        ) from error
+
+
+def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampling:
+    """The benchmark's own sampling with what the run sets. Raises OptionUnusable naming what is not known."""
+    changed = benchmark.sampling.model_dump()
+    for name, value in settings.gen_kwargs.items():
+        changed[SAMPLING_NAMES.get(name, name)] = value
+    if changed.pop("do_sample", None) is False:
+        changed["temperature"] = 0.0
+    if settings.max_tokens is not None:
+        changed["max_tokens"] = settings.max_tokens
+    if isinstance(changed["stop"], str):
+        changed["stop"] = (changed["stop"],)
+    if changed["seed"] is not None and "seed" not in settings.gen_kwargs:
+        changed["seed"] = settings.seed[0]
+    unknown = [name for name in changed if name not in Sampling.model_fields]
+    if unknown:
+        known = ", ".join([*Sampling.model_fields, *SAMPLING_NAMES, "do_sample"])
+        raise OptionUnusable(f"gen_kwargs {unknown[0]!r} is not known; give {known}")
+    try:
+        return Sampling.model_validate(changed)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise OptionUnusable(f"gen_kwargs {first['loc'][0]}: {first['msg']} (it is {first['input']!r})") from error
+
+
+def given_in(settings: RunSettings) -> set[str]:
+    """The fields of the sampling that the run names."""
+    named = {SAMPLING_NAMES.get(name, name) for name in settings.gen_kwargs}
+    named |= {"max_tokens"} if settings.max_tokens else set()
+    return (named - {"do_sample"}) | ({"temperature"} if settings.gen_kwargs.get("do_sample") is False else set())
+
+
+SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", "until": "stop"}
+"""As lm_eval and transformers call them."""
+
+
+def settings_digest(task: PlannedTask) -> str:
+    """SHA-256 (hex) of the settings: two results with one digest and one checksum of data may be compared."""
+    from storage.evaluations import EvalSettings
+
+    return EvalSettings(name=task.task, parameters=task.settings).digest
+
+
+def questions_of(task: PlannedTask) -> str:
+    """What two runs of one model have in common when they ask the same, however many items and repeats each asks."""
+    asked = {name: value for name, value in task.settings.items() if name not in NOT_ASKED}
+    return json.dumps([task.task, task.data.checksum, asked], sort_keys=True)
+
+
+OF_PROGRAMS = ("k", "unsafe_code", "python")
+"""Settings of tasks whose answers are programs."""
+NOT_ASKED = ("limit", "repeats", "judge", *OF_PROGRAMS)
+"""Settings that no request to the model shows."""
+
+
+def read_items(artifacts: Artifacts, ref: Ref) -> Iterator[Item]:
+    """The items of a task, one at a time."""
+    return read_lines(artifacts, ref, Item)
+
+
+def _executing_python() -> str:
+    from tasks.sandbox.sandbox_layout import interpreter
+
+    return interpreter().digest
+
+
+def _another_python() -> str:
+    from tasks.sandbox.sandbox_layout import another_python
+
+    return another_python()
+
+
+def _reads_itself(benchmark: BaseBenchmark, definition: str) -> DataFacts:
+    """A benchmark with evalchemy's two methods reads its own data; it is known by its definition."""
+    return DataFacts(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
+
+
+def _judge_settings(judge: ModelSpec | None) -> dict[str, JsonValue] | None:
+    if judge is None:
+        return None
+    return {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers}
+
+
+class _Counted(Iterator[Item]):
+    """Items on their way, counted, each id once."""
+
+    def __init__(self, items: Iterable[Item], source: str) -> None:
+        self._items = iter(items)
+        self._source = source
+        self._ids: set[bytes] = set()
+        self.seen = 0
+
+    def __next__(self) -> Item:
+        item = next(self._items)
+        digest = hashlib.blake2b(item.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        if digest in self._ids:
+            raise DataUnusable(f"{self._source}: two items have the id {item.id!r}; give each its own")
+        self._ids.add(digest)
+        self.seen += 1
+        return item

@@ -1,0 +1,236 @@
+"""Grades answers that are there: recorded ones of any origin, or those of a run, by today's grader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.artifacts import Artifacts
+from storage.records import Record, Ref
+from tasks.evaluation.benchmarks.base import BaseBenchmark
+from tasks.evaluation.evaluation_errors import OptionUnusable, PreflightFailed, ResultsUnusable, UnknownTask
+from tasks.evaluation.evaluation_records import ModelFacts, Sampling, TaskResult
+from tasks.evaluation.results.finding_runs import FoundRun
+from tasks.evaluation.results.run_comparison import Change, Comparison, compare
+from tasks.evaluation.running.aggregating import result_of, samples_of
+from tasks.evaluation.running.generation import Generated
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import Asking
+from tasks.evaluation.running.planning import (
+    OF_PROGRAMS,
+    Plan,
+    PlannedTask,
+    RunSettings,
+    of_programs,
+    plan_task,
+    read_items,
+)
+from tasks.evaluation.running.replaying import digest_of, repeats_in, replay
+from tasks.evaluation.running.shard_grading import Scored, executed_by, grade_shard
+from tasks.evaluation.running.task_choice import find, judge_of
+
+OWN = (".yaml", ".yml", ".py")
+"""How the files of benchmarks end."""
+
+
+class Again(Record):
+    """A task of a run under today's grader."""
+
+    old: TaskResult
+    new: TaskResult
+    compared: Comparison | None
+    """None where nothing could be scored both times."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The items whose score is another one now."""
+        return (*self.compared.better, *self.compared.worse) if self.compared else ()
+
+
+class Rescored(Record):
+    """A run whose stored answers were graded again; nothing was generated, and nothing stored is changed."""
+
+    run: str
+    tasks: tuple[Again, ...]
+
+
+def score_file(
+    responses: Path,
+    task: str,
+    artifacts: Artifacts,
+    *,
+    data_dir: Path | None,
+    model_name: str,
+    judge: ModelSpec | None,
+    auto_judge: bool,
+    limit: int | None,
+    ks: tuple[int, ...] = (),
+    unsafe_code: bool = False,
+) -> tuple[Plan, TaskResult]:
+    """The figures of recorded answers.
+
+    Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, and OptionUnusable for `ks` of no programs.
+    """
+    from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
+    from tasks.evaluation.running.benchmark_data import Data
+
+    benchmark = find(task, None)
+    if benchmark is None:
+        raise PreflightFailed(f"{task} is a task of the harness, which scores only what it asks itself")
+    _refuse_ks(benchmark, ks)
+    digest = digest_of(responses)
+    model = ModelSpec(backend="replay", name=model_name, args={"path": str(responses)})
+    planned = plan_task(
+        benchmark,
+        Data(data_dir),
+        artifacts,
+        named=task,
+        definition=definition_digest(benchmark),
+        settings=RunSettings(limit=limit, n_repeat=repeats_in(responses), ks=ks, unsafe_code=unsafe_code),
+        model=model,
+        judge=judge_of(benchmark, judge, auto=auto_judge),
+    )
+    if planned.whole:
+        raise PreflightFailed(f"{task} grades only what it generates itself; run it with `trivet eval run`")
+    generated = replay(planned, responses, artifacts)  # a wrong id is said before anything is executed
+    if planned.family == "code":
+        _refuse_what_fails_here(benchmark, planned, artifacts)
+    facts = ModelFacts(name=model_name, backend="replay", revision=digest[:16], args=model.args)
+    plan = Plan(model=facts, tasks=(planned,), harness=(), skipped={})
+    return plan, _graded(planned, generated, artifacts)
+
+
+def score_again(
+    run: FoundRun,
+    artifacts: Artifacts,
+    *,
+    task: str | None,
+    judge: ModelSpec | None,
+    ks: tuple[int, ...] = (),
+    unsafe_code: bool = False,
+) -> Rescored:
+    """Old figures beside those of today's grader. Raises ResultsUnusable.
+
+    ks: of pass@k, in place of the run's own. unsafe_code: programs are executed without a sandbox now.
+    """
+    if task:
+        run.require(task)
+    named = [result for result in run.report.results if task in (None, result.task)]
+    found = [(result, _benchmark(result, run)) for result in named]
+    chosen = [(result, where) for result, where in found if where]
+    if not chosen:
+        raise ResultsUnusable(f"run {run.report.run.id} holds no stored answers to grade again")
+    planned = ((_planned(old, where, run, judge, ks=ks, unsafe_code=unsafe_code), old) for old, where in chosen)
+    return Rescored(
+        run=run.report.run.id,
+        tasks=tuple(_again(task, old, run, artifacts) for task, old in planned),
+    )
+
+
+def _again(planned: PlannedTask, old: TaskResult, run: FoundRun, artifacts: Artifacts) -> Again:
+    count = sum(1 for _ in run.samples(old.task))
+    new = _graded(planned, Generated(shards=old.responses, responses=count, usage=old.usage), artifacts)
+    before, after = samples_of(old.samples, artifacts), samples_of(new.samples, artifacts)
+    try:
+        compared = compare(before, after)
+    except ResultsUnusable:
+        compared = None
+    return Again(old=old, new=new, compared=compared)
+
+
+def _benchmark(result: TaskResult, run: FoundRun) -> str | None:
+    """Name or path of the benchmark behind a result; None where the answers to its items were not kept one by one.
+
+    Raises UnknownTask.
+    """
+    if result.items is None or not result.responses:
+        return None
+    asked = run.report.run.config.get("tasks")
+    paths = [str(one["task"]) for one in asked if isinstance(one, dict)] if isinstance(asked, list) else []
+    own = (named for named in paths if ":" in named or named.endswith(OWN))
+    # a benchmark of the user's own is found by its path alone
+    if named := next((named for named in own if _name(named) == result.task), None):
+        return named
+    return result.task if find(result.task, None) else None
+
+
+def _name(named: str) -> str | None:
+    """Name of the benchmark that a run used; None if it is not one of ours, or no longer exists."""
+    try:
+        benchmark = find(named, None)
+    except UnknownTask:
+        return None
+    return benchmark and benchmark.name
+
+
+def _planned(
+    old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, *, ks: tuple[int, ...], unsafe_code: bool
+) -> PlannedTask:
+    """The task as it was asked; only the grader is today's."""
+    from tasks.sandbox.sandbox_layout import another_python
+
+    benchmark = find(named, None)
+    assert benchmark is not None
+    assert old.items is not None
+    repeats = old.settings.get("repeats")
+    programs = benchmark.family == "code"
+    ks, unsafe_code = (ks or _ks(old)) if programs else (), unsafe_code and programs
+    said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
+    asked = {name: value for name, value in old.settings.items() if name not in OF_PROGRAMS}
+    return PlannedTask(
+        task=old.task,
+        benchmark=named,
+        version=old.version,
+        family=old.family,
+        data=old.data,
+        items=old.items,
+        count=old.counts.items,
+        repeats=repeats if isinstance(repeats, int) else 1,
+        sampling=Sampling.model_validate(old.settings.get("sampling", {})),
+        judge=judge_of(benchmark, judge, auto=False) if judge else _judge(benchmark, run),
+        ks=ks,
+        unsafe_code=unsafe_code,
+        settings=asked | said_today,
+    )
+
+
+def _ks(old: TaskResult) -> tuple[int, ...]:
+    """Values of k of pass@k that the run asked for."""
+    ks = old.settings.get("k")
+    return tuple(k for k in ks if isinstance(k, int)) if isinstance(ks, list) else ()
+
+
+def _refuse_what_fails_here(benchmark: BaseBenchmark, task: PlannedTask, artifacts: Artifacts) -> None:
+    """Right programs must pass on this machine before others are counted. Raises PreflightFailed."""
+    from tasks.evaluation.running.preflight import problems_of
+
+    if problems := problems_of(benchmark, task, read_items(artifacts, task.items)):
+        raise PreflightFailed(f"{task.task} does not pass its own checks: {'; '.join(problems)}")
+
+
+def _refuse_ks(benchmark: BaseBenchmark, ks: tuple[int, ...]) -> None:
+    if ks and benchmark.family != "code":
+        raise OptionUnusable(f"--k is of programs that are drawn, and answers to {benchmark.name} are none; leave it")
+
+
+def _judge(benchmark: BaseBenchmark, run: FoundRun) -> ModelSpec | None:
+    """Who graded the run, else the benchmark's own choice."""
+    config = run.report.run.config
+    given = config.get("judge")
+    judge = ModelSpec.model_validate(given) if given else None
+    return judge_of(benchmark, judge, auto=bool(config.get("auto_judge", True)))
+
+
+def _graded(task: PlannedTask, generated: Generated, artifacts: Artifacts) -> TaskResult:
+    scored = tuple(_scored(shard, task, artifacts) for shard in generated.shards)
+    return result_of(task, generated, scored, artifacts)
+
+
+def _scored(shard: Ref, task: PlannedTask, artifacts: Artifacts) -> Scored:
+    asking = Asking(task.judge) if task.judge else None
+    samples = grade_shard(shard, task, artifacts, judge=asking and asking.as_judge)
+    return Scored(
+        samples=samples,
+        judge=asking and asking.chat.id,
+        judge_usage=asking and asking.usage,
+        executed_by=executed_by(task),
+    )

@@ -1,8 +1,0 @@
-"""Executes programs that nobody trusts: `execute` one, or many in a `Sandbox`."""
-
-from __future__ import annotations
-
-from tasks.evaluation.sandbox.pool import Sandbox, execute, shared_sandbox, stop_executing
-from tasks.evaluation.sandbox.records import Execution, Limits, Program, Status
-
-__all__ = ["Execution", "Limits", "Program", "Sandbox", "Status", "execute", "shared_sandbox", "stop_executing"]

@@ -1,0 +1,282 @@
+"""Multiple choice: which letters a response settles on. The box wins over what is said, and that over stray letters."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+from pydantic import JsonValue
+
+from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.reasoning import visible_answer
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+TAIL_CHARS = 20_000
+"""Where a conclusion stands; only a longer response without one is read whole."""
+LONGEST_BOX = 2_000
+WINDOW_CHARS = 500
+"""What of a statement is looked at."""
+MOST_STATEMENTS = 100
+"""The last ones; a response that says more of them is going round in circles."""
+PART_OF_ALL = 0.25
+"""For each right one of several, when none is wrong and some are left out; source: JEEBench, compute_metrics.py."""
+
+
+class Choice(NamedTuple):
+    """What a response settles on."""
+
+    letters: str
+    """In alphabetical order; more than one where it names several."""
+    where: str
+    """`box`, `statement`, `remark` or `line`: for people who look."""
+
+
+class Asked(NamedTuple):
+    """What there is to choose from."""
+
+    letters: str
+    options: tuple[str, ...] = ()
+    """Their texts as they were shown, in the order of the letters; none where the question itself holds them."""
+    several: bool = False
+    """More than one may be right."""
+
+
+def grade_choice(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
+    """A sample for each response, in order.
+
+    `item.gold`: the letter, or several of them (`ACD`); `item.detail`: `options` as they were shown, `letters` where
+    there are no options, `several` where more than one may be right, with partial credit.
+    """
+    return (grade_one(item, response) for item, response in answered)
+
+
+def grade_one(item: Item, response: Response) -> Sample:
+    """1 for the right letters, 0 for wrong ones or none; in between where several are right and some are left out."""
+    asked = asked_of(item)
+    visible = visible_answer(response.text)
+    choice = find_choice(visible, asked) if visible is not None else None
+    gold = "".join(sorted(set(str(item.gold).upper()) & set(asked.letters)))
+    return Sample(
+        item=item.id,
+        repeat=response.repeat,
+        score=_score(choice.letters, gold, asked) if choice else 0.0,
+        extracted=choice.letters if choice else None,
+        gold=gold,
+        reason=choice.where if choice else _why_none(response, visible),
+        group=item.group,
+        detail=_chosen(choice, asked),
+        truncated=response.truncated,
+        missing=choice is None,
+    )
+
+
+def asked_of(item: Item) -> Asked:
+    """What an item lets choose from."""
+    options = tuple(map(str, cast("Sequence[Any]", item.detail.get("options") or ())))
+    letters = str(item.detail.get("letters") or LETTERS[: len(options)] or LETTERS)
+    return Asked(letters, options, bool(item.detail.get("several")))
+
+
+def find_choice(text: str, asked: Asked) -> Choice | None:
+    """The choice that `text`, without its reasoning, ends on; None where it names none."""
+    from tasks.grading.math.math_extraction import last_boxed
+
+    box = last_boxed(text)
+    if box is not None and len(box) <= LONGEST_BOX and (letters := _all_that_is_said(box, asked)):
+        return Choice(letters, "box")
+    tails = (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)
+    for plain in map(unmarked, tails):
+        if letters := _last_stated(plain, asked):
+            return Choice(letters, "statement")
+        if letters := _last_remarked(plain, asked):
+            return Choice(letters, "remark")
+    letters = _on_a_line_of_its_own(text, asked)
+    return Choice(letters, "line") if letters else None
+
+
+def _score(chosen: str, gold: str, asked: Asked) -> float:
+    if chosen == gold:
+        return 1.0
+    some_left_out = asked.several and set(chosen) < set(gold)
+    return PART_OF_ALL * len(chosen) if some_left_out else 0.0
+
+
+def _why_none(response: Response, visible: str | None) -> str:
+    if response.missed:
+        return f"no response: {response.missed}"
+    return "the reasoning was never closed" if visible is None else "no option is named"
+
+
+def _chosen(choice: Choice | None, asked: Asked) -> dict[str, JsonValue]:
+    if choice is None or len(choice.letters) != 1 or not asked.options:
+        return {}
+    return {"chosen": asked.options[asked.letters.index(choice.letters)]}
+
+
+WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")
+SPACE = re.compile(r"\\[ ,;:!]|~")
+_MARKS = str.maketrans("", "", "{}$*_`\"'“”‘’")
+
+
+def unmarked(text: str) -> str:
+    """`text` without the marks of Markdown and LaTeX around its words."""
+    bare = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
+    return SPACE.sub(" ", bare).translate(_MARKS)
+
+
+def canonical(text: str) -> str:
+    """`text` as options are compared: without marks, case, spaces and the stop at its end."""
+    plain = unicodedata.normalize("NFKC", unmarked(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))
+    return "".join(plain.casefold().split()).strip(".,;:!")
+
+
+STATES = re.compile(
+    r"""
+    (?i:
+      (?:\banswers?|\b(?:correct|right|best|final)\s(?:options?|choices?|statements?|letters?|ones?))
+      (?:\s(?:choices?|options?|letters?))? (?:\s(?:to|for)\s(?:the|this)\s(?:question|problem))?
+      [ ]{0,3}
+      (?: (?:is|are|was|would\ be|should\ be|must\ be|has\ to\ be|will\ be)
+          (?:\ (?:therefore|thus|clearly|then|hence|indeed|definitely|obviously|simply))? (?![A-Za-z])
+        | [:：=→] | -{1,2}>? | (?=\n) | (?=\([A-Za-z]\)\.?\s*(?:\n|\Z)) )
+    )
+    | (?<![가-힣]) (?:정답|답안|답) (?:은|는|이)? (?=[\s:：=(①-⑩A-Za-z\d])
+    | (?:答案|選擇|选择) (?:是|为|為)? (?=[\s:：(①-⑩A-Z])
+    """,
+    re.VERBOSE,
+)
+"""How an answer is announced; what follows is looked at."""
+CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩"
+NUMBERED = re.compile(rf"\(?(?:(?P<circled>[{CIRCLED}])|(?P<number>\d{{1,2}})(?=\s?번))\s?번?\)?")
+LEAD = r"(?:(?i:the|an|either|both)\s)?(?:(?i:options?|choices?|letters?|statements?|answers?|보기|선택지)\s?:?\s?)?"
+BETWEEN = r"(?:\s?[,;&/+]\s?(?:(?:and|or)\s)?|\s(?:and|or|및)\s|[와과]\s|\s?(?=[(\[]))"
+WORD_BETWEEN = r"(?:\s?[&/+]\s?|\s?,?\s(?:and|or|및)\s|[와과]\s|\s?(?=[(\[]))"
+AFTER = r"(?![A-Za-z0-9’+#]|-[a-z]|\.[A-Z]\.)"
+NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due|is|based)\b)[a-z])"
+"""A and I are words too: `the answer is A` counts, `the answer is I think …` does not."""
+
+
+class _Patterns(NamedTuple):
+    """For one set of letters."""
+
+    begins: re.Pattern[str]
+    is_all: re.Pattern[str]
+    small: re.Pattern[str]
+    label: re.Pattern[str]
+    remark: re.Pattern[str]
+
+
+@lru_cache(maxsize=64)
+def _patterns(letters: str) -> _Patterns:
+    words = "".join(letter for letter in letters if letter in "AI")
+    others = "".join(letter for letter in letters if letter not in "AI")
+    kinds = [f"[{others}]{AFTER}"] * bool(others) + [f"[{words}]{AFTER}{NOT_A_WORD}"] * bool(words)
+    said = rf"[(\[]?(?:{'|'.join(kinds)})[)\]]?"
+    sign = rf"[(\[]?[{letters}{letters.lower()}][)\]]?"
+    one = rf"\(?[{letters}]\)?"
+    small = letters.lower()
+    return _Patterns(
+        begins=re.compile(rf"{LEAD}(?P<letters>{said}(?:{WORD_BETWEEN}{said}|\s?[,;]\s?{said}{NOT_A_WORD}){{0,25}})"),
+        is_all=re.compile(rf"{LEAD}(?P<letters>{sign}(?:(?:{BETWEEN}|\s){sign}){{0,25}})\s?[.:!]?"),
+        small=re.compile(rf"{LEAD}(?:[(\[](?P<closed>[{small}])[)\]]|(?P<last>[{small}])\s?[).]?\s*$)"),
+        label=re.compile(
+            rf"{LEAD}(?:[(\[](?P<closed>[{letters}])[)\]]:?|(?P<open>[{letters}])\s?[.):–-])\s?(?P<rest>\S.*)", re.S
+        ),
+        remark=re.compile(
+            rf"(?i:options?|choices?)\s(?P<of>{one})\s(?:is|must\sbe)\s(?:(?:the|indeed|therefore)\s){{0,2}}"
+            rf"(?:correct|right|best|true|answer)\b"
+            rf"|(?<![A-Za-z])(?P<it>{one})\sis\sthe\s(?:correct|right|best)\s(?:answer|option|choice)"
+            rf"|\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?(?P<picked>{said})"
+            rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?P<option>{one}){AFTER}|(?P<so>\([{letters}]\)))"
+            rf"|(?<![A-Za-z])(?P<kr>[{letters}{CIRCLED}]|\d(?=번))번?\s?(?:이|가|은|는)?\s?(?:정답|맞[다습]|옳[다습])"
+        ),
+    )
+
+
+def _all_that_is_said(said: str, asked: Asked) -> str | None:
+    """The letters that the content of a box, or a line, names: as letters, by number, with or as an option's text."""
+    plain, patterns = unmarked(said).strip(), _patterns(asked.letters)
+    if match := patterns.is_all.fullmatch(plain):
+        return _letters(match["letters"], asked)
+    if asked.several and re.fullmatch(rf"(?i:[{asked.letters}]{{2,26}})", plain):
+        return _letters(plain, asked)
+    if match := NUMBERED.fullmatch(plain):
+        return _by_number(match, asked)
+    if letters := _by_text(said, asked):
+        return letters
+    match = patterns.label.fullmatch(plain)
+    return match and (match["closed"] or match["open"])
+
+
+def _last_stated(plain: str, asked: Asked) -> str | None:
+    ends = deque((match.end() for match in STATES.finditer(plain)), maxlen=MOST_STATEMENTS)
+    said = (_stated(plain[end : end + WINDOW_CHARS], asked) for end in reversed(ends))
+    return next((letters for letters in said if letters), None)
+
+
+def _stated(following: str, asked: Asked) -> str | None:
+    """The choice in what follows an announcement: on its line, or alone on the next one with words."""
+    line, _, rest = following.partition("\n")
+    said = line.strip(" \t\r:：=→->#")
+    if not said:
+        lines = [below for below in (one.strip(" \t\r#") for one in rest.split("\n")) if below]
+        return _all_that_is_said(lines[0], asked) if lines else None
+    patterns = _patterns(asked.letters)
+    if asked.several and (run := re.match(rf"\(?([{asked.letters}]{{2,26}})(?![A-Za-z])", said)):
+        return _letters(run[1], asked)
+    if match := patterns.begins.match(said):
+        return _letters(match["letters"], asked)
+    if match := patterns.small.match(said):
+        return _letters(match["closed"] or match["last"], asked)
+    if match := NUMBERED.match(said):
+        return _by_number(match, asked)
+    return _by_text(said, asked) or _by_text(re.split(r"[.;]\s|,\s", said)[0], asked) or _by_bare_number(said, asked)
+
+
+def _last_remarked(plain: str, asked: Asked) -> str | None:
+    last = deque(_patterns(asked.letters).remark.finditer(plain), maxlen=1)
+    if not last:
+        return None
+    said = next(group for group in last[0].groups() if group)
+    if match := NUMBERED.fullmatch(f"{said}번"):
+        return _by_number(match, asked)
+    return _letters(said, asked)
+
+
+def _on_a_line_of_its_own(text: str, asked: Asked) -> str | None:
+    """What the last line is, else the first: terse answers begin with the letter."""
+    lines = [
+        line for line in (text[-WINDOW_CHARS:].split("\n")[-1], text[:WINDOW_CHARS].split("\n")[0]) if line.strip()
+    ]
+    return next((letters for line in lines if (letters := _all_that_is_said(line, asked))), None)
+
+
+def _by_number(match: re.Match[str], asked: Asked) -> str | None:
+    """③, or 3번: the third."""
+    index = CIRCLED.index(match["circled"]) if match["circled"] else int(match["number"]) - 1
+    return asked.letters[index] if 0 <= index < len(asked.letters) else None
+
+
+def _by_bare_number(said: str, asked: Asked) -> str | None:
+    """`정답: 3`, where no option is a number itself."""
+    match = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", said)
+    if not match or not asked.options or any(any(map(str.isdigit, option)) for option in asked.options):
+        return None
+    index = int(match[1]) - 1
+    return asked.letters[index] if 0 <= index < len(asked.letters) else None
+
+
+def _by_text(said: str, asked: Asked) -> str | None:
+    wanted = canonical(said)
+    same = (letter for letter, option in zip(asked.letters, asked.options, strict=False) if canonical(option) == wanted)
+    return next(same, None) if wanted else None
+
+
+def _letters(said: str, asked: Asked) -> str:
+    """Letters among words such as `and`, each once, in their order."""
+    alone = re.findall(rf"(?<![A-Za-z])[{asked.letters}](?![A-Za-z])", said, re.I) or list(said)
+    return "".join(sorted({letter.upper() for letter in alone} & set(asked.letters)))

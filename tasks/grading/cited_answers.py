@@ -1,0 +1,221 @@
+"""Checks of answers that cite numbered blocks of text: what they claim, what bears it out, whether the gold is in it.
+
+An answer cites the second block that it was given with [2]. A sentence is borne out if the blocks that it cites hold
+all its numbers in some spelling, or, where it has no number, enough of its words.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tasks.language.numbers import Number, missing_numbers, read_numbers, same_number
+from tasks.language.sentences import CITATION_MARK, language_of, sentences_of
+from tasks.language.tokens import BIGRAM, tokenize
+
+MOST_RANGE = 20
+"""Blocks that one mark may name as a range: [1-3]."""
+FEWEST_SHARED = 0.15
+"""Share of the words of a sentence without numbers that a cited block of the same language must hold."""
+FEWEST_WORDS = 5
+"""A sentence with fewer words is too short for a share."""
+_NOT_THERE = re.compile(
+    r"찾지 못|찾을 수 없|알 수 없|확인할 수 없|확인되지 않|(?:나와|나타나|적혀|들어) ?있지는? ?않|"
+    r"(?:명시|언급|제시|기재|포함)(?:되어|돼) ?있지는? ?않|(?:나오|밝히|명시하|언급하|다루)지는? ?않|"
+    r"(?:정보|언급|내용|기재|명시|기록)[이가은는도]? ?없|"
+    r"\b(?:do|does|did|is|are|was|were|can|could|has|have)(?: not|n[’']t|not) (?:\w+ ){0,2}?(?:"
+    r"say|state|tell|told|mention|specif|contain|provide|give|include|name|report|disclos|indicat|found|find|answer|"
+    r"determin|cover|hold|list|known|available)|"
+    r"\bno (?:information|mention|figures?|data|details?|statement)\b|"
+    r"\b(?:unknown|unclear|not (?:stated|told|mentioned|given|specified|disclosed|provided|available|found|known))\b",
+    re.IGNORECASE,
+)
+_OF_DOCUMENTS = re.compile(
+    r"문서|자료|구절|지문|본문|발췌|제공된|정보|documents?|passages?|contexts?|texts?|information|sources?|excerpts?",
+    re.IGNORECASE,
+)
+_GREETS = re.compile(
+    r"(?:안녕|감사|도움이 되|네[,.!]|다음과 같|아래와 같|답변|hello|hi\b|thank|sure|certainly|of course|"
+    r"here (?:is|are)|i hope|let me know|in summary|the following|as follows|yes[.!]?$|no[.!]?$)",
+    re.IGNORECASE,
+)
+_TABLE_RULE = re.compile(r"[\s|:+-]+")
+_CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+_SPACE_AT_CJK = re.compile(rf"(?<=[{_CJK}]) | (?=[{_CJK}])")
+"""Korean spacing is a matter of taste, and Chinese has none."""
+_OF_A_WORD = rf"[^\W{_CJK}]"
+
+
+class Renumbered(NamedTuple):
+    """An answer whose marks count the blocks that it cites, in the order of their first use."""
+
+    text: str
+    blocks: list[int]
+    """The number that each cited block had before: new number n is at n - 1."""
+
+
+class Sentence(NamedTuple):
+    """A sentence of an answer."""
+
+    text: str
+    words: str
+    """`text` without its marks."""
+    marks: frozenset[int]
+
+
+def renumbered(answer: str, *, blocks: int) -> Renumbered:
+    """`answer` with its marks numbered anew; a mark that names none of the `blocks` is removed."""
+    used: list[int] = []
+
+    def new_marks(mark: re.Match[str]) -> str:
+        known = list(dict.fromkeys(number for number in _numbers_of(mark.group()) if 1 <= number <= blocks))
+        used.extend(number for number in known if number not in used)
+        return "".join(f"[{used.index(number) + 1}]" for number in known)
+
+    text = CITATION_MARK.sub(new_marks, answer.strip())
+    # a mark that goes leaves a space before the full stop
+    tidy = (re.sub(r"[ \t]+(?=[.,;:!?](?:\s|$))", "", line).rstrip() for line in text.splitlines())
+    return Renumbered("\n".join(tidy).strip(), used)
+
+
+def sentences_in(answer: str) -> list[Sentence]:
+    """The sentences of an answer with the blocks that each cites."""
+    return [_read(sentence) for sentence in sentences_of(answer)]
+
+
+def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = "") -> bool:
+    """Whether the cited of the `sources` hold what the sentence claims; true for one that claims nothing.
+
+    sources: the text of block n at n - 1. question: a sentence that only repeats it claims nothing.
+    """
+    if not _claims(sentence, question) and not (sentence.marks and read_numbers(sentence.words)):
+        return True
+    cited = [sources[n - 1] for n in sorted(sentence.marks)]
+    if not cited:
+        return False
+    claim = _without_label(sentence.words)
+    return not missing_numbers(claim, cited) if read_numbers(claim) else _shares_words(claim, cited)
+
+
+def only_abstains(sentences: Sequence[Sentence], *, question: str = "") -> bool:
+    """Whether all that the sentences say is that the documents do not tell."""
+    claims = any(_claims(one, question) for one in sentences)
+    return not claims and any(_says_unknown(one) for one in sentences)
+
+
+def abstains(answer: str) -> bool:
+    """Whether all that an answer says, its marks aside, is that the documents do not tell."""
+    return only_abstains(sentences_in(renumbered(answer, blocks=0).text))
+
+
+def same_evidence(draft: str, rewritten: str) -> bool:
+    """Whether a rewrite keeps every number and every mark, each number with the marks behind it."""
+    one, other = _evidence(draft), _evidence(rewritten)
+    return one.keys() == other.keys() and all(_same_numbers(one[marks], other[marks]) for marks in one)
+
+
+def has_numbers(answer: str, gold: str) -> bool:
+    """Are all numbers of `gold` in `answer`, in whatever spelling?
+
+    A gold number without a unit may stand in a cell whose header has it: there its digits are enough.
+    """
+    missing = set(missing_numbers(gold, [answer]))
+    return all(number.text not in missing or _bare(number, answer) for number in read_numbers(gold))
+
+
+def has_words(answer: str, gold: str) -> bool:
+    """Does `gold` stand in `answer`, whatever the case, the punctuation and the spaces between Korean words?"""
+    wanted, said = _plain_words(gold), _plain_words(answer)
+    if not wanted:
+        return gold.strip() in answer
+    # a word of letters with spaces around must not be part of another: `dan` is not in `abundance`
+    before = rf"(?<!{_OF_A_WORD})" if re.match(_OF_A_WORD, wanted) else ""
+    after = rf"(?!{_OF_A_WORD})" if re.match(_OF_A_WORD, wanted[-1]) else ""
+    return re.search(before + re.escape(wanted) + after, said) is not None
+
+
+def _numbers_of(mark: str) -> Iterator[int]:
+    """The numbers that a mark names: 1, 3, 4, 5 of [1, 3-5]."""
+    for part in re.findall(r"\d+(?:\s*[–-]\s*\d+)?", mark):
+        first, *last = (int(number) for number in re.findall(r"\d+", part))
+        yield from range(first, min(last[0], first + MOST_RANGE) + 1) if last else (first,)
+
+
+def _read(sentence: str) -> Sentence:
+    marks = frozenset(number for mark in CITATION_MARK.finditer(sentence) for number in _numbers_of(mark.group()))
+    return Sentence(sentence, CITATION_MARK.sub("", sentence).strip(), marks)
+
+
+def _claims(sentence: Sentence, question: str) -> bool:
+    """Whether it says something that needs evidence: no greeting, no lead-in, no table header, no `not stated`."""
+    words = sentence.words
+    if not any(sign.isalnum() for sign in words) or _TABLE_RULE.fullmatch(words):
+        return False
+    if _says_unknown(sentence) or words.rstrip("*_ ").endswith("?"):
+        return False
+    has_number = bool(read_numbers(words))
+    if not has_number and (_GREETS.match(words) or words.rstrip("*_ ").endswith((":", "："))):
+        return False
+    if not has_number and (words.startswith(("|", "#")) or (words.startswith("**") and words.endswith("**"))):
+        return False
+    return words.strip(" .") != question.strip(" .?")
+
+
+def _says_unknown(sentence: Sentence) -> bool:
+    """Whether it says that documents do not tell; with a mark it may be a fact: `Not available on Sundays [1]`."""
+    unknown = _NOT_THERE.search(sentence.words) is not None
+    return unknown and (not sentence.marks or _OF_DOCUMENTS.search(sentence.words) is not None)
+
+
+def _without_label(words: str) -> str:
+    """Without the number of a list item."""
+    return re.sub(r"^\s*\(?\d{1,2}[.)]\s+", "", words)
+
+
+def _shares_words(sentence: str, sources: Sequence[str]) -> bool:
+    told = "\n".join(sources)
+    if language_of(sentence) != language_of(told):
+        return True  # an answer in Korean from an English document
+    own, theirs = (set(words) for words in tokenize([sentence, told], tokenizer=BIGRAM))
+    return len(own) < FEWEST_WORDS or len(own & theirs) >= FEWEST_SHARED * len(own)
+
+
+def _evidence(text: str) -> dict[frozenset[int], list[Number]]:
+    """Marks → the numbers that stand before them, back to the marks or the end of the sentence before."""
+    found: dict[frozenset[int], list[Number]] = {}
+    for sentence in sentences_of(text):
+        told, marks = "", frozenset[int]()
+        for piece in re.split(f"({CITATION_MARK.pattern})", sentence, flags=re.IGNORECASE):
+            if CITATION_MARK.fullmatch(piece):
+                marks |= frozenset(_numbers_of(piece))
+            elif piece.strip(" .,;"):
+                _keep(found, marks, told)
+                told, marks = piece, frozenset()
+        _keep(found, marks, told)
+    return found
+
+
+def _keep(found: dict[frozenset[int], list[Number]], marks: frozenset[int], told: str) -> None:
+    numbers = read_numbers(_without_label(told))
+    if marks or numbers:
+        found.setdefault(marks, []).extend(numbers)
+
+
+def _same_numbers(one: Sequence[Number], other: Sequence[Number]) -> bool:
+    return all(any(same_number(a, b) for b in other) for a in one) and all(
+        any(same_number(a, b) for b in one) for a in other
+    )
+
+
+def _plain_words(text: str) -> str:
+    """`text` as words are compared: NFC, lower case, without punctuation, without spaces beside Hangul and Hanja."""
+    lowered = unicodedata.normalize("NFC", text).casefold()
+    spaced = "".join(" " if unicodedata.category(sign)[0] in "PZC" else sign for sign in lowered)
+    return _SPACE_AT_CJK.sub("", " ".join(spaced.split()))
+
+
+def _bare(number: Number, answer: str) -> bool:
+    digits = re.escape(number.text.strip())
+    return not number.unit and re.search(rf"(?<![\d.,]){digits}(?!\d|[.,]\d)", answer) is not None

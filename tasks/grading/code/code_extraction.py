@@ -1,0 +1,230 @@
+"""Takes the program out of what a model wrote, and puts prompt and completion together.
+
+Nothing here parses a program: code that nobody trusts can bring down a parser, so lines and names are all that is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from textwrap import dedent, indent
+from typing import NamedTuple
+
+from tasks.sandbox.languages import language_named
+
+OPENING = re.compile(r"(?P<before>[^`~]*?)(?P<fence>`{3,}|~{3,})[ \t]*\{?\.?(?P<tag>[\w+#-]*)(?P<rest>[^`]*)")
+MARKER = re.compile(r"[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*")
+"""What may stand before a fence in a list or a quotation."""
+FENCES = re.compile(r"`{3,}|~{3,}")
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
+"""`splitlines` would also end one at U+2028 and kin."""
+FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b.*\n?", re.M)
+COMMENT = re.compile(r"[ \t]*#.*")
+LEAVES = re.compile(r"(?:return|raise)\b")
+TAB = 4
+
+
+class Block(NamedTuple):
+    """A fenced block of Markdown."""
+
+    tag: str
+    """The word behind the opening fence, lower case: `python`, `js`; empty where there is none."""
+    code: str
+
+
+def code_in(text: str, language: str) -> str:
+    """The first fenced block of a language, else the longest fenced block, else the text itself.
+
+    text: an answer without its reasoning. Blocks may be fenced by ``` or ~~~, indented as in a list, or never closed,
+    as where an answer was cut off; empty ones are passed over. Lines end with \\n in what is given.
+    """
+    text = with_plain_ends(text)
+    blocks = [block for block in blocks_in(text) if block.code.strip()]
+    wanted = canonical_name(language)
+    own = next((block.code for block in blocks if block.tag and canonical_name(block.tag) == wanted), None)
+    return own or max((block.code for block in blocks), key=len, default=text)
+
+
+def with_plain_ends(text: str) -> str:
+    """Every line ends with a line feed alone; some have several carriage returns before it, as when Windows wrote
+    what ended for Windows already.
+    """
+    *lines, last = text.split("\n")
+    return "\n".join([*(line.rstrip("\r") for line in lines), last])
+
+
+TRIPLE = re.compile(r"\"{3}|'{3}")
+
+
+def blocks_in(text: str) -> Iterator[Block]:
+    """The fenced blocks of a text, in their order."""
+    lines = (found[0] for found in LINE.finditer(text))
+    quotes = 0
+    for line in lines:
+        # a fence in a docstring of code that stands there without a fence opens nothing
+        if quotes % 2 == 0 and (opening := _opening(line)):
+            yield _block(opening, lines)
+        else:
+            quotes += len(TRIPLE.findall(line))
+
+
+def completed(prompt: str, code: str, entry_point: str, language: str) -> str:
+    """The whole program: `code` continues the prompt, or takes the place of the function that the prompt begins.
+
+    prompt: imports and helpers, then the signature of `entry_point`, with which it ends (and its docstring). A code
+    that defines `entry_point` itself keeps what stands before that signature. One of Python that is the function's body
+    and has lost its indentation, or that of its first line, gets it back; any other is appended as it is.
+    """
+    code = with_plain_ends(code)
+    if defines(code, entry_point, language):
+        return _replaced(prompt, code, entry_point, language)
+    if prompt and not prompt.endswith("\n"):
+        prompt += "\n"
+    begun = canonical_name(language) == "python" and defines(prompt, entry_point, language)
+    return prompt + (_as_body(code, prompt) if begun else code)
+
+
+def defines(code: str, entry_point: str, language: str) -> bool:
+    """Whether a code brings the function itself, and not only its body."""
+    if canonical_name(language) != "python":
+        return signature_of(entry_point, language).search(code) is not None
+    whole = dedent(code)
+    if not signature_of(entry_point, language).search(whole):
+        return False
+    # the body of a function may define one of the same name, and then returns something
+    return whole == code or not re.search(r"^return\b", whole, re.M)
+
+
+def before_signature(prompt: str, entry_point: str, language: str) -> str:
+    """Imports, helpers and comments of a prompt; empty where it does not begin the function."""
+    found = list(signature_of(entry_point, language).finditer(prompt))
+    return prompt[: found[-1].start()] if found else ""
+
+
+@cache
+def signature_of(entry_point: str, language: str) -> re.Pattern[str]:
+    """Matches from the start of the line on which a function is defined; a call of it does not match."""
+    name = re.escape(entry_point)
+    # a body may have a variable of the function's name, so what is bound has to be a function
+    arrow = r"(?:\([^\n]{0,500}\)|\w+)[^\n=]{0,200}=>"  # bounded, as below: quadratic else
+    bound = (
+        rf"^(?:export[ \t]+)?(?:(?:const|let|var)[ \t]+)?{name}[ \t]*=[ \t]*(?:async\b[ \t]*)?(?:function\b|{arrow})"
+    )
+    given = rf"^{name}[ \t]*(?::[^=\n]*)?=[ \t]*(?:lambda\b|[A-Za-z_]\w*\(\)\.\w+[ \t]*$)"  # add = Solution().add
+    patterns = {
+        "python": rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|{given}",
+        "javascript": rf"^[^\n/]*?\bfunction\b[ \t*]*{name}\b|{bound}",
+        "bash": rf"^[ \t]*(?:function[ \t]+{name}\b|{name}[ \t]*\([ \t]*\))",
+        "perl": rf"^[ \t]*sub[ \t]+{name}\b",
+        "ruby": rf"^[ \t]*def[ \t]+(?:self\.)?{name}\b",
+        "r": rf"^[ \t]*{name}[ \t]*(?:<-|=)[ \t]*function\b",
+    }
+    # a type or a keyword stands before the name where it is defined, and nothing, an operator or `return` where called
+    calling = r"(?![ \t]*(?:return|else|throw|new|case|yield|await|co_return|goto|delete)\b)"
+    typed = rf"^{calling}[^\n=(;/]*[\w>\]&*][ \t&*]{{1,8}}{name}[ \t]*[(<]"
+    return re.compile(patterns.get(canonical_name(language), typed), re.M)
+
+
+def canonical_name(language: str) -> str:
+    """The name that a language has in the table, by any of its aliases; one that is not there keeps its own."""
+    return language_named(language) or language.lower()
+
+
+class _Opening(NamedTuple):
+    fence: str
+    tag: str
+    indent: int
+
+
+def _opening(line: str) -> _Opening | None:
+    found = OPENING.fullmatch(line.rstrip())
+    if not found:
+        return None
+    marker = MARKER.fullmatch(found["before"])
+    # behind words a fence opens a block only with a language: `Use this: ```python`
+    if not marker and (found["fence"][0] == "~" or not found["tag"] or found["rest"].strip()):
+        return None
+    return _Opening(found["fence"], found["tag"].lower(), len(found["before"].expandtabs(TAB)) if marker else 0)
+
+
+def _block(opening: _Opening, lines: Iterator[str]) -> Block:
+    content = list[str]()
+    for line in lines:
+        closed, last = _closing(line, opening)
+        content.append(last if closed else line)
+        if closed:
+            break
+    shift = min([opening.indent, *(_width(line) for line in content if line.strip())])
+    return Block(opening.tag, "".join(_without(line, shift) for line in content))
+
+
+def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
+    """Whether a line ends the block, and what of it is still code.
+
+    A fence that is much further in than the opening one stands in a docstring, and ends nothing, as in CommonMark. One
+    right behind code does when it is the only one on its line.
+    """
+    stripped = line.strip()
+    char, length = opening.fence[0], len(opening.fence)
+    if len(stripped) >= length and not stripped.strip(char):
+        return _width(line) <= opening.indent + 3, ""
+    glued = char == "`" and stripped.endswith(opening.fence) and len(FENCES.findall(stripped)) == 1
+    return glued, line.rstrip().rstrip(char) + "\n" if glued else line
+
+
+def _width(line: str) -> int:
+    """Columns before the first sign."""
+    expanded = line.expandtabs(TAB)
+    return len(expanded) - len(expanded.lstrip())
+
+
+def _without(line: str, columns: int) -> str:
+    code = line.lstrip(" \t")
+    return line[: len(line) - len(code)].expandtabs(TAB)[columns:] + code if columns else line
+
+
+def _replaced(prompt: str, code: str, entry_point: str, language: str) -> str:
+    before = before_signature(prompt, entry_point, language)
+    if canonical_name(language) != "python":
+        return before + code
+    code = dedent(code)
+    future = "".join(FUTURE.findall(code))  # nothing but a docstring may stand before these
+    return future + before + FUTURE.sub("", code)
+
+
+def _as_body(code: str, prompt: str) -> str:
+    """Indented as the body of the function with which the prompt ends; as it is where its first line is indented."""
+    lines = [line for line in code.split("\n") if line.strip()]
+    if not lines or lines[0][0].isspace():
+        return code
+    inside = _body_indent(prompt)
+    return inside + code.lstrip("\n") if _only_first_line_lost(lines, _width(inside)) else indent(code, inside)
+
+
+def _body_indent(prompt: str) -> str:
+    last = next((line for line in reversed(prompt.split("\n")) if line.strip()), "")
+    own = last[: len(last) - len(last.lstrip())]
+    return own + " " * TAB if last.rstrip().endswith(":") or not own else own
+
+
+def _only_first_line_lost(lines: list[str], inside: int) -> bool:
+    """Whether the rest still has the indentation of the body, as where an answer was stripped.
+
+    lines: those that are not blank, the first without indentation. Only those up to the next one without count.
+    """
+    ends = next((at for at, line in enumerate(lines[1:], start=1) if not line[0].isspace()), len(lines))
+    first, rest = COMMENT.sub("", lines[0]).rstrip(), lines[1:ends]
+    if not rest:  # what follows a return at the margin would never be reached
+        return LEAVES.match(first) is not None and not _goes_on(first)
+    if any(_width(line) < inside for line in rest):
+        return False
+    if first.endswith(":") and _width(rest[0]) == inside:
+        return False  # its block, of a body that begins at the margin
+    return ends == len(lines) or not _goes_on(first)
+
+
+def _goes_on(line: str) -> bool:
+    """Whether a statement is not over at the end of its line."""
+    quoted = any(line.count(quotes) % 2 for quotes in ('"""', "'''"))
+    return quoted or line.endswith("\\") or sum(map(line.count, "([{")) > sum(map(line.count, ")]}"))

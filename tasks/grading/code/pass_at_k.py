@@ -1,0 +1,104 @@
+"""pass@k: the chance that one of k programs passes its tests, estimated from the n that were drawn for each item."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from tasks.grading.grading_records import Counts, Sample, Summary
+from tasks.grading.sample_statistics import tally, unbiased_pass
+from tasks.measure.estimates import ByItem, Estimate, estimate
+from tasks.sandbox.languages import language_named
+
+USUAL_KS = (1, 10, 100)
+"""Source: openai/human-eval, human_eval/evaluate_functional_correctness.py."""
+
+
+def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summary:
+    """pass@k over all items and over those of each group. Scores are 0 or 1.
+
+    The headline is pass@1 over all. Of several languages it is that of Python, `python_pass@1`: the published figure,
+    whatever translations are at hand beside it; those are groups.
+
+    ks: those that were asked for, besides 1; none: the usual ones that fit. A k fits where each item that was scored
+    at all has as many scored samples; one that was asked for and does not fit is in `k_left_out`, with the reason.
+    Keys are `pass@k`, and `python_pass@k` where a group is a language, as mlfoundations/evalchemy has them
+    (eval/chat_benchmarks/HumanEval); other groups, such as levels of difficulty, are among the estimates alone.
+    """
+    groups = set[str]()
+    found = tally(_noting_groups(samples, groups))
+    first = _published(groups)
+    whole = Part("", "", found.scores, headline=first is None)
+    parts = [whole, *(_of_group(name, found.groups.get(name, {}), headline=name == first) for name in sorted(groups))]
+    wanted = sorted({1, *(ks or USUAL_KS)})
+    found_of = [(part, dict(part.passes(wanted))) for part in parts]
+    metrics: dict[str, JsonValue] = {}
+    left_out: dict[str, JsonValue] = {}
+    for part, passes in found_of:
+        if part.prefix is not None:
+            metrics[f"{part.prefix}pass@1"] = None  # where nothing was scored
+            metrics |= {f"{part.prefix}pass@{k}": one.value for k, one in passes.items()}
+            left_out |= part.left_out(wanted, found.counts) if ks else {}
+    metrics["num_total"] = found.counts.items
+    metrics |= {"num_unscored": found.counts.unscored} if found.counts.unscored else {}
+    metrics |= {"k_left_out": left_out} if left_out else {}
+    return Summary(metrics, tuple(one for _, passes in found_of for one in passes.values()), found.counts)
+
+
+class Part(NamedTuple):
+    """Items that figures are given of."""
+
+    prefix: str | None
+    """Prefix of its keys among the metrics; None: it has none there."""
+    name: str
+    """As `Estimate.part` has it."""
+    scores: ByItem
+    """Those that were scored, each with one score or more."""
+    headline: bool = False
+
+    @property
+    def fewest(self) -> int:
+        """Scored samples of the item that has the fewest; 0 without items."""
+        return min(map(len, self.scores.values()), default=0)
+
+    def passes(self, ks: Sequence[int]) -> Iterator[tuple[int, Estimate]]:
+        """Each k that fits, with its pass@k."""
+        for k in ks:
+            if k <= self.fewest:
+                # the mean itself, which the product is but for the last bit
+                by_item = self.scores if k == 1 else {item: [_pass(own, k)] for item, own in self.scores.items()}
+                metric = f"{self.prefix if self.headline else ''}pass@{k}"
+                yield k, estimate(metric, by_item, part=self.name, headline=self.headline and k == 1)
+
+    def left_out(self, ks: Sequence[int], counts: Counts) -> dict[str, JsonValue]:
+        """Key of each k that does not fit → why; nothing where nothing was scored."""
+        item = next((item for item, own in self.scores.items() if len(own) == self.fewest), None)
+        if item is None:
+            return {}
+        what = f"{'scored ' if counts.unscored else ''}sample{'s' if self.fewest > 1 else ''}"
+        return {f"{self.prefix}pass@{k}": f"{item} has {self.fewest} {what}" for k in ks if k > self.fewest}
+
+
+def _published(groups: Collection[str]) -> str | None:
+    """The group that others are translations of; None: there are no several languages, or none of them is Python."""
+    languages = {language: name for name in groups if (language := language_named(name))}
+    return languages.get("python") if len(languages) > 1 else None
+
+
+def _of_group(name: str, scores: ByItem, *, headline: bool) -> Part:
+    prefix = f"{name}_" if language_named(name) else None
+    return Part(prefix, "" if headline else f"group={name}", scores, headline)
+
+
+def _pass(scores: Sequence[float], k: int) -> float:
+    return unbiased_pass(len(scores), int(sum(scores)), k)
+
+
+def _noting_groups(samples: Iterable[Sample], groups: set[str]) -> Iterator[Sample]:
+    """Samples on their way; a group of which nothing was scored is a group too."""
+    for sample in samples:
+        if sample.group is not None:
+            groups.add(sample.group)
+        yield sample

@@ -1,0 +1,257 @@
+"""Puts prompt, code and tests together where the tests of a data set close the function that its prompt opened.
+
+So MultiPL-E has it (nuprl/MultiPL-E, dataset_builder/humaneval_to_*.py): the tests of sh, cpp and rs begin with `}`,
+those of java close the function and, at their end, the class; those of js and go close nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from tasks.grading.code.code_extraction import (
+    before_signature,
+    canonical_name,
+    completed,
+    defines,
+    signature_of,
+    with_plain_ends,
+)
+
+BLANKED = {
+    "bash": r"""\\.|'[^']*+'?|"(?:\\.|[^"\\])*+"?|(?:^|(?<=\s))#[^\n]*""",
+    "javascript": r"""//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|(["'])(?:\\.|(?!\1)[^\\\n])*+\1?|`(?:\\.|[^`\\])*+`?""",
+}
+# a quote alone is no string: Rust has lifetimes, C++ has 1'000
+BLANKED_ELSEWHERE = r"""//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|"(?:\\.|[^"\\])*+"?|'(?:\\[^\n']{1,9}|[^'\\\n])'"""
+"""Strings and comments, whose braces do not count; one that is never closed reaches to the end."""
+WITHOUT_BRACES = ("lua", "ruby")
+"""Their functions end with a word, which code brings and tests do not."""
+MAINS = {
+    "cpp": re.compile(r"^[ \t]*(?:signed|int|auto|void)[ \t]+main[ \t]*\(", re.M),
+    "go": re.compile(r"^func[ \t]+main[ \t]*\(", re.M),
+    "java": re.compile(r"^[ \t]*public[ \t]+static[ \t]+void[ \t]+main[ \t]*\(", re.M),
+    "rust": re.compile(r"^[ \t]*(?:pub[ \t]+)?fn[ \t]+main[ \t]*\(", re.M),
+}
+"""A program of its own around the function; the tests bring theirs."""
+GO_PACKAGE = re.compile(r"^package[ \t].*\n?", re.M)
+GO_IMPORTS = re.compile(r"^import[ \t]*(?:\((?P<several>[^)]{0,4000})\)|(?P<one>[^\n(]+)).*\n?", re.M)
+JAVA_CLASS = re.compile(r"^[^\n;(]*\bclass[ \t]+\w+[^{;]{0,200}\{", re.M)
+JAVA_IMPORT = re.compile(r"^[ \t]*import[ \t][^\n]*\n?", re.M)
+JAVA_PACKAGE = re.compile(r"^[ \t]*package[ \t][^\n]*\n?", re.M)
+JS_EXPORT = re.compile(r"^export[ \t]+(?:default[ \t]+)?(?=function|async|const|let|var|class)", re.M)
+JS_REQUIRED = re.compile(r"^(?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\b", re.M)
+RUST_USE = re.compile(r"^use[ \t][^;]*?(\w+);[ \t]*\n?", re.M)
+
+ENDS_CLOSED = re.compile(r"^\}[;)]*\s*\Z", re.M)
+
+
+class Tested(NamedTuple):
+    """A program in its two parts, as `Program` takes them."""
+
+    source: str
+    tests: str
+
+
+class Parts(NamedTuple):
+    """A code that brings the function itself, made ready to stand between prompt and tests."""
+
+    before: str
+    code: str
+    after: str = ""
+
+
+def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]) -> Tested:
+    """The program of a prompt that ends within a function, of a code that continues it or brings it, and of its tests.
+
+    stops: where a continuation ends, the first that occurs; none for a code that was fenced, which ends by itself.
+    A brace that closes the function stands there once in the end, whether code, tests, both or none of them bring it.
+    """
+    language, code = canonical_name(language), with_plain_ends(code)
+    tested = _together(prompt, code, entry_point, language, tests=tests, stops=stops)
+    return RUN_HERE[language](tested) if language in RUN_HERE else tested
+
+
+def _together(prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]) -> Tested:
+    if not defines(code, entry_point, language):
+        code = _cut(code, stops)
+        tested = Tested(completed(prompt, code, entry_point, language), tests)
+        return tested if language in WITHOUT_BRACES else _closed_once(tested, still_open=_depth(code, language) >= 0)
+    parts = _prepared(before_signature(prompt, entry_point, language), code, entry_point, language, tests)
+    # a quote in a here-document may mislead the count, but not a last line that is a brace
+    still_open = _depth(parts.code, language) > 0 and not ENDS_CLOSED.search(parts.code)
+    tested = _closed_once(Tested(parts.before + parts.code, tests), still_open=still_open)
+    return tested._replace(tests=tested.tests + parts.after)
+
+
+def _cut(code: str, stops: Sequence[str]) -> str:
+    return code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
+
+
+def _closed_once(tested: Tested, *, still_open: bool) -> Tested:
+    tests_close = tested.tests.lstrip().startswith("}")
+    if still_open and not tests_close:
+        return tested._replace(source=tested.source.rstrip("\n") + "\n}\n")
+    if tests_close and not still_open:
+        return tested._replace(tests=tested.tests.replace("}", "", 1))
+    return tested
+
+
+def _prepared(before: str, code: str, entry_point: str, language: str, tests: str) -> Parts:
+    match language:
+        case "bash":
+            return Parts(before, _without_usage(code, entry_point, language))
+        case "javascript":
+            code = JS_EXPORT.sub("", code)
+            for name in JS_REQUIRED.findall(tests):
+                code = re.sub(rf"^(?:const|let|var)[ \t]+{name}[ \t]*=.*\n?", "", code, flags=re.M)
+            return Parts(before, _without_usage(code, entry_point, language))
+        case "go":
+            return _go(before, code)
+        case "java":
+            return _java(before, code, entry_point)
+        case "rust":
+            named = set(re.findall(r"\w+", " ".join(re.findall(r"^use[ \t]([^;]{0,2000});", code, re.M))))
+            before = RUST_USE.sub(lambda use: "" if use[1] in named else use[0], before)
+            return Parts(before, _without_main(code, "rust"))
+        case _:
+            return Parts(before, _without_main(code, language))
+
+
+def _without_usage(code: str, entry_point: str, language: str) -> str:
+    """Without what stands behind the last function, such as calls that show it and checks of a script's arguments.
+
+    Source: mlfoundations/evalchemy, as in extract_generation_code of deepseek-ai/DeepSeek-Coder
+    (Evaluation/HumanEval/utils/utils.py), where a block also ends at its last closing brace.
+    """
+    defined = signature_of(entry_point, language).search(code)
+    last = code.rfind("\n}")
+    if defined is None or last < defined.end():
+        return code
+    end = code.find("\n", last + 1)
+    return code if end < 0 else code[: end + 1]
+
+
+def _go(before: str, code: str) -> Parts:
+    """One package, and no import twice."""
+    specs = [
+        spec.strip()
+        for found in GO_IMPORTS.finditer(code)
+        for spec in (found["several"] or found["one"]).replace(";", "\n").split("\n")
+    ]
+    new = [spec for spec in dict.fromkeys(specs) if spec and not spec.startswith("//") and spec not in before]
+    imports = "import (\n" + "".join(f"\t{spec}\n" for spec in new) + ")\n\n" if new else ""
+    return Parts(before + imports, _without_main(GO_PACKAGE.sub("", GO_IMPORTS.sub("", code)), "go"))
+
+
+def _java(before: str, code: str, entry_point: str) -> Parts:
+    """The members of the class that holds the function; other classes go behind, and imports to the top."""
+    imports = "".join(one.strip() + "\n" for one in JAVA_IMPORT.findall(code))
+    code = _without_main(JAVA_PACKAGE.sub("", JAVA_IMPORT.sub("", code)), "java")
+    blanked = _blanked(code, "java")
+    defined = signature_of(entry_point, "java").search(blanked)
+    for found in JAVA_CLASS.finditer(blanked):
+        end = _end_of_block(blanked, found.end() - 1)
+        if defined and found.end() <= defined.start() < end:
+            others = f"\n{code[: found.start()]}\n{code[end:]}\n"
+            return Parts(imports + before, code[found.end() : end - 1], others if others.strip() else "")
+    return Parts(imports + before, code)
+
+
+def _without_main(code: str, language: str) -> str:
+    main = MAINS[language].search(_blanked(code, language)) if language in MAINS else None
+    if main is None:
+        return code
+    blanked = _blanked(code, language)
+    opened = blanked.find("{", main.end())
+    return code[: main.start()] + (code[_end_of_block(blanked, opened) :] if opened >= 0 else "")
+
+
+def _end_of_block(blanked: str, opened: int) -> int:
+    """Behind the brace that closes the one at `opened`; the end of the code where none does."""
+    depth = 0
+    for brace in re.compile(r"[{}]").finditer(blanked, opened):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return brace.end()
+    return len(blanked) + 1
+
+
+def _depth(code: str, language: str) -> int:
+    """Braces that are opened and not closed; below 0 where more are closed."""
+    blanked = _blanked(code, language)
+    return blanked.count("{") - blanked.count("}")
+
+
+def _blanked(code: str, language: str) -> str:
+    """As long as the code, with spaces for strings and comments."""
+    return _strings_and_comments(language).sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
+
+
+@cache
+def _strings_and_comments(language: str) -> re.Pattern[str]:
+    return re.compile(BLANKED.get(language, BLANKED_ELSEWHERE), re.M)
+
+
+def _go_program(tested: Tested) -> Tested:
+    """A program, since `go test` is not what is run here: `testing.Main` exits with 1 when a test fails."""
+    names = re.findall(r"^func (Test\w*)\(", tested.tests, re.M)
+    listed = ", ".join(f'{{Name: "{name}", F: {name}}}' for name in names)
+    main = (
+        "func main() {\n\tevery := func(string, string) (bool, error) { return true, nil }\n"
+        f"\ttesting.Main(every, []testing.InternalTest{{{listed}}}, nil, nil)\n}}\n"
+    )
+    return Tested(GO_PACKAGE.sub("package main\n", tested.source, count=1), f"{tested.tests}\n{main}")
+
+
+def _java_program(tested: Tested) -> Tested:
+    """With a Pair of our own in place of the library org.javatuples, of which the tests use nothing else."""
+    source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
+    return Tested(source, tested.tests + (JAVA_PAIR if re.search(r"\bPair\b", source + tested.tests) else ""))
+
+
+def _perl_program(tested: Tested) -> Tested:
+    """With an eq_deeply of our own in place of the module Test::Deep, of which the tests use nothing else."""
+    return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: PERL_EQ_DEEPLY, tested.tests, flags=re.M))
+
+
+RUN_HERE = {"go": _go_program, "java": _java_program, "perl": _perl_program}
+"""Language → what makes one file of a program that MultiPL-E runs with more than that."""
+JAVA_PAIR = """
+class Pair<A, B> {
+    private final A first;
+    private final B second;
+
+    Pair(A first, B second) { this.first = first; this.second = second; }
+    static <A, B> Pair<A, B> with(A first, B second) { return new Pair<>(first, second); }
+    A getValue0() { return first; }
+    B getValue1() { return second; }
+    <C> Pair<C, B> setAt0(C value) { return with(value, second); }
+    <C> Pair<A, C> setAt1(C value) { return with(first, value); }
+    Object getValue(int at) { return at == 0 ? first : second; }
+    int getSize() { return 2; }
+    @Override public int hashCode() { return java.util.Objects.hash(first, second); }
+    @Override public String toString() { return "[" + first + ", " + second + "]"; }
+    @Override public boolean equals(Object other) {
+        return other instanceof Pair<?, ?> pair
+            && java.util.Objects.equals(first, pair.first) && java.util.Objects.equals(second, pair.second);
+    }
+}
+"""
+PERL_EQ_DEEPLY = """\
+sub eq_deeply {
+    my ($one, $other) = @_;
+    return !defined $one && !defined $other unless defined $one && defined $other;
+    return 0 if ref $one ne ref $other;
+    if (ref $one eq 'ARRAY') {
+        return @$one == @$other && !grep { !eq_deeply($one->[$_], $other->[$_]) } 0 .. $#$one;
+    }
+    if (ref $one eq 'HASH') {
+        return keys %$one == keys %$other
+            && !grep { !(exists $other->{$_} && eq_deeply($one->{$_}, $other->{$_})) } keys %$one;
+    }
+    return $one eq $other;
+}
+"""

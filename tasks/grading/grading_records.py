@@ -1,0 +1,125 @@
+"""The values that graders take and give: an item and its response become a graded sample, samples a summary."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pydantic import Field, JsonValue
+
+from storage.records import FiniteRecord
+from tasks.measure.estimates import Estimate
+
+Status = Literal["scored", "unscored"]
+
+
+class Said(FiniteRecord):
+    """A turn of a conversation that was held before."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+class Item(FiniteRecord):
+    """One problem of a benchmark, as it is asked; a line of the items artifact."""
+
+    id: str
+    """The data file's own id as text (id, unique_id, idx, key, question_id, task_id); none there: the row number."""
+    prompts: tuple[str, ...] = Field(min_length=1)
+    """What the user says, turn by turn; the model's answer to one stands before the next."""
+    history: tuple[Said, ...] = ()
+    """What was said before the first prompt, the same for every model."""
+    system: str | None = None
+    """The benchmark's own system message; the run's `--system_instruction` takes its place."""
+    gold: JsonValue = None
+    """The right answer as the grader wants it; None where there is none (a judge, rules)."""
+    group: str | None = None
+    """Part of the benchmark: subject, category, level. Metrics are also given per group."""
+    detail: dict[str, JsonValue] = Field(default_factory=dict)
+    """What else the grader needs and people look at: rules with their arguments, options, references."""
+
+
+class Reply(FiniteRecord):
+    """What a model said to one turn, and what it cost."""
+
+    text: str
+    finish_reason: str = "stop"
+    """`length`: cut off at max_tokens."""
+    key: str | None = None
+    """In the response store; None for a recorded answer without one."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    latency_s: float | None = None
+    sent: dict[str, JsonValue] = Field(default_factory=dict)
+    """Sampling parameters as the backend got them."""
+
+
+class Response(FiniteRecord):
+    """The answer to an item; a line of the responses artifact."""
+
+    item: str
+    repeat: int = Field(default=0, ge=0)
+    turns: tuple[Reply, ...] = ()
+    """As many as the item has prompts; fewer where the model could not answer."""
+    missed: str | None = None
+    """Why turns are missing, for good: the request is longer than the model's context …"""
+
+    @property
+    def text(self) -> str:
+        """The last turn, empty if there is none."""
+        return self.turns[-1].text if self.turns else ""
+
+    @property
+    def truncated(self) -> bool:
+        """True when a turn was cut off at max_tokens."""
+        return any(reply.finish_reason == "length" for reply in self.turns)
+
+
+class Sample(FiniteRecord):
+    """A graded response; a line of the samples artifact and of the samples file, a row of the database."""
+
+    item: str
+    repeat: int = Field(default=0, ge=0)
+    status: Status = "scored"
+    """`unscored`: neither right nor wrong, since the grader or its judge failed; it counts in no mean."""
+    score: float | None = None
+    """0 to 1 for right and wrong, a judge's own scale for ratings; None exactly when unscored."""
+    extracted: str | None = None
+    """The answer that was found in the response; None: there was none."""
+    gold: str | None = None
+    """For people who look."""
+    reason: str = ""
+    """Why: the stage that decided, the rule that failed, the judge's words; never empty when unscored."""
+    group: str | None = None
+    values: dict[str, float] = Field(default_factory=dict)
+    """More figures of this sample by name: `prompt_level_strict`, `Turn 1` …"""
+    detail: dict[str, JsonValue] = Field(default_factory=dict)
+    """What a re-score or a person may want: rules followed, the judge's whole judgment."""
+    truncated: bool = False
+    """The response was cut off at max_tokens."""
+    missing: bool = False
+    """No answer was found in it, or there was no response."""
+    keys: tuple[str, ...] = ()
+    """Response store keys of the model calls behind it: the answer's first, then the judge's."""
+
+
+class Counts(FiniteRecord):
+    """How many samples of each kind; always shown beside the score."""
+
+    items: int = 0
+    samples: int = 0
+    """Items × repeats."""
+    scored: int = 0
+    unscored: int = 0
+    truncated: int = 0
+    missing: int = 0
+    """Scored 0 since no answer was found."""
+
+
+class Summary(NamedTuple):
+    """The figures of a benchmark over all its samples."""
+
+    metrics: dict[str, JsonValue]
+    """Under evalchemy's keys."""
+    estimates: tuple[Estimate, ...]
+    """With error bars; exactly one is the headline."""
+    counts: Counts

@@ -1,0 +1,211 @@
+"""Lets a model grade: fills its prompts, reads the verdict out of what it says, asks again where there is none.
+
+Only the judge's own words are read, never the prompt that holds the candidate's: an answer that claims a rating for
+itself claims in vain. A judge that fails leaves its sample unscored; no number stands for a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
+from string import Formatter
+from typing import Generic, NamedTuple, TypeVar
+
+from pydantic import JsonValue
+
+from models.model_errors import ModelError
+from models.protocols import ChatRequest, Message, Text
+from tasks.calls import Answer
+from tasks.grading.grading_errors import TemplateUnusable
+from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.grading_tools import Judge
+from tasks.grading.reasoning import visible_answer
+
+DRAWS = 3
+"""Judgments that are asked for until one has a verdict."""
+WINDOW = 256
+"""Responses that are held at once; judgments come in any order, samples leave in the order of the responses."""
+KEPT_CHARS = 20_000
+"""A judgment longer than that loses its middle in `Sample.detail`; its key finds the whole in the response store."""
+SHOWN_CHARS = 80
+
+Verdict = TypeVar("Verdict", float, str)
+Asks = Callable[[Item, Response], Mapping[str, ChatRequest]]
+"""The judgments that a response needs, by name; none where there is nothing to judge."""
+
+# FastChat's two patterns (fastchat/llm_judge/common.py), with digits bounded: `\d+\.?\d*` takes quadratic time on a
+# long run of digits; and an index (`a[0]`) or a link is no rating
+RATING = re.compile(r"\[\[(\d{1,9}\.?\d{0,9})\]\]")
+PLAIN_RATING = re.compile(r"(?<![\w\]])\[(\d{1,9}\.?\d{0,9})\](?!\()")
+LABEL = re.compile(r"\[\[([A-Z<>=]{1,4})\]\]")
+
+
+class Judgment(NamedTuple, Generic[Verdict]):
+    """What a judge said, in its last draw."""
+
+    verdict: Verdict | None
+    text: str
+    """Without the judge's reasoning; empty where it said nothing."""
+    keys: tuple[str, ...]
+    """Response store keys of all draws."""
+    failed: str = ""
+    """Why there is no verdict; empty exactly where there is one."""
+    answered: bool = True
+    """False: the call failed, after the retries of `ask_all`."""
+
+
+class Judged(NamedTuple, Generic[Verdict]):
+    """A response and its judgments by name."""
+
+    item: Item
+    response: Response
+    judgments: dict[str, Judgment[Verdict]]
+
+
+def judge_all(
+    answered: Iterable[tuple[Item, Response]],
+    *,
+    asks: Asks,
+    parse: Callable[[str], Verdict | None],
+    judge: Judge,
+) -> Iterator[Judged[Verdict]]:
+    """Each response with its judgments, in order; a judgment without a verdict is asked for again as a new draw.
+
+    Raises what `ask_all` raises: no such judge, a spent budget.
+    """
+    coming = iter(answered)
+    while window := list(islice(coming, WINDOW)):
+        found: list[dict[str, Judgment[Verdict]]] = [{} for _ in window]
+        wanted: list[Set[str]] | None = None
+        for draw in range(DRAWS):
+            for (number, name), answer in judge.ask_all(_requests(window, asks, wanted, draw=draw)):
+                found[number][name] = _judgment(answer, parse, earlier=found[number].get(name))
+            wanted = [{name for name, one in each.items() if one.failed and one.answered} for each in found]
+            if not any(wanted):
+                break
+        for (item, response), judgments in zip(window, found, strict=True):
+            # by name, not as they came: the same judgments give the same sample
+            yield Judged(item, response, dict(sorted(judgments.items())))
+
+
+def _requests(
+    window: Sequence[tuple[Item, Response]], asks: Asks, wanted: Sequence[Set[str]] | None, *, draw: int
+) -> Iterator[tuple[tuple[int, str], ChatRequest]]:
+    """Made when they are asked for, so that not all prompts of a window are held."""
+    for number, (item, response) in enumerate(window):
+        if wanted is not None and not wanted[number]:
+            continue
+        for name, request in asks(item, response).items():
+            if wanted is None or name in wanted[number]:
+                yield (number, name), request.model_copy(update={"draw": draw}) if draw else request
+
+
+def _judgment(
+    answer: Answer | ModelError, parse: Callable[[str], Verdict | None], *, earlier: Judgment[Verdict] | None
+) -> Judgment[Verdict]:
+    keys = earlier.keys if earlier else ()
+    if isinstance(answer, ModelError):
+        return Judgment(None, "", keys, f"the judge did not answer: {answer}", answered=False)
+    keys = (*keys, answer.key)
+    text = visible_answer(answer.response.text) or ""
+    verdict = parse(text)
+    if verdict is not None:
+        return Judgment(verdict, text, keys)
+    cut = "; the last was cut off at its max_tokens" if answer.response.finish_reason == "length" else ""
+    said = f"it ends {text[-SHOWN_CHARS:]!r}" if text else "it says nothing besides its reasoning"
+    return Judgment(None, text, keys, f"no verdict in {len(keys)} judgments{cut}; {said}")
+
+
+def rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
+    """The rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none, or none from `low` to `high`.
+
+    The last one counts, where FastChat takes the first: prompts want it after the explanation, and what comes before
+    may be quoted from the prompt or from an answer that rates itself.
+    """
+    for pattern in (RATING, PLAIN_RATING):
+        if found := pattern.findall(text):
+            value = float(found[-1])
+            return value if low <= value <= high else None
+    return None
+
+
+def label(text: str, *, labels: Sequence[str]) -> str | None:
+    """The label in a judgment, `[[A>>B]]`; None where there is none of `labels`, or several that differ.
+
+    Source: `get_score` of lmarena/arena-hard-auto, gen_judgment.py of v0.1.
+    """
+    found = set(LABEL.findall(text))
+    return found.pop() if len(found) == 1 and found <= set(labels) else None
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """`template` with its `{slots}` filled; braces in the values stay as they are. Raises TemplateUnusable."""
+    try:
+        pieces = [text + (values[slot] if slot is not None else "") for text, slot, _, _ in Formatter().parse(template)]
+    except KeyError as error:
+        raise TemplateUnusable(
+            f"a judge prompt has the slot {{{error.args[0]}}}; what can fill it here: {', '.join(sorted(values))}"
+        ) from error
+    except ValueError as error:
+        raise TemplateUnusable(f"a judge prompt is no template ({error}); write a brace of its own twice") from error
+    return "".join(pieces)
+
+
+def judge_request(prompt: str, *, system: str = "", max_tokens: int) -> ChatRequest:
+    """A request to a judge: greedy, as all four benchmarks ask theirs."""
+    spoken = (Message(role="system", content=(Text(text=system),)),) if system else ()
+    return ChatRequest(
+        messages=(*spoken, Message(role="user", content=(Text(text=prompt),))), temperature=0.0, max_tokens=max_tokens
+    )
+
+
+def answers_of(item: Item, response: Response) -> list[str]:
+    """The answer to each prompt without its reasoning; empty where there is none."""
+    said = [(visible_answer(reply.text) or "") for reply in response.turns[: len(item.prompts)]]
+    return said + [""] * (len(item.prompts) - len(said))
+
+
+def sample_of(
+    judged: Judged[Verdict],
+    *,
+    judge: Judge,
+    score: float | None,
+    reason: str,
+    values: Mapping[str, float] | None = None,
+    detail: Mapping[str, JsonValue] | None = None,
+    missing: bool = False,
+) -> Sample:
+    """A sample; where a judgment failed it is unscored, whatever `score` and `reason` say, and keeps its `values`.
+
+    Its detail names the judge and holds the judgments.
+    """
+    item, response, judgments = judged
+    failed = [f"{name}: {one.failed}" for name, one in judgments.items() if one.failed]
+    kept: dict[str, JsonValue] = {"judge": judge.id, "judgments": {name: _kept(one) for name, one in judgments.items()}}
+    return Sample(
+        item=item.id,
+        repeat=response.repeat,
+        status="unscored" if failed else "scored",
+        score=None if failed else score,
+        reason="; ".join(failed) or reason,
+        group=item.group,
+        values=dict(values or {}),
+        detail=kept | dict(detail or {}),
+        truncated=response.truncated,
+        missing=missing,
+        keys=(
+            *(reply.key for reply in response.turns if reply.key),
+            *(key for one in judgments.values() for key in one.keys),
+        ),
+    )
+
+
+def _kept(judgment: Judgment[Verdict]) -> dict[str, JsonValue]:
+    verdict: JsonValue = judgment.verdict
+    return {"verdict": verdict, "text": _cut(judgment.text), "draws": len(judgment.keys), "failed": judgment.failed}
+
+
+def _cut(text: str) -> str:
+    half = KEPT_CHARS // 2
+    return text if len(text) <= KEPT_CHARS else f"{text[:half]} […] {text[-half:]}"

@@ -1,0 +1,387 @@
+"""Finds the answer in a response: the last box, or what an explicit phrase announces."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import NamedTuple
+
+from tasks.grading.math.expressions import FUNCTIONS
+from tasks.grading.math.math_reading import read_answer
+from tasks.grading.math.math_tokens import NotUnderstood
+from tasks.grading.math.math_words import SMALL_WORDS
+from tasks.grading.math.normalization import MAX_CHARS, normalize
+from tasks.grading.reasoning import visible_answer
+
+TAIL_CHARS = 20_000
+"""Phrases are looked for in that much of a response's end."""
+SENTENCE_CHARS = 200
+"""A text of that length in which nothing is found is an answer in words."""
+_PHRASE = re.compile(
+    r"(?<![a-z])[Aa](?:nswer|NSWER|ns(?=[.:= ]))[*>.]*[ \t]*(?:(?:is|are|:|=|would be|to [^.\n]{0,80}? is)\**[ \t]*)+:?"
+    r"|\#{4}[ \t]*:?[ \t]*(?=[-+−$£€¥\\(\[{.\d])|^\#{4}[ \t]*(?=\S[^\n]*\s*\Z)"
+    r"|[Aa](?:nswer|NSWER)[*>: \t]*$|답[ \t]*(?:은|는|:)[ \t]*",
+    re.M,
+)
+_TAG = re.compile(r"<(/?)answer>(?![ \t]*[:=])", re.I)
+_SPECIAL_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?(?:s|end of [a-z]{1,12}|eos)>", re.I)
+"""What a chat template leaves behind an answer."""
+_OURS = re.compile(r"[ \t]{1,9}is (?:our|my|the) (?:final |correct |desired )?answer\b", re.I)
+_CLAUSE = re.compile(
+    r"(?:,|;)?\s{1,9}(?:because|since|so|which|but|not|as|it|that)\b.*|,\s{1,9}[a-z]{1,20}ly\b.*", re.S
+)
+"""What goes on behind an answer: `5, since 3 + 2 = 5`."""
+_MINERVA = re.compile(r"final answer is:?\s*([^\n]{1,2000}?\.?\s*I hope (?:it|this) is correct)", re.I)
+_HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct.*", re.S | re.I)
+_KOREAN_END = re.compile(r"\s{0,9}(?:입니다|이다|이에요|예요|가 됩니다|이 됩니다|번)\s*[.!]?\s*$")
+_SPAN = re.compile(
+    r"\$\$(.{1,2000}?)\$\$|(?<!\\)\$([^$\n]{1,2000}?)(?<!\\)\$|\\\(([^\n]{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
+)
+_BROKEN_INLINE = re.compile(r"(?<![$\\])\$(?!\$)[ \t]*\n[^$]*\n[ \t]*\$(?!\$)|\\\([ \t]*\n[^$]*?\n[ \t]*\\\)")
+"""Mathematics in a line does not run over lines: what stands there is no formula."""
+_BETWEEN = re.compile(r"\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\{\s*(?:and|or)\s*\})\s*")
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+−]?[$€£¥]?\s?(?:\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
+    r"(?:\s*[/*+^-]\s*\(?-?\d+(?:\.\d+)?\)?)*\s*(?:\\?%|percent)?"
+)
+_BOLD = re.compile(rf"\*\*\s*({_NUMBER.pattern}[^\s*\d]{{0,12}}|\$[^$*\n]{{1,200}}\$)[.,]?\s*\*\*")
+_LAST_LETTER = re.compile(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z")
+_FIRST_PERSON = re.compile(r"(?<![\\\w])I [a-z]{2}")
+_ASSIGNMENT = re.compile(r"\s*\\?([A-Za-z]\w{0,5})\s*=(?!=)")
+_OPERATOR = re.compile(r"[-+*/^=<>(√_:]|[a-z]{2}")
+_UNIT = re.compile(r"\s*[$€£¥%]*\s*[msghLNJKWVACFTl]?[²³]?[\s.$€£¥]*|\s+[a-zA-Z$€£¥].*")
+_TUPLE = re.compile(r"[({\[]\s*[^\s()\[\],$]{1,30}(?:\s*,\s*[^\s()\[\],$]{1,30})+\s*[)}\]]")
+_CONDITION = re.compile(r"\s*,?\s*(?:where|for|with|if|when)\b")
+_NAMES = frozenset(("sqrt", "theta", "alpha", "beta", "gamma", "delta", "lambda", "omega", "frac", "infinity", "infty"))
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}(?:['’][a-z]+)?")
+
+
+def extract_answer(response: str) -> str | None:
+    """The answer that a response gives, reasoning aside: its last box, else what a phrase announces; None without one.
+
+    Boxes side by side in a sentence are one answer. A box that the end of the text cuts off is no answer; one whose
+    line ends before its brace is closed holds the rest of that line.
+    """
+    visible = _visible(response)
+    return None if visible is None else _boxed_or_announced(visible) or None
+
+
+def _visible(response: str) -> str | None:
+    visible = visible_answer(response)
+    return _SPECIAL_TOKEN.sub(" ", visible).strip() if visible and "<" in visible[-TAIL_CHARS:] else visible
+
+
+def _boxed_or_announced(visible: str) -> str | None:
+    minerva = list(_MINERVA.finditer(visible, max(0, len(visible) - TAIL_CHARS)))
+    if minerva and "\\boxed" not in visible[minerva[-1].start() :]:
+        stated = _stated(_HOPE.sub("", minerva[-1].group(1)))
+        if stated:
+            return stated
+    boxed = last_boxed(visible)
+    if boxed:
+        return boxed
+    tagged = _tagged(visible)
+    return _announced(visible) if tagged is None else _announced(tagged) or _unannounced(tagged)
+
+
+def _tagged(text: str) -> str | None:
+    """What stands between the last `<answer>` and its end; None without one."""
+    tail = text[-TAIL_CHARS:]
+    tags = list(_TAG.finditer(tail))
+    opened = next((index for index in reversed(range(len(tags))) if not tags[index].group(1)), None)
+    if opened is None:
+        return None
+    end = tags[opened + 1].start() if opened + 1 < len(tags) else len(tail)
+    return tail[tags[opened].end() : end].strip()
+
+
+def _announced(text: str) -> str | None:
+    tail = text[-TAIL_CHARS:]
+    for found in reversed(list(_PHRASE.finditer(tail))):
+        rest = _HOPE.sub("", tail[found.end() :].lstrip(" *:\n"))
+        answer = _stated(rest)
+        if answer:
+            return answer
+    for found in list(_OURS.finditer(tail))[-3:][::-1]:
+        before = tail[max(0, found.start() - 500) : found.start()]
+        answer = last_expression(before)
+        if answer and before.rstrip(" $").endswith(answer[-1]):
+            return answer
+    return None
+
+
+def _stated(rest: str) -> str | None:
+    """The answer at the beginning of what follows a phrase."""
+    rest = rest[: MAX_CHARS * 2]
+    first = _SPAN.match(rest)
+    if first:
+        return _connected(rest, first)
+    line = rest.partition("\n")[0]
+    sentence = _first_sentence(line)
+    sentence = _CLAUSE.sub("", _KOREAN_END.sub("", sentence)).strip(" *")
+    if not sentence:
+        return None
+    if is_bare(sentence):
+        return sentence
+    return last_expression(sentence)
+
+
+def _first_sentence(line: str) -> str:
+    end = re.compile(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)").search(line)
+    return line[: end.start()] if end else line
+
+
+def is_bare(text: str) -> bool:
+    """True for an answer without a sentence around it: `5 cm`, `x = 3`, `\\frac{1}{2}`, `Evelyn`."""
+    if "\n\n" in text or len(text) > 2_000:
+        return False
+    outside, spans = _SPAN.subn(" ", text)
+    outside = re.sub(r"\\[a-zA-Z]+\s*\{[^{}]*\}", " ", outside)
+    words = _PROSE.findall(outside)
+    digit = re.search(r"\d", outside)
+    if digit and any(_is_prose(word) for word in _PROSE.findall(outside[: digit.start()])):
+        return False
+    if (
+        not digit
+        and not spans
+        and (_FIRST_PERSON.search(outside) or any(word.lower().partition("'")[0] in SMALL_WORDS for word in words))
+    ):
+        return False
+    return sum(not _is_name(word) for word in words) <= (0 if spans else 3)
+
+
+def _is_prose(word: str) -> bool:
+    if word.lower().partition("'")[0] in SMALL_WORDS:
+        return True
+    return len(word) > 3 and not _is_name(word)
+
+
+def _is_name(word: str) -> bool:
+    """True for the name of a function or of a letter."""
+    return word.lower() in FUNCTIONS or word.lower() in _NAMES
+
+
+def _connected(text: str, first: re.Match[str]) -> str:
+    """A span of mathematics and those that `and`, `or` or a comma tie to it."""
+    parts, end = [_inside(first)], first.end()
+    while (joint := _BETWEEN.match(text, end)) and (span := _SPAN.match(text, joint.end())):
+        parts.append(_inside(span))
+        end = span.end()
+    unit = re.compile(r"\s*(?:\\?%|percent\b)").match(text, end)
+    return ", ".join(parts) + (unit.group().strip() if unit else "")
+
+
+def _inside(span: re.Match[str]) -> str:
+    return next(group for group in span.groups() if group is not None).strip()
+
+
+def last_expression(text: str) -> str | None:
+    """The last mathematics in a text, or the last number, whichever stands later."""
+    tail = _BROKEN_INLINE.sub(" ", text[-TAIL_CHARS:])
+    spans = list(_SPAN.finditer(tail))
+    outside_from = spans[-1].end() if spans else 0
+    numbers = [found for found in _NUMBER.finditer(tail, outside_from) if any(sign.isdigit() for sign in found.group())]
+    if numbers:
+        around = [found for found in _TUPLE.finditer(tail, outside_from) if found.end() > numbers[-1].start()]
+        return around[-1].group() if around else _formula_around(tail, numbers[-1])
+    if not spans:
+        return None
+    index = len(spans) - 1
+    while index and _BETWEEN.fullmatch(tail, spans[index - 1].end(), spans[index].start()):
+        index -= 1
+    return _connected(tail, spans[index])
+
+
+def _formula_around(text: str, number: re.Match[str]) -> str:
+    """The formula without dollars that a number stands in: `3*sqrt(2)`, `x^2 + 1`; else the number."""
+    start = text.rfind("\n", 0, number.start()) + 1
+    line = text[max(start, number.start() - 200) : number.end() + 200].partition("\n")[0]
+    at = number.start() - max(start, number.start() - 200)
+    words = list(re.finditer(r"\S+", line))
+    first = last = next(index for index, word in enumerate(words) if word.end() > at)
+    while first and _is_mathematical(words[first - 1].group()) and words[first - 1].group()[-1] not in ",.;:!?":
+        first -= 1
+    while (
+        last + 1 < len(words) and words[last].group()[-1] not in ",.;:!?" and _is_mathematical(words[last + 1].group())
+    ):
+        last += 1
+    while first < last and words[first].group() in ("a", "A", "I", "-", "+", "="):
+        first += 1
+    formula = line[words[first].start() : words[last].end()].strip(" .,;:!?*")
+    before, _, behind = formula.partition(number.group().strip().lstrip("+-− "))
+    if not _OPERATOR.search(before) and not _OPERATOR.search(behind) and (not behind or _UNIT.fullmatch(behind)):
+        return number.group().strip()
+    try:
+        read_answer(normalize(formula))
+    except (NotUnderstood, RecursionError):
+        return number.group().strip()
+    return formula
+
+
+def _is_mathematical(word: str) -> bool:
+    """True for a piece of a formula: no word of a language in it."""
+    return word.isascii() and not any(len(part) > 1 and not _is_name(part) for part in re.findall(r"[A-Za-z]+", word))
+
+
+def answer_in(text: str) -> str | None:
+    """The answer in a bare answer or in a whole response, as `eval grade` takes both; None without one.
+
+    Where nothing announces it, a text without sentences is the answer itself, else its last mathematics is.
+    """
+    visible = _visible(text)
+    if visible is None:
+        return None
+    found = _boxed_or_announced(visible)
+    return found if found is not None else _unannounced(visible)
+
+
+def _unannounced(visible: str) -> str | None:
+    first = _SPAN.match(visible)
+    if first and (first.end() == len(visible) or _CONDITION.match(visible, first.end())):
+        return _inside(first)
+    if is_bare(visible) and not _BROKEN_INLINE.search(visible):
+        line = _of_lines(visible)
+        if line == visible or is_bare(line):
+            return _KOREAN_END.sub("", line)
+        visible = line
+    found = _emphasized(visible) or last_expression(visible) or _last_letter(visible)
+    return found or (visible if len(visible) <= SENTENCE_CHARS else None)
+
+
+def _of_lines(bare: str) -> str:
+    """One answer of several lines without sentences: a value for each name, else the last line."""
+    lines = [line.strip() for line in bare.splitlines() if line.strip()]
+    if len(lines) < 2 or "\\begin" in bare or any(line.count("{") != line.count("}") for line in lines):
+        return bare
+    if any(line.rstrip().endswith(("=", ",", "\\", "+", "(", "[")) for line in lines[:-1]):
+        return bare
+    names = [_ASSIGNMENT.match(line) for line in lines]
+    if all(names) and len({name.group(1) for name in names if name}) == len(lines):
+        return ", ".join(lines)
+    return lines[-1]
+
+
+def _emphasized(text: str) -> str | None:
+    """The last bold number of the last paragraph, as chat models set off an answer."""
+    paragraph = text[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]
+    bold = list(_BOLD.finditer(paragraph))
+    return bold[-1].group(1).strip() if bold else None
+
+
+def _last_letter(text: str) -> str | None:
+    found = _LAST_LETTER.search(text[-50:])
+    return next(letter for letter in found.groups() if letter) if found else None
+
+
+NEAR_CHARS = 70
+"""Between two boxes that make one answer: `x = \\boxed{1} or \\boxed{2}`."""
+COMMA_CHARS, ADJACENT_CHARS = 30, 10
+MOST_BOXES = 20
+"""That are looked at, from the end."""
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])\s*")
+_UNBRACED = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?")
+_JOINED = re.compile(r"(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])|그리고|또는")
+_SENTENCE_END = re.compile(r"[.!?]\$*\s+[A-Z]")
+_COMMAND = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+")
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_CORRECTED = re.compile(
+    r"\b(?:no|not|but|wait|wrong|actually|however|instead|rather|then|so|thus|hence|therefore|finally|now|next)\b", re.I
+)
+
+
+class _Box(NamedTuple):
+    start: int
+    end: int
+    content: str
+
+
+def last_boxed(text: str) -> str | None:
+    """What the last `\\boxed{}` or `\\fbox{}` holds, the innermost of nested ones; None where there is none."""
+    boxes: list[_Box] = []
+    empty = False
+    for opened in reversed(_openings(text)):
+        if boxes and opened.start() >= boxes[0].start:  # around the innermost one
+            continue
+        box = _opened_box(text, opened)
+        if box is not None and not box.content:  # as in `put it in \boxed{}`
+            empty = True
+            continue
+        if box is None or (boxes and not _belongs(text[box.end : boxes[0].start], box, boxes[0])):
+            break
+        boxes.insert(0, box)
+    if not boxes:
+        return "" if empty else None
+    contents = list(dict.fromkeys(box.content for box in boxes))
+    return ", ".join(contents)
+
+
+def _belongs(between: str, before: _Box, after: _Box) -> bool:
+    if len(between) > NEAR_CHARS or "\n\n" in between or _SENTENCE_END.search(between):
+        return False
+    if _CORRECTED.search(between):
+        return False
+    if _JOINED.search(between):
+        return True
+    words = _WORD.search(_COMMAND.sub("", between))
+    if len(between) < COMMA_CHARS and set(",;") & set(between):
+        return words is None
+    return words is None and len(between) < ADJACENT_CHARS and before.content != after.content
+
+
+def _openings(text: str) -> list[re.Match[str]]:
+    """Where the last boxes begin; looked for from the end, in windows that grow."""
+    window = 10_000
+    while True:
+        found = list(deque(_BOX.finditer(text, max(0, len(text) - window)), maxlen=MOST_BOXES))
+        if found or window >= len(text):
+            return found
+        window *= 30
+
+
+def _opened_box(text: str, opened: re.Match[str]) -> _Box | None:
+    start, position = opened.span()
+    if text[position : position + 1] != "{":
+        word = _UNBRACED.match(text, position)
+        return _Box(start, word.end(), word.group()) if word else None
+    end = closing_brace(text, position)
+    if end is None:
+        line, newline, _ = text[position + 1 : position + 1 + MAX_CHARS].partition("\n")
+        if not newline:
+            return None
+        return _Box(start, position + 1 + len(line), line.strip().rstrip("$.").strip())
+    outer = _enclosing(text, start, end)
+    content = text[position + 1 : end].strip()
+    return (
+        _Box(outer, end + 1, content)
+        if end - position <= MAX_CHARS * 4
+        else _Box(outer, end + 1, content[: MAX_CHARS + 1])
+    )
+
+
+def _enclosing(text: str, start: int, end: int) -> int:
+    """Where the outermost of nested boxes around the one at `start` begins; so many as are looked at."""
+    for _ in range(MOST_BOXES):
+        around = max(
+            text.rfind("\\boxed", max(0, start - 200), start), text.rfind("\\fbox", max(0, start - 200), start)
+        )
+        opened = _BOX.match(text, around) if around >= 0 else None
+        if not opened or text[opened.end() : opened.end() + 1] != "{":
+            return start
+        closed = closing_brace(text, opened.end())
+        if closed is None or closed < end:
+            return start
+        start = around
+    return start
+
+
+def closing_brace(text: str, position: int) -> int | None:
+    """Index of the brace that closes the one at `position`; None if none does within the longest answer's length."""
+    depth = 0
+    for found in re.compile(r"\\[{}\\]|[{}]").finditer(text, position, position + 4 * MAX_CHARS):
+        sign = found.group()
+        if len(sign) == 2:
+            continue
+        depth += 1 if sign == "{" else -1
+        if depth == 0:
+            return found.start()
+    return None

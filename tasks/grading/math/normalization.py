@@ -1,0 +1,212 @@
+"""Makes one spelling of the many that LaTeX and people have for the same mathematics.
+
+Everything here is on strings: `normalize` rewrites, `spelling` gives the key by which two answers are the same text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+
+from tasks.grading.math.math_words import word_list
+
+MAX_CHARS = 20_000
+"""A longer answer is none: it is neither normalized nor compared."""
+
+_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
+_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
+_GREEK = word_list("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho")
+_GREEK_LATE = ["sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"]
+_UNICODE: dict[str, str] = {
+    **{chr(0x3B1 + i): rf"\{name} " for i, name in enumerate(_GREEK)},
+    **{chr(0x3C3 + i): rf"\{name} " for i, name in enumerate(_GREEK_LATE)},
+    "Γ": r"\Gamma ",
+    "Δ": r"\Delta ",
+    "Θ": r"\Theta ",
+    "Σ": r"\Sigma ",
+    "Φ": r"\Phi ",
+    "Ω": r"\Omega ",
+    "−": "-",
+    "–": "-",
+    "—": "-",
+    "×": r"\times ",
+    "⋅": r"\cdot ",
+    "·": r"\cdot ",
+    "∙": r"\cdot ",
+    "÷": r"\div ",
+    "√": r"\sqrt ",
+    "∞": r"\infty ",
+    "≤": r"\le ",
+    "≥": r"\ge ",
+    "⩽": r"\le ",
+    "⩾": r"\ge ",
+    "≠": r"\ne ",
+    "≈": r"\approx ",
+    "±": r"\pm ",
+    "∓": r"\mp ",
+    "∪": r"\cup ",
+    "∩": r"\cap ",
+    "∈": r"\in ",
+    "°": r"^{\circ}",
+    "∅": r"\emptyset ",
+    "ℝ": r"\mathbb{R}",
+    "ℤ": r"\mathbb{Z}",
+    "ℚ": r"\mathbb{Q}",
+    "ℕ": r"\mathbb{N}",
+    "′": "'",
+    "’": "'",
+    "‘": "'",
+    "“": '"',
+    "”": '"',
+    "⟨": r"\langle ",
+    "⟩": r"\rangle ",
+    "∠": r"\angle ",
+    "⌊": r"\lfloor ",
+    "⌋": r"\rfloor ",
+    "⌈": r"\lceil ",
+    "⌉": r"\rceil ",
+    "％": r"\%",
+    "∶": ":",
+    "≡": r"\equiv ",
+    "½": r"\frac{1}{2}",
+    "⅓": r"\frac{1}{3}",
+    "⅔": r"\frac{2}{3}",
+    "¼": r"\frac{1}{4}",
+    "¾": r"\frac{3}{4}",
+    "\u00ad": "",
+    "\u200b": "",
+    "\ufeff": "",
+    "\0": "",
+}
+_CHARACTERS = str.maketrans(_UNICODE)
+_RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+
+_THIN_THOUSANDS = re.compile(r"(?<=\d),\s*\\!\s*(?=\d)")
+_NEGATED_THIN_SPACE = re.compile(r"\\!\s*")
+_NEW_ROW = re.compile(r"\\\\(?:\s*\[[^\]\n]{0,8}(?:pt|em|ex|mm|cm)\])?")
+_THOUSANDS_BRACE = re.compile(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d{3}(?!\d))|(?<=\d)\\[,;:\s](?=\d{3}(?!\d))")
+_BRACED_COMMA = re.compile(r"\{\s*,\s*\}")
+_SPACES = re.compile(r"\\(?:[,;:>\s]|quad\b|qquad\b|thinspace\b|enspace\b|hspace\*?\{[^{}]*\})|~(?!=)|\s+")
+_DROPPED = re.compile(
+    r"\\(?:[mM]?left|[mM]?right|[bB]igg?[lrm]?)(?![a-zA-Z])\s*\.?"
+    r"|\\(?:displaystyle|textstyle|limits|nolimits|nonumber|rm|bf|it|hfill|notag)(?![a-zA-Z])"
+    r"|\\(?:label|tag)\*?\{[^{}]*\}|\\phantom\{[^{}]*\}"
+)
+_DOUBLED_ROW = re.compile(r"\\{4}")
+_DOUBLED = re.compile(r"\\\\+(?=[a-zA-Z,;!{}%$])")
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_DEGREES = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-zA-Z]))|\\degrees?(?![a-zA-Z])")
+_RELATIONS = (
+    (re.compile(r"\\(?:leqslant|leq|le)(?![a-zA-Z])|<\s*=|=\s*<"), r"\\le "),
+    (re.compile(r"\\(?:geqslant|geq|ge)(?![a-zA-Z])|>\s*="), r"\\ge "),
+    (re.compile(r"\\(?:neq|ne)(?![a-zA-Z])|!\s*=|\\not\s*="), r"\\ne "),
+    (re.compile(r"\\lt(?![a-zA-Z])"), "<"),
+    (re.compile(r"\\gt(?![a-zA-Z])"), ">"),
+    (re.compile(r"\\(?:approx|simeq|doteq)(?![a-zA-Z])|~="), r"\\approx "),
+    (re.compile(r"\\(?:colon|mathbin\{:\})|\s:\s"), ":"),
+    (re.compile(r"\*\*"), "^"),
+    (re.compile(r"(?<![a-zA-Z\\])cbrt(?=\()"), r"\\sqrt[3]"),
+)
+_PERCENT = re.compile(
+    r"\\?%|\\(?:text|mathrm|mbox)\s*\{\s*(?:percent|percentage|pct|\\?%)\s*\}|(?<![a-zA-Z])(?:percentage|percent|pct)\b"
+)
+_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_SCALE = re.compile(rf"(?<=\d)\s{{0,9}}(?:\\text\w*\s*\{{\s*)?({'|'.join(_SCALES)})s?\b(?P<rest>[^{{}}]*\}})?", re.I)
+_CURRENCY = re.compile(r"\\\$|[€£¥₩₹]|\\(?:euro|pounds)(?![a-zA-Z])")
+_TEXT_COMMAND = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_NUMBER_IN_TEXT = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox)\s*\{\s*\(\s*(-?\d[\d.,]*)\s*\)\s*\}")
+_SPACE = re.compile(r"(?<!\d) | (?!\d)")
+_ONLY_LETTERS = re.compile(r"[^\W\d_][^\W\d_ .'-]*(?:[ .'-]+[^\W\d_]+)*")
+_ARTICLE = re.compile(r"^(?:an?|the)\s+(?=[a-z]{3})", re.I)
+_MODULE = re.compile(r"\b(?:np|math|sympy)\.(?=[a-z])")
+_MATH_SIGNS = re.compile(r"\$\$?|\\[()\[\]](?![a-zA-Z])")
+_EMPHASIS = re.compile(r"(?<![\w)\]}*])\*\*(?=\S)(.{1,500}?)(?<=\S)\*\*(?![\w(*])|`([^`]*)`")
+_DERIVATIVE = re.compile(
+    r"\\frac\s*\{\s*(?:\\mathrm\s*\{d\}|d)(?:\^\{?(\d)\}?)?\s*([^{}]*?)\}\s*\{\s*(?:\\mathrm\s*\{d\}|d)\s*([A-Za-z])(?:\^\{?\d\}?)?\s*\}"
+)
+_MATRIX = re.compile(r"\\begin\s*\{[a-zA-Z]*(?:matrix|array|cases|align|gather|split)")
+_REPEATING = re.compile(
+    r"(?<!\d)(\d{0,20})\.(\d{0,20})(?:\\(?:overline|bar|dot)\s*(?:\{(\d{1,20})\}|(\d))"
+    r"|\\dot\s*\{?(\d)\}?(\d{0,20})\\dot\s*\{?(\d)\}?)(?!\\dot)"
+)
+_OUTWARD = re.compile(r"(?P<opening>[][(])(?P<ends>[^][(),;]{1,100},[^][(),;]{1,100})(?P<closing>[][)])")
+
+
+def plain_characters(text: str) -> str:
+    """`text` with Unicode mathematics spelled in LaTeX, and without signs that mean nothing."""
+    if text.isascii():
+        return text.replace("\0", "")
+    text = _RAISED.sub(lambda raised: "^{" + "".join(_SUPERSCRIPTS[sign] for sign in raised.group()) + "}", text)
+    text = _LOWERED.sub(lambda lowered: "_{" + "".join(_SUBSCRIPTS[sign] for sign in lowered.group()) + "}", text)
+    text = text.translate(_CHARACTERS)
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", text).translate(_CHARACTERS)
+
+
+def normalize(answer: str) -> str:
+    """`answer` in one spelling of LaTeX: what draws the same is written the same, sizes and colours are gone."""
+    text = plain_characters(answer).strip()
+    text = _EMPHASIS.sub(lambda marked: marked.group(1) or marked.group(2) or "", text)
+    if _MATRIX.search(text) and "\\\\begin" not in text:
+        text = _NEW_ROW.sub(r"\\newline ", text)
+    else:
+        text = _DOUBLED_ROW.sub(r"\\newline ", text)
+        text = _DOUBLED.sub(r"\\", text)
+    text = _CURRENCY.sub(" ", _MODULE.sub("", text))
+    text = _REPEATING.sub(_repeated, _SCALE.sub(_scaled, text))
+    text = _MATH_SIGNS.sub(" ", text)
+    text = _NEGATED_THIN_SPACE.sub("", _THIN_THOUSANDS.sub("", text))
+    text = _BRACED_COMMA.sub(",", _THOUSANDS_BRACE.sub("", text))
+    text = _DROPPED.sub("", text)
+    text = _FRACTIONS.sub(r"\\frac", text)
+    text = _DERIVATIVE.sub(r" \\derivative{\2}{\3}{\1} ", text)
+    text = _DEGREES.sub(r"\\degree ", text)
+    text = _PERCENT.sub(r"\\% ", text)
+    for pattern, sign in _RELATIONS:
+        text = pattern.sub(sign, text)
+    text = _SPACES.sub(" ", text).strip(" \n\t").rstrip(".,;:\\ ")
+    if number := _NUMBER_IN_TEXT.fullmatch(text):
+        return number.group(1)
+    return _OUTWARD.sub(_inward, text) if text.startswith("]") or text.endswith("[") else text
+
+
+def _scaled(found: re.Match[str]) -> str:
+    """`2 million` as a number, what stands behind it in the same `\\text{}` as such."""
+    rest = (found.group("rest") or "").rstrip("}").strip()
+    return rf" \cdot 10^{{{_SCALES[found.group(1).lower()]}}}" + (rf" \text{{{rest}}}" if rest else "")
+
+
+def _repeated(found: re.Match[str]) -> str:
+    """`0.1\\overline{6}` as the fraction that it is."""
+    whole, fixed, *rest = (group or "" for group in found.groups())
+    period = "".join(rest)
+    value = Fraction(
+        int(whole + fixed + period) - int((whole + fixed) or "0"), 10 ** len(fixed) * (10 ** len(period) - 1)
+    )
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def _inward(found: re.Match[str]) -> str:
+    """`]2,5[` as (2,5)."""
+    opening, closing = ("(" if found["opening"] == "]" else found["opening"]), found["closing"]
+    return f"{opening}{found['ends']}{')' if closing == '[' else closing}"
+
+
+def plain_words(normalized: str) -> str:
+    """The letters of an answer that is nothing but text, however it is set; empty for all else."""
+    text = _TEXT_COMMAND.sub(r"\1", normalized).strip()
+    text = _ARTICLE.sub("", text)
+    return " ".join(text.lower().split()) if _ONLY_LETTERS.fullmatch(text) else ""
+
+
+def for_sympy(normalized: str) -> str:
+    """A normalized answer in LaTeX that others read."""
+    return normalized.replace("\\newline ", "\\\\ ").replace("\\degree ", r"^{\circ} ")
+
+
+def spelling(normalized: str) -> str:
+    """What two answers share that are the same text but for spaces."""
+    return _SPACE.sub("", normalized)

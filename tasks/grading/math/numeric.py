@@ -1,0 +1,238 @@
+"""Are two formulas the same: exactly, to the digits that were written, or at points where variables have values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+from tasks.grading.math.expressions import (
+    Apply,
+    Node,
+    Number,
+    Symbol,
+    Undecided,
+    evaluate,
+    has_decimal,
+    rational,
+    same_to_many_digits,
+    symbols,
+    walk,
+)
+
+RATIONAL_DIGITS, IRRATIONAL_DIGITS, CUT_DIGITS = 3, 4, 5
+"""Significant digits that a rounded decimal needs beside a rational and an irrational value, and one cut off."""
+FINITE_PLACES = 6
+"""A value with at most that many decimals could have been written out: a rounded one is wrong."""
+DECIMAL_TOLERANCE = Fraction(1, 10**6)
+"""Relative, between two decimals, or inside formulas with decimals."""
+CLEARLY_DIFFERENT = 1e-8
+
+
+class Decimal(NamedTuple):
+    """A number as it was written with a point."""
+
+    value: Fraction
+    digits: int
+    """Significant ones."""
+    unit: Fraction
+    """Unit of the last decimal place."""
+
+
+def same_value(a: Node, b: Node) -> bool:
+    """True if `a` and `b` are the same number or the same function of the same variables.
+
+    A decimal equals an exact value that it is the rounding of, if it has 3 significant digits (4 beside an irrational
+    value) and the value has no short decimal form: 0.667 is 2/3, 0.67 is not, 1.06 is not 17/16. Two decimals have to
+    agree to a millionth. Raises Undecided.
+    """
+    if a == b:
+        return True
+    left, right = rational(a), rational(b)
+    if left is not None and right is not None:
+        return left == right or _rounded(a, b, left, right)
+    if symbols(a) or symbols(b):
+        return _same_function(a, b)
+    return _same_constant(a, b)
+
+
+def written_decimal(node: Node) -> Decimal | None:
+    """`node` as a decimal: 0.667, -4.5, 4.5e33, 6.02 \\times 10^{23}; None for all else."""
+    if isinstance(node, Number):
+        if node.places is None:
+            return None
+        unit = Fraction(10) ** -node.places
+        return Decimal(node.value, len(str(abs(int(node.value / unit)))) if node.value else 1, unit)
+    if isinstance(node, Apply) and node.name == "neg":
+        inner = written_decimal(node.args[0])
+        return inner._replace(value=-inner.value) if inner else None
+    if isinstance(node, Apply) and node.name == "mul" and len(node.args) == 2:
+        inner, scale = written_decimal(node.args[0]), rational(node.args[1])
+        if inner and scale and _is_power_of_ten(node.args[1]):
+            return Decimal(inner.value * scale, inner.digits, inner.unit * scale)
+    return None
+
+
+def _is_power_of_ten(node: Node) -> bool:
+    return isinstance(node, Apply) and node.name == "pow" and rational(node.args[0]) == 10
+
+
+def _rounded(a: Node, b: Node, left: Fraction, right: Fraction) -> bool:
+    first, second = written_decimal(a), written_decimal(b)
+    if first and second:
+        return abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
+    if not first and not second:
+        return (has_decimal(a) or has_decimal(b)) and _close(left, right)
+    decimal, exact = (first, right) if first else (second, left)
+    assert decimal
+    return not _short(exact) and _rounds_to(exact, decimal, RATIONAL_DIGITS)
+
+
+def _close(left: Fraction, right: Fraction) -> bool:
+    return abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
+
+
+def _short(value: Fraction) -> bool:
+    """True where `value` has few decimals."""
+    return (value * 10**FINITE_PLACES).denominator == 1
+
+
+def _rounds_to(value: Fraction, decimal: Decimal, digits: int) -> bool:
+    off = abs(value - decimal.value)
+    if off * 2 <= decimal.unit * (1 + DECIMAL_TOLERANCE):
+        return decimal.digits >= digits
+    return off < decimal.unit and abs(decimal.value) < abs(value) and decimal.digits >= CUT_DIGITS
+
+
+def _same_constant(a: Node, b: Node) -> bool:
+    try:
+        left, right = evaluate(a, {}), evaluate(b, {})
+    except Undecided:
+        return same_to_many_digits(a, b, {})
+    off, scale = abs(left - right), max(abs(left), abs(right))
+    if off <= CLEARLY_DIFFERENT * max(scale, 1) and same_to_many_digits(a, b, {}):
+        return True
+    decimal = written_decimal(a) or written_decimal(b)
+    if decimal and abs(left.imag) < 1e-12 and abs(right.imag) < 1e-12:
+        exact = right if written_decimal(a) else left
+        return _rounds_to(Fraction(exact.real), decimal, IRRATIONAL_DIGITS)
+    return (has_decimal(a) or has_decimal(b)) and off <= float(DECIMAL_TOLERANCE) * scale
+
+
+def points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
+    """Values for the variables `names`, the same each time; and whether all are positive."""
+    ordered = sorted(names)
+    found: list[tuple[dict[str, Fraction], bool]] = []
+    for row in range(7):
+        point = {}
+        for index, name in enumerate(ordered):
+            value = Fraction((389 * (row + 1) + 211 * (index + 2) * (row + 2) + 97 * index * index) % 997 + 3, 431)
+            point[name] = -value if row >= 4 and (row + index) % 2 == 0 else value
+        found.append((point, row < 4))
+    # whole numbers: floors, factorials and powers of -1 are often meant for these only
+    return found
+
+
+def _same_function(a: Node, b: Node) -> bool:
+    """True where both have the same values at points with positive variables, and wherever both are real.
+
+    Formulas of physics and finance mean positive quantities: sqrt(a/b) and sqrt(a)/sqrt(b) are the same, but
+    sqrt(x^2) and x are not.
+    """
+    names = symbols(a) | symbols(b)
+    tolerance = float(DECIMAL_TOLERANCE) if has_decimal(a) or has_decimal(b) else CLEARLY_DIFFERENT
+    agreed = confirmed = 0
+    for point, positive in _points_for(a, b, names):
+        try:
+            left, right = evaluate(a, point), evaluate(b, point)
+        except Undecided:
+            continue
+        real = abs(left.imag) <= 1e-12 * abs(left) and abs(right.imag) <= 1e-12 * abs(right)
+        if not positive and not real:
+            continue
+        differ = abs(left - right) > tolerance * max(abs(left), abs(right), 1e-30)
+        if differ and (tolerance != CLEARLY_DIFFERENT or not _lost_digits(a, b, point)):
+            return False
+        agreed += 1
+        if tolerance == CLEARLY_DIFFERENT and not confirmed:
+            if not same_to_many_digits(a, b, point):
+                return False
+            confirmed += 1
+    if agreed < 2:
+        raise Undecided("defined at too few points")
+    return True
+
+
+def _lost_digits(a: Node, b: Node, point: dict[str, Fraction]) -> bool:
+    """True where double precision only seemed to differ, after terms that cancel."""
+    try:
+        return same_to_many_digits(a, b, point)
+    except Undecided:
+        return False
+
+
+_WHOLE_ONLY = frozenset(("factorial", "binomial", "floor", "ceil", "mod"))
+
+
+def _points_for(a: Node, b: Node, names: set[str]) -> list[tuple[dict[str, Fraction], bool]]:
+    found = points(names)
+    parts = [*walk(a), *walk(b)]
+    if any(isinstance(part, Apply) and part.name in _WHOLE_ONLY for part in parts) or _alternates(parts):
+        return [
+            (
+                {
+                    name: Fraction(8 + row * (index + 1) + index * 3)
+                    for index, name in enumerate(sorted(names, reverse=bool(row % 2)))
+                },
+                True,
+            )
+            for row in range(6)
+        ]
+    return found
+
+
+def _alternates(parts: list[Node]) -> bool:
+    """True with (-1)^n, which is meant for whole n."""
+    return any(
+        isinstance(part, Apply) and part.name == "pow" and rational(part.args[0]) == -1 and symbols(part.args[1])
+        for part in parts
+    )
+
+
+def proportional(a: Node, b: Node) -> Fraction | int | None:
+    """The sign of the constant c with a = c·b; None where there is none. Raises Undecided."""
+    names = symbols(a) | symbols(b)
+    if not names:
+        return None
+    ratios: list[complex] = []
+    for point, positive in points(names):
+        try:
+            left, right = evaluate(a, point), evaluate(b, point)
+        except Undecided:
+            continue
+        if not positive and (abs(left.imag) > 1e-9 or abs(right.imag) > 1e-9):
+            continue
+        if abs(right) < 1e-9 or abs(left) < 1e-9:
+            continue
+        ratios.append(left / right)
+    if len(ratios) < 3:
+        raise Undecided("defined at too few points")
+    tolerance = 1e-6 if has_decimal(a) or has_decimal(b) else 1e-9
+    if any(abs(ratio - ratios[0]) > tolerance * abs(ratios[0]) for ratio in ratios) or abs(ratios[0].imag) > 1e-9:
+        return None
+    return 1 if ratios[0].real > 0 else -1
+
+
+def difference(a: Node, b: Node) -> Node:
+    """a - b."""
+    return Apply("add", (a, Apply("neg", (b,))))
+
+
+def is_constant(node: Node) -> bool:
+    """True for a formula without variables."""
+    return not symbols(node)
+
+
+def is_symbol(node: Node) -> bool:
+    """True for a bare variable."""
+    return isinstance(node, Symbol)

@@ -1,0 +1,168 @@
+"""The last stage: sympy, in worker processes that are killed at the deadline and started again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import selectors
+import subprocess
+import sys
+import time
+from pathlib import Path
+from queue import Empty, LifoQueue
+from threading import Lock
+
+WORKER = Path(__file__).with_name("math_worker.py")
+START_TIMEOUT_S = 120.0
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "LD_LIBRARY_PATH", "TMPDIR")
+"""Environment variables passed on; keys and tokens are not."""
+log = logging.getLogger(__name__)
+
+
+class DeadlinePassed(Exception):
+    """The comparison took too long, or more memory than a worker has."""
+
+
+class WorkerUnavailable(Exception):
+    """No worker could be started, so that nothing can be said of the answer."""
+
+
+class _Worker:
+    """One process; used by one thread at a time."""
+
+    def __init__(self) -> None:
+        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"PYTHONHASHSEED": "0"}
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", str(WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd=os.sep,
+                start_new_session=True,  # Ctrl-C is for us; a worker ends when its input does
+            )
+        except OSError as error:
+            raise WorkerUnavailable(f"the process that compares formulas did not start: {error}") from error
+        try:
+            self._line(START_TIMEOUT_S)
+        except DeadlinePassed as error:
+            how = self._end()
+            raise WorkerUnavailable(
+                f"the process that compares formulas {how}; are sympy and math-verify installed?"
+            ) from error
+
+    def _end(self) -> str:
+        """Kill it; gives how it had ended before."""
+        try:
+            how = f"ended with status {self.process.wait(1)}"
+        except subprocess.TimeoutExpired:
+            how = f"was not ready in {START_TIMEOUT_S:g} s"
+        self.kill()
+        return how
+
+    def same(self, gold: str, answer: str, deadline_s: float) -> bool:
+        """Ask, and wait. Raises DeadlinePassed; the worker is of no use then."""
+        asked = {"gold": gold, "answer": answer, "cpu_s": math.ceil(deadline_s) + 1}
+        try:
+            assert self.process.stdin
+            self.process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise DeadlinePassed("the worker was gone") from error
+        return bool(json.loads(self._line(deadline_s))["equal"])
+
+    def _line(self, timeout_s: float) -> bytes:
+        assert self.process.stdout
+        until = time.monotonic() + timeout_s
+        line = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    raise DeadlinePassed(f"no verdict in {timeout_s:g} s")
+                piece = os.read(self.process.stdout.fileno(), 65_536)
+                if not piece:
+                    raise DeadlinePassed("the worker ended")
+                line += piece
+        return line
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                try:
+                    pipe.close()
+                except OSError:  # what was not written to a dead worker
+                    log.debug("pipe of a dead worker")
+
+
+class Workers:
+    """At most `count` workers, started when they are needed; threads wait for a free one."""
+
+    def __init__(self, count: int) -> None:
+        self._free: LifoQueue[_Worker | None] = LifoQueue()
+        for _ in range(count):
+            self._free.put(None)
+        self._count = count
+        self._closed = False
+        self._lock = Lock()
+        self._running: set[_Worker] = set()
+
+    def same(self, gold: str, answer: str, deadline_s: float) -> bool:
+        """What sympy says. Raises DeadlinePassed, WorkerUnavailable."""
+        worker = self._free.get()
+        try:
+            if worker is None or worker.process.poll() is not None:  # killed by someone while it was idle
+                self._drop(worker)
+                worker = self._start()
+            try:
+                return worker.same(gold, answer, deadline_s)
+            except (DeadlinePassed, ValueError, KeyError) as error:
+                self._drop(worker)
+                worker = None
+                raise DeadlinePassed(str(error)) from error
+        except BaseException:
+            worker = None if worker is None or worker not in self._running else worker
+            raise
+        finally:
+            self._free.put(worker)
+
+    def _start(self) -> _Worker:
+        with self._lock:
+            if self._closed:
+                raise WorkerUnavailable("the grader was closed")
+        worker = _Worker()
+        with self._lock:
+            self._running.add(worker)
+        log.debug("math worker started pid=%d", worker.process.pid)
+        return worker
+
+    def _drop(self, worker: _Worker | None) -> None:
+        if worker:
+            with self._lock:
+                self._running.discard(worker)
+            worker.kill()
+
+    def pids(self) -> list[int]:
+        """Process IDs of the running workers."""
+        with self._lock:
+            return [worker.process.pid for worker in self._running]
+
+    def close(self) -> None:
+        """End all workers; a comparison under way gives DeadlinePassed."""
+        with self._lock:
+            self._closed = True
+            running, self._running = list(self._running), set()
+        for worker in running:
+            worker.kill()
+        while True:
+            try:
+                self._free.get_nowait()
+            except Empty:
+                break
+        for _ in range(self._count):
+            self._free.put(None)

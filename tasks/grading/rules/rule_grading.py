@@ -1,0 +1,185 @@
+"""IFEval's figures: shares of prompts whose instructions are all followed, and of instructions that are followed.
+
+Strict and loose verdicts: loose forgives an opening line, a closing line and asterisks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from math import fsum, sqrt
+from typing import Any, NamedTuple, cast
+
+from pydantic import JsonValue
+
+from tasks.grading.grading_errors import RulesUnusable
+from tasks.grading.grading_records import Item, Response, Sample, Summary
+from tasks.grading.reasoning import visible_answer
+from tasks.grading.rules.rule_kinds import Rule, rules_of
+from tasks.grading.sample_statistics import tally
+from tasks.measure.estimates import Estimate, estimate, estimates, wilson
+
+VARIANTS = ("strict", "loose")
+ByItem = dict[str, list[float]]
+"""Item → 1 for each instruction followed and 0 for each that was not, over all repeats."""
+
+
+def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
+    """A sample for each response, in order; unscored where the item's instructions are not usable."""
+    for item, response in answered:
+        sample = Sample(
+            item=item.id,
+            repeat=response.repeat,
+            status="unscored",
+            group=item.group,
+            truncated=response.truncated,
+            keys=tuple(reply.key for reply in response.turns if reply.key),
+        )
+        try:
+            kinds, rules = zip(*rules_of(item.detail), strict=True)
+        except RulesUnusable as error:
+            yield sample.model_copy(update={"reason": str(error)})
+            continue
+        answer = _answer(response.text)
+        done = followed(rules, answer)
+        yield sample.model_copy(update=_verdict(kinds, done) | _missing(response, answer))
+
+
+def _answer(text: str) -> str:
+    """What is graded: the text without reasoning, and else to the letter, since blank lines at its ends count."""
+    visible = visible_answer(text)
+    return text if visible == text.strip() else visible or ""
+
+
+def _verdict(kinds: Sequence[str], done: Followed) -> dict[str, Any]:
+    broken = [kind for kind, kept in zip(kinds, done.strict, strict=True) if not kept]
+    return {
+        "status": "scored",
+        "score": float(all(done.strict)),
+        "reason": f"not followed: {', '.join(broken)}" if broken else "all followed",
+        "values": {f"prompt_level_{name}": float(all(getattr(done, name))) for name in VARIANTS}
+        | {f"instruction_level_{name}": fsum(getattr(done, name)) / len(kinds) for name in VARIANTS},
+        "detail": {
+            "instructions": list(kinds),
+            "followed_strict": list(done.strict),
+            "followed_loose": list(done.loose),
+        },
+    }
+
+
+def _missing(response: Response, answer: str) -> dict[str, Any]:
+    if answer and not answer.isspace():
+        return {}
+    said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
+    return {"missing": True, "reason": f"no answer: {response.missed or said}"}
+
+
+def summarise_rules(samples: Iterable[Sample]) -> Summary:
+    """Prompt and instruction level, strict and loose; the latter also per kind, as part `instruction=KIND`.
+
+    An instruction counts the same whichever prompt it stands in; its error bar is clustered by prompt.
+    """
+    kinds: dict[str, dict[str, ByItem]] = {name: {} for name in VARIANTS}
+    found = tally(_noting(samples, kinds))
+    prompts = [
+        estimates(f"prompt_level_{name}", found.values.get(f"prompt_level_{name}", {}), headline=name == "strict")
+        for name in VARIANTS
+    ]
+    instructions = [
+        instruction_share(f"instruction_level_{name}", _merged(kinds[name].values()))
+        for name in VARIANTS
+        if kinds[name]
+    ]
+    per_kind = [
+        instruction_share(f"instruction_level_{name}", by_item, part=f"instruction={kind}")
+        for name, by_kind in kinds.items()
+        for kind, by_item in sorted(by_kind.items())
+    ]
+    overall = (*chain.from_iterable(prompts), *instructions)
+    values = {one.metric: one.value for one in overall}
+    metrics: dict[str, JsonValue] = {
+        f"{level}_level_{name}": values.get(f"{level}_level_{name}")
+        for level in ("prompt", "instruction")
+        for name in VARIANTS
+    }
+    metrics["num_total"] = found.counts.items
+    if found.counts.unscored:
+        metrics["num_unscored"] = found.counts.unscored
+    return Summary(metrics, (*overall, *per_kind), found.counts)
+
+
+def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, part: str = "") -> Estimate:
+    """Instructions followed of all that were given, with an error bar clustered by item.
+
+    The interval is Wilson's for as many independent instructions as would have this standard error.
+    """
+    if all(len(verdicts) == 1 for verdicts in by_item.values()):
+        return estimate(metric, by_item, part=part)
+    total, n = sum(map(len, by_item.values())), len(by_item)
+    value = fsum(chain.from_iterable(by_item.values())) / total
+    residuals = [fsum(verdicts) - value * len(verdicts) for verdicts in by_item.values()]
+    std_err = sqrt(n / (n - 1) * fsum(one * one for one in residuals)) / total if n > 1 else None
+    independent = min(total, max(1, round(value * (1 - value) / std_err**2))) if std_err else n
+    interval = wilson(value * independent, independent)
+    return Estimate(metric=metric, part=part, value=value, std_err=std_err, low=interval.low, high=interval.high, n=n)
+
+
+def _noting(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -> Iterator[Sample]:
+    """The same samples; on the way, their verdicts are sorted by kind."""
+    for sample in samples:
+        if sample.status == "scored":
+            for name in VARIANTS:
+                verdicts = cast(list[bool], sample.detail[f"followed_{name}"])
+                for kind, kept in zip(cast(list[str], sample.detail["instructions"]), verdicts, strict=True):
+                    kinds[name].setdefault(kind, {}).setdefault(sample.item, []).append(float(kept))
+        yield sample
+
+
+def _merged(parts: Iterable[ByItem]) -> ByItem:
+    merged: ByItem = {}
+    for part in parts:
+        for item, verdicts in part.items():
+            merged.setdefault(item, []).extend(verdicts)
+    return merged
+
+
+def check_rules(items: Iterable[Item]) -> Iterator[str]:
+    """What is wrong with the items, a sentence each: unknown kinds, arguments that are missing or of no use."""
+    for item in items:
+        try:
+            rules_of(item.detail)
+        except RulesUnusable as error:
+            yield f"item {item.id}: {error}"
+
+
+class Followed(NamedTuple):
+    """Which of an item's instructions a response follows."""
+
+    strict: list[bool]
+    loose: list[bool]
+
+
+def followed(rules: Sequence[Rule], response: str) -> Followed:
+    """The verdicts of both kinds on each rule; an empty response follows none."""
+    strict = [_follows(rule, [response]) for rule in rules]
+    if all(strict):
+        return Followed(strict, strict)
+    variants = list(dict.fromkeys(loose_variants(response)))
+    return Followed(strict, [done or _follows(rule, variants) for rule, done in zip(rules, strict, strict=True)])
+
+
+def loose_variants(response: str) -> Iterator[str]:
+    """The response and seven others: without its first line, its last line, both; and each without asterisks."""
+    after_first = response.partition("\n")[2]
+    variants = (
+        response,
+        after_first.strip(),
+        response.rpartition("\n")[0].strip(),
+        after_first.rpartition("\n")[0].strip(),
+    )
+    yield from variants
+    yield from (variant.replace("*", "") for variant in variants)
+
+
+def _follows(rule: Rule, texts: Iterable[str]) -> bool:
+    return any(text and not text.isspace() and rule(text) for text in texts)

@@ -1,0 +1,177 @@
+"""What graded samples add up to: accuracies over repeats, pass@k and maj@k; an unscored sample is in no mean."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from math import fsum, prod, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import JsonValue
+
+from tasks.grading.grading_records import Counts, Sample, Summary
+from tasks.measure.estimates import Estimate, estimate, estimates, is_binary, mean, standard_error
+
+VOTE_CHARS = 200
+
+
+class Tally(NamedTuple):
+    """What the samples of a benchmark add up to: a few numbers per sample, no texts."""
+
+    counts: Counts
+    scores: dict[str, list[float]]
+    """Item → score per scored repeat; an item whose samples are all unscored is absent, here and below."""
+    by_repeat: dict[int, list[float]]
+    """Repeat → scores of its scored samples; a repeat without any is here, with none."""
+    groups: dict[str, dict[str, list[float]]]
+    """Group → item → scores."""
+    values: dict[str, dict[str, list[float]]]
+    """Name of a further figure → item → its value per scored repeat."""
+    votes: dict[str, list[str | None]]
+    """Item → extracted answer per scored repeat, normalised, beside `scores`; None where there was no answer."""
+
+
+def tally(samples: Iterable[Sample]) -> Tally:
+    """Add up samples, read once; repeats of an item keep their order."""
+    count = dict.fromkeys(Counts.model_fields, 0)
+    items, found = dict[str, None](), Tally(Counts(), {}, {}, {}, {}, {})
+    for sample in samples:
+        items[sample.item] = None
+        count["samples"] += 1
+        count["truncated"] += sample.truncated
+        scores = found.by_repeat.setdefault(sample.repeat, [])
+        if sample.status == "unscored" or sample.score is None:
+            count["unscored"] += 1
+            continue
+        count["missing"] += sample.missing
+        scores.append(sample.score)
+        _add(found, sample, sample.score)
+    counts = Counts(**count | {"items": len(items), "scored": count["samples"] - count["unscored"]})
+    return found._replace(counts=counts, by_repeat=dict(sorted(found.by_repeat.items())))
+
+
+def _add(found: Tally, sample: Sample, score: float) -> None:
+    scores = found.scores.setdefault(sample.item, [])
+    scores.append(score)
+    found.votes.setdefault(sample.item, []).append(vote(sample.extracted))
+    if sample.group is not None:
+        found.groups.setdefault(sample.group, {})[sample.item] = scores
+    for name, value in sample.values.items():
+        found.values.setdefault(name, {}).setdefault(sample.item, []).append(value)
+
+
+def summarise_repeats(samples: Iterable[Sample]) -> Summary:
+    """evalchemy's figures of a benchmark that is asked several times, with pass@k and maj@k where scores are 0 or 1.
+
+    accuracy_std_err is the seed's, np.std over the repeats' accuracies / √repeats; accuracy_std_err_sample divides by
+    n - 1 instead and is null for one repeat. Neither tells how much the choice of items matters: `Estimate.std_err`
+    does. accuracy_avg is the mean of the repeats' accuracies, unless samples are unscored: then items weigh the same.
+    """
+    found = tally(samples)
+    repeats = [(repeat, scores) for repeat, scores in found.by_repeat.items() if scores]
+    accuracies = [mean(scores) for _, scores in repeats]
+    headline = estimates("accuracy_avg", found.scores, groups=found.groups, headline=True)
+    more = (*pass_at_k(found), *majority_at_k(found))
+    metrics: dict[str, JsonValue] = {
+        "num_total": found.counts.items,
+        "solved_avg": mean([fsum(scores) for _, scores in repeats]) if repeats else None,
+        "run_stats": [_run_stats(repeat, scores) for repeat, scores in repeats],
+        "accuracy_avg": headline[0].value if headline else None,
+        "accuracy_std_err": float(np.std(accuracies) / sqrt(len(accuracies))) if accuracies else None,
+        "accuracy_std_err_sample": standard_error(accuracies),
+        "num_repeat": len(found.by_repeat),
+    }
+    metrics |= {one.metric: one.value for one in more} | _unscored(found.counts)
+    return Summary(metrics, (*headline, *more), found.counts)
+
+
+def summarise_single(samples: Iterable[Sample]) -> Summary:
+    """evalchemy's figures of a benchmark that is asked once: num_total, num_solved, accuracy."""
+    found = tally(samples)
+    headline = estimates("accuracy", found.scores, groups=found.groups, headline=True)
+    metrics: dict[str, JsonValue] = {
+        "num_total": found.counts.items,
+        "num_solved": _whole(fsum(map(mean, found.scores.values()))),
+        "accuracy": headline[0].value if headline else None,
+    }
+    return Summary(metrics | _unscored(found.counts), headline, found.counts)
+
+
+def pass_at_k(found: Tally) -> tuple[Estimate, ...]:
+    """pass@k for k = 1, 2, 4 … and all repeats; none where items were asked once or scores are not 0 or 1.
+
+    An item with fewer than k scored repeats does not count in pass@k: its `n` is smaller then.
+    """
+    return tuple(
+        estimate(f"pass@{k}", {item: [unbiased_pass(len(scores), int(sum(scores)), k)] for item, scores in enough})
+        for k in _sizes(found)
+        if (enough := [(item, scores) for item, scores in found.scores.items() if len(scores) >= k])
+    )
+
+
+def unbiased_pass(n: int, correct: int, k: int) -> float:
+    """Chance that at least one of k answers, drawn without replacement from n with `correct` right ones, is right.
+
+    Source: Chen et al. 2021, arXiv:2107.03374: 1 - C(n - correct, k) / C(n, k), as a product that cannot overflow.
+    """
+    if n - correct < k:
+        return 1.0
+    return 1.0 - prod(1.0 - k / left for left in range(n - correct + 1, n + 1))
+
+
+def majority_at_k(found: Tally) -> tuple[Estimate, ...]:
+    """maj@k for k = all repeats: the score of the answer that most repeats gave; items with fewer do not count.
+
+    Answers are the same when their texts are, after `vote`; the grader is not asked whether 1/2 and 0.5 are, so this
+    is a lower bound where a model writes the same answer in several ways.
+    """
+    k = max(_sizes(found), default=0)
+    full = {item: [_majority(found.votes[item], scores)] for item, scores in found.scores.items() if len(scores) == k}
+    return (estimate(f"maj@{k}", full),) if k and full else ()
+
+
+def vote(answer: str | None) -> str | None:
+    """`answer` as it is compared in a vote: without case, spaces and dollar signs; a long one as its digest."""
+    if answer is None:
+        return None
+    if len(answer) > VOTE_CHARS:
+        return hashlib.sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()
+    plain = "".join(unicodedata.normalize("NFKC", answer).casefold().split())
+    return plain.strip("$").rstrip(".") or None
+
+
+def _majority(votes: Sequence[str | None], scores: Sequence[float]) -> float:
+    """The score of the first answer among those with most votes; no answer is no vote."""
+    given = [one for one in votes if one is not None]
+    if not given:
+        return 0.0
+    chosen = max(dict.fromkeys(given), key=given.count)  # of several, max takes the first
+    return scores[votes.index(chosen)]
+
+
+def _sizes(found: Tally) -> list[int]:
+    """The k of pass@k; none where it has no meaning."""
+    repeats = len(found.by_repeat)
+    if repeats < 2 or not all(is_binary(scores) for scores in found.scores.values()):
+        return []
+    powers = [2**power for power in range(repeats.bit_length()) if 2**power < repeats]
+    return [*powers, repeats]
+
+
+def _run_stats(repeat: int, scores: Sequence[float]) -> dict[str, JsonValue]:
+    return {
+        "repetition": repeat + 1,
+        "num_total": len(scores),
+        "num_solved": _whole(fsum(scores)),
+        "accuracy": mean(scores),
+    }
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value.is_integer() else value
+
+
+def _unscored(counts: Counts) -> dict[str, JsonValue]:
+    return {"num_unscored": counts.unscored} if counts.unscored else {}

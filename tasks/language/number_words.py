@@ -1,0 +1,222 @@
+"""The patterns and words that `numbers` reads numbers by: dates, units, currencies, and what is no number.
+
+Every repetition is bounded or cannot fail late, so that reading stays linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from tasks.language import tokens
+
+SMALL = {sign: Decimal(factor) for sign, factor in tokens.SMALL.items()}
+LARGE = {sign: Decimal(factor) for sign, factor in tokens.LARGE.items()}
+DIGIT_SYLLABLES = dict(zip("일이삼사오육칠팔구", range(1, 10), strict=True)) | {"륙": 6}
+
+_ENGLISH_SCALES = {
+    "thousand": 10**3,
+    "k": 10**3,
+    "million": 10**6,
+    "mln": 10**6,
+    "mn": 10**6,
+    "mm": 10**6,
+    "m": 10**6,
+    "billion": 10**9,
+    "bn": 10**9,
+    "b": 10**9,
+    "trillion": 10**12,
+    "tn": 10**12,
+    "t": 10**12,
+}
+_KOREAN_SCALES = {
+    "십만": 10**5,
+    "백만": 10**6,
+    "천만": 10**7,
+    "십억": 10**9,
+    "백억": 10**10,
+    "천억": 10**11,
+    "천": 10**3,
+    "만": 10**4,
+    "억": 10**8,
+    "조": 10**12,
+}
+SCALE_WORDS = {word: Decimal(factor) for word, factor in (_ENGLISH_SCALES | _KOREAN_SCALES).items()}
+CURRENCIES = {
+    sign: name
+    for name, signs in {
+        "KRW": ["₩", "￦", "원", "KRW", "WON"],
+        "USD": ["$", "US$", "USD", "DOLLAR", "USDOLLAR", "달러", "불"],
+        "EUR": ["€", "EUR", "EURO", "유로"],
+        "GBP": ["£", "GBP", "POUND", "파운드"],
+        "JPY": ["¥", "￥", "JPY", "YEN", "엔"],
+        "CNY": ["CNY", "RMB", "위안"],
+    }.items()
+    for sign in signs
+}
+"""Upper case, without the plural's s."""
+ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
+
+_NUMBER = r"[0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[0-9]++(?:\.[0-9]++)?"
+DIGITS = re.compile(
+    rf"(?:(?<![A-Za-z0-9_])|(?<=USD)|(?<=KRW)|(?<=EUR)|(?<=GBP)|(?<=JPY)|(?<=CNY)|(?<=FY))(?:{_NUMBER})"
+)
+FIRST_DIGITS = re.compile(rf"(?P<digits>{_NUMBER}|[일이삼사오육륙칠팔구](?=[십백천만억조]))")
+MORE_DIGITS = re.compile(
+    rf"\s?(?P<digits>(?:{_NUMBER})(?=\s?[십백천만억조]|\s?(?:원|달러))|[일이삼사오육륙칠팔구](?=\s?[십백천만억조원]))"
+)
+# 3 조직 is no 3조: behind a multiplier stands another, a unit, a particle, or no Hangul; before it no space,
+# unless it is money
+_AFTER_MULTIPLIER = (
+    r"(?=\s?(?:[십백천만억]|조(?!직|건|치|사|기|항))|\s?여?\s?(?:원|달러|불|유로|엔|위안)|[^가-힣]|$"
+    r"|[일이삼사오육륙칠팔구][십백천만억조원]"
+    r"|\s?여|개|명|인|건|대|식|점|부|회|호|톤|장|매|권|종|세대|가구|곳|배|평|주|시간"
+    r"|이상|이하|이내|미만|초과|정도|가량|까지|부터|수준|규모|내외|단위|[은는이가을를의에과와로도]|으로|씩)"
+)
+MULTIPLIER = re.compile(
+    rf"(?:(?P<sign>[십백천만억조])|\s(?P<spaced>[십백천만억조])(?=[십백천만억조]?\s?원|\s?달러)){_AFTER_MULTIPLIER}"
+)
+HANGUL_MONEY = re.compile(
+    r"(?:(?<![가-힣0-9])|(?<=금)|(?<=금\s))(?P<amount>(?:[일이삼사오육륙칠팔구십백천만억조]\s?){2,40})(?<!\s)\s?원"
+    r"(?=[정整이을은의에으과도까부]|[^가-힣]|$)"
+)
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_SHORT_MONTHS = [*(name[:3] for name in MONTHS), "Sept"]
+_NAMES = "|".join(name for month in (*MONTHS, *_SHORT_MONTHS) for name in (month, month.upper()))
+_MONTH = rf"(?<![A-Za-z])(?P<month>{_NAMES})\.?(?![a-z])"
+_DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?(?![0-9A-Za-z])"
+DATES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?<![0-9.])(?P<year>[12][0-9]{3}|['’‘][0-9]{2})(?:\s?년\s?|\s?[-./]\s?)(?P<month>[01]?[0-9])"
+        r"(?:\s?월\s?|\s?[-./]\s?)(?P<day>[0-3]?[0-9])(?:\s?일(?!간)|\.(?![0-9]))?(?![0-9]|\.[0-9])",
+        r"(?<![0-9.])(?P<year>[12][0-9]{3}|['’‘][0-9]{2})\s?년\s?(?P<month>[01]?[0-9])\s?월",
+        rf"{_MONTH}\s{{1,3}}{_DAY},?\s{{1,3}}(?P<year>[12][0-9]{{3}})(?![0-9])",
+        rf"(?<![0-9.,]){_DAY}\s{{1,3}}(?:of\s)?{_MONTH},?\s{{1,3}}(?P<year>[12][0-9]{{3}})(?![0-9])",
+        rf"{_MONTH},?\s{{1,3}}(?P<year>[12][0-9]{{3}})(?![0-9])",
+        rf"{_MONTH}\s{{1,3}}{_DAY}(?!,[0-9])",
+        r"(?<![0-9/.,])(?P<month>[01]?[0-9])/(?P<day>[0-3]?[0-9])/(?P<year>[12][0-9]{3})(?![0-9/])",
+        r"(?<![0-9])(?P<month>1?[0-9])\s?월\s?(?P<day>[0-3]?[0-9])\s?일(?!간)",
+    )
+)
+RANGE_END = re.compile(
+    r"\s?(?:\(\s?[^)0-9]{1,3}\)\s?)?(?:[0-9]{1,2}\s?(?::\s?[0-9]{2}|시)\s?)?[~∼～–—-]\s?"
+    r"(?P<month>1?[0-9])\s?[.월]\s?(?P<day>[0-3]?[0-9])\s?(?:[.일]|(?![0-9]))(?!\s?[0-9]{1,2}\s?\.)"
+)
+TIME = re.compile(
+    r"(?<![0-9:.,A-Za-z])(?:(?P<before>오전|오후|AM|PM|am|pm)\s?)?(?P<hour>[0-2]?[0-9])"
+    r"(?:\s?:\s?(?P<minute>[0-5][0-9])(?::[0-5][0-9])?(?![0-9:])"
+    r"|(?P<hour_mark>\s?시)(?!간|스|장|설|행|점|민|청|군|도|작|범|료|공|나|각|험|기)"
+    r"(?:\s?(?P<minutes>[0-5]?[0-9])\s?분(?!기))?"
+    r"|(?=\s?[AaPp]\.?[Mm]))(?:\s?(?P<after>[AaPp]\.?[Mm]\.?)(?![A-Za-z]))?"
+)
+QUARTER = re.compile(
+    r"(?<![0-9A-Za-z])(?:제\s?)?(?:(?P<korean>[1-4])\s?(?:/\s?4\s?)?분기|[Qq](?P<q>[1-4])(?![0-9A-Za-z])"
+    r"|(?P<word>(?i:first|second|third|fourth|1st|2nd|3rd|4th))(?:\s|-)quarter)"
+)
+
+MARKS = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"https?://[^\s)>\]]{1,300}",
+        r"\[[0-9]{1,3}(?:\s?[,–-]\s?[0-9]{1,3}){0,20}\]",
+        r"^[ \t]{0,12}(?:[0-9]{1,2}[.)]|\([0-9]{1,2}\))(?=\s)",
+        r"(?<![0-9-])(?:0[0-9]{1,2}|[0-9]{3})[-)]\s?[0-9]{3,4}-[0-9]{4}(?![0-9])",
+        r"(?<![0-9-])[0-9]{3}-[0-9]{2}-[0-9]{5}(?![0-9])",
+        r"(?<![0-9.])[0-9]{1,4}(?:\.[0-9]{1,4}){2,8}(?![0-9])",
+        r"(?<![A-Za-z0-9])[0-9]{1,3}(?:st|nd|rd|th|-[A-Z])(?![A-Za-z0-9])",
+        r"(?<![가-힣])제\s?[0-9]{1,6}(?:-[0-9]{1,4}){0,3}",
+        r"(?<![가-힣])(?:표|그림|부록|붙임|별표|별지|서식|첨부)\s?[0-9]{1,3}(?:-[0-9]{1,3})?(?![0-9]|,[0-9])",
+        r"(?<![A-Za-z])(?:[Aa]rticle|[Ss]ection|Item|Exhibit|Note|Table|Figure|Appendix|Annex|Chapter|Part|Page|No\.)"
+        r"\s[0-9]{1,3}(?:\.[0-9]{1,3}){0,3}(?![0-9]|,[0-9])",
+    )
+)
+"""Citations, list markers, telephone and business numbers, versions, ordinals and forms, articles of laws, captions."""
+IDS = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z])[A-Za-z0-9]++(?:[-_][A-Za-z0-9]++|\.[0-9]++)*+")
+GLUED = re.compile(r"(?:USD|KRW|EUR|GBP|JPY|CNY|FY)[0-9]")
+"""Words with digits that are numbers all the same."""
+
+_CURRENCY = r"U\.?S\.?\s?\$|US\$|USD|KRW|EUR|GBP|JPY|CNY|RMB|[$₩￦€£¥￥]"
+BEFORE = re.compile(
+    rf"(?P<open>\()?(?P<minus>(?<![A-Za-z0-9가-힣)\]%.])[-−–]|[△▲▽∆]\s?)?"
+    rf"(?:(?<![A-Za-z])(?P<currency>{_CURRENCY})(?:\s\|\s|\s)?)?(?P<inner>\()?$"
+)
+_MONEY = (
+    r"원(?!칙|래|본|활|격|가|안|서|천|주|료|자|문|장|하|소)|달러|불(?!가|량|용|만|공|법|리|구)|유로|엔(?!진|드|터|지)"
+    r"|위안|파운드|(?:U\.?S\.?\s)?dollars?|USD|KRW|EUR|GBP|JPY|CNY|RMB|won|euros?|yen|pounds?"
+)
+UNITS = {
+    "%p": r"%\s?p(?![A-Za-z])|%\s?포인트|퍼센트\s?포인트|percentage\s{1,2}points?|pp",
+    "bp": r"bps?|basis\s{1,2}points?|베이시스\s?포인트",
+    "%": r"%|퍼센트|per\s?cent",
+    "months": r"개월|months?",
+    "years": r"개년|년|years?",
+    "weeks": r"주일|주(?!관|요|소|식|차|민|택|최|무|기|파)|weeks?",
+    "days": r"영업일|일(?!반|정|부|괄|체|관|본|자리|원|치|련|상|환|시)|(?:calendar|business|working)\s{1,2}days?|days?",
+    "hours": r"시간|hours?",
+    "minutes": r"분(?!기|의|류|야|석|리|산|배|쟁)|minutes?",
+    "seconds": r"초(?!과|기|안|등|반)|seconds?",
+    "people": r"명(?!칭|시|령|의|확)|인(?!치|천|프|증|원|력|건|터|허|수|정|식)|persons?|people",
+    "points": r"점(?!검|수|유|차|포|진)|points?|pts?",
+}
+UNIT_NAMES = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in UNITS.items())
+_COUNTERS = (
+    r"식(?!별|당|품|사)|건(?!물|축|설|강|의)|개소|개사|개(?!발|선|요|인|방|최|정|별|시|념|설|편)"
+    r"|대(?!비|상|학|구|전|로|기|응|표)|회(?!사|의|계|원|차|복)|부(?!분|서|터|문|품|가|록|여)|매(?!출|우|년|월|입|수)"
+    r"|종(?!합|료|류|교|사)|권(?!한|역|고)|쪽|페이지|층|세대|가구|세(?!부|금|트|계|무|종)|배(?!점|정|포|치|송|열)"
+    r"|차(?!년|량|이|세|원)|톤|곳|평|호(?!환)|장(?!비|애|소|치|기)|단계"
+)
+_SYMBOLS = r"[㎀-㏟℃℉Ω‰]|°C|GB|MB|TB|KB|PB|GHz|MHz|kHz|Hz|Gbps|Mbps|kWh|MWh|kW|MW|GW|kg|km|cm|mm|㎡|m²|m2"
+_ASCII_END = r"(?:(?<![A-Za-z])|(?![A-Za-z0-9]))"
+UNIT = re.compile(
+    rf"""
+      [\s-]?(?P<scale>thousand|million|billion|trillion|mln|mn|bn|tn)s?(?![A-Za-z0-9])
+        (?:\s?(?P<scaled_money>{_MONEY}){_ASCII_END})?
+    | (?P<short>mm|[mbkt])(?![A-Za-z0-9])
+    | (?:\s?여)?\s?(?P<money>{_MONEY}){_ASCII_END}
+    | (?:\s?여)?[\s-]?(?P<word>{"|".join(UNITS.values())}|{_COUNTERS}|{_SYMBOLS}){_ASCII_END}
+    | (?P<glued>[a-z]{{1,6}})(?![A-Za-z0-9])
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+AFTER_BRACKET = re.compile(
+    r"\s?(?P<unit>%|percent|개월|일|명|months?|days?|years?|weeks?|hours?|points?)(?![A-Za-z0-9])", re.IGNORECASE
+)
+
+_SCALED = "십만|백만|천만|십억|백억|천억|천|만|억|조"
+SCALES_STATED = (
+    re.compile(rf"단\s?위\s?[:：]?[^)\]\n|]{{0,30}}?(?P<factor>{_SCALED})\s?(?P<money>원|달러|불|유로|엔|위안)"),
+    re.compile(rf"단\s?위\s?[:：]\s?(?P<factor>{_SCALED})\s?(?P<money>(?!원))(?:명|개|건|대|주|톤|㎡)"),
+    re.compile(rf"[(\[]\s?(?P<factor>{_SCALED})\s?(?P<money>원|달러|불|유로|엔|위안)\s?[)\]]"),
+    re.compile(
+        rf"(?:^|\|)[ \t]?(?P<factor>{_SCALED})\s?(?P<money>원|달러|불|유로|엔|위안)[ \t]?(?=\||$)", re.MULTILINE
+    ),
+    re.compile(
+        rf"(?P<money>{_CURRENCY}|dollars?|won|euros?|)(?:\s|,|\()?\s?(?<![A-Za-z])in\s"
+        r"(?P<factor>thousand|million|billion|trillion)s(?![A-Za-z])",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"[(\[|]\s?(?:in\s)?(?P<money>{_CURRENCY}|)\s?(?P<factor>thousand|million|billion|trillion)s?"
+        rf"(?:\sof\s|\s)?(?:{_MONEY})?\s?[)\]|,]",
+        re.IGNORECASE,
+    ),
+)
+"""(단위: 백만원), a cell 천원, (in thousands), (US$ million): what bare numbers beside it count."""
+FALLING = re.compile(
+    r"손실|적자|감소|하락|축소|마이너스|\b(?:loss|losses|lost|decreas\w*|declin\w*|deficit|negative|fell|down|minus"
+    r"|outflows?|used)\b",
+    re.IGNORECASE,
+)
+"""In a sentence with such a word a number without a sign may stand for a negative one."""
+
+
+def month_number(said: str) -> int:
+    """`5`, `May`, `MAY` and `Sept` as 1 to 12."""
+    if said.isdigit():
+        return int(said)
+    return [name[:3].upper() for name in MONTHS].index(said[:3].upper()) + 1

@@ -1,0 +1,326 @@
+"""Numbers as text writes them, in one form for all spellings: what an answer claims is looked for in what it cites.
+
+35,750,000원, 3,575만 원, 3천 5백 7십 5만원 and 삼천오백칠십오만원 are one number; so are $1.2 billion and USD 1,200M.
+Marks that only number things are none: SFR-001, 제3조, [1], a list's `1.`, telephone numbers, versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from tasks.language.number_words import (
+    AFTER_BRACKET,
+    BEFORE,
+    CURRENCIES,
+    DATES,
+    DIGIT_SYLLABLES,
+    DIGITS,
+    FALLING,
+    FIRST_DIGITS,
+    GLUED,
+    HANGUL_MONEY,
+    IDS,
+    LARGE,
+    MARKS,
+    MORE_DIGITS,
+    MULTIPLIER,
+    ORDINALS,
+    QUARTER,
+    RANGE_END,
+    SCALE_WORDS,
+    SCALES_STATED,
+    SMALL,
+    TIME,
+    UNIT,
+    UNIT_NAMES,
+    month_number,
+)
+
+MOST_DIGITS = 40
+"""More of them are no amount of anything, and arithmetic on thousands of digits is slow."""
+FULL_WIDTH = str.maketrans("０１２３４５６７８９，．％（）：", "0123456789,.%():")
+TAKEN = "\ufffc"
+"""Stands for a character that was read, so that nothing reads it again."""
+CALENDAR = frozenset(["date", "month of year", "day of month", "time", "quarter"])
+"""Units whose values are no quantities: a bare 1700 is not 17:00."""
+
+
+class Number(NamedTuple):
+    """A number of a text."""
+
+    value: Decimal
+    """In whole units: 3,575만 is 35750000; a date is 20240507, a time 1700."""
+    unit: str
+    """`KRW`, `USD`, `%`, `%p`, `bp`, `months`, `date`, `time`, `year` …; empty where none is written."""
+    text: str
+    """As written, with its unit."""
+    start: int
+    """Offset of its first character."""
+    end: int
+
+
+class Scale(NamedTuple):
+    """What a text says that its bare numbers count: `(단위: 백만원)`, `(in millions)`."""
+
+    factor: Decimal
+    unit: str
+    """Currency; empty where none is named."""
+
+
+def read_numbers(text: str) -> list[Number]:
+    """The numbers of `text` as they stand there, in order; time is linear in its length."""
+    working = text.translate(FULL_WIDTH)
+    numbers: list[Number] = []
+    for pattern, read in _CALENDAR_READERS:
+        working = _take(working, pattern.finditer(working), read, numbers)
+    working = _take(working, HANGUL_MONEY.finditer(working), _hangul_money, numbers)
+    for pattern in MARKS:
+        working = pattern.sub(_blank, working)
+    numbers += _quantities(IDS.sub(_blank_id, working))
+    whole = sorted(numbers, key=lambda number: number.start)
+    return [number._replace(text=text[number.start : number.end]) for number in whole]
+
+
+def scales(text: str) -> tuple[Scale, ...]:
+    """The units of bare numbers that `text` states, each once."""
+    found: dict[Scale, None] = {}
+    for pattern in SCALES_STATED:
+        for match in pattern.finditer(text):
+            found[Scale(SCALE_WORDS[match["factor"].lower()], _currency(match["money"]))] = None
+    return tuple(found)
+
+
+def same_number(one: Number, other: Number) -> bool:
+    """Are both of one value, in units that do not contradict?"""
+    return one.value == other.value and _agree(one.unit, other.unit)
+
+
+def missing_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
+    """The numbers of `sentence`, as written, that none of `sources` holds in any spelling."""
+    claims = read_numbers(sentence)
+    if not claims:
+        return []
+    held: dict[Decimal, set[str]] = {}
+    for source in sources:
+        stated = scales(source)
+        for number in read_numbers(source):
+            for value, unit in _readings(number, stated, either_sign=FALLING.search(sentence) is not None):
+                held.setdefault(value, set()).add(unit)
+    return [claim.text for claim in claims if not _is_held(claim, held)]
+
+
+def _is_held(claim: Number, held: Mapping[Decimal, set[str]]) -> bool:
+    values = (claim.value, -claim.value) if "(" in claim.text else (claim.value,)
+    return any(_agree(claim.unit, unit) for value in values for unit in held.get(value, ()))
+
+
+def _agree(one: str, other: str) -> bool:
+    return one == other or (not (one and other) and one not in CALENDAR and other not in CALENDAR)
+
+
+def _readings(number: Number, stated: Sequence[Scale], *, either_sign: bool) -> Iterator[tuple[Decimal, str]]:
+    """All that a number of a source may back: itself, scaled by what its text states, a part of a date."""
+    value, unit = number.value, number.unit
+    yield value, unit
+    if unit == "date":
+        yield value // 10_000, "year"
+        yield value // 100, "month of year"
+        yield value % 10_000, "day of month"
+    elif unit == "month of year":
+        yield value // 100, "year"
+    scaled = [(value, unit)]
+    if not unit or unit in CURRENCIES.values():
+        scaled += [
+            (value * scale.factor, unit or scale.unit)
+            for scale in stated
+            if not (unit and scale.unit and unit != scale.unit)
+        ]
+    yield from scaled
+    # in brackets a number is negative in a table and an aside in a sentence; a loss of 5 is -5
+    if "(" in number.text or (either_sign and value < 0):
+        yield from ((-amount, unit) for amount, unit in scaled)
+
+
+def _take(text: str, matches: Iterator[re.Match[str]], read: _Reader, numbers: list[Number]) -> str:
+    """Keep what `read` makes of the matches; returns the text with what was read blanked."""
+    pieces, done = list[str](), 0
+    for match in matches:
+        if match.start() < done:
+            continue
+        for number in read(match):
+            pieces += [text[done : number.start], TAKEN * (number.end - number.start)]
+            done = number.end
+            numbers.append(number)
+    return "".join((*pieces, text[done:]))
+
+
+def _blank(match: re.Match[str]) -> str:
+    return TAKEN * len(match.group())
+
+
+def _blank_id(match: re.Match[str]) -> str:
+    word = match.group()
+    return TAKEN * len(word) if any(sign.isdigit() for sign in word) and not GLUED.match(word) else word
+
+
+def _date(match: re.Match[str]) -> list[Number]:
+    parts = match.groupdict()
+    year = _year(parts.get("year"))
+    day = parts.get("day")
+    month = month_number(match["month"])
+    found = _calendar(match, match.start(), year=year, month=month, day=int(day) if day else None)
+    if found and year and day and (end := RANGE_END.match(match.string, match.end())):
+        # 2024. 5. 7. ~ 5. 20.: the year is said once
+        found += _calendar(end, end.start("month"), year=year, month=int(end["month"]), day=int(end["day"]))
+    return found
+
+
+def _calendar(match: re.Match[str], start: int, *, year: int | None, month: int, day: int | None) -> list[Number]:
+    if not 1 <= month <= 12 or (day is not None and not 1 <= day <= 31):
+        return []
+    value, unit = (year or 0) * 100 + month, "month of year"
+    if day:
+        value, unit = value * 100 + day, "date" if year else "day of month"
+    return [Number(Decimal(value), unit, "", start, match.end())]
+
+
+def _year(digits: str | None) -> int | None:
+    return None if digits is None else int(digits) if digits.isdigit() else 2000 + int(digits[1:])
+
+
+def _time(match: re.Match[str]) -> list[Number]:
+    half = (match["before"] or match["after"] or "").lower().replace(".", "")
+    if not half and not (match["minute"] or match["hour_mark"]):
+        return []
+    hour, minute = int(match["hour"]), int(match["minute"] or match["minutes"] or 0)
+    if half in {"오후", "pm"} and hour < 12:
+        hour += 12
+    if half in {"오전", "am"} and hour == 12:
+        hour = 0
+    if hour > 24 or minute > 59:
+        return []
+    return [Number(Decimal(hour * 100 + minute), "time", "", match.start(), match.end())]
+
+
+def _quarter(match: re.Match[str]) -> list[Number]:
+    said = (match["korean"] or match["q"] or match["word"]).lower()
+    value = int(said) if said.isdigit() else ORDINALS[said]
+    return [Number(Decimal(value), "quarter", "", match.start(), match.end())]
+
+
+def _hangul_money(match: re.Match[str]) -> list[Number]:
+    if not any(sign in DIGIT_SYLLABLES for sign in match["amount"]):
+        return []
+    amount = _amount(match.string, match.start("amount"))
+    whole = amount.end >= match.end("amount")
+    return [Number(amount.value, "KRW", "", match.start("amount"), match.end())] if whole else []
+
+
+def _quantities(text: str) -> Iterator[Number]:
+    done = 0
+    for digits in DIGITS.finditer(text):
+        if digits.start() < done or len(digits.group()) > MOST_DIGITS:
+            continue
+        amount = _amount(text, digits.start())
+        before = BEFORE.search(text, max(done, digits.start() - 12), digits.start())
+        assert before is not None  # it may be empty
+        number = _with_unit(text, digits.start(), amount, before)
+        if number:
+            yield number
+            done = number.end
+
+
+def _with_unit(text: str, start: int, amount: _Amount, before: re.Match[str]) -> Number | None:
+    """The amount with its sign, currency and unit; None if it is part of a word."""
+    currency = _currency(before["currency"])
+    unit = UNIT.match(text, amount.end)
+    value, end, name = _apply(unit, amount, currency=currency)
+    if text[end : end + 1].isascii() and text[end : end + 1].isalnum():
+        return None
+    closed = bool(before["open"] or before["inner"]) and text[end : end + 1] == ")"
+    negative = bool(before["minus"])
+    if closed:
+        written = text[start : amount.end]
+        # (1,234) is negative; `(12) months` and `(35,750,000원)` are asides
+        negative = negative or (unit is None and bool(currency or "," in written or "." in written))
+        end += 1
+        if unit is None and (after := AFTER_BRACKET.match(text, end)):
+            name, end = _unit_name(after["unit"]), after.end()
+    first = next((before.start(part) for part in ("minus", "currency") if before[part]), start)
+    if closed:
+        first = min(before.start(part) for part in ("open", "inner") if before[part])
+        first = min(first, before.start("currency")) if before["currency"] else first
+    return Number(-value if negative else value, name or currency, "", first, end)
+
+
+def _apply(unit: re.Match[str] | None, amount: _Amount, *, currency: str) -> tuple[Decimal, int, str]:
+    """Value, end and unit of an amount, by the unit behind it."""
+    if unit is None:
+        return amount.value, amount.end, ""
+    if unit["short"] and not currency:
+        return amount.value, unit.end(), unit["short"].lower()
+    scale = (unit["scale"] or unit["short"] or "").lower()
+    value = amount.value * SCALE_WORDS.get(scale, Decimal(1))
+    money = _currency(unit["money"] or unit["scaled_money"])
+    name = _unit_name(unit["word"] or unit["glued"] or "")
+    if unit["word"] == "년" and 1900 <= amount.value <= 2100 and not amount.multiplied:
+        name = "year"
+    return value, unit.end(), money or name
+
+
+def _currency(said: str | None) -> str:
+    return CURRENCIES.get(re.sub(r"[\s.]", "", said or "").upper().rstrip("S"), "")
+
+
+def _unit_name(said: str) -> str:
+    return next((name for name, pattern in UNIT_NAMES if pattern.fullmatch(said)), said.lower())
+
+
+class _Amount(NamedTuple):
+    value: Decimal
+    end: int
+    multiplied: bool
+    """Whether 만, 억 … stand in it."""
+
+
+def _amount(text: str, start: int) -> _Amount:
+    """The amount at `start`: digits, and what follows them of 십, 백, 천, 만, 억, 조 in falling order."""
+    total = section = part = Decimal(0)
+    least_large, least_small = Decimal(10**20), Decimal(10**4)
+    digits = FIRST_DIGITS.match(text, start)
+    position = digits.end() if digits else start
+    part = _part(digits["digits"]) if digits else part
+    kept = sure = _Amount(part, position, multiplied=False)
+    while multiplier := MULTIPLIER.match(text, position):
+        sign, position = multiplier["sign"] or multiplier["spaced"], multiplier.end()
+        if factor := SMALL.get(sign):
+            if factor >= least_small:
+                return kept
+            section, part, least_small = section + (part or 1) * factor, Decimal(0), factor
+            kept = _Amount(total + section, position, multiplied=True)
+        else:
+            if LARGE[sign] >= least_large:
+                return sure
+            least_large, least_small = LARGE[sign], Decimal(10**4)
+            total, section, part = total + (section + part or 1) * least_large, Decimal(0), Decimal(0)
+            kept = sure = _Amount(total, position, multiplied=True)
+        if digits := MORE_DIGITS.match(text, position):
+            part, position = _part(digits["digits"]), digits.end()
+    if part and kept.multiplied and part < min(least_large, least_small if section else least_large):
+        return _Amount(total + section + part, position, multiplied=True)
+    return kept
+
+
+def _part(digits: str) -> Decimal:
+    return Decimal(DIGIT_SYLLABLES.get(digits) or digits.replace(",", ""))
+
+
+_Reader = Callable[[re.Match[str]], list[Number]]
+_CALENDAR_READERS: tuple[tuple[re.Pattern[str], _Reader], ...] = (
+    *((pattern, _date) for pattern in DATES),
+    (TIME, _time),
+    (QUARTER, _quarter),
+)

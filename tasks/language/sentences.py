@@ -1,0 +1,137 @@
+"""Where sentences of Korean and English end, with the citation marks that belong to them; and which language it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from tasks.language.tokens import FUNCTION_WORDS, HANGUL
+
+Language = Literal["ko", "en"]
+
+
+class Span(NamedTuple):
+    """A piece of a text: from `start` up to `end`."""
+
+    start: int
+    end: int
+
+
+_NUMBERS = r"\d{1,3}(?:\s*[,;·–-]\s*\d{1,3})*"
+_SOURCE = r"(?:(?:출처|문서|블록|자료|근거|sources?|doc(?:ument)?s?|blocks?|passages?)\s*)?[\^#]?"
+CITATION_MARK = re.compile(rf"\[\s*{_SOURCE}(?:{_NUMBERS})\s*\]|【\s*{_SOURCE}(?:{_NUMBERS})\s*】", re.IGNORECASE)
+"""[1], [2, 3], 【4】, [출처 5]: one pair of brackets."""
+_SPACED_MARK = re.compile(rf"\s*(?:{CITATION_MARK.pattern})", re.IGNORECASE)
+_MARKS = rf"(?:\s{{0,2}}(?:{CITATION_MARK.pattern}))*"
+_END = re.compile(
+    rf"(?:[.!?…]+[\"'”’」』)\]]*(?P<marks>{_MARKS})(?=\s|$)|[。！？]+[」』”)]*{_MARKS}\s*)", re.IGNORECASE
+)
+_LETTERS = re.compile(r"[^\W\d_]+")
+_SHORTENED = re.compile(
+    r"(?:^|[\s(\"“‘'])(?:[A-Za-z]|No|Nos|Inc|Co|Corp|Ltd|Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|cf|Fig|Figs|Tab|Sec|Art|Ch|Vol|pp|al|"
+    r"approx|est|incl|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec|(?:[A-Za-z]\.)+[A-Za-z])$",
+    re.IGNORECASE,
+)
+"""What stands before a full stop that ends a word and not a sentence; a letter alone is an initial or a list item."""
+_ARTICLE = re.compile(r"제\s?\d+(?:조|항|호|목|장|절|편)(?:의\s?\d+)?$")
+_LIST_ITEM = re.compile(r"^\s*(?:[-○●□■▪▶◦·•*※]\s*)?(?:[(（]?(?:\d{1,3}(?:[.-]\d{1,3})*|[가-하]|[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+)[)）]?)$")
+_ENDS_IN_DATE = re.compile(r"(?:(?:19|20)\d\d|['’]\d\d)\s?\.\s?\d{1,2}(?:\s?\.\s?\d{1,2})?$")
+_WRAPPED_CHARS = 40
+"""A line at least this long, without a full stop, goes on in a line that begins with a small letter."""
+
+
+def language_of(text: str) -> Language:
+    """`ko` for a text that is said in Korean, whatever names it holds; `en` for any other."""
+    korean = len(re.findall(f"{HANGUL.pattern}+", text))
+    if not korean:
+        return "en"
+    latin = [word.lower() for word in re.findall("[A-Za-z]+", text)]
+    grammar = sum(word in FUNCTION_WORDS for word in latin)
+    return "en" if grammar >= 2 and len(latin) > 2 * korean else "ko"
+
+
+def without_marks(text: str) -> str:
+    """`text` without its citation marks, nor the space before them."""
+    return _SPACED_MARK.sub("", text)
+
+
+def disarmed(text: str) -> str:
+    """`text` with numbers in brackets that would be taken for citation marks in others: [1] becomes ⟨1⟩."""
+    return CITATION_MARK.sub(lambda mark: f"⟨{mark.group()[1:-1].strip()}⟩", text)
+
+
+def split_sentences(text: str) -> list[Span]:
+    """The sentences of `text` in order; what is between them is space. A citation mark stays with what it follows."""
+    spans: list[Span] = []
+    for line in _lines(text):
+        spans += _in_line(text, line)
+    return _with_loose_marks(text, spans)
+
+
+def sentences_of(text: str) -> list[str]:
+    """The same as texts."""
+    return [text[start:end] for start, end in split_sentences(text)]
+
+
+def _lines(text: str) -> Iterator[Span]:
+    """Lines, a wrapped one with its continuation."""
+    start = end = 0
+    for match in re.finditer(r"[^\n]+", text):
+        line = match.group()
+        if end > start and _goes_on(text[start:end], line):
+            end = match.end()
+            continue
+        if text[start:end].strip():
+            yield Span(start, end)
+        start, end = match.span()
+    if text[start:end].strip():
+        yield Span(start, end)
+
+
+def _goes_on(before: str, line: str) -> bool:
+    last = before.rsplit("\n", 1)[-1].rstrip()
+    begins_small = bool(re.match(r"\s*[a-z]", line))
+    return begins_small and len(last) >= _WRAPPED_CHARS and not re.search(r"[.!?:;|]$", last)
+
+
+def _in_line(text: str, line: Span) -> Iterator[Span]:
+    start = line.start
+    for match in _END.finditer(text, line.start, line.end):
+        before = text[start : match.start()]
+        if (
+            match.group()[0] == "."
+            and not match["marks"]
+            and _numbers_or_shortens(before, text[match.end() : line.end])
+        ):
+            continue
+        yield from _stripped(text, start, match.end())
+        start = match.end()
+    yield from _stripped(text, start, line.end)
+
+
+def _numbers_or_shortens(before: str, after: str) -> bool:
+    """Whether the full stop between the two belongs to a number, a list item, an article of a law, or a short form."""
+    if _LIST_ITEM.match(before) or _ARTICLE.search(before) or _SHORTENED.search(before[-16:]):
+        return bool(after.strip())
+    if not before[-1:].isdigit():
+        return False
+    return bool(re.match(r"\s*[\d(~∼-]", after)) or _ENDS_IN_DATE.search(before[-14:]) is not None
+
+
+def _stripped(text: str, start: int, end: int) -> Iterator[Span]:
+    piece = text[start:end]
+    if piece.strip():
+        yield Span(start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))
+
+
+def _with_loose_marks(text: str, spans: list[Span]) -> list[Span]:
+    """Marks that stand alone join the sentence before them."""
+    joined: list[Span] = []
+    for span in spans:
+        alone = not _LETTERS.search(text, *span) and not CITATION_MARK.sub("", text[span.start : span.end]).strip(" .")
+        if alone and joined and CITATION_MARK.search(text, *span):
+            joined[-1] = Span(joined[-1].start, span.end)
+        else:
+            joined.append(span)
+    return joined

@@ -1,0 +1,199 @@
+"""Reads the checkpoints of Lever-Plus, Lightning's `.ckpt` and torch's `.pt`, and runs nothing that their pickles name.
+
+A pickle is read as a description (inert_pickle.py); of the tensors only those of the pointer network are cut out of the
+file (torch_files.py).
+Source of the layouts: yunsoft2019/Lever-Plus (train.py, workflows/grpo_post_train.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from pydantic import ValidationError
+from torch import Tensor
+
+from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.compat.inert_pickle import Made
+from tasks.lever.compat.torch_files import TensorFacts, as_mapping, open_archive
+from tasks.lever.learning.checkpoints import load_selector, named, read_header, require_layout, selector_of
+from tasks.lever.lever_errors import FileUnusable
+
+SEED_SUFFIXES = (".ckpt", ".pt", ".pth")
+PREFIX = "lever_lm.pointer_selector."
+ENCODERS = "lever_lm."
+LAYER = re.compile(r"(?:cross_attn_layers|attn_norms)\.(\d+)\.")
+LOOKED_AT_MOST = 20_000
+"""Values of the hyper-parameters that are searched for the number of heads."""
+MOST_HEADS = 1000
+
+
+class SeedCheckpoint(NamedTuple):
+    """A pointer network of Lever-Plus."""
+
+    config: PointerConfig
+    state: dict[str, Tensor]
+    """float32, with the keys of PointerSelector."""
+    notes: tuple[str, ...]
+    """Notes for the user on how it was read, one sentence each."""
+
+    def selector(self) -> PointerSelector:
+        """Ready for inference."""
+        return selector_of(self.config, self.state, "the checkpoint")
+
+
+class _Found(NamedTuple):
+    """The tensors of the pointer network, and notes on all others."""
+
+    tensors: dict[str, TensorFacts]
+    notes: tuple[str, ...]
+
+
+class Opened(NamedTuple):
+    """A selector from a file, whoever wrote it."""
+
+    selector: PointerSelector
+    notes: tuple[str, ...]
+    """Notes for the user on how it was read; empty for our own files."""
+    encoder: str | None
+    """Encoder whose vectors it was trained with; checkpoints of Lever-Plus do not name it."""
+
+    def refuse_other(self, encoder: str, *, dimension: int, path: Path) -> None:
+        """Raise FileUnusable unless it reads vectors of this encoder."""
+        if self.encoder and encoder and self.encoder != encoder:
+            raise FileUnusable(
+                f"{path} was trained with vectors of {self.encoder}, and these are of {encoder}; embed anew"
+            )
+        if (width := self.selector.config.embedding_dim) != dimension:
+            raise FileUnusable(
+                f"{path} reads vectors of {width} numbers, and these have {dimension}; "
+                "take the encoder that it was trained with"
+            )
+
+
+def open_selector(path: Path, *, heads: int | None = None) -> Opened:
+    """The selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable."""
+    if path.suffix in SEED_SUFFIXES:
+        seed = read_seed_checkpoint(path, heads=heads)
+        return Opened(seed.selector(), seed.notes, None)
+    encoder = read_header(path).meta.get("encoder")
+    return Opened(load_selector(path), (), str(encoder) if encoder else None)
+
+
+def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> SeedCheckpoint:
+    """The pointer network in a checkpoint of Lever-Plus; the image and text encoders in it are not read.
+
+    heads: of each layer; the weights do not tell. None takes `num_heads` from the hyper-parameters, else 1.
+    Raises FileUnusable for what is no such checkpoint, naming the keys that are missing or too many.
+    """
+    with open_archive(path) as archive:
+        top = as_mapping(archive.value)
+        if top is None:
+            raise FileUnusable(f"{path} holds no dict of weights, and is no checkpoint; name a .ckpt or .pt file")
+        tensors, notes = _pointer_tensors(top, path)
+        config, more = _config(tensors, top, heads, path)
+        require_layout({key: facts.size for key, facts in tensors.items()}, config, str(path))
+        return SeedCheckpoint(config, archive.read(tensors), (*notes, *more))
+
+
+def _pointer_tensors(top: Mapping[Any, Any], path: Path) -> _Found:
+    state, bare = as_mapping(top.get("state_dict")), as_mapping(top.get("model_state_dict"))
+    for where in (state, top):
+        if where is not None and any(key.startswith(PREFIX) for key in _texts(where)):
+            return _below_prefix(where, path)
+    if bare is not None:
+        return _Found(_facts({key: bare[key] for key in _texts(bare)}, path), ())
+    keys = [key[:100] for key in _texts(state or top)]
+    raise FileUnusable(
+        f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
+        f"its keys are {named(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
+    )
+
+
+def _texts(mapping: Mapping[Any, Any]) -> list[str]:
+    return [key for key in mapping if isinstance(key, str)]
+
+
+def _below_prefix(state: Mapping[Any, Any], path: Path) -> _Found:
+    inside = {key.removeprefix(PREFIX): state[key] for key in _texts(state) if key.startswith(PREFIX)}
+    outside = [key for key in _texts(state) if not key.startswith(PREFIX)]
+    encoders = [key for key in outside if key.startswith(ENCODERS)]
+    notes: list[str] = []
+    if encoders:
+        notes.append(f"{len(encoders)} weights of the image and text encoders were not read")
+    if any("lora_" in key for key in encoders):
+        notes.append("its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from")
+    if len(outside) > len(encoders):
+        notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
+    return _Found(_facts(inside, path), tuple(notes))
+
+
+def _facts(state: Mapping[str, Any], path: Path) -> dict[str, TensorFacts]:
+    facts = {key: TensorFacts.of(value) for key, value in state.items()}
+    if wrong := [key for key, one in facts.items() if one is None]:
+        raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
+    return {key: one for key, one in facts.items() if one is not None}
+
+
+def _config(
+    tensors: Mapping[str, TensorFacts], top: Mapping[Any, Any], heads: int | None, path: Path
+) -> tuple[PointerConfig, tuple[str, ...]]:
+    """The configuration that the shapes tell. Layers are as many as have a number; a hole is found by its keys."""
+    projection = tensors.get("query_proj.weight")
+    if projection is None or len(projection.size) != 2:
+        raise FileUnusable(f"{path}: no query_proj.weight, but {named(tensors) or 'nothing'}; it is no v2 network")
+    hidden = projection.size[0]
+    entry = tensors.get("input_proj.weight")
+    layers = len({match[1] for key in tensors if (match := LAYER.match(key))})
+    gate = any(key.startswith("query_update_gate.") for key in tensors)
+    notes = [] if gate else ["it has no state gate (`gate=False`): every pick sees the same state"]
+    if not layers:
+        notes.append("it has no cross-attention (`layers=0`): it is a bi-encoder")
+    heads, told = (heads, "") if heads is not None else _heads(top, path)
+    try:
+        config = PointerConfig(
+            embedding_dim=entry.size[-1] if entry and entry.size else hidden,
+            hidden=hidden,
+            layers=layers,
+            heads=heads,
+            gate=gate,
+        )
+    except ValidationError as error:
+        raise FileUnusable(f"{path}: {heads} heads, {hidden} wide: {error.errors()[0]['msg']}") from error
+    return config, (*notes, *([told] if told else ()))
+
+
+def _heads(top: Mapping[Any, Any], path: Path) -> tuple[int, str]:
+    """The number of heads in the hyper-parameters, where they name one, and where it is from."""
+    places = ("hyper_parameters", "datamodule_hyper_parameters", "model_config")
+    found = {heads for place in places for heads in _integers_named("num_heads", top.get(place))}
+    if len(found) > 1:
+        raise FileUnusable(f"{path}: its hyper-parameters name num_heads {sorted(found)}; say which one by `heads`")
+    if found:
+        return (heads := found.pop()), f"{heads} heads, as its hyper-parameters say"
+    return 1, "nothing in it says how many heads it has; 1 is taken, the default of Lever-Plus"
+
+
+def _integers_named(name: str, value: Any) -> Iterator[int]:
+    """Small integers under this key, however deep; what OmegaConf wraps them in is seen through."""
+    waiting, seen = [value], set[int]()
+    while waiting and len(seen) < LOOKED_AT_MOST:
+        one = waiting.pop()
+        mappings = [cast(dict[Any, Any], one)] if isinstance(one, dict) else []
+        if isinstance(one, Made):
+            mappings = [part for part in (one.items, as_mapping(one.state)) if part]
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        for mapping in mappings:
+            waiting.extend(mapping.values())
+            if type(found := _unwrapped(mapping.get(name))) is int and 0 < found < MOST_HEADS:
+                yield found
+
+
+def _unwrapped(value: Any) -> Any:
+    """The content of an OmegaConf node, which keeps it as `_val`."""
+    state = as_mapping(value.state) if isinstance(value, Made) else None
+    return value if state is None else state.get("_val")

@@ -1,0 +1,196 @@
+"""Candidate pools: which train items a query may be shown, by each of the four samplers.
+
+A query's pool depends on the query, the candidates and the seed alone: not on the other queries, nor on the order of
+the dataset. A query is never its own candidate, by id; another question about the same picture may be one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.artifacts import Artifacts
+from storage.records import Ref
+from tasks.lever.data.banks import EmbeddingBank
+from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, PoolTooSmall
+from tasks.lever.lever_records import Dataset, Embedded, Pools, Sampler
+
+Rows = NDArray[np.int64]
+Vectors = NDArray[np.float32]
+
+SCORES_AT_ONCE = 8_000_000
+"""Similarities in memory: 64 MB, however many candidates there are."""
+CANDIDATES_AT_ONCE = 8_192
+DECIMALS = 9
+"""Sums of products of fp32 numbers differ in the 16th with the shape of the matrices; equal ones must stay equal."""
+
+
+class Banks(NamedTuple):
+    """What similarity is told from; either may be missing where nothing asks for it."""
+
+    images: EmbeddingBank | None
+    texts: EmbeddingBank | None
+
+
+def build(
+    dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, sampler: Sampler, size: int, seed: int
+) -> Pools:
+    """Pools of the train, validation and test queries from the train items.
+
+    Raises PoolTooSmall, DatasetUnusable for a repeated id, FileUnusable for one without an embedding.
+    """
+    needs = {"images": sampler in ("ImgSimSampler", "MixSampler"), "texts": sampler in ("TextSimSampler", "MixSampler")}
+    banks = Banks(
+        images=_bank(embedded.images, artifacts) if needs["images"] else None,
+        texts=_bank(embedded.texts, artifacts) if needs["texts"] else None,
+    )
+    candidates = [item.id for item in dataset.train]
+    return draw_pools(query_ids(dataset), candidates, banks, sampler=sampler, size=size, seed=seed)
+
+
+def query_ids(dataset: Dataset) -> list[str]:
+    """All queries: of train, validation and test, in this order."""
+    return [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
+
+
+def draw_pools(
+    queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, sampler: Sampler, size: int, seed: int
+) -> Pools:
+    """`size` candidates of each query: the most similar ones first, or in the order in which they were drawn.
+
+    TextSimSampler and ImgSimSampler take the largest inner products, of equal ones the smaller id. MixSampler takes a
+    quarter by text, as many more by image, and fills up at random: half of the pool, or what is left.
+    Raises PoolTooSmall, DatasetUnusable for a repeated id, FileUnusable for one without an embedding.
+    """
+    for ids, of_what in ((queries, "queries"), (candidates, "candidates")):
+        if len(set(ids)) < len(ids):
+            twice = next(name for name in ids if ids.count(name) > 1)
+            raise DatasetUnusable(
+                f"the id {twice} stands twice among the {of_what}; give each question an id of its own"
+            )
+    around = _Candidates.of(candidates, queries, size=size)
+    chosen = _chosen(around, banks, sampler=sampler, size=size, seed=seed)
+    pools = {query: tuple(around.ids[row] for row in rows) for query, rows in zip(queries, chosen, strict=True)}
+    return Pools(sampler=sampler, size=size, seed=seed, pools=pools)
+
+
+def generator_of(query: str, *, seed: int, purpose: str) -> np.random.Generator:
+    """Random numbers of this query's own, so that they do not depend on the other queries."""
+    name = f"{purpose}\0{seed}\0{query}".encode("utf-8", "surrogatepass")
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(name).digest()))
+
+
+def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int) -> Rows:
+    """(Q, count) rows of the largest inner products, largest first; of equal ones the earlier row.
+
+    queries: (Q, d); candidates: (N, d), N > count; own: (Q,) row of the query among them, which is left out, or -1.
+    """
+    found = np.empty((len(queries), count), np.int64)
+    distinct, place = _distinct(candidates)
+    step = max(1, SCORES_AT_ONCE // len(candidates))
+    for start in range(0, len(queries), step):
+        scores = _inner_products(queries[start : start + step], distinct)[:, place]  # (step, N)
+        mine = own[start : start + step]
+        there = np.flatnonzero(mine >= 0)
+        scores[there, mine[there]] = -np.inf
+        for number, row in enumerate(scores):
+            found[start + number] = _largest(row, count)
+    return found
+
+
+class _Candidates(NamedTuple):
+    """What pools are drawn from."""
+
+    ids: list[str]
+    """Sorted, so that the order of the dataset does not matter and the smaller id wins."""
+    queries: Sequence[str]
+    own: Rows
+    """(Q,) row of the query itself; -1 where it is no candidate."""
+
+    @classmethod
+    def of(cls, candidates: Sequence[str], queries: Sequence[str], *, size: int) -> _Candidates:
+        ids = sorted(candidates)
+        row = {name: number for number, name in enumerate(ids)}
+        around = cls(ids, queries, np.array([row.get(query, -1) for query in queries], np.int64))
+        if size < 1:
+            raise PoolTooSmall(f"a pool of {size} candidates is none; ask for at least as many as are to be shown")
+        for query, own in zip(queries, around.own, strict=True):
+            if (others := len(ids) - (own >= 0)) < size:
+                raise PoolTooSmall(
+                    f"query {query}: {others} candidates besides itself, a pool of {size} was asked for; "
+                    "ask for smaller pools or use more train items"
+                )
+        return around
+
+
+def _chosen(around: _Candidates, banks: Banks, *, sampler: Sampler, size: int, seed: int) -> Iterator[Sequence[int]]:
+    """Rows of the candidates of each query."""
+    match sampler:
+        case "RandSampler":
+            for query, own in zip(around.queries, around.own, strict=True):
+                yield _random(query, int(own), len(around.ids), size=size, seed=seed)
+        case "TextSimSampler":
+            yield from _similar(around, banks.texts, "texts", count=size).tolist()
+        case "ImgSimSampler":
+            yield from _similar(around, banks.images, "images", count=size).tolist()
+        case "MixSampler":
+            quarter = size // 4
+            by_text = _similar(around, banks.texts, "texts", count=quarter)
+            by_image = _similar(around, banks.images, "images", count=2 * quarter)  # half may be taken already
+            for at, (query, own) in enumerate(zip(around.queries, around.own, strict=True)):
+                drawn = _random(query, int(own), len(around.ids), size=size, seed=seed)
+                yield _mixed(by_text[at].tolist(), by_image[at].tolist(), drawn, quarter=quarter)
+
+
+def _mixed(by_text: list[int], by_image: list[int], drawn: list[int], *, quarter: int) -> list[int]:
+    """As many as were drawn, each once; what was drawn twice is replaced by what was drawn next."""
+    taken = dict.fromkeys(by_text)
+    taken |= dict.fromkeys([row for row in by_image if row not in taken][:quarter])
+    return [*taken, *(row for row in drawn if row not in taken)][: len(drawn)]
+
+
+def _random(query: str, own: int, count: int, *, size: int, seed: int) -> list[int]:
+    """`size` of `count` rows, uniformly and without replacement, never `own`."""
+    rng = generator_of(query, seed=seed, purpose="pool")
+    drawn = rng.choice(count - (own >= 0), size, replace=False)
+    return (drawn + (drawn >= own) if own >= 0 else drawn).tolist()
+
+
+def _similar(around: _Candidates, bank: EmbeddingBank | None, of_what: str, *, count: int) -> Rows:
+    if bank is None:
+        raise FileUnusable(
+            f"similar candidates need the embeddings of the {of_what} alone; export them, or use RandSampler"
+        )
+    queries, candidates = bank.rows(around.queries).numpy(), bank.rows(around.ids).numpy()
+    return most_similar(queries, candidates, own=around.own, count=count)
+
+
+def _distinct(vectors: Vectors) -> tuple[Vectors, Rows]:
+    """Each vector once, and the place of every row among them: equal questions then have equal scores to the bit."""
+    places: dict[bytes, int] = {}
+    place = np.array([places.setdefault(row.tobytes(), len(places)) for row in vectors], np.int64)
+    _, first = np.unique(place, return_index=True)
+    return vectors[first], place
+
+
+def _inner_products(queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:
+    """(Q, N), in double precision and rounded, some candidates at a time."""
+    exact = queries.astype(np.float64)
+    blocks = (candidates[at : at + CANDIDATES_AT_ONCE] for at in range(0, len(candidates), CANDIDATES_AT_ONCE))
+    return np.round(np.concatenate([exact @ block.astype(np.float64).T for block in blocks], axis=1), DECIMALS)
+
+
+def _largest(scores: NDArray[np.float64], count: int) -> Rows:
+    if count == 0:
+        return np.empty(0, np.int64)
+    least = np.partition(scores, -count)[-count]
+    enough = np.flatnonzero(scores >= least)
+    return enough[np.argsort(-scores[enough], kind="stable")][:count]
+
+
+def _bank(ref: Ref | None, artifacts: Artifacts) -> EmbeddingBank | None:
+    return EmbeddingBank.from_bytes(artifacts.get(ref)) if ref else None

@@ -1,0 +1,176 @@
+"""Files of earlier runs, ours or the seed's, in place of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from storage.artifacts import Artifacts
+from storage.records import Ref
+from tasks.lever.data.banks import EmbeddingBank
+from tasks.lever.data.beam_data import BeamQuery, Beams, pointers_in, pools_around, read_beams, with_ids
+from tasks.lever.data.embedding_files import read_bank
+from tasks.lever.data.rl_files import iter_rl_data, read_rl_data, rl_data_bytes
+from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlQuery
+
+HELD_OUT = ("validation_embeddings.pt", "test_embeddings.pt")
+
+
+class BeamsRead(NamedTuple):
+    """Beam data of a file, as pointers."""
+
+    beams: BeamPart
+    pools: Pools
+    """Pools of this run, extended by the candidates that the beams show."""
+    notes: tuple[str, ...] = ()
+    """Notes for the user."""
+
+
+def beams_in(path: Path, pools: Pools, dataset: Dataset | None = None, *, shots: int) -> BeamsRead:
+    """Sequences to imitate, of demonstrations that may be shown. Raises FileUnusable, PointerUnusable, PoolTooSmall."""
+    named = read_beams(path)
+    by_number = dataset is not None and are_numbers(named, dataset.counted)
+    beams = with_ids(named, dataset.counted) if dataset and by_number else named
+    found = {query: beam for query, beam in beams.items() if query in pools.pools}
+    if not found:
+        raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
+    shown = _showable(found, {item.id for item in dataset.train}, pools) if dataset else found
+    if not _sequences(shown):
+        raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
+    around = pools_around(shown, pools)
+    notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
+    if lost := _sequences(found) - _sequences(shown):
+        notes.append(
+            f"{path.name}: {lost} of {_sequences(found)} sequences are not imitated; they show questions that were "
+            "left out, or whose pictures are set apart for validation"
+        )
+    return BeamsRead(BeamPart(queries=pointers_in(shown, around, shots=shots)), around, tuple(notes))
+
+
+def _sequences(beams: Beams) -> int:
+    return sum(len(beam.demonstrations) for beam in beams.values())
+
+
+def _showable(beams: Beams, candidates: set[str], pools: Pools) -> Beams:
+    """The sequences of nothing but candidates; what leaves a pool is replaced by a candidate of this run's."""
+    kept: Beams = {}
+    for query, beam in beams.items():
+        whole = [candidates.issuperset(shown) for shown in beam.demonstrations]
+        pool = [one for one in beam.pool if one in candidates]
+        spare = [one for one in pools.pools[query] if one not in pool]
+        kept[query] = BeamQuery(
+            query,
+            tuple(compress(beam.demonstrations, whole)),
+            tuple(compress(beam.scores, whole)),
+            (*pool, *spare[: len(beam.pool) - len(pool)]),
+        )
+    return kept
+
+
+def are_numbers(beams: Beams, counted: Sequence[str]) -> bool:
+    """True where every name is a number of a training question, and not every one is an id of one.
+
+    Files of Lever-Plus do not tell which of both their names are. Ids of VQA are those of pictures times ten and more,
+    so that a small number may be the id of some question, but all names of a file never are by chance.
+    """
+    names = set(beams).union(*(shown for beam in beams.values() for shown in (*beam.demonstrations, beam.pool)))
+    return not names <= set(counted) and all(one.isdecimal() and int(one) < len(counted) for one in names)
+
+
+def queries_in(path: Path, counted: Sequence[str] = ()) -> tuple[str, ...]:
+    """Ids of the queries of beam data, of RL data or of embeddings, in the order of the file."""
+    if path.suffix == ".pt":
+        return read_bank(path).ids
+    if path.name.startswith("rl_data"):
+        return tuple(query for query, _ in iter_rl_data(path))
+    beams = read_beams(path)
+    return tuple(with_ids(beams, counted) if are_numbers(beams, counted) else beams)
+
+
+def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
+    """The dataset, whose train queries are those of a file. Raises FileUnusable if it has none of them."""
+    train = {item.id for item in dataset.train}
+    if not (ids := tuple(query for query in queries_in(path, dataset.counted) if query in train)):
+        raise FileUnusable(f"{path}: none of its queries is a training item of {dataset.name}; name its own dataset")
+    return dataset.model_copy(update={"train_queries": ids})
+
+
+class RlDataRead(NamedTuple):
+    """RL data of a file, as one of this run."""
+
+    content: bytes
+    notes: tuple[str, ...]
+
+
+def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> RlDataRead:
+    """Checked; `vqa_correct` is told anew where the file has another threshold. Raises FileUnusable."""
+    data = read_rl_data(path, shots=shots)
+    others = sorted({str(one.meta.get("judge")) for one in data.values()} - {judge, "None"})
+    thresholds = sorted({str(one.meta.get("threshold")) for one in data.values()} - {str(threshold), "None"})
+    notes = [f"{path.name} was judged by {', '.join(others)}; this run asks {judge}"] if others else []
+    if thresholds:
+        notes.append(f"{path.name} counts answers as right from {', '.join(thresholds)}; counted anew from {threshold}")
+        data = {query: _counted_anew(one, threshold) for query, one in data.items()}
+    return RlDataRead(rl_data_bytes(data), tuple(notes))
+
+
+def _counted_anew(query: RlQuery, threshold: float) -> RlQuery:
+    pointers = tuple(
+        record
+        if record.vqa_acc_score is None
+        else record.model_copy(update={"vqa_correct": int(record.vqa_acc_score >= threshold)})
+        for record in query.pointer_candidates
+    )
+    return query.model_copy(update={"pointer_candidates": pointers, "meta": query.meta | {"threshold": threshold}})
+
+
+def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:
+    """Vectors of files; those of held-out queries are looked for beside the train queries'.
+
+    Raises FileUnusable for unequal widths and encoders.
+    """
+    held_out = [path for name in HELD_OUT if (path := queries.with_name(name)).is_file() and path != queries]
+    banks = {path: read_bank(path) for path in (queries, *held_out, candidates)}
+    first = banks[queries]
+    for path, bank in banks.items():
+        for what, one, other in (
+            ("encoder", first.encoder, bank.encoder),
+            ("width", first.dimension, bank.dimension),
+        ):
+            if one != other:
+                raise FileUnusable(
+                    f"{queries} and {path} differ in their {what} ({one!r}, {other!r}); embed both again"
+                )
+    return Embedded(
+        encoder=first.encoder or str(queries),
+        dimension=first.dimension,
+        candidates=_kept(banks[candidates], artifacts),
+        queries=_kept(_together([banks[path] for path in (queries, *held_out)]), artifacts),
+    )
+
+
+def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) -> dict[str, EmbeddingBank]:
+    """What lies in a cache folder: the candidates, and the queries of each split."""
+    queries = EmbeddingBank.from_bytes(artifacts.get(embedded.queries))
+    splits = {
+        "query_embeddings.pt": dataset.train_queries,
+        "validation_embeddings.pt": [item.id for item in dataset.validation],
+        "test_embeddings.pt": [item.id for item in dataset.test],
+    }
+    files = {name: EmbeddingBank(tuple(ids), queries.rows(list(ids)), queries.encoder) for name, ids in splits.items()}
+    return files | {"candidate_embeddings.pt": EmbeddingBank.from_bytes(artifacts.get(embedded.candidates))}
+
+
+def _together(banks: Sequence[EmbeddingBank]) -> EmbeddingBank:
+    """One bank of several; an id that stands in two is taken from the first."""
+    rows = {name: vector for bank in reversed(banks) for name, vector in zip(bank.ids, bank.vectors, strict=True)}
+    return EmbeddingBank(tuple(rows), torch.stack(list(rows.values())), banks[0].encoder)
+
+
+def _kept(bank: EmbeddingBank, artifacts: Artifacts) -> Ref:
+    return artifacts.put("embeddings", bank.to_bytes())

@@ -1,0 +1,310 @@
+"""The digits' judge as a chat model that tells likelihoods, and its tower as an encoder of pictures and questions.
+
+A request is read as pictures with questions, and answers to all but the last. Any order of pictures and words will do,
+in one turn or in many: the first picture belongs to the first question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - everybody's name for it
+
+from models.model_errors import ContextOverflow, ModelError, RequestRefused
+from models.protocols import ChatRequest, ChatResponse, Image
+from models.stops import cut
+from tasks.lever.digits.net import CODE, PER_ITEM, DigitsNet, Tower, from_bytes
+from tasks.lever.digits.scenes import (
+    END,
+    QUESTIONS,
+    SIZE,
+    UNKNOWN,
+    NoScene,
+    from_png,
+    glimpses,
+    stream,
+    tokens_of,
+    words_of,
+)
+
+CHUNK = 64
+"""Requests computed at once, always: short chunks are filled up, so that every request sees the same arithmetic."""
+NEVER = -50.0
+"""Log-probability of an answer that the judge has no words for."""
+REMEMBERED = 65_536
+"""Entries of each cache: tokens of items, and what the tower sees of pictures."""
+TEXT_WIDTH = 32
+"""Coordinates of a question's vector."""
+MOST_SHOWN = 4
+"""Most demonstrations in a request."""
+PLACEHOLDER = "<image>"
+_ITEM = re.compile(r"Question:(.*?)Short answer:(.*?)(?=Question:|\Z)", re.DOTALL)
+_KINDS = {question: kind for kind, question in enumerate(QUESTIONS)}
+
+
+class DigitsJudge:
+    """Answers by reading its demonstrations, greedily. A Chat, BatchChat and AnswerLikelihood.
+
+    An answer and its log-probability are pure functions of the request, whatever is asked with it. Refused are
+    requests that it cannot read, pictures that show no scene of its world, and temperatures above 0.
+    Raises ModelUnavailable if `weights` are not those of a judge.
+    """
+
+    def __init__(self, weights: bytes) -> None:
+        self.id = f"digits:{hashlib.sha256(weights).hexdigest()[:16]}"
+        self._net = from_bytes(weights)
+        self._eyes = Eyes(self._net.tower)
+        self._seen = lru_cache(maxsize=REMEMBERED)(self._see)
+        self._shown = lru_cache(maxsize=REMEMBERED)(self._show)
+
+    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        """One answer. Raises RequestRefused."""
+        [(_, answer)] = self.complete_many([request])
+        if isinstance(answer, ModelError):
+            raise answer
+        if on_text is not None:
+            on_text(answer.text)
+        return answer
+
+    def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
+        """Answers with their number, those to equally many demonstrations together."""
+        items: list[tuple[int, Tensor]] = []
+        for number, request in enumerate(requests):
+            try:
+                if request.temperature > 0:
+                    raise RequestRefused(
+                        f"The temperature is {request.temperature}; the digits' judge does not draw its answers: set 0."
+                    )
+                items.append((number, self._tokens(read(request))))
+            except ModelError as error:
+                yield number, error
+        for numbers, tokens in _chunks(items):
+            answers = _answers(self._net, tokens)
+            for number, answer in zip(numbers, answers, strict=False):
+                yield number, _response(answer, requests[number], shown=tokens.shape[1] // PER_ITEM - 1)
+
+    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        """Log-probability of each answer, its end token included; NEVER if it has a word that the judge does not know.
+
+        Raises RequestRefused for a request that it cannot read, behind all that it can.
+        """
+        items: list[tuple[int, Tensor]] = []
+        answers: dict[int, tuple[int, int]] = {}
+        refused: list[RequestRefused] = []
+        for number, (request, answer) in enumerate(asked):
+            try:
+                tokens, said = self._tokens(read(request)), tokens_of(answer)
+            except RequestRefused as error:
+                refused.append(error)
+                continue
+            if said is None or UNKNOWN in said:
+                yield number, NEVER
+                continue
+            items.append((number, tokens))
+            answers[number] = said
+        for numbers, tokens in _chunks(items):
+            wanted = torch.tensor([answers[number] for number in numbers] + [(0, END)] * (CHUNK - len(numbers)))
+            log_probs = _log_probs(self._net, tokens, wanted).tolist()
+            yield from zip(numbers, log_probs, strict=False)
+        if refused:
+            raise refused[0]
+
+    def _tokens(self, asked: Read) -> Tensor:
+        """(3 n, width) tokens of the n items of a request; the answer of the last is missing from its tokens."""
+        return torch.cat([*map(self._shown, asked.shown), self._seen(asked.png, asked.kind)])
+
+    @torch.inference_mode()
+    def _see(self, png: bytes, kind: int) -> Tensor:
+        """(3, width) tokens of an item, less its answer. Raises RequestRefused for a picture that shows no scene."""
+        return self._net.seen(self._eyes.see(png).code, torch.tensor(kind))
+
+    @torch.inference_mode()
+    def _show(self, shown: Shown) -> Tensor:
+        """(3, width) tokens of a demonstration."""
+        return self._net.tokens(self._seen(shown.png, shown.kind), torch.tensor(shown.answer))
+
+
+class DigitsEncoder:
+    """Vectors of pictures, of questions and of what pictures are taken for: what the judge's own tower sees.
+
+    A picture's vector fills the first coordinates of the space, a question's the others, so that normalising both,
+    averaging and normalising again keeps both whole. The vector of a question is drawn by its words.
+    """
+
+    def __init__(self, weights: bytes) -> None:
+        net = from_bytes(weights)
+        self.id = f"digits-tower:{hashlib.sha256(weights).hexdigest()[:16]}"
+        self._eyes = Eyes(net.tower)
+        self._picture_width = 2 * net.config.tower_width
+        self.dimension = self._picture_width + TEXT_WIDTH
+
+    def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
+        """(len(pngs), dimension): the tower's features, less their mean over the pictures that it was trained on."""
+        vectors = np.zeros((len(pngs), self.dimension), np.float32)
+        for row, png in enumerate(pngs):
+            vectors[row, : self._picture_width] = _unit(self._eyes.see(png).features)
+        return vectors
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(len(texts), dimension)."""
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in enumerate(texts):
+            vectors[row, self._picture_width :] = _unit(torch.randn(TEXT_WIDTH, generator=stream(0, text)))
+        return vectors
+
+    def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
+        """(len(pngs), 20): probabilities of the left digit and of the right one, L2-normalised."""
+        vectors = np.zeros((len(pngs), CODE), np.float32)
+        for row, png in enumerate(pngs):
+            vectors[row] = _unit(self._eyes.see(png).code)
+        return vectors
+
+
+def _chunks(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Tensor]]:
+    """Numbers, at most CHUNK, and their tokens (CHUNK, 3 n, width); items with equally many tokens together."""
+    by_length: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
+    for number, tokens in items:
+        by_length[len(tokens)].append((number, tokens))
+    for alike in by_length.values():
+        for start in range(0, len(alike), CHUNK):
+            numbers, rows = zip(*alike[start : start + CHUNK], strict=True)
+            yield list(numbers), torch.stack([*rows, *[rows[0]] * (CHUNK - len(rows))])
+
+
+@torch.inference_mode()
+def _answers(net: DigitsNet, tokens: Tensor) -> list[list[int]]:
+    """The two most likely tokens for each row of tokens (B, 3 n, width), the second given the first."""
+    asked = tokens.shape[1] - PER_ITEM + 1  # up to the last question
+    logits, memories = net.read(tokens[:, :asked])
+    first = logits[:, -1, :END].argmax(-1)
+    said = tokens[:, asked] + net.answers(first)
+    logits, _ = net.read(said[:, None], memories)
+    return torch.stack([first, logits[:, -1].argmax(-1)], dim=-1).tolist()
+
+
+@torch.inference_mode()
+def _log_probs(net: DigitsNet, tokens: Tensor, answers: Tensor) -> Tensor:
+    """(B,) float64 of answers (B, 2) to tokens (B, 3 n, width)."""
+    asked = tokens.shape[1] - PER_ITEM + 1
+    said = tokens[:, asked : asked + 1] + net.answers(answers[:, :1])
+    logits, _ = net.read(torch.cat([tokens[:, :asked], said], dim=1))
+    return F.log_softmax(logits[:, -2:].double(), dim=-1).gather(-1, answers[..., None]).sum((1, 2))
+
+
+def _response(answer: Sequence[int], request: ChatRequest, *, shown: int) -> ChatResponse:
+    words = words_of(answer)
+    kept = words[: max(0, request.max_tokens)]
+    return ChatResponse(
+        text=cut(" ".join(kept), request.stop),
+        finish_reason="length" if len(kept) < len(words) else "stop",
+        prompt_tokens=PER_ITEM * shown + 1,
+        completion_tokens=len(kept),
+    )
+
+
+def _unit(vector: Tensor) -> NDArray[np.float32]:
+    return F.normalize(vector, dim=-1).numpy()
+
+
+class Sight(NamedTuple):
+    """What is seen of a picture."""
+
+    features: Tensor
+    """(2 · tower_width,), less their mean over the pictures that the tower was trained on."""
+    code: Tensor
+    """(20,) probabilities of the left digit and of the right one."""
+
+
+class Eyes:
+    """The tower of a judge. Threads may share it."""
+
+    def __init__(self, tower: Tower) -> None:
+        self._tower = tower
+        self.see = lru_cache(maxsize=REMEMBERED)(self._see)
+
+    @torch.inference_mode()
+    def _see(self, png: bytes) -> Sight:
+        """Raises RequestRefused for a picture that shows no scene."""
+        try:
+            scene = from_png(png)
+        except NoScene as error:
+            raise RequestRefused(
+                f"A picture of the request is none that the digits' judge can see: {error}; give PNGs of the digits' "
+                f"world, {SIZE[0]} × {SIZE[1]} pixels, as they are."
+            ) from error
+        features = self._tower.features(glimpses(torch.from_numpy(scene.copy())[None]))  # (1, 2, tower_width)
+        return Sight(features.flatten() - self._tower.mean, self._tower.codes(features)[0])
+
+
+class Shown(NamedTuple):
+    """A demonstration."""
+
+    png: bytes
+    kind: int
+    """Number of the question."""
+    answer: tuple[int, int]
+    """Tokens."""
+
+
+class Read(NamedTuple):
+    """What a request shows and asks."""
+
+    shown: tuple[Shown, ...]
+    png: bytes
+    kind: int
+
+
+class Said(NamedTuple):
+    """The questions and answers in the words of a request."""
+
+    kinds: tuple[int, ...]
+    answers: tuple[tuple[int, int], ...]
+    """Tokens; of all questions but the last."""
+
+
+def read(request: ChatRequest) -> Read:
+    """What `request` shows and asks. Raises RequestRefused, and ContextOverflow for too many demonstrations."""
+    turns = [message for message in request.messages if message.role != "system"]
+    parts = [part for message in turns for part in message.content]
+    pngs = [part.png for part in parts if isinstance(part, Image)]
+    said = _said("\n".join(part.text for part in parts if not isinstance(part, Image)))
+    if isinstance(said, str):
+        raise RequestRefused(said)
+    if len(pngs) != len(said.kinds):
+        raise RequestRefused(
+            f"The request has {len(pngs)} pictures and {len(said.kinds)} questions; give each question its picture."
+        )
+    if len(said.answers) > MOST_SHOWN:
+        raise ContextOverflow(
+            f"The request shows {len(said.answers)} demonstrations; the digits' judge reads {MOST_SHOWN} at most."
+        )
+    # the last question has a picture, but no answer
+    shown = zip(pngs, said.kinds, said.answers, strict=False)
+    return Read(tuple(Shown(*one) for one in shown), pngs[-1], said.kinds[-1])
+
+
+@lru_cache(maxsize=8192)
+def _said(text: str) -> Said | str:
+    """The words of a request, or why they cannot be read."""
+    items = [(question.strip(), answer.strip()) for question, answer in _ITEM.findall(text.replace(PLACEHOLDER, ""))]
+    if not items:
+        return "The digits' judge reads requests of the form `Question:… Short answer:…`; this one has no question."
+    unheard = [question for question, _ in items if question not in _KINDS]
+    if unheard:
+        return f"The digits' judge does not know the question {unheard[0]!r}; it knows {', '.join(QUESTIONS)}"
+    *shown, last = [answer for _, answer in items]
+    if last:
+        return f"The last question of the request is already answered ({last!r}); leave its answer out."
+    if not all(shown):
+        return "A demonstration of the request has no answer; give one to each question but the last."
+    answers = tuple(tokens_of(answer) or (UNKNOWN, UNKNOWN) for answer in shown)
+    return Said(tuple(_KINDS[question] for question, _ in items), answers)

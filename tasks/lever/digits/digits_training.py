@@ -1,0 +1,213 @@
+"""Trains the digits' judge: first its tower to tell digits, then its transformer to read demonstrations.
+
+Every sequence has a lexicon of its own, so that nothing about words can be learnt by heart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - everybody's name for it
+
+from storage.files import write
+from tasks.lever.digits.net import CLASSES, DigitsNet, NetConfig, Tower, to_bytes
+from tasks.lever.digits.scenes import (
+    BOTH,
+    END,
+    KINDS,
+    RIGHT,
+    UNKNOWN,
+    WORDS,
+    Digits,
+    glimpses,
+    load_digits,
+    render,
+    stream,
+)
+
+STEPS = 800
+"""Updates of the transformer; half as many are nearly as good."""
+BATCH = 96
+"""Sequences."""
+ITEMS = 5
+"""Items of a sequence: at most four demonstrations and a query; all five answers are learnt."""
+FEW_UNTIL = 0.3
+"""Share of the steps in which a sequence shows two or three different digits; later up to MOST_DIGITS."""
+MOST_DIGITS = 6
+UNKNOWN_SHARE = 0.02
+"""Share of the words in sequences that are replaced by the unknown token."""
+RENDERED = 200
+"""Pictures of each of the 100 pairs of digits that sequences are made of."""
+TOWER_STEPS = 1500
+TOWER_BATCH = 256
+"""Pictures, of two digits each."""
+LR = 2e-3
+SAVE_EVERY = 100
+"""Steps."""
+
+Tell = Callable[[int], None]
+"""Hears how many more steps of the transformer's training are done."""
+
+
+class Sequences(NamedTuple):
+    """A batch of training sequences."""
+
+    codes: Tensor
+    """(B, 5, 20)"""
+    kinds: Tensor
+    """(B, 5)"""
+    answers: Tensor
+    """(B, 5, 2)"""
+
+
+class Phase(NamedTuple):
+    """One of the two trainings."""
+
+    name: str
+    module: nn.Module
+    steps: int
+    betas: tuple[float, float]
+    """Weight decay of AdamW."""
+
+
+def train_judge(*, seed: int, steps: int = STEPS, folder: Path | None = None, tell: Tell | None = None) -> bytes:
+    """The weights of a judge as safetensors; on one CPU thread the same bytes for the same seed and steps.
+
+    folder: of this seed and these steps alone; an interrupted training goes on there, to the same end.
+    """
+    digits = load_digits()["judge"]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # initial weights can only be drawn from the global generator
+        net = DigitsNet(NetConfig())
+
+    def tower_loss(step: int) -> Tensor:
+        return _tower_loss(net.tower, digits, generator=stream(seed, f"tower {step}"))
+
+    _train(Phase("tower", net.tower, TOWER_STEPS, (0.9, 0.999)), tower_loss, folder=folder, tell=None)
+    net.tower.requires_grad_(False).mean.copy_(_mean_features(net.tower, digits, generator=stream(seed, "mean")))
+    gallery = _gallery(net.tower, digits, generator=stream(seed, "gallery"))
+
+    def reader_loss(step: int) -> Tensor:
+        most = 3 if step < FEW_UNTIL * steps else MOST_DIGITS
+        drawn = _draw(gallery, most_digits=most, generator=stream(seed, f"reader {step}"))
+        hidden = torch.rand(drawn.answers.shape, generator=stream(seed, f"unknown {step}")) < UNKNOWN_SHARE
+        logits = net(drawn.codes, drawn.kinds, drawn.answers.masked_fill(hidden & (drawn.answers != END), UNKNOWN))
+        return F.cross_entropy(logits.flatten(0, 2), drawn.answers.flatten())
+
+    _train(Phase("reader", net, steps, (0.9, 0.95)), reader_loss, folder=folder, tell=tell)
+    return to_bytes(net)
+
+
+def _train(phase: Phase, loss_of: Callable[[int], Tensor], *, folder: Path | None, tell: Tell | None) -> None:
+    """AdamW, warm-up, cosine decay. A step draws by its number: weights and moments are all there is to keep."""
+    weights = [weight for weight in phase.module.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, LR, betas=phase.betas, weight_decay=1e-2)
+    path = folder / f"{phase.name}.safetensors" if folder else None
+    told = _restore(path, phase.module, optimizer) if path and path.exists() else 0
+    if tell and told:
+        tell(told)
+    for step in range(told, phase.steps):
+        optimizer.param_groups[0]["lr"] = LR * _schedule(step, phase.steps)
+        loss = loss_of(step)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        done = step + 1
+        if done % SAVE_EVERY == 0 or done == phase.steps:
+            if path:
+                _save(path, phase.module, optimizer, done)
+            if tell:
+                tell(done - told)
+            told = done
+
+
+def _schedule(step: int, steps: int) -> float:
+    return min(1.0, (step + 1) / 100) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.02)
+
+
+def _tower_loss(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
+    pairs = torch.randint(len(digits.ink), (TOWER_BATCH, 2), generator=generator)
+    ink = _jolted(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (-1, 2))
+    logits = tower.head(tower.features(glimpses(render(ink, generator))))
+    # a tower that is sure of the digits it learnt by heart teaches the transformer to trust it on new ones
+    return F.cross_entropy(logits.flatten(0, 1), digits.labels[pairs].flatten(), label_smoothing=0.1)
+
+
+def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
+    """Digits (N, 8, 8), turned by up to 12°, scaled by up to 9 % and shifted by up to half a pixel."""
+    turn, scale, across, down = (torch.rand(4, len(ink), generator=generator) * 2 - 1) * torch.tensor(
+        [[0.21], [0.09], [0.12], [0.12]]
+    )
+    cosine, sine = turn.cos() * (1 + scale), turn.sin() * (1 + scale)
+    maps = torch.stack([cosine, -sine, across, sine, cosine, down], dim=-1).view(-1, 2, 3)
+    grid = F.affine_grid(maps, [len(ink), 1, 8, 8], align_corners=False)
+    return F.grid_sample(ink[:, None], grid, align_corners=False)[:, 0]
+
+
+@torch.no_grad()
+def _mean_features(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
+    pairs = torch.randint(len(digits.ink), (2000, 2), generator=generator)
+    return tower.features(glimpses(render(digits.ink[pairs], generator))).flatten(1).mean(0)
+
+
+@torch.no_grad()
+def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
+    """(100, 200, 20): codes of pictures of each pair of digits, pair (l, r) in row 10 l + r."""
+    wanted = torch.arange(CLASSES * CLASSES).repeat_interleave(RENDERED)  # (20000,)
+    labels = torch.stack([wanted // CLASSES, wanted % CLASSES], dim=-1)  # (20000, 2)
+    rows = [torch.nonzero(digits.labels == label)[:, 0] for label in range(CLASSES)]
+    counts = torch.tensor([len(row) for row in rows])
+    table = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (10, most)
+    chosen = (torch.rand(labels.shape, generator=generator) * counts[labels]).long()
+    features = tower.features(glimpses(render(digits.ink[table[labels, chosen]], generator)))
+    return tower.codes(features).unflatten(0, (CLASSES * CLASSES, RENDERED))
+
+
+def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> Sequences:
+    """Sequences that show few different digits each, so that demonstrations often hold the word that is asked for."""
+    count = torch.randint(2, most_digits + 1, (BATCH, 1), generator=generator)
+    shown = torch.rand(BATCH, CLASSES, generator=generator).argsort(-1)  # the first `count` of each row occur
+    which = (torch.rand(BATCH, ITEMS * 2, generator=generator) * count).long()
+    digits = shown.gather(1, which).view(BATCH, ITEMS, 2)
+    kinds = torch.randint(len(KINDS), (BATCH, ITEMS), generator=generator)
+    lexicon = torch.rand(BATCH, len(WORDS), generator=generator).argsort(-1)[:, :CLASSES]
+    words = lexicon.gather(1, digits.flatten(1)).view(BATCH, ITEMS, 2)
+    first = torch.where(kinds == RIGHT, words[..., 1], words[..., 0])
+    second = torch.where(kinds == BOTH, words[..., 1], END)
+    picture = torch.randint(RENDERED, (BATCH, ITEMS), generator=generator)
+    codes = gallery[digits[..., 0] * CLASSES + digits[..., 1], picture]
+    return Sequences(codes, kinds, torch.stack([first, second], dim=-1))
+
+
+def _save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:
+    moments = {
+        f"{number}.{name}": value
+        for number, one in optimizer.state_dict()["state"].items()
+        for name, value in one.items()
+    }
+    weights = {f"weights.{name}": value for name, value in module.state_dict().items()}
+    write(path, save_tensors(weights | moments | {"done": torch.tensor(done)}))
+
+
+def _restore(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Steps done."""
+    tensors = load_tensors(path.read_bytes())
+    done = int(tensors.pop("done"))
+    prefix = "weights."
+    module.load_state_dict(
+        {name[len(prefix) :]: tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+    )
+    states: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        number, _, moment = name.partition(".")
+        states.setdefault(int(number), {})[moment] = value
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
+    return done

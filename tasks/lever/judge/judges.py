@@ -1,0 +1,203 @@
+"""Which model answers, how it is asked, and which model turns pictures into vectors.
+
+The prompt is the one with which OpenFlamingo and IDEFICS are evaluated: `<image>Question:… Short answer:…`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from pydantic import Field, model_validator
+
+from models.chats import is_in_process, revision_of
+from models.held import release_held
+from models.protocols import ChatRequest, Image, Message, Text
+from models.registry import press_of
+from storage.records import Record, Ref
+from tasks.calls import CallSettings, Limits
+from tasks.lever.lever_records import VqaItem
+from tasks.resources import artifacts, vision
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from models.protocols import Chat, VisionEmbedder
+
+
+DIGITS = "digits"
+WEIGHTS = "digits-judge"
+"""Kind of the artifact that holds the weights of the digits' judge."""
+CUE = re.compile("Question|Answer|Short")
+"""Where a model begins a question of its own, its answer ends."""
+_opening = Lock()
+
+
+class JudgeSpec(Record):
+    """The frozen vision-language model whose answers count."""
+
+    name: str
+    """`openai:MODEL` at the endpoint of vision models, `hf:FOLDER` or `vllm:FOLDER` in process with arguments behind a
+    comma, `digits`, `scripted`, `scripted:FILE`."""
+    weights: Ref | None = None
+    """Weights of the judge `digits`, which is trained here."""
+    fingerprint: str = ""
+    """Digest of local weights or of a local script: other content under the same name is another judge."""
+
+    @model_validator(mode="after")
+    def _digits_has_weights(self) -> Self:
+        if (self.name == DIGITS) != (self.weights is not None):
+            raise ValueError("the judge `digits` has weights of its own, and no other judge has")
+        return self
+
+    @property
+    def in_process(self) -> bool:
+        """True when it needs the device of the process that asks it."""
+        return self.name == DIGITS or is_in_process(self.name)
+
+
+class EncoderSpec(Record):
+    """The model whose vectors the selector sees."""
+
+    name: str
+    """`clip` (ViT-B/32), the name or path of another CLIP (`hf:…` is the same), or `digits`."""
+    weights: Ref | None = None
+    """Weights of the encoder `digits`: the vision tower of its judge."""
+    adapters: Path | None = None
+    """Folder of LoRA weights that a CLIP is trained with (v2_lora)."""
+    fingerprint: str = ""
+    """Digest of the weights: other weights under the same name are another encoder."""
+
+
+def fingerprint_of_judge(name: str) -> str:
+    """What lies on this disk under a judge's name; an endpoint shows nothing: its name has to stand for it.
+
+    Raises models.model_errors.ModelUnavailable.
+    """
+    return "" if name == DIGITS else revision_of(name)
+
+
+def encoder_spec(name: str, *, adapters: Path | None) -> EncoderSpec:
+    """A CLIP as it lies on this disk. Raises models.model_errors.ModelUnavailable."""
+    from models.clip_weights import find_clip
+
+    return EncoderSpec(name=name, adapters=adapters, fingerprint=find_clip(name, adapters=adapters).fingerprint)
+
+
+def open_judge(spec: JudgeSpec) -> Chat:
+    """The judge. Raises models.model_errors.ModelUnavailable."""
+    if spec.weights is None:
+        return vision(spec.name, revision=spec.fingerprint)
+    with _opening:
+        return _digits_judge(spec.weights.digest, spec.weights.size)
+
+
+def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
+    """The encoder; a CLIP is its caller's alone, so that a device is free for the judge when that has done with it.
+
+    Raises models.model_errors.ModelUnavailable.
+    """
+    if spec.weights is None:
+        from models.clip import ClipEmbedder
+
+        return ClipEmbedder(spec.name, adapters=spec.adapters)
+    with _opening:
+        return _digits_encoder(spec.weights.digest, spec.weights.size)
+
+
+def release_judges() -> None:
+    """Forget the models of this process."""
+    for opened in (_digits_judge, _digits_encoder):
+        opened.cache_clear()
+    release_held()
+
+
+@cache
+def limits_of(name: str, *, concurrency: int) -> Limits:
+    """Rates, retries and concurrency, shared by all threads that ask this judge; its entry may allow fewer at once."""
+    press = press_of(name)
+    at_once = min(concurrency, press.pop("concurrency", concurrency))
+    return Limits(CallSettings(concurrency=at_once).model_copy(update=press), rng=random.Random())
+
+
+@cache
+def _digits_judge(digest: str, size: int) -> Chat:
+    from tasks.lever.digits.digits_judge import DigitsJudge
+
+    return DigitsJudge(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
+
+
+@cache
+def _digits_encoder(digest: str, size: int) -> VisionEmbedder:
+    from tasks.lever.digits.digits_judge import DigitsEncoder
+
+    return DigitsEncoder(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
+
+
+Shown = TypeVar("Shown")
+Picture = Callable[[VqaItem], Image]
+Turns = tuple[Message, ...]
+
+
+class PromptSettings(Record):
+    """How demonstrations are shown."""
+
+    style: Literal["completion", "chat"] = "completion"
+    """completion: one message, pictures and texts in turn; chat: the model itself has answered the demonstrations."""
+    latest_pick: Literal["first", "last"] = "last"
+    """Position of the demonstration that was picked last; `last`: next to the question."""
+    instruction: str | None = None
+    """System message; none if empty."""
+    max_new_tokens: int = Field(default=5, ge=1)
+    """Most tokens of an answer."""
+    template: bool = True
+    """False: without the chat template, to a model that only continues texts; few backends take pictures so."""
+    longest_side_px: int | None = Field(default=None, ge=1)
+    """Larger pictures are shown smaller; unset: as they are."""
+
+
+def prompt(
+    query: VqaItem, demonstrations: Sequence[VqaItem], settings: PromptSettings, pictures: Picture
+) -> ChatRequest:
+    """The request that asks `query`; demonstrations come in the order of their picks. Raises what `pictures` raises."""
+    shown = in_prompt_order(demonstrations, settings)
+    turns = _chat(query, shown, pictures) if settings.style == "chat" else _completion(query, shown, pictures)
+    if settings.instruction is not None:
+        turns = (Message(role="system", content=(Text(text=settings.instruction),)), *turns)
+    return ChatRequest(messages=turns, max_tokens=settings.max_new_tokens, template=settings.template)
+
+
+def in_prompt_order(demonstrations: Sequence[Shown], settings: PromptSettings) -> tuple[Shown, ...]:
+    """Demonstrations, or their ids, as they stand in the prompt."""
+    return tuple(demonstrations if settings.latest_pick == "last" else demonstrations[::-1])
+
+
+def _completion(query: VqaItem, shown: Sequence[VqaItem], pictures: Picture) -> Turns:
+    parts: list[Text | Image] = []
+    for item in shown:
+        parts += [pictures(item), Text(text=_question(item) + item.shown_answer)]
+    parts += [pictures(query), Text(text=_question(query))]
+    return (Message(role="user", content=tuple(parts)),)
+
+
+def _chat(query: VqaItem, shown: Sequence[VqaItem], pictures: Picture) -> Turns:
+    turns: list[Message] = []
+    for item in shown:
+        turns.append(Message(role="user", content=(pictures(item), Text(text=_question(item)))))
+        turns.append(Message(role="assistant", content=(Text(text=item.shown_answer),)))
+    turns.append(Message(role="user", content=(pictures(query), Text(text=_question(query)))))
+    return tuple(turns)
+
+
+def _question(item: VqaItem) -> str:
+    return f"Question:{item.question} Short answer:"
+
+
+def answer_in(text: str) -> str:
+    """The answer in what a model wrote: up to the first cue word, and of that up to the first comma and space."""
+    return CUE.split(text, maxsplit=1)[0].split(", ", 1)[0].strip()

@@ -1,0 +1,290 @@
+"""Puts questions to the judge, each with its demonstrations: every distinct one once, in this run and in all others."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from models.model_errors import ModelError, RequestRefused, TransientModelError
+from models.protocols import AnswerLikelihood, Chat, ChatRequest
+from tasks.budget import Budget
+from tasks.bulk import ask_all
+from tasks.call_thread import refuse_when_stopped
+from tasks.calls import Answer, Limits, canonical, digest
+from tasks.grading.vqa_accuracy import ENOUGH, accuracy_among, people
+from tasks.group_commit import GroupCommit, GroupStore
+from tasks.lever.data.dataset_pictures import Pictures
+from tasks.lever.judge.judges import PromptSettings, answer_in, in_prompt_order, prompt
+from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
+from tasks.lever.lever_records import VqaItem
+
+if TYPE_CHECKING:
+    from storage.responses import StoredResponse
+
+log = logging.getLogger(__name__)
+
+TOGETHER = 512
+"""Answers whose log-probabilities are looked up and asked for at once."""
+MATTERS = ("messages", "template")
+"""Fields of a request that the likelihood of an answer depends on."""
+
+
+class Asked(NamedTuple):
+    """A question, and what is shown before it."""
+
+    query: str
+    """Id of an item."""
+    demonstrations: tuple[str, ...]
+    """Ids of items, in the order of their picks."""
+
+
+class Judgment(NamedTuple):
+    """What the judge made of it: an answer with its worth, or why there is none."""
+
+    answer: str | None
+    correct: int | None
+    """1 from the threshold on, else 0."""
+    accuracy: float | None
+    """VQA accuracy, 0 to 1."""
+    failed: str | None
+    retryable: bool = False
+    """True when the judge may answer another time; a picture that cannot be shown stays so."""
+    key: str | None = None
+    """Key of the answer in the response store."""
+
+
+class Judging:
+    """A judge of one dataset, asked through the response store; its answers are also remembered here.
+
+    threshold: VQA accuracy from which an answer counts as right. stem: as in tasks.grading.vqa_accuracy.
+    Log-probabilities are those of a model in this process; they count towards no budget.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        items: Mapping[str, VqaItem],
+        *,
+        prompts: PromptSettings,
+        threshold: float,
+        responses: GroupStore,
+        limits: Limits,
+        budget: Budget | None = None,
+        stem: bool = False,
+    ) -> None:
+        self.threshold = threshold
+        self._chat = chat
+        self._items = items
+        self._prompts = prompts
+        self._pictures = Pictures(longest_side_px=prompts.longest_side_px)
+        self._responses = responses
+        self._limits = limits
+        self._budget = budget
+        self._stem = stem
+        self._judged: dict[Asked, Judgment] = {}
+        self._likely: dict[tuple[Asked, str], float] = {}
+
+    def judge(self, asked: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
+        """One judgment for each, in order; equal ones are asked once. `tell` hears of each number newly answered.
+
+        A request that a model in this process refuses is a failed judgment. Raises DatasetUnusable for an id that is no
+        item's, JudgeUnusable where everything was refused so far, models.model_errors.ModelUnavailable, BudgetSpent, an
+        endpoint's RequestRefused and what the store raises, when what was answered is stored.
+        """
+        self._refuse_strangers(asked)
+        distinct = set(asked)
+        new = self._sorted({one for one in distinct if one not in self._judged})
+        if tell:
+            tell(len(distinct) - len(new))
+        away = self._ask(new, tell) if new else {}
+        return [self._judged.get(one) or away[one] for one in asked]
+
+    def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
+        """log P(answer | prompt) of each, in order, its end included; NaN where it cannot be shown or is refused.
+
+        Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
+        judge raises, when what it gave is stored.
+        """
+        judge = self._chat
+        if not isinstance(judge, AnswerLikelihood):
+            raise JudgeUnusable(
+                f"{self._chat.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, "
+                "`digits`)"
+            )
+        self._refuse_strangers([one for one, _ in asked])
+        answers: dict[Asked, list[str]] = {}
+        for one, answer in dict.fromkeys(asked):
+            if (one, answer) not in self._likely:
+                answers.setdefault(one, []).append(answer)
+        new = [(one, answer) for one in self._sorted(answers) for answer in answers[one]]
+        for start in range(0, len(new), TOGETHER):
+            self._find_log_probs(judge, new[start : start + TOGETHER])
+        return [self._likely[pair] for pair in asked]
+
+    def gt_prob(self, asked: Sequence[Asked]) -> list[float]:
+        """Σ over the answers of people of min(people / 3, 1) · P(answer | prompt); NaN where `log_probs` has it.
+
+        Raises as `log_probs` does.
+        """
+        counted = [Counter(self._items[one.query].answers) for one in asked]
+        pairs = [(one, answer) for one, counts in zip(asked, counted, strict=True) for answer in counts]
+        likely = iter(self.log_probs(pairs))
+        worth = [[min(count / ENOUGH, 1.0) for count in counts.values()] for counts in counted]
+        return [min(math.fsum(share * math.exp(next(likely)) for share in shares), 1.0) for shares in worth]
+
+    def _sorted(self, asked: Iterable[Asked]) -> list[Asked]:
+        """By what stands first in the prompt, so that an engine computes a common beginning once."""
+        return sorted(asked, key=lambda one: (in_prompt_order(one.demonstrations, self._prompts), one.query))
+
+    def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
+        """Remembers the judgments; gives those that may turn out otherwise another time."""
+        away: dict[Asked, Judgment] = {}
+        refused: dict[Asked, RequestRefused] = {}
+        answers = ask_all(
+            self._chat, self._requests(new), responses=self._responses, limits=self._limits, budget=self._budget
+        )
+        for one, answer in answers:
+            judgment = self._judgment(one, answer)
+            (away if judgment.retryable else self._judged)[one] = judgment
+            if isinstance(answer, RequestRefused):
+                refused[one] = answer
+            if tell and judgment.failed is None:
+                tell(1)
+        if refused and not away and all(one.failed is not None for one in self._judged.values()):
+            raise self._useless(refused)
+        return away
+
+    def _useless(self, refused: Mapping[Asked, RequestRefused]) -> JudgeUnusable:
+        one, error = next(iter(refused.items()))
+        return JudgeUnusable(
+            f"{self._chat.id} refused all {len(refused)} questions that it got, as {one.query}: {error}"
+        )
+
+    def _requests(self, new: Iterable[Asked]) -> Iterator[tuple[Asked, ChatRequest]]:
+        for one in new:
+            try:
+                request = self._request(one)
+            except DatasetUnusable as error:
+                self._judged[one] = _failed(str(error))
+            else:
+                yield one, request
+
+    def _request(self, asked: Asked) -> ChatRequest:
+        """Raises DatasetUnusable for a picture that cannot be shown."""
+        shown = [self._items[one] for one in asked.demonstrations]
+        return prompt(self._items[asked.query], shown, self._prompts, self._pictures)
+
+    def _judgment(self, asked: Asked, answer: Answer | ModelError) -> Judgment:
+        if isinstance(answer, ModelError):
+            return _failed(str(answer), retryable=isinstance(answer, TransientModelError))
+        said = answer_in(answer.response.text)
+        accuracy = accuracy_among(people(self._items[asked.query].answers, stem=self._stem), said)
+        return Judgment(said, int(accuracy >= self.threshold), accuracy, failed=None, key=answer.key)
+
+    def _find_log_probs(self, judge: AnswerLikelihood, pairs: Sequence[tuple[Asked, str]]) -> None:
+        """Remembers them, from the store or from the judge."""
+        questions: dict[str, _Question] = {}
+        for one, group in groupby(pairs, key=lambda pair: pair[0]):
+            answers = [answer for _, answer in group]
+            try:
+                request = self._request(one)
+            except DatasetUnusable:
+                self._likely |= {(one, answer): math.nan for answer in answers}
+                continue
+            for question in (_Question(request, answer, []) for answer in answers):
+                questions.setdefault(question.key(judge.id), question).asked_by.append(one)
+        found = {key: _log_prob_in(kept) for key, kept in self._responses.many(list(questions)).items()}
+        refused: list[RequestRefused] = []
+        missing = {key: one for key, one in questions.items() if key not in found}
+        found |= self._new_log_probs(judge, missing, refused)
+        for key, value in found.items():
+            self._likely |= {(one, questions[key].answer): value for one in questions[key].asked_by}
+        if refused:
+            self._tell_refused([one for key, one in missing.items() if key not in found], refused[0])
+
+    def _tell_refused(self, questions: Sequence[_Question], refusal: RequestRefused) -> None:
+        """NaN for each. Raises JudgeUnusable where no question at all has a log-probability."""
+        asked = {one: refusal for question in questions for one in question.asked_by}
+        if all(math.isnan(one) for one in self._likely.values()):
+            raise self._useless(asked)
+        log.warning("no log-probability prompts=%d query=%s error=%s", len(asked), next(iter(asked)).query, refusal)
+        self._likely |= {(one, question.answer): math.nan for question in questions for one in question.asked_by}
+
+    def _new_log_probs(
+        self, judge: AnswerLikelihood, questions: Mapping[str, _Question], refused: list[RequestRefused]
+    ) -> dict[str, float]:
+        """By key, from the judge; each is stored while the judge goes on, so that a kill loses the last few.
+
+        refused: gets the judge's word where it refuses some, which have none then.
+        """
+        if not questions:
+            return {}
+        keys, started = list(questions), self._limits.clock()
+        given: dict[str, float] = {}
+        troubles: list[Exception | None] = []
+        with GroupCommit[None](self._responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
+            try:
+                for number, value in judge.answer_log_probs([(one.request, one.answer) for one in questions.values()]):
+                    if math.isnan(value):
+                        raise JudgeUnusable(
+                            f"{judge.id} gave NaN as a log-probability; its weights or precision are bad"
+                        )
+                    key = keys[number]
+                    latency_s = self._limits.clock() - started
+                    commit.begin(key, questions[key].stored(judge.id, value, latency_s=latency_s), None)
+                    given[key] = value
+                    refuse_when_stopped()
+            except RequestRefused as error:
+                refused.append(error)
+        if trouble := next(filter(None, troubles), None):
+            raise trouble
+        if len(given) < len(keys) and not refused:
+            raise RuntimeError(f"{judge.id} gave {len(given)} log-probabilities for {len(keys)} answers")
+        return given
+
+    def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
+        for one in asked:
+            for name in (one.query, *one.demonstrations):
+                if name not in self._items:
+                    raise DatasetUnusable(
+                        f"there is no question {name} in this dataset; its pools or pointers are another's"
+                    )
+
+
+class _Question(NamedTuple):
+    """A request for the likelihood of an answer, and where its result goes."""
+
+    request: ChatRequest
+    answer: str
+    asked_by: list[Asked]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON; of the request only what matters."""
+        request = {name: value for name, value in canonical(self.request).items() if name in MATTERS}
+        return {"log-prob": self.answer, "request": request}
+
+    def key(self, backend: str) -> str:
+        """Its key in the response store."""
+        return digest({"backend": backend} | self.plain())
+
+    def stored(self, backend: str, log_prob: float, *, latency_s: float) -> StoredResponse:
+        """What the response store holds."""
+        from storage.responses import StoredResponse  # brings SQLAlchemy
+
+        kind, _, model = backend.partition(":")
+        value = log_prob if math.isfinite(log_prob) else str(log_prob)  # JSON has no infinity
+        return StoredResponse(
+            backend=kind, model=model, request=self.plain(), response={"log_prob": value}, latency_s=latency_s
+        )
+
+
+def _log_prob_in(stored: StoredResponse) -> float:
+    return float(cast("dict[str, Any]", stored.response)["log_prob"])
+
+
+def _failed(why: str, *, retryable: bool = False) -> Judgment:
+    return Judgment(None, None, None, why, retryable)

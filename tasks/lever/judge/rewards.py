@@ -1,0 +1,121 @@
+"""What a judged pointer is worth: from the hard score h (`vqa_correct`) and the soft score s (`vqa_acc_score`).
+
+    hard_plus_soft    h + s, the default      hard_only    h      soft_only    s
+    separated         2 + s if right, else s: the worst right answer stands above the best wrong one
+    hard_plus_gtprob  h + p, p how likely the judge finds the right answers
+    legacy            .2 · quality + 1 · correctness, as Lever-Plus had it before: see `compute_reward_for_candidate`
+
+Beam scores and log-probabilities of the selector enter `legacy` only; InfoScore enters none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from tasks.lever.lever_errors import RewardUnusable
+from tasks.lever.lever_options import RewardMode
+from tasks.lever.lever_records import PointerRecord
+
+CLIP = (-5.0, 5.0)
+"""No reward is outside."""
+
+
+class GroupRewards(NamedTuple):
+    """Rewards of the pointers of one query, in their order."""
+
+    rewards: tuple[float, ...]
+    """0 where `judged` is False."""
+    judged: tuple[bool, ...]
+    """False where the judge failed: unknown is not wrong."""
+
+
+def group_rewards(records: Sequence[PointerRecord], mode: RewardMode) -> GroupRewards:
+    """Rewards of the pointers of one query. Raises RewardUnusable, also if there is none."""
+    if not records:
+        raise RewardUnusable("a query without any pointer: nothing can be learnt from it, leave it out")
+    judged = tuple(record.status == "judged" for record in records)
+    rewards = (reward_of(record, mode) if known else 0.0 for record, known in zip(records, judged, strict=True))
+    return GroupRewards(tuple(rewards), judged)
+
+
+def reward_of(record: PointerRecord, mode: RewardMode) -> float:
+    """The reward of a judged pointer. Raises RewardUnusable if the record lacks what its mode needs."""
+    if record.status != "judged":
+        raise RewardUnusable(f"the judge failed ({record.reason}): such a pointer has no reward, leave it out")
+    hard = _needed(record.vqa_correct, "vqa_correct", mode)
+    if mode == "legacy":
+        return compute_reward_for_candidate(
+            beam_score=record.beam_score,
+            vqa_correct=record.vqa_correct,
+            use_hard=False,
+            use_soft=False,
+            alpha=0.2,
+            beta=1.0,
+            correctness_mode="pm1",
+        )
+    if mode == "hard_only":
+        return _clipped(hard, CLIP)
+    if mode == "hard_plus_gtprob":
+        return _clipped(hard + _needed(record.vqa_gt_prob, "vqa_gt_prob", mode), CLIP)
+    soft = _needed(record.vqa_acc_score, "vqa_acc_score", mode)
+    bonus = {"hard_plus_soft": hard, "soft_only": 0.0, "separated": 2 * hard}[mode]
+    return _clipped(bonus + soft, CLIP)
+
+
+def compute_reward_for_candidate(
+    beam_score: float | None = None,
+    logprob_score: float | None = None,
+    vqa_correct: int | None = None,
+    vqa_acc_score: float | None = None,
+    use_hard: bool = True,
+    use_soft: bool = True,
+    hard_weight: float = 1.0,
+    soft_weight: float = 1.0,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    correctness_mode: Literal["01", "pm1"] = "01",
+    use_logprob: bool = False,
+    reward_clip: tuple[float, float] = CLIP,
+) -> float:
+    """hard_weight · h + soft_weight · s, and alpha · quality + beta · correctness, clipped; as Lever-Plus names it.
+
+    correctness: h, or s where h is unknown; `pm1` maps 0 … 1 to −1 … 1. quality: the beam score, 0 where there is
+    none; with `use_logprob` the *negative* log-probability, so that a positive alpha rewards what the policy finds
+    unlikely: kept, for rewards that compare with Lever-Plus's. A missing soft score adds nothing.
+    Raises RewardUnusable for a missing `vqa_correct`, which Lever-Plus takes for a wrong answer, and for NaN.
+    """
+    reward = 0.0
+    if use_hard and hard_weight:
+        reward += hard_weight * _needed(vqa_correct, "vqa_correct", "use_hard")
+    if use_soft and vqa_acc_score is not None:
+        reward += soft_weight * vqa_acc_score
+    if beta:
+        reward += beta * _correctness(vqa_correct, vqa_acc_score, correctness_mode)
+    if alpha:
+        reward += alpha * _quality(beam_score, logprob_score, use_logprob)
+    return _clipped(reward, reward_clip)
+
+
+def _correctness(hard: float | None, soft: float | None, mode: Literal["01", "pm1"]) -> float:
+    share = _needed(soft if hard is None else hard, "vqa_correct", "beta")
+    return 2 * share - 1 if mode == "pm1" else share
+
+
+def _quality(beam_score: float | None, logprob_score: float | None, use_logprob: bool) -> float:
+    if use_logprob and logprob_score is not None:
+        return -logprob_score
+    return 0.0 if beam_score is None else beam_score
+
+
+def _needed(value: float | None, field: str, by: str) -> float:
+    if value is None:
+        raise RewardUnusable(f"a pointer without `{field}`, which {by} needs: judge it again, or choose another reward")
+    return float(value)
+
+
+def _clipped(reward: float, bounds: tuple[float, float]) -> float:
+    if math.isnan(reward):
+        raise RewardUnusable("a reward is NaN: one of the scores that it is made of is no number, judge it again")
+    return max(bounds[0], min(bounds[1], reward))

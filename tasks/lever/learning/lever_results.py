@@ -1,0 +1,236 @@
+"""A run as others read it: the seed's JSON, tables of the Prefect UI, and rows of the evaluation tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue
+
+from storage import evaluated as rows
+from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
+from tasks.lever.learning.selector_evaluation import TRAINED, Evaluated, Outcome
+from tasks.lever.lever_records import Dataset, VqaItem
+
+Reopen = Callable[[], Iterable[Evaluated]]
+"""Reads what each seed found, again at each call, so that it need not be held."""
+
+
+def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
+    """Accuracies as Lever-Plus' `icl_inference.py` writes them: `{"<info>": {"shot_num=1": 0.52, …}}`.
+
+    An entry for each selector, with the mean over the seeds, which `<info>` names.
+    """
+    about = summary.conditions
+    seeds = f"seeds={'+'.join(map(str, summary.seeds))}"
+    found: dict[str, dict[str, float]] = {}
+    for figure in summary.figures:
+        shown = figure.selector.upper() if figure.selector in TRAINED else figure.selector
+        info = (
+            f"{about.dataset}-{shown}-{about.sampler}-candidate_num:{about.pool_size}-{about.judge}-"
+            f"test_data_num={figure.accuracy.n}-{seeds}"
+        )
+        found.setdefault(info, {})[f"shot_num={figure.shots}"] = figure.accuracy.value
+    return found
+
+
+def table_of(summary: Summary) -> list[dict[str, Any]]:
+    """A row for each selector and number of shots, as a table artifact wants them."""
+    return [
+        {
+            "selector": figure.selector,
+            "shots": figure.shots,
+            "accuracy": round(figure.accuracy.value, 4),
+            "se": _rounded(figure.accuracy.se),
+            "low": _rounded(figure.accuracy.low),
+            "high": _rounded(figure.accuracy.high),
+            "right": round(figure.correct.value, 4),
+            "questions": figure.accuracy.n,
+            "seeds": len(figure.accuracy.by_seed),
+            "unscored": figure.unscored,
+            "lower bound": figure.is_lower_bound,
+        }
+        for figure in summary.figures
+    ]
+
+
+def headline_of(summary: Summary) -> str:
+    """The run in a line: `digits, 2 shots: random 0.412, sft 0.634, rce 0.701`."""
+    about = summary.conditions
+    figures = [one for one in summary.figures if one.shots == about.trained_shots]
+    found = ", ".join(f"{one.selector} {one.accuracy.value:.3f}" for one in figures)
+    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {found}"
+
+
+def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
+    """The run in words and tables; `files`: those that it wrote for users; `plots`: their addresses by name."""
+    shown = [line for name, url in (plots or {}).items() for line in ("", f"![{name}]({url})")]
+    kept = ["", "## Files", *(f"- `{file}`" for file in files)] if files else []
+    return "\n".join([*_lines(summary), *shown, *kept])
+
+
+def rows_of(
+    summary: Summary,
+    dataset: Dataset,
+    *,
+    run: rows.Run,
+    evaluated: Reopen,
+    source: str,
+    settings: Mapping[str, JsonValue],
+) -> rows.Evaluated:
+    """The run as the evaluation tables hold it: its figures, and a sample for each test question and seed.
+
+    source: where the questions came from. settings: what else can change a figure, beside the conditions and seeds.
+    """
+    about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
+    return rows.Evaluated(
+        run=run,
+        dataset=rows.Dataset(
+            name=f"{dataset.name}/test", source=source, checksum=_checksum(dataset.test), count=len(dataset.test)
+        ),
+        settings=rows.EvalSettings(name="lever", parameters={**settings, **about, "seeds": list(summary.seeds)}),
+        results=tuple(_results(summary)),
+        more_samples=lambda: _samples(summary, dataset, evaluated()),
+    )
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    about, shots = summary.conditions, summary.conditions.trained_shots
+    yield f"# {about.dataset}: {shots} of {about.pool_size} candidates are shown"
+    yield (
+        f"judge `{about.judge}` · encoder `{about.encoder}` · {about.sampler} · "
+        f"{len(summary.seeds)} seed{'s' if len(summary.seeds) != 1 else ''}"
+    )
+    ways = {way.selector: way for way in summary.ways if way.shots == shots}
+    yield from ("", "| selector | accuracy | se | 95 % interval | from random to oracle |", "|---|---:|---:|---|---:|")
+    for figure in (one for one in summary.figures if one.shots == shots):
+        one = figure.accuracy
+        way = f"{ways[figure.selector].share:.0%}" if figure.selector in ways else ""
+        bound = " (at least)" if figure.is_lower_bound else ""
+        se = f"{one.se:.3f}" if one.se is not None else "—"
+        yield f"| {figure.selector}{bound} | {one.value:.3f} | {se} | {_interval(one)} | {way} |"
+    if gains := [gain for gain in summary.gains if gain.shots == shots]:
+        yield from ("", "| gain | difference | 95 % interval, paired | sure |", "|---|---:|---|---|")
+        for gain in gains:
+            sure = "yes" if gain.is_sure else "no"
+            difference = f"{gain.accuracy.value:+.3f} | {_interval(gain.accuracy, sign='+')}"
+            yield f"| {gain.better} over {gain.worse} | {difference} | {sure} |"
+    yield from _by_shots(summary)
+    if unscored := sum(figure.unscored for figure in summary.figures):
+        yield from ("", f"{unscored:,} answers could not be given, and are in no mean.")
+
+
+def _by_shots(summary: Summary) -> Iterator[str]:
+    counts = list(dict.fromkeys(figure.shots for figure in summary.figures))
+    if len(counts) < 2:
+        return
+    header = " | ".join(f"{count} shot{'s' if count != 1 else ''}" for count in counts)
+    yield from ("", f"| selector | {header} |", "|---|" + "---:|" * len(counts))
+    for selector in dict.fromkeys(figure.selector for figure in summary.figures):
+        found = [summary.figure(selector, shots=count) for count in counts]
+        yield f"| {selector} | " + " | ".join(f"{one.accuracy.value:.3f}" if one else "—" for one in found) + " |"
+
+
+def _interval(one: SeedEstimate, *, sign: str = "") -> str:
+    return "—" if one.low is None or one.high is None else f"{one.low:{sign}.3f} – {one.high:{sign}.3f}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _results(summary: Summary) -> Iterator[rows.Result]:
+    headline = _headline(summary)
+    for figure in summary.figures:
+        is_headline = headline is not None and figure == headline
+        yield _result(f"accuracy.{figure.selector}", figure.shots, figure.accuracy, headline=is_headline)
+        yield _result(f"correct.{figure.selector}", figure.shots, figure.correct)
+    for gain in summary.gains:
+        yield _result(f"gain.{gain.better}-{gain.worse}", gain.shots, gain.accuracy)
+
+
+def _headline(summary: Summary) -> Figure | None:
+    """The figure of the last stage that was trained, with the shots that it was trained for."""
+    return next((found for name in reversed(TRAINED) if (found := summary.figure(name))), None)
+
+
+def _result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = False) -> rows.Result:
+    return rows.Result(
+        metric=metric,
+        part=f"shots={shots}",
+        value=one.value,
+        std_err=one.se,
+        low=one.low,
+        high=one.high,
+        n=one.n,
+        headline=headline,
+    )
+
+
+def _samples(summary: Summary, dataset: Dataset, evaluated: Iterable[Evaluated]) -> Iterator[rows.Sample]:
+    """Question by question, a seed after the other; `repeat` counts the seeds."""
+    items = {item.id: item for item in dataset.test}
+    headline = _headline(summary)
+    shown = (headline.selector, headline.shots) if headline else None
+    for repeat, one in enumerate(evaluated):
+        chosen: dict[str, dict[tuple[str, int], Outcome]] = {}
+        for result in one.results:
+            for outcome in result.outcomes:
+                chosen.setdefault(outcome.query, {})[result.selector, result.shots] = outcome
+        for query, outcomes in chosen.items():
+            yield _sample(items[query], outcomes, shown=shown, repeat=repeat, seed=one.seed)
+
+
+def _sample(
+    item: VqaItem,
+    outcomes: Mapping[tuple[str, int], Outcome],
+    *,
+    shown: tuple[str, int] | None,
+    repeat: int,
+    seed: int,
+) -> rows.Sample:
+    """shown: the selector and shots whose answer stands for the question."""
+    first = outcomes.get(shown) if shown else None
+    choices: dict[str, JsonValue] = {
+        f"{selector}@{shots}": {
+            "pointer": list(one.pointer),
+            "shown": list(one.shown),
+            "answer": one.answer,
+            "accuracy": one.accuracy,
+            "failed": one.failed,
+        }
+        for (selector, shots), one in outcomes.items()
+    }
+    return rows.Sample(
+        item=item.id,
+        repeat=repeat,
+        detail={
+            "seed": seed,
+            "image_id": item.image_id,
+            "question": item.question,
+            "answers": list(item.answers),
+            "choices": choices,
+        },
+        status="scored" if first and first.accuracy is not None else "unscored",
+        score=first.accuracy if first else None,
+        extracted=first.answer if first else None,
+        gold=item.shown_answer,
+        reason=(first.failed or "") if first else "no selector was trained",
+        item_group=item.answer_type,
+        figures={
+            f"{selector}@{shots}": outcome.accuracy
+            for (selector, shots), outcome in outcomes.items()
+            if outcome.accuracy is not None
+        },
+        response_keys=tuple(dict.fromkeys(one.key for one in outcomes.values() if one.key is not None)),
+    )
+
+
+def _checksum(items: Sequence[VqaItem]) -> str:
+    """SHA-256 of the questions, their answers and the content of their pictures, wherever these lie."""
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,223 @@
+"""Losses of the three stages: imitation (SFT), imitation weighted by rewards (RCE), and GRPO.
+
+Shapes: B queries, G pointers of each, S picks. Sequence log-probabilities are sums over the picks. `judged` (B, G) is
+False at members that count for nothing: the judge failed on them, or they are padding. A query weighs the same
+however many of its members are judged: losses are means over each group, then over the groups.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from tasks.lever.lever_errors import RewardUnusable
+from tasks.lever.training_settings import OUR_GRPO_LOSS, added_grpo_losses
+
+BETA_FACTOR = 1.5
+
+
+class GrpoLoss(NamedTuple):
+    """A loss and what it is made of; gradients flow through the first three."""
+
+    loss: Tensor
+    """policy + beta · kl."""
+    policy: Tensor
+    """The clipped surrogate, negated."""
+    kl: Tensor
+    """Divergence from the reference: the exact one if given, else the mean of k3."""
+    clip_fraction: Tensor
+    """Share of the members whose gradient is cut off."""
+    ratio_mean: Tensor
+    """Mean ratio of new and old probabilities; 1 at the first inner step."""
+
+
+class GrpoObjective(Protocol):
+    """What `GrpoSettings.loss` names; `grpo_loss` is ours."""
+
+    def __call__(
+        self,
+        new: Tensor,
+        old: Tensor,
+        ref: Tensor,
+        advantage: Tensor,
+        *,
+        beta: float,
+        clip: float,
+        judged: Tensor | None,
+        exact_kl: Tensor | None,
+    ) -> GrpoLoss:
+        """The loss of a batch and its figures; arguments as in `grpo_loss`."""
+        ...
+
+
+def find_grpo_loss(name: str) -> GrpoObjective:
+    """The objective of this name: ours, or one that an installed package adds."""
+    return grpo_loss if name == OUR_GRPO_LOSS else cast(GrpoObjective, added_grpo_losses()[name].load())
+
+
+def sft_loss(log_probs: Tensor) -> Tensor:
+    """Cross-entropy of labels with log-probabilities (B, S): the sum over their picks, the mean over queries."""
+    return -log_probs.sum(-1).mean()
+
+
+def rce_loss(log_probs: Tensor, rewards: Tensor, *, temperature: float, judged: Tensor | None = None) -> Tensor:
+    """Cross-entropy with the softmax of the rewards (B, G) as target; log_probs (B, G) of sequences.
+
+    A low temperature imitates the best member alone, a high one all of them alike.
+    """
+    weights = rce_weights(rewards, temperature, judged)
+    return -(weights * _where(judged, log_probs)).sum(-1).mean()
+
+
+def rce_weights(rewards: Tensor, temperature: float, judged: Tensor | None = None) -> Tensor:
+    """softmax(rewards / temperature) over the judged members of each group (…, G); 0 for the others."""
+    if temperature <= 0:
+        raise ValueError(f"temperature {temperature}: must be above 0")
+    known = _checked(rewards, judged)
+    return torch.softmax((rewards / temperature).masked_fill(~known, -math.inf), dim=-1)
+
+
+def linear_temperature(step: int, total: int, start: float = 2.0, end: float = 0.5) -> float:
+    """From `start` at step 0 to `end` at step `total` − 1, the last one."""
+    return start + (end - start) * min(1.0, step / max(1, total - 1))
+
+
+def advantages(
+    rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = None, top_k: int | None = None
+) -> Tensor:
+    """(R − mean) / max(std, floor) in each group (…, G), with the sample deviation; 0 for members not judged.
+
+    A group of equal rewards, or with a single judged member, has advantages of exactly 0. The floor keeps differences
+    of a hair from counting like right and wrong.
+    top_k: only the best k of each group count. An ablation: with rewards of few values the best k are often equal,
+    and nothing is left to learn from.
+    Raises RewardUnusable for NaN, a group of one, and a group in which nothing is judged.
+    """
+    known = _checked(rewards, judged)
+    if rewards.shape[-1] < 2:
+        raise RewardUnusable("a group of one pointer has nothing to compare itself with; draw at least 2 of each query")
+    if top_k is not None:
+        known = best_members(rewards, top_k, judged)
+    centred = rewards - _group_mean(rewards, known)[..., None]
+    spread = (torch.where(known, centred, 0).square().sum(-1) / (known.sum(-1) - 1).clamp(min=1)).sqrt()
+    counts = known & ~_all_equal(rewards, known)[..., None]
+    return torch.where(counts, centred / spread.clamp(min=floor)[..., None], 0)
+
+
+def best_members(rewards: Tensor, top_k: int, judged: Tensor | None = None) -> Tensor:
+    """(…, G) bool: the `top_k` judged members of each group with the highest rewards, of equals the first."""
+    if top_k < 2:
+        raise ValueError(f"top_k {top_k}: at least 2 are compared with each other")
+    known = _checked(rewards, judged)
+    order = rewards.masked_fill(~known, -math.inf).sort(dim=-1, descending=True, stable=True).indices
+    return known & torch.zeros_like(known).scatter(-1, order[..., :top_k], True)
+
+
+def frac_zero_std(rewards: Tensor, judged: Tensor | None = None) -> float:
+    """Share of groups (…, G) whose rewards are all equal: they have no gradient of the policy."""
+    return float(_all_equal(rewards, _checked(rewards, judged)).double().mean())
+
+
+def grpo_loss(
+    new: Tensor,
+    old: Tensor,
+    ref: Tensor,
+    advantage: Tensor,
+    *,
+    beta: float,
+    clip: float = 0.2,
+    judged: Tensor | None = None,
+    exact_kl: Tensor | None = None,
+) -> GrpoLoss:
+    """Clipped GRPO objective with a KL leash to `ref`; lower is better.
+
+    new, old, ref: log-probability of each sequence (B, G) under the policy that learns, the one that the ratio is
+    taken to (the policy at the start of the round), and the one that it must stay near.
+    exact_kl: a scalar instead of the mean of `k3`, which on pointers that the policy did not draw is biased.
+    Source: Shao et al. 2024, arXiv:2402.03300; with one ratio for a sequence, as in GSPO (Zheng et al. 2025,
+    arXiv:2507.18071), but of the sum of log-probabilities, not their mean: all pointers are equally long.
+    """
+    if not new.shape == old.shape == ref.shape == advantage.shape:
+        shapes = ", ".join(str(tuple(one.shape)) for one in (new, old, ref, advantage))
+        raise ValueError(f"new, old, ref and advantage of shapes {shapes}: all must be (B, G)")
+    # masked before exp: a member that is padding may have −inf, and 0 · inf is NaN in the gradient too
+    ratio = _where(judged, new - old).exp()
+    surrogate = torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+    policy = -_mean(surrogate, judged)
+    kl = _mean(k3(_where(judged, new), _where(judged, ref)), judged) if exact_kl is None else exact_kl
+    cut = ((ratio > 1 + clip) & (advantage > 0)) | ((ratio < 1 - clip) & (advantage < 0))
+    with torch.no_grad():
+        clip_fraction, ratio_mean = _mean(cut.to(ratio.dtype), judged), _mean(ratio, judged)
+    return GrpoLoss(policy + beta * kl, policy, kl, clip_fraction, ratio_mean)
+
+
+def k3(new: Tensor, ref: Tensor) -> Tensor:
+    """r − 1 − log r with r = ref / new, elementwise: never negative, and KL(new ‖ ref) in the mean over draws of new.
+
+    Of other draws the mean is no KL. Source: Schulman 2020, http://joschu.net/blog/kl-approx.html.
+    """
+    log_ratio = ref - new
+    return log_ratio.expm1() - log_ratio
+
+
+def adapt_beta(
+    beta: float, kl: float, *, kl_low: float, kl_high: float, least: float, most: float, factor: float = BETA_FACTOR
+) -> float:
+    """The weight of the KL term, raised where the divergence is above `kl_high`, lowered where it is below `kl_low`.
+
+    Adapt it after an epoch, not after each update: the policy reacts late, so that the weight would overshoot.
+    """
+    if kl > kl_high:
+        beta *= factor
+    elif kl < kl_low:
+        beta /= factor
+    return max(least, min(most, beta))
+
+
+def ess(log_ratio: Tensor) -> float:
+    """Effective share of draws with log importance weights (…, G): mean over groups of (Σw)² / (n Σw²), in (0, 1].
+
+    1: the draws serve as if they were the policy's own; 1 / n: one of them outweighs all. NaN (a behaviour that
+    nothing tells) is left out; NaN if that leaves nothing. Source: Kish 1965, Survey Sampling.
+    """
+    known = ~log_ratio.isnan()
+    weights = log_ratio.masked_fill(~known, -math.inf).double()
+    weights = (weights - weights.amax(-1, keepdim=True)).exp()
+    shares = weights.sum(-1).square() / (known.sum(-1) * weights.square().sum(-1))
+    return float(shares[known.any(-1)].mean())
+
+
+def _checked(rewards: Tensor, judged: Tensor | None) -> Tensor:
+    """Which members count. Raises RewardUnusable for NaN among them, and for a group without any."""
+    known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
+    if not known.any(-1).all():
+        group = int((~known.any(-1)).flatten().nonzero()[0])
+        raise RewardUnusable(f"group {group} of the batch has no judged pointer: leave its query out")
+    if not (rewards.isfinite() | ~known).all():
+        wrong = (~rewards.isfinite() & known).reshape(-1, rewards.shape[-1])
+        group, member = wrong.nonzero()[0].tolist()
+        raise RewardUnusable(f"reward {member} of group {group} of the batch is no finite number; judge it again")
+    return known
+
+
+def _all_equal(rewards: Tensor, known: Tensor) -> Tensor:
+    """(…) bool. Compared, not computed: the deviation of equal numbers need not be 0 in floating point."""
+    highest = rewards.masked_fill(~known, -math.inf).amax(-1)
+    return highest == rewards.masked_fill(~known, math.inf).amin(-1)
+
+
+def _where(judged: Tensor | None, values: Tensor) -> Tensor:
+    """Values with 0 at members that do not count."""
+    return values if judged is None else torch.where(judged, values, 0)
+
+
+def _group_mean(values: Tensor, known: Tensor) -> Tensor:
+    return torch.where(known, values, 0).sum(-1) / known.sum(-1)
+
+
+def _mean(values: Tensor, judged: Tensor | None) -> Tensor:
+    """Over the judged members of each group, then over the groups."""
+    return values.mean() if judged is None else _group_mean(values, judged).mean()

@@ -1,0 +1,242 @@
+"""The pictures of a run: accuracy by selector with the gains, and accuracy by shots. Equal values give equal bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.lever.learning.selector_comparison import RANDOM, Figure, SeedEstimate, Summary
+from tasks.lever.learning.selector_evaluation import ORACLE, SIMILARITIES
+from tasks.measure.plot_style import (
+    BAND,
+    COLOURS,
+    GRID,
+    INK,
+    NEUTRAL,
+    SOFT,
+    TITLE_IN,
+    Format,
+    new_figure,
+    printable,
+    rows,
+    save,
+    title,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+NAMES = {
+    "random": "random",
+    "similarity": "similar image + question",
+    "similarity_text": "similar question",
+    "similarity_image": "similar image",
+    "similarity_class": "image of the same class",
+    "sft": "SFT",
+    "rce": "RCE",
+    "grpo": "RCE + GRPO",
+    "oracle": "oracle",
+}
+"""As pictures and tables call the selectors; others go by their own names."""
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, _ = COLOURS
+TINTS = {
+    "random": NEUTRAL,
+    "similarity": BLUE,
+    "similarity_text": SKY,
+    "similarity_image": "#3F6E9A",
+    "similarity_class": "#7E74B8",
+    "sft": YELLOW,
+    "rce": ORANGE,
+    "grpo": GREEN,
+    "oracle": INK,
+}
+OTHER = PINK
+WIDTH_IN, ROW_IN, FRAME_IN = 10.2, 0.42, 1.7
+BAR, DOT = 0.62, 12
+LEAST_GAP = 0.042
+"""Smallest distance of two labels at the right of lines, as a share of the height."""
+
+
+def draw_accuracy(summary: Summary, *, shots: int | None = None, format: Format = "png") -> bytes:
+    """A bar for each selector with its 95 % interval and a dot per seed; its gain over the strongest similarity.
+
+    shots: None for those that the selectors were trained for.
+    """
+    return save(lambda: _accuracy_figure(summary, shots or summary.conditions.trained_shots), format)
+
+
+def draw_shots(summary: Summary, *, format: Format = "png") -> bytes:
+    """A line for each selector over the number of demonstrations, with 95 % intervals."""
+    return save(lambda: _shots_figure(summary), format)
+
+
+def colour(selector: str) -> str:
+    return TINTS.get(selector, OTHER)
+
+
+def name(selector: str) -> str:
+    return NAMES.get(selector, printable(selector, 40))
+
+
+def _accuracy_figure(summary: Summary, shots: int) -> Drawing:
+    shown = [figure for figure in summary.figures if figure.shots == shots]
+    drawing = new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(shown)), title_in=TITLE_IN)
+    values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    for axes in (values, gains):
+        rows(axes, [name(figure.selector) + _bound(figure) for figure in shown])
+    _draw_values(values, shown)
+    _draw_gains(gains, shown, summary, shots)
+    title(
+        drawing,
+        f"Accuracy with {_demonstrations(shots)} chosen by each selector",
+        _about(summary, "lines: 95 % intervals"),
+    )
+    return drawing
+
+
+def _draw_values(axes: Axes, rows: Sequence[Figure]) -> None:
+    for at, figure in enumerate(rows):
+        one, tint = figure.accuracy, colour(figure.selector)
+        if figure.selector in (RANDOM, ORACLE):
+            axes.axvline(one.value, color=tint, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1.5)
+        if figure.selector == ORACLE:
+            axes.barh(at, one.value, height=BAR, color="none", edgecolor=SOFT, linewidth=1, zorder=2)
+        else:
+            axes.barh(at, one.value, height=BAR, color=tint, alpha=0.78, linewidth=0, zorder=2)
+        _whisker(axes, one, at, INK)
+        _draw_seeds(axes, one, at + BAR / 2 - 0.12)
+        right = max([one.high or one.value, one.value, *one.by_seed.values()])
+        _write(axes, f"{one.value:.3f}", right, at, bold=figure.selector == "grpo")
+    axes.set_xlim(0, 1.12)  # room for the oracle's number
+    axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
+    axes.set_xlabel("VQA accuracy")
+
+
+def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int) -> None:
+    """What was trained against the strongest similarity, which is the hollow dot."""
+    from matplotlib.ticker import MaxNLocator
+
+    gains = {gain.better: gain for gain in summary.gains if gain.shots == shots and gain.worse in SIMILARITIES}
+    gains.pop(RANDOM, None)
+    compared = {gain.worse for gain in gains.values()}
+    for at, figure in enumerate(rows):
+        tint = colour(figure.selector)
+        if gain := gains.get(figure.selector):
+            one = gain.accuracy
+            _whisker(axes, one, at, tint)
+            _draw_seeds(axes, one, at + BAR / 2 - 0.12)
+            axes.scatter([one.value], [at], s=44, color=tint, zorder=4)
+            right = max([one.high or one.value, one.value, *one.by_seed.values()])
+            _write(axes, f"{one.value:+.3f}".replace("-", "−"), right, at, bold=figure.selector == "grpo")
+        elif figure.selector in compared:
+            axes.scatter([0], [at], s=44, color="white", edgecolors=tint, linewidths=1.5, zorder=4)
+    if not gains:
+        axes.set_axis_off()
+        return
+    axes.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
+    low, high = axes.get_xlim()
+    axes.set_xlim(low - 0.08 * (high - low), high + 0.22 * (high - low))  # room for the numbers
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlabel("gain over the strongest similarity, paired")
+
+
+def _draw_seeds(axes: Axes, one: SeedEstimate, height: float) -> None:
+    if len(one.by_seed) > 1:
+        across = list(one.by_seed.values())
+        axes.scatter(across, [height] * len(across), s=DOT, color="white", edgecolors=INK, linewidths=0.7, zorder=4)
+
+
+def _write(axes: Axes, text: str, across: float, at: float, *, bold: bool) -> None:
+    """A number right of what it tells, on the colour of its row, so that no line crosses it."""
+    behind = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
+    weight = "bold" if bold else "regular"
+    place: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+    axes.annotate(text, (across, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **place)
+
+
+def _whisker(axes: Axes, one: SeedEstimate, at: float, tint: str) -> None:
+    if one.low is not None and one.high is not None:
+        axes.plot([one.low, one.high], [at, at], color=tint, linewidth=1.6, solid_capstyle="butt", zorder=3)
+
+
+def _shots_figure(summary: Summary) -> Drawing:
+    drawing = new_figure(8.4, 5.2, title_in=TITLE_IN)
+    axes = drawing.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    counts = sorted({figure.shots for figure in summary.figures})
+    selectors = list(dict.fromkeys(figure.selector for figure in summary.figures))
+    trained = summary.conditions.trained_shots
+    if trained in counts and len(counts) > 1:
+        axes.axvspan(trained - 0.14, trained + 0.14, color=BAND, zorder=0, linewidth=0)
+        above: Any = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "ha": "center"}
+        axes.annotate("trained for", (trained, 1), (0, 4), fontsize=8, color=SOFT, **above)
+    for place, selector in enumerate(selectors):
+        line = [figure for figure in summary.figures if figure.selector == selector]
+        _draw_line(axes, line, shift=(place - (len(selectors) - 1) / 2) * 0.018)
+    axes.set_xticks(counts)
+    axes.set_xlim(min(counts) - 0.25, max(counts) + 0.2)
+    axes.set_xlabel("demonstrations in the prompt")
+    axes.set_ylabel("VQA accuracy")
+    _label_lines(axes, summary, last=max(counts))
+    title(drawing, "Accuracy by number of demonstrations", _about(summary, "upright lines: 95 % intervals"))
+    return drawing
+
+
+def _draw_line(axes: Axes, line: Sequence[Figure], *, shift: float) -> None:
+    """shift: so that intervals do not cover each other."""
+    selector = line[0].selector
+    across = [figure.shots + shift for figure in line]
+    learnt = selector not in (RANDOM, ORACLE, *SIMILARITIES)
+    for at, figure in zip(across, line, strict=True):
+        one, tint = figure.accuracy, colour(selector)
+        if one.low is not None and one.high is not None:
+            axes.plot([at, at], [one.low, one.high], color=tint, linewidth=1.1, alpha=0.75, zorder=2)
+        inside = "white" if figure.is_lower_bound else tint
+        size = 6.5 if learnt else 4.5
+        axes.plot([at], [one.value], "o", color=tint, markersize=size, markerfacecolor=inside, zorder=5)
+    axes.plot(
+        across,
+        [figure.accuracy.value for figure in line],
+        color=colour(selector),
+        linewidth=2.4 if learnt else 1.3,
+        linestyle="-" if learnt else (0, (4, 2)),
+        zorder=4 if learnt else 3,
+    )
+
+
+def _label_lines(axes: Axes, summary: Summary, *, last: int) -> None:
+    """The names at the right of the lines, moved apart where they would touch; a line that ends early has its own."""
+    ends = {figure.selector: figure for figure in summary.figures}  # by shots: the last one counts
+    low, high = axes.get_ylim()
+    gap, lowest = LEAST_GAP * (high - low), low
+    for figure in sorted(ends.values(), key=lambda one: one.accuracy.value):
+        across, height = (figure.shots, figure.accuracy.value) if figure.shots < last else (axes.get_xlim()[1], 0.0)
+        if figure.shots == last:
+            height = max(figure.accuracy.value, lowest)
+            lowest = height + gap
+        text = f"{name(figure.selector)}{_bound(figure)}  {figure.accuracy.value:.2f}"
+        place: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+        away = 4 if figure.shots == last else 14
+        axes.annotate(text, (across, height), (away, 0), fontsize=9, color=colour(figure.selector), **place)
+
+
+def _bound(figure: Figure) -> str:
+    return " (at least)" if figure.is_lower_bound else ""
+
+
+def _about(summary: Summary, lines: str) -> str:
+    about, seeds = summary.conditions, len(summary.seeds)
+    n = max((figure.accuracy.n for figure in summary.figures), default=0)
+    of_seeds = f"{seeds} seeds" if seeds > 1 else f"seed {summary.seeds[0]}"
+    return (
+        f"{about.dataset} · {n:,} held-out questions, {of_seeds} · pools of {about.pool_size} by {about.sampler} · "
+        f"judge {about.judge} · {lines}"
+    )
+
+
+def _demonstrations(shots: int) -> str:
+    return f"{shots} demonstration{'s' if shots != 1 else ''}"

@@ -1,0 +1,340 @@
+"""The three trainings of a selector, each as its algorithm; training_loop.py runs and resumes them.
+
+SFT   imitates one pointer of each query
+RCE   imitates all judged pointers of each query, weighted by their rewards
+GRPO  prefers pointers that are better than others of their query: first stored ones, then its own, judged in rounds
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.pointer import PointerConfig, PointerSelector
+from storage.records import Record
+from tasks.lever.learning.groups import Groups, Labelled, Material, possible_pointers, refuse_unlearnable, tensors_of
+from tasks.lever.learning.kl import CHUNK, Reference, exact_kl, score
+from tasks.lever.learning.losses import (
+    adapt_beta,
+    advantages,
+    ess,
+    find_grpo_loss,
+    frac_zero_std,
+    linear_temperature,
+    rce_loss,
+    sft_loss,
+)
+from tasks.lever.learning.training_loop import (
+    Learnt,
+    Loop,
+    Plan,
+    Trained,
+    TrainingPlace,
+    Validate,
+    generator_of,
+    seed_of,
+    seeded,
+)
+from tasks.lever.learning.training_state import key_of
+from tasks.lever.lever_errors import JudgeUnusable, RewardUnusable
+from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
+
+log = logging.getLogger(__name__)
+
+
+def learn_sft(
+    config: PointerConfig,
+    labelled: Labelled,
+    settings: SftSettings,
+    *,
+    seed: int,
+    validate: Validate,
+    place: TrainingPlace,
+) -> Trained:
+    """A new selector that imitates the labels. Raises LeverError."""
+    refuse_unlearnable(labelled, config)
+    with seeded(seed_of(seed, "weights"), torch.device("cpu")):
+        start = PointerSelector(config)
+    if labelled.queries.dtype == torch.float64:
+        start.double()
+    loop = Loop(
+        start,
+        Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs),
+        settings,
+        seed=seed,
+        validate=validate,
+        place=place,
+        key=key_of("sft", {"settings": settings, "seed": seed, "config": config}, tensors_of(labelled)),
+    )
+    material = Material.of(labelled, start, device=loop.device)
+    labels = labelled.labels.to(loop.device)[:, None]  # (Q, 1, S)
+
+    def imitate(selector: PointerSelector, rows: Tensor) -> Learnt:
+        return Learnt(sft_loss(selector.log_probs(*material(rows), labels[rows])[:, 0]), {})
+
+    for epoch in loop.epochs():
+        for batch in loop.batches(epoch):
+            loop.learn(batch, imitate)
+    return loop.trained()
+
+
+def learn_rce(
+    start: PointerSelector,
+    groups: Groups,
+    settings: RceSettings,
+    *,
+    seed: int,
+    validate: Validate,
+    place: TrainingPlace,
+) -> Trained:
+    """A copy of `start` that imitates rewarded pointers, all alike at first and the best ones in the end.
+
+    Raises LeverError.
+    """
+    refuse_unlearnable(groups, start.config)
+    loop = Loop(
+        start,
+        Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs),
+        settings,
+        seed=seed,
+        validate=validate,
+        place=place,
+        key=_key("rce", start, groups, settings, seed),
+    )
+    material = Material.of(groups, start, device=loop.device)
+    counted = _best(groups) if settings.use_top1_only else groups.judged
+    pointers, rewards, counted = (one.to(loop.device) for one in (possible_pointers(groups), groups.rewards, counted))
+
+    def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> Learnt:
+        log_probs = selector.log_probs(*material(rows), pointers[rows]).sum(-1)  # (b, G)
+        return Learnt(rce_loss(log_probs, rewards[rows], temperature=temperature, judged=counted[rows]), {})
+
+    coldest, last = settings.temperature_end, loop.plan.updates
+    for epoch in loop.epochs():
+        for batch in loop.batches(epoch):
+            temperature = linear_temperature(batch.update, last, settings.temperature_start, coldest)
+            judged, given = groups.judged[batch.rows], groups.rewards[batch.rows]
+            about = {"reward_mean": given[judged].mean().item(), "frac_zero_std": frac_zero_std(given, judged)}
+            loop.learn(batch, partial(imitate, temperature=temperature), temperature=temperature, **about)
+    return loop.trained()
+
+
+def learn_grpo(
+    start: PointerSelector,
+    groups: Groups,
+    settings: GrpoSettings,
+    *,
+    seed: int,
+    validate: Validate,
+    place: TrainingPlace,
+    judge: Judge | None = None,
+) -> Trained:
+    """A copy of `start` that prefers what is rewarded more than the rest of its group, and stays near `start`.
+
+    First on the stored groups, with ratios to `start`, not to the policy that drew them: training has moved on since.
+    Then, where there is a judge, in rounds: draw from the policy, judge, learn with ratios to the policy that drew.
+    Raises LeverError.
+    """
+    refuse_unlearnable(groups, start.config)
+    online = judge is not None and not settings.offline_only
+    turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * (settings.rounds if online else 0)
+    if not turns:
+        raise JudgeUnusable("no judge and no offline epochs: nothing would be learnt; give a judge or raise the epochs")
+    objective, shots = find_grpo_loss(settings.loss), groups.pointers.shape[-1]
+    loop = Loop(
+        start,
+        Plan(len(groups.ids), settings.batch_size, turns),
+        settings,
+        seed=seed,
+        validate=validate,
+        place=place,
+        key=_key("grpo", start, groups, settings, seed, rounds=int(online)),
+        dropout=settings.dropout_in_ratio,
+        beta=settings.beta,
+    )
+    material = Material.of(groups, start, device=loop.device)
+    exact = math.perm(groups.pools.shape[1], shots) <= settings.exact_kl_up_to
+    with loop.autocast():
+        reference = Reference(deepcopy(start).to(loop.device).eval(), material, shots=shots, exact=exact)
+        known = stored(groups, reference, settings, device=loop.device)
+
+    def surrogate(selector: PointerSelector, rows: Tensor, *, known: Experience) -> Learnt:
+        scored = score(selector, *material(rows), known.pointers[rows], exact=exact)
+        divergence = exact_kl(scored.tables, reference.tables(rows)) if exact else None
+        judged, old = known.judged[rows], known.old[rows]
+        found = objective(
+            scored.log_probs,
+            old,
+            known.reference[rows],
+            known.advantage[rows],
+            clip=settings.clip,
+            beta=loop.beta,
+            judged=judged,
+            exact_kl=divergence.kl.mean() if divergence else None,
+        )
+        log_ratio = (scored.log_probs.detach() - old).masked_fill(~judged, math.nan)
+        entropy = divergence.entropy.mean() if divergence else _entropy(scored.log_probs.detach(), log_ratio)
+        share = torch.tensor(ess(log_ratio), dtype=torch.float64, device=entropy.device)
+        figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
+        return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
+
+    for epoch in loop.epochs():
+        if epoch > settings.offline_epochs and judge is not None:
+            known = drawn(loop, groups, material, reference, settings, epoch=epoch, judge=judge)
+        for batch in loop.batches(epoch):
+            batch = batch._replace(rows=known.known(batch.rows))
+            if known.teaches(batch.rows):
+                loop.learn(batch, partial(surrogate, known=known), beta=loop.beta, **known.figures(batch.rows))
+            else:
+                loop.pass_over(batch, **known.figures(batch.rows))
+        if kls := loop.curve(epoch, "kl"):
+            bounds = {"kl_low": settings.kl_low, "kl_high": settings.kl_high}
+            loop.beta = adapt_beta(loop.beta, fmean(kls), least=settings.beta_min, most=settings.beta_max, **bounds)
+    return loop.trained()
+
+
+def _key(stage: str, start: PointerSelector, groups: Groups, settings: Record, seed: int, **about: int) -> str:
+    """Names a training from the content of all that decides it."""
+    weights = {f"start/{name}": one for name, one in start.state_dict().items()}
+    described = {"config": start.config, "settings": settings, "seed": seed, **about}
+    return key_of(stage, described, tensors_of(groups) | weights)
+
+
+def _best(groups: Groups) -> Tensor:
+    """(Q, G) bool: the judged pointer of each query with the highest reward, of equals the first."""
+    best = groups.rewards.masked_fill(~groups.judged, -math.inf).argmax(-1, keepdim=True)
+    return torch.zeros_like(groups.judged).scatter(-1, best, True)
+
+
+def _entropy(log_probs: Tensor, log_ratio: Tensor) -> Tensor:
+    """Estimate from pointers that another policy drew: each counts as the ratio says, in its group."""
+    weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
+    return -(weights * log_probs.nan_to_num(neginf=0)).sum(-1).mean()
+
+
+Judge = Callable[[Sequence[tuple[int, tuple[int, ...]]]], Sequence[float]]
+"""Rewards of (row of the groups, pointer), one each in their order; NaN where one could not be judged."""
+
+
+class Experience(NamedTuple):
+    """Pointers of all queries, with what an update needs; unjudged ones do not count."""
+
+    pointers: Tensor
+    """(Q, G, S)"""
+    old: Tensor
+    """(Q, G) log-probabilities under the policy that ratios are taken to."""
+    reference: Tensor
+    """(Q, G) log-probabilities under the reference policy."""
+    rewards: Tensor
+    """(Q, G); 0 where not judged."""
+    judged: Tensor
+    """(Q, G) bool"""
+    advantage: Tensor
+    """(Q, G)"""
+    drift: Tensor
+    """(Q, G) `old` minus the log-probability under the policy that drew them; NaN where nothing tells."""
+
+    def known(self, rows: Tensor) -> Tensor:
+        """The rows whose query has a judged pointer."""
+        return rows[self.judged[rows].any(-1).to(rows.device)]
+
+    def teaches(self, rows: Tensor) -> bool:
+        """Whether any pointer of these queries has an advantage."""
+        return bool(self.advantage[rows].any())
+
+    def figures(self, rows: Tensor) -> dict[str, float]:
+        """Figures of these queries that do not depend on the policy."""
+        if not len(rows):
+            return {}
+        rewards, judged, advantage = self.rewards[rows], self.judged[rows], self.advantage[rows]
+        share = ess(self.drift[rows])
+        return {
+            "reward_mean": rewards[judged].mean().item(),
+            "advantage_std": advantage[judged].std(correction=0).item(),
+            "frac_zero_std": frac_zero_std(rewards, judged),
+        } | ({} if math.isnan(share) else {"ess_behaviour": share})
+
+
+def stored(groups: Groups, reference: Reference, settings: GrpoSettings, *, device: torch.device) -> Experience:
+    """The pointers that were judged before; ratios are taken to the reference, which is the policy that now starts."""
+    pointers = possible_pointers(groups).to(device)
+    old, judged = reference.log_probs(pointers), groups.judged.to(device)
+    drift = (old - groups.behaviour.to(old)).masked_fill(~judged, math.nan)
+    if not drift.isnan().all():
+        log.info("ess=%.3f of stored pointers: the starting policy against the one that drew them", ess(drift))
+    known = _experience(pointers, old, groups.rewards.to(old), judged, reference=reference, settings=settings)
+    return known._replace(drift=drift)
+
+
+def drawn(
+    loop: Loop,
+    groups: Groups,
+    material: Material,
+    reference: Reference,
+    settings: GrpoSettings,
+    *,
+    epoch: int,
+    judge: Judge,
+) -> Experience:
+    """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable, RewardUnusable."""
+    if "pointers" not in loop.held:
+        shots = groups.pointers.shape[-1]
+        pointers, old = _draw(loop, material, settings, epoch=epoch, shots=shots)
+        loop.hold(pointers=pointers, old=old)
+    if "rewards" not in loop.held:
+        loop.hold(rewards=_rewards(judge, loop.held["pointers"], groups.ids))
+    pointers, old, rewards = (loop.held[name].to(loop.device) for name in ("pointers", "old", "rewards"))
+    judged = ~rewards.isnan()
+    log.info("epoch=%d reward=%.4f judged=%d/%d", epoch, rewards[judged].mean(), judged.sum(), judged.numel())
+    with loop.autocast():
+        return _experience(pointers, old, rewards.to(old), judged, reference=reference, settings=settings)
+
+
+def _experience(
+    pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor, *, reference: Reference, settings: GrpoSettings
+) -> Experience:
+    known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
+    advantage = torch.zeros_like(rewards)
+    advantage[known] = advantages(rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k)
+    unknown = torch.full_like(rewards, math.nan)
+    return Experience(pointers, old, reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
+
+
+def _draw(loop: Loop, material: Material, settings: GrpoSettings, *, epoch: int, shots: int) -> tuple[Tensor, Tensor]:
+    """Pointers (Q, G, S) and their log-probabilities (Q, G)."""
+    generator = generator_of(loop.seed, "draw", epoch, device=loop.device)
+    with loop.autocast():
+        parts = [
+            loop.selector.sample(
+                *material(rows),
+                shots=shots,
+                draws=settings.draws,
+                temperature=settings.sampling_temperature,
+                generator=generator,
+            )
+            for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
+        ]
+    return torch.cat([one.pointers for one in parts]).cpu(), torch.cat([one.log_probs.sum(-1) for one in parts]).cpu()
+
+
+def _rewards(judge: Judge, pointers: Tensor, ids: tuple[str, ...]) -> Tensor:
+    """(Q, G), NaN where the judge failed."""
+    asked = [(row, tuple(pointer)) for row, group in enumerate(pointers.tolist()) for pointer in group]
+    given = list(judge(asked))
+    if len(given) != len(asked):
+        raise JudgeUnusable(f"the judge gave {len(given)} rewards for {len(asked)} pointers; it must give one each")
+    rewards = torch.tensor(given, dtype=torch.float64)
+    if rewards.isnan().all():
+        raise JudgeUnusable(f"the judge failed on all {len(asked)} pointers of a round; run again once it is back")
+    if rewards.isinf().any():
+        row, pointer = asked[int(rewards.isinf().nonzero()[0])]
+        raise RewardUnusable(f"query {ids[row]}, pointer {list(pointer)}: the judge's reward is infinite")
+    return rewards.view(pointers.shape[:2])

@@ -1,0 +1,164 @@
+"""Figures with error bars. The unit is the item: the repeats of an item are one cluster.
+
+Every mean is over items of the mean over an item's repeats, so that no item weighs more for being asked more often:
+ten answers to thirty problems are thirty independent facts, not three hundred.
+Source: Miller 2024, Adding Error Bars to Evals, arXiv:2411.00640.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import fsum, sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from storage.evaluated import Result
+from tasks.measure.bootstrap import Interval, Values, bootstrap
+
+Z = NormalDist().inv_cdf(0.975)
+
+ByItem = Mapping[str, Sequence[float]]
+"""Item → its value in each scored repeat."""
+
+
+Estimate = Result
+"""A figure with its error bars, in the form that the evaluation tables and results files keep."""
+
+
+class Share(NamedTuple):
+    """What an item adds to a weighted mean."""
+
+    total: float
+    """Sum of its values, each times its weight."""
+    weight: float
+    """Sum of the weights; above 0."""
+
+    def plus(self, value: float, weight: float = 1) -> Share:
+        """With one value more."""
+        return Share(self.total + value * weight, self.weight + weight)
+
+
+def estimates(
+    metric: str,
+    by_item: ByItem,
+    *,
+    groups: Mapping[str, ByItem] | None = None,
+    headline: bool = False,
+    seed: int = 0,
+) -> tuple[Estimate, ...]:
+    """The figure over all items and then over each group; empty where nothing was scored."""
+    if not any(by_item.values()):
+        return ()
+    parts = sorted((groups or {}).items())
+    of_groups = (estimate(metric, part, part=f"group={name}", seed=seed) for name, part in parts)
+    return (estimate(metric, by_item, headline=headline, seed=seed), *of_groups)
+
+
+def estimate(
+    metric: str,
+    by_item: ByItem,
+    *,
+    part: str = "",
+    headline: bool = False,
+    seed: int = 0,
+    higher_is_better: bool = True,
+) -> Estimate:
+    """Mean over items of the mean over repeats, its standard error clustered by item, and its 95 % interval.
+
+    The interval is Wilson's where every item is always right or always wrong, else a bootstrap over items; one item
+    that is neither has no interval. Raises ValueError without a value: `estimates` returns nothing instead.
+    """
+    means = sorted(mean(values) for values in by_item.values() if values)  # equal to the last bit in any order
+    if not means:
+        raise ValueError(f"{metric}: no item was scored, so there is nothing to estimate")
+    interval = _interval(means, seed=seed)
+    return Estimate(
+        metric=metric,
+        part=part,
+        value=mean(means),
+        std_err=standard_error(means),
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        n=len(means),
+        headline=headline,
+        higher_is_better=higher_is_better,
+    )
+
+
+def weighted_estimate(
+    metric: str, by_item: Mapping[str, Share], *, part: str = "", headline: bool = False, seed: int = 0
+) -> Estimate | None:
+    """Σ totals / Σ weights, with its standard error clustered by item and a bootstrap over items; None without items.
+
+    With equal weights this is the mean over items. Source: the linearised variance of a ratio estimator, Cochran 1977,
+    Sampling Techniques, 6.4, without finite population correction.
+    """
+    shares = sorted(by_item.values())  # equal to the last bit in any order
+    if not shares:
+        return None
+    value = fsum(one.total for one in shares) / fsum(one.weight for one in shares)
+    interval = bootstrap(np.array(shares), seed=seed, statistic=_ratio_of_sums) if len(shares) > 1 else None
+    return Estimate(
+        metric=metric,
+        part=part,
+        value=value,
+        std_err=_standard_error_of_ratio(value, shares),
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        n=len(shares),
+        headline=headline,
+    )
+
+
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """The same in another unit: 100 for per cent."""
+    names = ("value", "std_err", "low", "high")
+    found = {name: getattr(estimate, name) for name in names}
+    return estimate.model_copy(update={name: None if old is None else old * factor for name, old in found.items()})
+
+
+def wilson(solved: float, n: int) -> Interval:
+    """Wilson's 95 % score interval of `solved` of `n`; unlike ±1.96 standard errors it stays sane at 0 and 1."""
+    share, spread = solved / n, Z * Z / n
+    middle = (share + spread / 2) / (1 + spread)
+    half = Z * sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
+    # at the ends the formula gives 0 and 1 but for the last bit
+    return Interval(0.0 if solved <= 0 else middle - half, 1.0 if solved >= n else middle + half)
+
+
+def mean(values: Sequence[float]) -> float:
+    """Equal to the last bit in any order."""
+    return fsum(values) / len(values)
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Standard error of the mean, with n - 1 in its variance; None for one value."""
+    if len(values) < 2:
+        return None
+    return float(np.std(values, ddof=1) / sqrt(len(values)))
+
+
+def is_binary(values: Iterable[float]) -> bool:
+    """Every value is 0 or 1."""
+    return all(value in (0, 1) for value in values)
+
+
+def _interval(means: Sequence[float], *, seed: int) -> Interval | None:
+    if is_binary(means):
+        return wilson(fsum(means), len(means))
+    return bootstrap(means, seed=seed) if len(means) > 1 else None
+
+
+def _ratio_of_sums(drawn: Values) -> Values:
+    sums = drawn.sum(axis=1)  # (B, 2): totals and weights
+    return sums[:, 0] / sums[:, 1]
+
+
+def _standard_error_of_ratio(value: float, shares: Sequence[Share]) -> float | None:
+    n = len(shares)
+    if n < 2:
+        return None
+    squares = fsum((one.total - value * one.weight) ** 2 for one in shares)
+    return sqrt(n / (n - 1) * squares) / fsum(one.weight for one in shares)

@@ -1,0 +1,90 @@
+"""One style for every report: pages, the axes of their charts, and text that markdown shows as it is.
+
+A page is one HTML file, light and dark, for a screen of any width, nothing fetched.
+
+A template extends `base.html` and may import the macros of `plots.html`. Every value is escaped, and the content
+security policy of a page allows only the style and the script whose digests it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from math import ceil, floor, log10
+from pathlib import Path
+from typing import NamedTuple
+
+PARTS = Path(__file__).parent / "page"
+LOOK = PARTS / "look.css"
+
+
+def render(template: Path, *, style: Path | None = None, script: Path | None = None, **values: object) -> str:
+    """The HTML of a template. style: CSS rules of this page alone, after those of every page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader([template.parent, PARTS]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    rules = "".join(file.read_text("utf-8") for file in (LOOK, style) if file)
+    code = script.read_text("utf-8") if script else ""
+    policy = f"default-src 'none'; style-src '{_digest(rules)}'"
+    return environment.get_template(template.name).render(
+        values,
+        style=Markup(rules),
+        script=Markup(code),
+        policy=f"{policy}; script-src '{_digest(code)}'" if code else policy,
+    )
+
+
+def _digest(content: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+
+
+class Axis(NamedTuple):
+    """An axis that begins and ends at round numbers."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    def share(self, value: float) -> float:
+        """Where on the axis `value` is: 0 at its low end, 1 at its high one."""
+        return (value - self.low) / (self.high - self.low)
+
+    def across(self, value: float) -> str:
+        """The same in per cent, as CSS and SVG want it."""
+        return f"{100 * self.share(value):.2f}%"
+
+    def down(self, value: float) -> str:
+        """Per cent from the high end: pictures count from the top."""
+        return f"{100 * (self.high - value) / (self.high - self.low):.2f}%"
+
+
+def axis_around(low: float, high: float, *, step_at_least: float) -> Axis:
+    """The axis whose round ends are next to `low` and `high`; shares of one stay within 0 and 1."""
+    step = _round_step(step_at_least)
+    first, last = floor(round(low / step, 9)), ceil(round(high / step, 9))  # 0.6 / 0.2 is a little less than 3
+    if first == last:
+        first, last = first - 1, last + 1
+    if low >= 0 and high <= 1:
+        first, last = max(first, 0), min(last, round(1 / step))
+    ticks = tuple(round(at * step, 10) for at in range(first, last + 1))
+    return Axis(ticks[0], ticks[-1], ticks)
+
+
+def plain_markdown(text: str) -> str:
+    """`text` with nothing that markdown or HTML would act on."""
+    escaped = re.sub(r"([\\`*\[\]|~$])", r"\\\1", " ".join(text.split()))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _round_step(at_least: float) -> float:
+    """The next of … 0.1, 0.2, 0.5, 1, 2 …"""
+    power = 10.0 ** floor(log10(at_least))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= at_least * (1 - 1e-9))

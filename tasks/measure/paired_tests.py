@@ -1,0 +1,99 @@
+"""Two runs over the same items: how far apart they are, and how likely chance alone is to set them that far apart.
+
+Where every value is right or wrong, p is McNemar's and the interval is Bonett and Price's, which stays sane without a
+flip; else p is that of a sign-flip permutation test and the interval is a bootstrap over items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb, fsum, sqrt
+from statistics import NormalDist
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tasks.measure.bootstrap import DRAWN_AT_ONCE, Interval, bootstrap
+from tasks.measure.estimates import Estimate, Z
+
+SIGNIFICANT = 0.05
+EXACT_UP_TO = 20
+"""Number of differing items up to which all their 2ⁿ sign flips are enumerated."""
+PERMUTATIONS = 20_000
+
+Method = Literal["McNemar, exact", "sign flips, exact", "sign flips, drawn"]
+
+
+class PairedTest(NamedTuple):
+    """A mean paired difference against zero."""
+
+    interval: Interval | None
+    """95 % interval of the mean difference; None for a single item that is neither right nor wrong."""
+    p: float
+    """Two-sided."""
+    method: Method
+
+
+def paired_test(differences: Sequence[float], *, binary: bool, seed: int) -> PairedTest:
+    """Interval and p of the mean difference. binary: both values of every pair are 0 or 1."""
+    if binary:
+        gained, lost = sum(one > 0 for one in differences), sum(one < 0 for one in differences)
+        interval = adjusted_wald(gained, lost, len(differences))
+        return PairedTest(interval, mcnemar(gained, lost), "McNemar, exact")
+    p, method = sign_flips(differences, seed=seed)
+    # sorted, so that the interval does not depend on the order of the items
+    return PairedTest(bootstrap(sorted(differences), seed=seed) if len(differences) > 1 else None, p, method)
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Exact two-sided p of `gained` and `lost` flips, when each flip is as likely either way."""
+    flips = gained + lost
+    tail = sum(comb(flips, count) for count in range(min(gained, lost) + 1))
+    return min(1.0, 2 * tail / 2**flips)
+
+
+def adjusted_wald(gained: int, lost: int, n: int) -> Interval:
+    """95 % interval of the difference of two paired shares.
+
+    Source: Bonett and Price 2012, Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on
+    Paired Data, Journal of Educational and Behavioral Statistics 37(4): a flip either way is added before the sum.
+    """
+    up, down = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
+    half = Z * sqrt((up + down - (up - down) ** 2) / (n + 2))
+    return Interval(max(-1.0, up - down - half), min(1.0, up - down + half))
+
+
+def sign_flips(differences: Sequence[float], *, seed: int) -> tuple[float, Method]:
+    """Two-sided p of a sum of differences under random signs: all sign flips for few items, else drawn ones.
+
+    Drawn flips count the observed one as one more draw, so that p is never 0.
+    Source: Phipson and Smyth 2010, Permutation P-values Should Never Be Zero.
+    """
+    moved = np.sort([abs(one) for one in differences if one])  # their signs are drawn: p is the same turned round
+    seen = abs(fsum(differences)) - 1e-9 * moved.sum()  # sums of the same terms may differ in the last bits
+    if len(moved) <= EXACT_UP_TO:
+        sums = np.zeros(1)
+        for one in moved:
+            sums = np.concatenate([sums + one, sums - one])
+        return float((np.abs(sums) >= seen).mean()), "sign flips, exact"
+    rng, block, extreme = np.random.default_rng(seed), max(1, DRAWN_AT_ONCE // len(moved)), 0
+    for start in range(0, PERMUTATIONS, block):
+        signs = rng.integers(0, 2, (min(block, PERMUTATIONS - start), len(moved)), np.int8) * 2.0 - 1
+        extreme += int((np.abs(signs @ moved) >= seen).sum())
+    return (extreme + 1) / (PERMUTATIONS + 1), "sign flips, drawn"
+
+
+def newcombe(worse: Estimate, better: Estimate) -> float | None:
+    """Two-sided p of two unpaired figures, from the facing ends of their intervals; None where one has no interval.
+
+    Source: Newcombe 1998, Interval estimation for the difference between independent proportions, method 10.
+    """
+    if worse.value > better.value:
+        worse, better = better, worse
+    if worse.high is None or better.low is None:
+        return None
+    reach = sqrt((worse.high - worse.value) ** 2 + (better.value - better.low) ** 2)
+    difference = better.value - worse.value
+    if not reach:
+        return 0.0 if difference else 1.0
+    return 2 * NormalDist().cdf(-Z * difference / reach)

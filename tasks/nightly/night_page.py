@@ -1,0 +1,134 @@
+"""A night as one HTML file, in the style of the leaderboard; it runs no script and fetches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tasks.measure.page_style import Axis, axis_around, render
+from tasks.nightly import wording
+from tasks.nightly.night_records import Change, NightReport, Point, Score, Series, Trend
+
+PARTS = Path(__file__).parent / "page"
+TICKS = 4
+"""Approximate number of steps on an axis."""
+COLOURS = 7
+"""Line colours in the style sheet; more models start again at the first."""
+
+
+def render_page(report: NightReport) -> str:
+    """The HTML of a night."""
+    labels = [one.label for one in report.models]
+    return render(
+        PARTS / "nightly.html",
+        style=PARTS / "nightly.css",
+        report=report,
+        night=report.night,
+        say=wording,
+        tasks=list(dict.fromkeys(score.task for score in report.scores)),
+        labels=labels,
+        colour={label: at % COLOURS + 1 for at, label in enumerate(labels)},
+        score=lambda label, task: _score(report, label, task),
+        change={(one.of, one.task): one for one in report.changes},
+        whiskers=_whiskers(report.changes),
+        charts=[chart_of(trend) for trend in report.trends if max(len(one.points) for one in trend.series) > 1],
+    )
+
+
+class Mark(NamedTuple):
+    """A figure of a night on a chart; places are per cent of width and height."""
+
+    x: str
+    y: str
+    low: str | None
+    high: str | None
+    told: str
+
+
+class Line(NamedTuple):
+    """A model on a chart."""
+
+    label: str
+    marks: tuple[Mark, ...]
+    last: Point
+
+
+class Tick(NamedTuple):
+    """A line of the grid, with what stands beside it."""
+
+    at: str
+    text: str
+
+
+class Chart(NamedTuple):
+    """A trend, ready to be drawn."""
+
+    trend: Trend
+    lines: tuple[Line, ...]
+    rows: tuple[Tick, ...]
+    columns: tuple[Tick, ...]
+
+
+def chart_of(trend: Trend) -> Chart:
+    """Where the points of a trend are on its chart."""
+    points = [point for line in trend.series for point in line.points]
+    nights = sorted({point.night for point in points})
+    across = {night: f"{100 * at / max(1, len(nights) - 1):.2f}%" for at, night in enumerate(nights)}
+    ends = [end for point in points for end in (point.measure.low, point.measure.value, point.measure.high)]
+    scale = scale_of(end for end in ends if end is not None)
+    every = max(1, ceil(len(nights) / 6))
+    same_day = len({night.date() for night in nights}) < len(nights)
+    return Chart(
+        trend=trend,
+        lines=tuple(_line(line, across=across, scale=scale) for line in trend.series),
+        rows=tuple(Tick(scale.down(tick), f"{tick:g}") for tick in scale.ticks),
+        columns=tuple(
+            Tick(across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in nights[::every]
+        ),
+    )
+
+
+def scale_of(values: Iterable[float]) -> Axis:
+    """The axis around all values; it never zooms in on less than a tenth of them."""
+    ends = list(values)
+    low, high = min(ends), max(ends)
+    size = max(abs(low), abs(high)) or 1.0
+    return axis_around(low, high, step_at_least=max(high - low, 0.1 * size) / TICKS)
+
+
+def _line(line: Series, *, across: dict[Any, str], scale: Axis) -> Line:
+    def mark(point: Point) -> Mark:
+        one = point.measure
+        around = "" if one.low is None else f", 95 % {wording.interval(one)}"
+        return Mark(
+            x=across[point.night],
+            y=scale.down(one.value),
+            low=None if one.low is None else scale.down(one.low),
+            high=None if one.high is None else scale.down(one.high),
+            told=f"{line.label} {point.night:%F %R}: {wording.figure(one.value)}{around}, run {one.run}",
+        )
+
+    return Line(line.label, tuple(map(mark, line.points)), line.points[-1])
+
+
+def _score(report: NightReport, label: str, task: str) -> Score | None:
+    return next((one for one in report.scores if (one.model, one.task) == (label, task)), None)
+
+
+def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:
+    """Where the differences are on the axis that all changes share; zero is always on it."""
+    ends = [end for one in changes for end in (one.low, one.difference, one.high) if end is not None]
+    scale = scale_of([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
+    return {
+        "ticks": [(scale.across(tick), tick) for tick in scale.ticks],
+        "of": {
+            (one.of, one.task): {
+                "dot": scale.across(one.difference),
+                "bar": None if one.low is None or one.high is None else (scale.across(one.low), scale.across(one.high)),
+            }
+            for one in changes
+            if one.difference is not None
+        },
+    }

@@ -1,0 +1,200 @@
+"""A night in markdown: for the UI of Prefect, for a mail, for a repository."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from tasks.measure.page_style import plain_markdown as _plain
+from tasks.nightly.night_records import Change, Measure, ModelFactsOfNight, NightReport, Score
+from tasks.nightly.wording import (
+    NONE,
+    VERDICTS,
+    WORDS,
+    caution,
+    chance,
+    count,
+    day,
+    difference_interval,
+    duration,
+    figure,
+    interval,
+    money,
+    signed,
+)
+
+MARKS = {"worse": "▼ ", "better": "▲ "}
+
+
+def markdown_of(report: NightReport, *, plots: Mapping[str, str] | None = None) -> str:
+    """The night in words. plots: addresses of pictures that are shown, by name."""
+    return "\n".join(_lines(report, plots or {})) + "\n"
+
+
+def _lines(report: NightReport, plots: Mapping[str, str]) -> Iterator[str]:
+    night = report.night
+    yield f"# Night of {day(night.started_at)}: {_plain(night.suite)}"
+    yield ""
+    yield f"**{report.state}** — {WORDS[report.state]}"
+    yield ""
+    commit = f" · commit `{night.git_commit[:12]}`" if night.git_commit else ""
+    yield (
+        f"run `{night.run}` · {night.started_at:%F %R} UTC · {count(len(night.models), 'model')} · "
+        f"{count(report.nights, 'night')} known · Trivet {night.version}{commit}"
+    )
+    yield from _section("Worse beyond noise", [line for one in report.regressions for line in _regression(one)])
+    yield from _section("Failures", [_failure(report, number) for number in range(len(report.failures))])
+    yield from _scores(report)
+    yield from _changes(report)
+    if plots:
+        yield from ("", "## Plots", "")
+        yield from (f"![{_plain(name)}]({address})\n" for name, address in plots.items())
+    yield from _figures("Index", report)
+    yield from _figures("Selector", report)
+    yield from _costs(report)
+    yield from _section("To know", [_plain(note) for note in report.notes])
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield from ("", f"## {title}", "")
+        yield from (line if line.startswith(" ") else f"- {line}" for line in lines)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str]) -> Iterator[str]:
+    """Rows below their headings; numbers: the columns that stand at the right."""
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'|'.join('---:' if column in numbers else ':---' for column in columns)}|"
+    yield from (f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def _regression(change: Change) -> Iterator[str]:
+    assert change.before
+    yield (
+        f"**{_plain(change.of)}** on **{_plain(change.task)}**: {figure(change.before.value)} → "
+        f"{figure(change.now.value)} ({signed(change.difference, like=change.now.value)}, 95 % "
+        f"{difference_interval(change)}, p {chance(change.p)}), run `{change.now.run[:8]}` after "
+        f"`{change.before.run[:8]}`"
+    )
+    for flip in change.worse:
+        answer = "no answer" if flip.answer_after is None else f"“{_plain(flip.answer_after)}”"
+        told = f", said {answer} for “{_plain(flip.gold)}”" if flip.gold else ""
+        yield f"    - item `{_code(flip.item)}`: {figure(flip.before)} → {figure(flip.after)}{told}"
+
+
+def _failure(report: NightReport, number: int) -> str:
+    failure = report.failures[number]
+    remedy = "Retry does only this" if failure.may_pass else "for good"
+    return f"**{_plain(failure.what)}** ({remedy}): {_plain(failure.why)}"
+
+
+def _scores(report: NightReport) -> Iterator[str]:
+    if not report.scores:
+        return
+    yield from ("", "## Scores", "")
+    changes = {(change.of, change.task): change for change in report.changes}
+    yield from _table(
+        ("model", "benchmark", "metric", "score", "95 % interval", "change", "items", "unscored", "run"),
+        (_score(score, changes.get((score.model, score.task))) for score in report.scores),
+        numbers=("score", "change", "items", "unscored"),
+    )
+
+
+def _score(score: Score, change: Change | None) -> tuple[str, ...]:
+    one = score.measure
+    moved = NONE
+    if change and change.difference is not None:
+        moved = f"{MARKS.get(change.verdict, '')}{signed(change.difference, like=change.now.value)}"
+    return (
+        _plain(score.model),
+        _plain(score.task),
+        one.metric if one else "none scored",
+        figure(one.value) if one else NONE,
+        interval(one) if one else NONE,
+        moved,
+        f"{score.counts.items:,}",
+        f"{score.counts.unscored:,}",
+        f"`{score.run[:8]}`{' (earlier)' if score.earlier else ''}",
+    )
+
+
+def _changes(report: NightReport) -> Iterator[str]:
+    if not report.changes:
+        return
+    yield from ("", "## Change against the last comparable night", "")
+    yield from _table(
+        ("what", "figure", "before", "now", "difference", "95 % interval", "p", "won / lost", "verdict"),
+        map(_change, report.changes),
+        numbers=("before", "now", "difference", "p", "won / lost"),
+    )
+    if said := caution(report):
+        yield from ("", said)
+
+
+def _change(change: Change) -> tuple[str, ...]:
+    before = f"{figure(change.before.value)} `{change.before.run[:8]}`" if change.before else NONE
+    why = f": {_plain('; '.join(change.why))}" if change.why else ""
+    return (
+        _plain(change.of),
+        _plain(change.task),
+        before,
+        f"{figure(change.now.value)} `{change.now.run[:8]}`",
+        signed(change.difference, like=change.now.value),
+        difference_interval(change),
+        chance(change.p),
+        NONE if change.wins is None else f"{change.wins} / {change.losses}",
+        f"{MARKS.get(change.verdict, '')}{VERDICTS[change.verdict]}{why}",
+    )
+
+
+def _figures(title: str, report: NightReport) -> Iterator[str]:
+    measures = report.index if title == "Index" else report.selector
+    built = report.night.index if title == "Index" else None
+    if not (measures or built):
+        return
+    yield from ("", f"## {title}", "")
+    if built:
+        failed = f", {built.failed} could not be read" if built.failed else ""
+        yield (
+            f"generation `{built.generation}` · {count(built.documents, 'document')}{failed} · "
+            f"{count(built.chunks, 'chunk')} · refreshed by run `{built.run[:8]}`"
+        )
+        yield ""
+    if measures:
+        yield from _table(
+            ("figure", "value", "95 % interval", "n", "run"), map(_figure, measures), numbers=("value", "n")
+        )
+
+
+def _figure(one: Measure) -> tuple[str, ...]:
+    name = f"{one.metric} ({one.part})" if one.part else one.metric
+    return _plain(name), figure(one.value), interval(one), f"{one.n:,}", f"`{one.run[:8]}`"
+
+
+def _costs(report: NightReport) -> Iterator[str]:
+    if not report.models:
+        return
+    yield from ("", "## Cost", "")
+    yield from _table(
+        ("model", "backend", "revision", "answers", "asked this night", "tokens", "cost", "took", "run"),
+        map(_cost, report.models),
+        numbers=("answers", "asked this night", "tokens", "cost", "took"),
+    )
+
+
+def _cost(one: ModelFactsOfNight) -> tuple[str, ...]:
+    return (
+        _plain(one.label if one.label == one.name else f"{one.label} ({one.name})"),
+        _plain(one.backend),
+        f"`{_plain(one.revision[:12])}`" if one.revision else NONE,
+        f"{one.answers:,}",
+        f"{one.calls:,}",
+        f"{one.tokens:,}",
+        money(one.cost),
+        duration(one.seconds),
+        f"`{one.run}`",
+    )
+
+
+def _code(text: str) -> str:
+    """`text` as it may stand between backticks."""
+    return " ".join(text.split()).replace("`", "'").replace("|", "/").replace("<", "‹").replace(">", "›")

@@ -1,0 +1,383 @@
+"""Facts of the catalogue that answer a question: those of one document, or a table of several."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from storage.index import CatalogueEntry, Fact
+from storage.records import Record
+from tasks.documents.blocks import BBox
+from tasks.language.sentences import Language, language_of
+from tasks.rag.answers import Citation, RetrievalPlan
+from tasks.rag.facts.asked_facts import asked_criteria, asked_ids, asked_names, is_about
+from tasks.rag.facts.fact_values import DISPLAY, FactName, bare, read_value
+from tasks.rag.planning.names import stem_of
+
+MOST_DOCUMENTS = 6
+"""Columns that a reader can compare."""
+MOST_FACTS = 12
+
+
+class Stated(NamedTuple):
+    """An answer whose every value stands in a document, with its place."""
+
+    text: str
+    citations: tuple[Citation, ...]
+
+
+def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Stated | None:
+    """What the catalogue's facts answer; None where the question asks for other things, or of no certain document."""
+    names = asked_names(question)
+    if not names or plan.filters.mode == "all":
+        return None
+    entries = _entries(plan, catalogue, names)
+    if plan.needs_multi_doc and 2 <= len(entries) <= MOST_DOCUMENTS:
+        return _table(compare_facts(names, entries, question=question), question)
+    sure = plan.filters.mode == "only" or plan.query_type == "followup"
+    certain = sure and len(plan.filters.documents) == 1
+    if certain and not plan.needs_multi_doc:
+        return _listed(fact_answer(question, entries[0]), entries[0])
+    return None
+
+
+def _entries(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry], names: Sequence[str]) -> list[CatalogueEntry]:
+    """The documents that the question is about: of each side of a comparison the surest one that states such a fact.
+
+    Where no sides are named, documents without such a fact are left out if there are others.
+    """
+    by_digest = {entry.document: entry for entry in catalogue}
+    stating = {entry.document for entry in catalogue if any(fact.name in names for fact in entry.facts)}
+    if plan.needs_multi_doc and len(plan.filters.groups) > 1:
+        sides = [side for side in plan.filters.groups if side]
+        digests = [next((digest for digest in side if digest in stating), side[0]) for side in sides]
+    else:
+        digests = [digest for digest in plan.filters.documents if digest in stating] or list(plan.filters.documents)
+    return [by_digest[digest] for digest in dict.fromkeys(digests) if digest in by_digest]
+
+
+def _table(table: FactTable, question: str) -> Stated | None:
+    citations: list[Citation] = []
+
+    def marked(cell: FactCell) -> FactCell:
+        if cell.value is None or cell.source != "document":
+            return cell
+        citations.append(_citation(len(citations) + 1, cell))
+        return cell.model_copy(update={"value": f"{cell.value} [{len(citations)}]"})
+
+    rows = [row.model_copy(update={"cells": tuple(marked(cell) for cell in row.cells)}) for row in table.rows]
+    if not citations:
+        return None
+    text = table_markdown(table.model_copy(update={"rows": tuple(rows)}), language_of(question))
+    return Stated(text, tuple(citations))
+
+
+def _citation(n: int, cell: FactCell) -> Citation:
+    quote = f"{cell.label}: {cell.value}"
+    return Citation(n=n, document=cell.document, digest=cell.digest, page=cell.page, bbox=cell.bbox, quote=quote)
+
+
+def _listed(facts: Sequence[Fact], entry: CatalogueEntry) -> Stated | None:
+    """A line per fact, as the document labels and writes it."""
+    shown = facts[:MOST_FACTS]
+    if not shown:
+        return None
+    citations = [
+        Citation(
+            n=n,
+            document=entry.name,
+            digest=entry.document,
+            page=fact.page,
+            bbox=fact.bbox,
+            quote=f"{fact.label}: {fact.value}",
+        )
+        for n, fact in enumerate(shown, start=1)
+    ]
+    lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(shown, start=1)]
+    return Stated("\n".join(lines), tuple(citations))
+
+
+MOST_ROWS = 60
+FIELDS: dict[FactName, str] = {
+    "project": "project_name",
+    "issuer": "issuer",
+    "notice": "notice_id",
+    "amount": "project_amount",
+    "published": "publish_date",
+    "opening": "bid_start",
+    "deadline": "bid_end",
+}
+"""Facts that the metadata table may tell too."""
+COMPARABLE: tuple[FactName, ...] = ("amount", "published", "opening", "deadline")
+LIKELY_BUDGET = re.compile(r"예산|사업금액|사업비|budget")
+"""The amount that a question about the budget means where a document states several."""
+_TECHNICAL = re.compile(r"기술(?:능력)?(?:평가|점수)|기술능력|technical(?:proposal|score|evaluation)?")
+_PRICE = re.compile(r"(?:입찰)?가격(?:평가|점수)?|(?:price|cost)(?:proposal|score|evaluation)?")
+
+
+class FactCell(Record):
+    """What one document says of a fact."""
+
+    document: str
+    """Path below the indexed folder."""
+    digest: str
+    label: str | None = None
+    """As the document calls it."""
+    value: str | None = None
+    """As written; None where the document does not state it."""
+    canonical: str | None = None
+    page: int | None = None
+    bbox: BBox | None = None
+    source: Literal["document", "metadata"] = "document"
+
+
+class FactRow(Record):
+    """One fact of every document."""
+
+    name: str
+    label: str | None = None
+    """A criterion or the id of a requirement; None where the name says all."""
+    cells: tuple[FactCell, ...]
+    """In the order of the documents."""
+
+    @property
+    def agreement(self) -> Literal["equal", "differ", "unknown"]:
+        """Whether the documents that state it state the same; unknown where spellings cannot be compared."""
+        stated = [cell for cell in self.cells if cell.value is not None]
+        if len(stated) < 2 or any(cell.canonical is None for cell in stated):
+            return "unknown"
+        return "equal" if len({cell.canonical for cell in stated}) == 1 else "differ"
+
+
+class Contradiction(Record):
+    """The metadata table says something else than the document; the document's word stands in the table."""
+
+    document: str
+    name: str
+    stated: str
+    metadata: str
+
+
+class FactTable(Record):
+    """Facts of several documents side by side."""
+
+    documents: tuple[str, ...]
+    rows: tuple[FactRow, ...]
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+def fact_answer(question: str, entry: CatalogueEntry) -> tuple[Fact, ...]:
+    """The facts of the document that answer the question; empty where it asks for more than the catalogue knows."""
+    names = asked_names(question)
+    if not names or not is_about(question, entry):
+        return ()
+    found: list[Fact] = []
+    for name in names:
+        facts = [fact for fact in entry.facts if fact.name == name]
+        if name == "points":
+            found += asked_criteria(question, facts)
+        elif name == "requirement":
+            ids = asked_ids(question)
+            found += [fact for fact in facts if not ids or fact.canonical in ids]
+        elif facts:
+            found.append(_meant(facts, question))
+    return tuple(found)
+
+
+def compare_facts(names: Sequence[str], entries: Sequence[CatalogueEntry], *, question: str = "") -> FactTable:
+    """The facts of those names, a row each, a column per document; criteria and requirements have rows of their own."""
+    rows: list[FactRow] = []
+    for name in [known for known in DISPLAY if known in names]:
+        if name == "points":
+            rows += _criteria_rows(entries, question)
+        elif name == "requirement":
+            rows += _requirement_rows(entries, question)
+        else:
+            rows.append(FactRow(name=name, cells=tuple(_cell(entry, name, question) for entry in entries)))
+    contradictions = [found for name in names for entry in entries if (found := _contradiction(entry, name, question))]
+    return FactTable(
+        documents=tuple(entry.name for entry in entries),
+        rows=tuple(rows[:MOST_ROWS]),
+        contradictions=tuple(contradictions),
+    )
+
+
+def table_markdown(table: FactTable, lang: Language) -> str:
+    """The table in Markdown, aligned for a terminal, and a line each on what differs and what is contradicted."""
+    said = _WORDS[lang]
+    lines = [[said["fact"], *(_column_name(name) for name in table.documents)]]
+    for row in table.rows:
+        lines.append([_row_name(row, lang), *(_shown(cell.value, cell.source, lang) for cell in row.cells)])
+    widths = [max(3, *(_width(line[column]) for line in lines)) for column in range(len(lines[0]))]
+    drawn = ["| " + " | ".join(map(_padded, line, widths)) + " |" for line in lines]
+    drawn.insert(1, "| " + " | ".join("-" * wide for wide in widths) + " |")
+    return "\n".join([*drawn, *_remarks(table, lang)])
+
+
+def _meant(facts: Sequence[Fact], question: str) -> Fact:
+    """The fact that the question calls by its label where several share a name, else the likeliest."""
+    asked = bare(question)
+    called = [fact for fact in facts if bare(fact.label) in asked]
+    budgets = [fact for fact in facts if LIKELY_BUDGET.search(bare(fact.label))]
+    return (called or budgets or facts)[0]
+
+
+def _cell(entry: CatalogueEntry, name: str, question: str) -> FactCell:
+    facts = [fact for fact in entry.facts if fact.name == name]
+    if facts:
+        return _fact_cell(entry, _meant(facts, question))
+    if name in FIELDS and (value := entry.metadata.get(FIELDS[name])):
+        canonical = _canonical(name, value)
+        return FactCell(document=entry.name, digest=entry.document, value=value, canonical=canonical, source="metadata")
+    return FactCell(document=entry.name, digest=entry.document)
+
+
+def _fact_cell(entry: CatalogueEntry, fact: Fact) -> FactCell:
+    return FactCell(
+        document=entry.name,
+        digest=entry.document,
+        label=fact.label,
+        value=fact.value,
+        canonical=fact.canonical,
+        page=fact.page,
+        bbox=fact.bbox,
+    )
+
+
+def _canonical(name: FactName, told: str) -> str | None:
+    return next((stated.canonical for stated in read_value(name, "", told)), None)
+
+
+def _contradiction(entry: CatalogueEntry, name: str, question: str) -> Contradiction | None:
+    """Amounts and days that the two give differently; names may well be longer in one than in the other."""
+    if name not in COMPARABLE:
+        return None
+    cell, told = _cell(entry, name, question), entry.metadata.get(FIELDS[name])
+    if not told or cell.source == "metadata" or not cell.value or not cell.canonical:
+        return None
+    canonical = _canonical(name, told)
+    # a day without its hour is no contradiction
+    if canonical is None or canonical.startswith(cell.canonical) or cell.canonical.startswith(canonical):
+        return None
+    return Contradiction(document=entry.name, name=name, stated=cell.value, metadata=told)
+
+
+def _criteria_rows(entries: Sequence[CatalogueEntry], question: str) -> list[FactRow]:
+    by_document: list[dict[str, Fact]] = []
+    labels: dict[str, str] = {}
+    for entry in entries:
+        facts = asked_criteria(question, [fact for fact in entry.facts if fact.name == "points"])
+        keyed: dict[str, Fact] = {}
+        for fact in facts:
+            keyed.setdefault(_criterion(fact.label), fact)
+            labels.setdefault(_criterion(fact.label), fact.label)
+        by_document.append(keyed)
+    return [
+        FactRow(name="points", label=label, cells=_cells(entries, [facts.get(key) for facts in by_document]))
+        for key, label in labels.items()
+    ] or [FactRow(name="points", cells=_cells(entries, [None] * len(entries)))]
+
+
+def _criterion(label: str) -> str:
+    key = bare(label)
+    return "기술평가" if _TECHNICAL.fullmatch(key) else "가격평가" if _PRICE.fullmatch(key) else key
+
+
+def _requirement_rows(entries: Sequence[CatalogueEntry], question: str) -> list[FactRow]:
+    """The requirements that the question names; else how many there are."""
+    ids = asked_ids(question)
+    stated = [{fact.canonical: fact for fact in entry.facts if fact.name == "requirement"} for entry in entries]
+    if ids:
+        return [
+            FactRow(name="requirement", label=one, cells=_cells(entries, [facts.get(one) for facts in stated]))
+            for one in ids
+        ]
+    counted = [
+        next(iter(facts.values())).model_copy(update={"value": str(len(facts)), "canonical": str(len(facts))})
+        if facts
+        else None
+        for facts in stated
+    ]
+    return [FactRow(name="requirement", cells=_cells(entries, counted))]
+
+
+def _cells(entries: Sequence[CatalogueEntry], facts: Sequence[Fact | None]) -> tuple[FactCell, ...]:
+    return tuple(
+        _fact_cell(entry, fact) if fact else FactCell(document=entry.name, digest=entry.document)
+        for entry, fact in zip(entries, facts, strict=True)
+    )
+
+
+def _remarks(table: FactTable, lang: Language) -> list[str]:
+    said = _WORDS[lang]
+    remarks: list[str] = []
+    for agreement in ("equal", "differ"):
+        names = [_row_name(row, lang) for row in table.rows if row.agreement == agreement]
+        if names:
+            remarks.append(f"{said[agreement]}: {', '.join(names)}")
+    for one in table.contradictions:
+        remarks.append(
+            said["contradiction"].format(
+                document=_column_name(one.document),
+                fact=_display(one.name, lang),
+                metadata=one.metadata,
+                stated=one.stated,
+            )
+        )
+    return ["", *remarks] if remarks else []
+
+
+def _row_name(row: FactRow, lang: Language) -> str:
+    if row.name == "requirement" and row.label is None:
+        return _WORDS[lang]["requirements"]
+    name = _display(row.name, lang)
+    return f"{name}: {row.label}" if row.label else name
+
+
+def _display(name: str, lang: Language) -> str:
+    return DISPLAY[name].ko if lang == "ko" else DISPLAY[name].en
+
+
+def _shown(value: str | None, source: str, lang: Language) -> str:
+    if value is None:
+        return _WORDS[lang]["missing"]
+    text = " ".join(value.split()).replace("|", "\\|")
+    return f"{text} ({_WORDS[lang]['metadata']})" if source == "metadata" else text
+
+
+def _column_name(document: str) -> str:
+    return stem_of(document).replace("|", "\\|")
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: Hangul takes two."""
+    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else not unicodedata.combining(sign) for sign in text)
+
+
+def _padded(text: str, columns: int) -> str:
+    return text + " " * (columns - _width(text))
+
+
+_WORDS: dict[Language, dict[str, str]] = {
+    "ko": {
+        "fact": "항목",
+        "missing": "문서에 없음",
+        "metadata": "메타데이터",
+        "equal": "같음",
+        "differ": "다름",
+        "requirements": "요구사항 수",
+        "contradiction": "{document}: {fact}은(는) 메타데이터에 {metadata}, 문서에 {stated}로 되어 있어 문서를 따랐다.",
+    },
+    "en": {
+        "fact": "Fact",
+        "missing": "not stated",
+        "metadata": "metadata",
+        "equal": "Equal",
+        "differ": "Different",
+        "requirements": "Requirements",
+        "contradiction": "{document}: the metadata gives {metadata} for {fact}, the document {stated}; the table shows "
+        "the document's.",
+    },
+}

@@ -1,0 +1,367 @@
+"""What a request for proposals states plainly: amount, period, deadlines, points, requirements; read without a model.
+
+Only what stands under its label is a fact: in the cell beside it or below it, after its colon, or as its sentence.
+A document that asks for no proposals has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from storage.index import Fact
+from tasks.documents.blocks import Block, Cell, Document
+from tasks.language.numbers import Number, read_numbers
+from tasks.rag.facts.fact_values import (
+    ANY_ID,
+    CRITERION_HEADER,
+    CURRENCIES,
+    DESCRIPTION_HEADER,
+    DURATIONS,
+    EVALUATION,
+    ID_HEADER,
+    ID_LABEL,
+    POINTS_HEADER,
+    REQUIREMENT_HEADER,
+    REQUIREMENT_ID,
+    REQUIREMENT_NAME,
+    SOLICITATION,
+    SUBTOTAL,
+    TOTAL,
+    VAT,
+    FactName,
+    Stated,
+    bare,
+    fact_name,
+    points,
+    read_value,
+    tax_of,
+)
+
+MOST_FACTS = 300
+OPENING_BLOCKS = 60
+"""Where a document says that it asks for proposals …"""
+TELLING = frozenset(["amount", "period", "deadline"])
+"""… unless it states two of these."""
+
+
+def extract_facts(document: Document) -> tuple[Fact, ...]:
+    """The facts of a request for proposals in reading order, each once; none of another document."""
+    blocks = [block for page in document.pages for block in page.blocks]
+    kept: dict[tuple[str, str], Fact] = {}
+    for block, in_evaluation in _with_section(blocks):
+        for stated in _stated(block, in_evaluation=in_evaluation):
+            if len(kept) < MOST_FACTS and not _is_known(stated, kept):
+                kept[_key(stated)] = Fact(**stated._asdict(), page=block.page, bbox=block.bbox)
+    names = {fact.name for fact in kept.values()}
+    is_request = len(names & TELLING) >= 2 or _asks_for_proposals(document, blocks)
+    return tuple(kept.values()) if is_request else ()
+
+
+def _asks_for_proposals(document: Document, blocks: list[Block]) -> bool:
+    opening = " ".join(block.text for block in blocks[:OPENING_BLOCKS])
+    return SOLICITATION.search(f"{document.title or ''} {opening}") is not None
+
+
+def _with_section(blocks: list[Block]) -> Iterator[tuple[Block, bool]]:
+    """Each block of the text, and whether the heading or caption above it speaks of evaluation."""
+    in_evaluation = False
+    for block in blocks:
+        if block.kind in ("header", "footer"):
+            continue
+        if block.kind in ("heading", "caption"):
+            in_evaluation = EVALUATION.search(block.text) is not None
+        yield block, in_evaluation
+
+
+def _stated(block: Block, *, in_evaluation: bool) -> Iterator[Stated]:
+    if block.kind == "table":
+        yield from read_table_facts(block.cells, in_evaluation=in_evaluation)
+    else:
+        yield from read_lines(block.text, in_evaluation=in_evaluation)
+
+
+def _key(stated: Stated) -> tuple[str, str]:
+    """Criteria with equal points are not one fact; two ways to write an amount are."""
+    if stated.name == "points":
+        return stated.name, f"{bare(stated.label)}={stated.canonical}"
+    return stated.name, stated.canonical or " ".join(stated.value.split())
+
+
+def _is_known(stated: Stated, kept: dict[tuple[str, str], Fact]) -> bool:
+    """Does the fact stand already, or the same day with its hour?"""
+    known = (fact.canonical or "" for fact in kept.values() if fact.name == stated.name)
+    return _key(stated) in kept or (
+        bool(stated.canonical) and any(one.startswith(f"{stated.canonical} ") for one in known)
+    )
+
+
+MOST_LINE_CHARS = 2_000
+DATED: frozenset[FactName] = frozenset(["published", "opening", "questions_due", "deadline"])
+DOTTED = re.compile(r"\.{4}|…{2}|·{4}")
+"""A table of contents."""
+_BULLET = r"[\s○●◦■□▪▶❍◎ㅇ•*·※◇◆△▷-]{0,12}(?:\(?(?:[0-9]{1,2}|[가-하]|[a-z])[.)]\s*)?"
+LINE = re.compile(
+    rf"{_BULLET}(?P<label>(?:[^:：\n(（]|[(（][^)）\n]{{0,30}}[)）]){{2,60}}?)\s?(?:(?<![0-9])[:：]|[:：](?=\s))\s*(?P<value>\S.*)"
+)
+BULLET = re.compile(_BULLET)
+NOTICE = re.compile(
+    r"(?:RFP|RFQ|ITT|IFB|ITB|Solicitation|Tender)\s*(?:No\.?|Number|#)?\s*(?P<id>(?=\S*\d)[\w./-]+)", re.IGNORECASE
+)
+REQUIREMENT = re.compile(rf"\[?(?P<id>{REQUIREMENT_ID.pattern})[\s:.)\]]+(?P<name>\S.{{0,200}})")
+KOREAN_SENTENCE = re.compile(
+    r"(?:사\s?업|용\s?역|계\s?약|과\s?업|추\s?정|기\s?초|소\s?요|배\s?정|총)\s?"
+    r"(?:예\s?산|금\s?액|가\s?격|기\s?간|사업비)(?=\s?(?:은|는|[(（]))"
+)
+ENGLISH_AMOUNT = re.compile(
+    r"\b(?:the\s)?(?P<label>(?:\w+\s)?budget(?:ed)?|contract value)\b"
+    r"(?P<between>[^.\n:;]{0,100}?)\s(?:is|of|exceeds?|up\sto)\s",
+    re.IGNORECASE,
+)
+ENGLISH_PERIOD = re.compile(
+    r"\b(?P<label>(?:initial\s)?(?:contract|agreement)\s(?:term|period)|term of (?:the|this) (?:contract|agreement)"
+    r"|period of performance)\b(?P<between>[^.\n:;]{0,60}?)\s(?:is|of|be|for|from)\s",
+    re.IGNORECASE,
+)
+RANGE = re.compile(r"\s?(?:to|through|until|and|-|–)\s.{6,30}")
+_BY = r"(?P<rest>\s[^\n]{0,20}?\b(?:by|before|no later than|until|on)\s[^\n]{0,80})"
+_SENT = (
+    r"(?:\s(?:are|is|must be|shall be|should be|will be))?"
+    r"\s(?:due|received|submitted|accepted|delivered)(?:\sin writing)?"
+)
+ENGLISH_DAYS: tuple[tuple[re.Pattern[str], FactName], ...] = (
+    (
+        re.compile(rf"\b(?P<label>(?:proposals?|bids?|tenders?|offers?|responses?){_SENT}){_BY}", re.IGNORECASE),
+        "deadline",
+    ),
+    (re.compile(rf"\b(?P<label>(?:questions|inquiries|enquiries){_SENT}){_BY}", re.IGNORECASE), "questions_due"),
+)
+SPLIT = re.compile(
+    r"(?P<label>(?:기술|입찰\s?가격|가격|제안서|technical|price|cost)(?:\s?능력)?(?:\s?(?:평가|점수|proposal|score|부문))*)"
+    r"\s?[:(（]?\s?(?P<points>[0-9]{1,4}\s?(?:점|%|points?))",
+    re.IGNORECASE,
+)
+CRITERION = re.compile(
+    rf"{_BULLET}(?P<label>[^:：\n|]{{3,60}}?)\s?[:：–(-]\s?(?P<points>[0-9]{{1,3}}\s?(?:점|points?|%))\)?\s?"
+)
+ASIDE = re.compile(r"\s?(?:[(（][^)）]{0,20}[)）]\s?)?[은는]?\s*")
+"""Between a label in a sentence and its value: `사업예산(안)은 `."""
+REACH = 30
+"""Characters between a label in a sentence and its value."""
+
+
+def read_lines(text: str, *, in_evaluation: bool) -> Iterator[Stated]:
+    """Facts of a block that is no table."""
+    for line in text.splitlines():
+        line = line.strip()[:MOST_LINE_CHARS]
+        if not line or DOTTED.search(line):
+            continue
+        found = list(_line(line)) or list(_sentences(line))
+        yield from found
+        yield from _split(line)
+        if in_evaluation and (match := CRITERION.fullmatch(line)) and (one := points(match["label"], match["points"])):
+            yield one
+
+
+def _line(line: str) -> Iterator[Stated]:
+    """`Label: value`, `Label date`, `SFR-001 name`, `RFP 24-017`."""
+    if (match := LINE.match(line)) and (name := fact_name(match["label"])):
+        yield from read_value(name, match["label"], match["value"])
+        return
+    if match := NOTICE.fullmatch(line):
+        yield Stated("notice", line[: match.start("id")].strip(), match["id"], match["id"])
+        return
+    if match := REQUIREMENT.match(BULLET.sub("", line, count=1)):
+        number = re.sub("[_‐–]", "-", match["id"])
+        yield Stated("requirement", number, match["name"], number)
+        return
+    day = next((number for number in read_numbers(line) if number.unit in ("date", "day of month")), None)
+    if day and (name := fact_name(line[: day.start])) in DATED and name:
+        yield from read_value(name, BULLET.sub("", line[: day.start], count=1), line[day.start :])
+
+
+def _sentences(line: str) -> Iterator[Stated]:
+    for match in KOREAN_SENTENCE.finditer(line):
+        name = fact_name(match.group())
+        if name and (number := _next(line, match.end(), of=name)):
+            aside = ASIDE.match(line, match.end())
+            tax = VAT.search(line, number.end, number.end + REACH) if name == "amount" else None
+            end = tax.end() + line.startswith((")", "）"), tax.end()) if tax else number.end
+            yield from read_value(name, match.group(), line[aside.end() if aside else match.end() : end])
+    for match in ENGLISH_AMOUNT.finditer(line):
+        if number := _next(line, match.end(), of="amount"):
+            yield from read_value("amount", match["label"], line[number.start : number.end])
+    for match in ENGLISH_PERIOD.finditer(line):
+        if number := _next(line, match.end(), of="period"):
+            until = RANGE.match(line, number.end) if number.unit == "date" else None
+            days = [one for one in read_numbers(line[number.end : until.end()]) if one.unit == "date"] if until else []
+            end = number.end + days[-1].end if days else number.end
+            yield from read_value("period", match["label"], line[match.end() : end])  # three (3) years
+    for pattern, name in ENGLISH_DAYS:
+        for match in pattern.finditer(line):
+            days = [one for one in read_numbers(match["rest"]) if one.unit in ("date", "time")]
+            if days:
+                yield from read_value(name, match["label"], match["rest"][days[0].start : days[-1].end])
+
+
+def _next(line: str, position: int, *, of: FactName | None) -> Number | None:
+    """The first number of the kind that the label promises, if it stands near."""
+    units = CURRENCIES if of == "amount" else frozenset([*DURATIONS, "date"]) if of == "period" else frozenset[str]()
+    numbers = read_numbers(line[position : position + 3 * REACH])
+    near = next((number for number in numbers if number.unit in units and number.start <= REACH), None)
+    return near and near._replace(start=near.start + position, end=near.end + position)
+
+
+def _split(line: str) -> Iterator[Stated]:
+    """How the points are split between the technical offer and the price, where both make 100."""
+    found = [one for match in SPLIT.finditer(line) if (one := points(match["label"], match["points"]))]
+    if len(found) == 2 and sum(float(one.canonical or 0) for one in found) in (100, 1000):
+        yield from found
+
+
+HEADER_ROWS = 3
+MOST_LABEL_CHARS = 60
+MOST_REQUIREMENT_CHARS = 200
+MOST_GRID_CELLS = 100_000
+_GROUP = re.compile(
+    r"(?P<name>[^()\n]{1,60}?)\s?\(\s?(?P<points>[0-9]{1,4}\s?(?:점|%|points?|pts?))\s?\)\s*", re.IGNORECASE
+)
+
+Grid = dict[tuple[int, int], Cell]
+"""Row and column → the cell that covers it."""
+
+
+def read_table_facts(cells: Sequence[Cell], *, in_evaluation: bool) -> Iterator[Stated]:
+    """Facts of a table, row by row; first the labelled, then points, then requirements."""
+    grid = _grid(cells)
+    if not grid:
+        return
+    yield from _labelled(cells, grid)
+    yield from _points(grid, in_evaluation=in_evaluation)
+    yield from _requirements(cells, grid)
+
+
+def _grid(cells: Sequence[Cell]) -> Grid:
+    if sum(cell.row_span * cell.col_span for cell in cells) > MOST_GRID_CELLS:
+        return {(cell.row, cell.col): cell for cell in cells}
+    return {
+        (cell.row + down, cell.col + right): cell
+        for cell in cells
+        for down in range(cell.row_span)
+        for right in range(cell.col_span)
+    }
+
+
+def _labelled(cells: Sequence[Cell], grid: Grid) -> Iterator[Stated]:
+    rows = 1 + max(row for row, _ in grid)
+    for cell in cells:
+        name = fact_name(cell.text) if len(cell.text) <= MOST_LABEL_CHARS else None
+        if name is None:
+            continue
+        beside = grid.get((cell.row, cell.col + cell.col_span))
+        text = beside.text if beside else ""
+        if name == "contact" and beside:
+            text = " ".join(_row_after(grid, beside))
+        found = read_value(name, cell.text, text) if not fact_name(text) else []
+        if name == "amount" and beside and len(found) == 1 and (tax := VAT.search(" ".join(_row_after(grid, beside)))):
+            found.append(tax_of(cell.text, tax))
+        # one row below its header; in a longer table every row is another project
+        if not found and name != "contact" and cell.row == 0 and rows == cell.row_span + 1:
+            below = grid.get((cell.row + cell.row_span, cell.col))
+            found = read_value(name, cell.text, below.text) if below else []
+        yield from found
+
+
+def _row_after(grid: Grid, cell: Cell) -> Iterator[str]:
+    col = cell.col
+    while other := grid.get((cell.row, col)):
+        yield other.text
+        col = other.col + other.col_span
+
+
+def _points(grid: Grid, *, in_evaluation: bool) -> Iterator[Stated]:
+    header = _header(grid, POINTS_HEADER)
+    if header is None:
+        return
+    headers = {col: bare(cell.text) for (row, col), cell in grid.items() if row == header.row}
+    is_criteria = any(CRITERION_HEADER.fullmatch(text) or "평가" in text for text in headers.values())
+    if not (in_evaluation or is_criteria):
+        return
+    columns = [col for col in sorted(headers) if POINTS_HEADER.fullmatch(headers[col])]
+    for row in range(header.row + header.row_span, 1 + max(row for row, _ in grid)):
+        for before, col in zip([-1, *columns], columns, strict=False):
+            cell = grid.get((row, col))
+            if cell and (cell.row, cell.col) == (row, col):
+                column = _criterion_column({one: text for one, text in headers.items() if one > before}, col)
+                yield from _row_points(grid, row, column=column, cell=cell)
+
+
+def _criterion_column(headers: dict[int, str], points_column: int) -> int:
+    """The column that names what gets points: the last that is called so, else the nearest that does not describe."""
+    left = [col for col in sorted(headers) if col < points_column]
+    named = [col for col in left if CRITERION_HEADER.fullmatch(headers[col])]
+    plain = [col for col in left if not DESCRIPTION_HEADER.fullmatch(headers[col])]
+    return (named or plain or left or [0])[-1]
+
+
+def _row_points(grid: Grid, row: int, *, column: int, cell: Cell) -> Iterator[Stated]:
+    for col in range(cell.col):
+        group = grid.get((row, col))
+        if group and group.row == row and (match := _GROUP.fullmatch(group.text)) and group is not cell:
+            yield from _some(points(match["name"], match["points"]))
+    name = grid.get((row, column))
+    first = grid.get((row, 0))
+    if first and TOTAL.fullmatch(bare(first.text)):
+        name = first
+    while name and name.row_span > cell.row_span and name.col + name.col_span < cell.col:
+        name = grid.get((row, name.col + name.col_span))  # the group's name; the criterion stands beside it
+    if column == 0 and cell.row_span > 1 and first and first.row_span == cell.row_span:
+        name = first
+    if name and name is not cell and not _GROUP.fullmatch(name.text) and not SUBTOTAL.fullmatch(bare(name.text)):
+        yield from _some(points(name.text, cell.text))
+
+
+def _requirements(cells: Sequence[Cell], grid: Grid) -> Iterator[Stated]:
+    headers = {col: bare(cell.text) for (row, col), cell in grid.items() if row == 0}
+    listed = any(REQUIREMENT_HEADER.fullmatch(text) or REQUIREMENT_NAME.fullmatch(text) for text in headers.values())
+    numbered = {col for col, text in headers.items() if listed and ID_HEADER.fullmatch(text)}
+    labelled = {(cell.row, cell.col + cell.col_span) for cell in cells if ID_LABEL.fullmatch(bare(cell.text))}
+    ids = [
+        cell
+        for cell in cells
+        if _is_id(
+            cell.text.strip(),
+            is_numbered=(cell.row, cell.col) in labelled or (cell.row > 0 and cell.col in numbered),
+        )
+    ]
+    own = _requirement_name(cells, grid) if len(ids) == 1 else ""
+    columns = [col for col, text in headers.items() if REQUIREMENT_NAME.fullmatch(text)]
+    for cell in ids:
+        named = grid.get((cell.row, columns[0])) if columns and cell.row else None
+        beside = named or grid.get((cell.row, cell.col + cell.col_span))
+        name = own or (beside.text if beside and beside is not cell else "")
+        number = re.sub("[_‐–]", "-", cell.text.strip())
+        value = " ".join(name.split())[:MOST_REQUIREMENT_CHARS] or number
+        yield Stated("requirement", number, value, number)
+
+
+def _is_id(text: str, *, is_numbered: bool) -> bool:
+    return bool(REQUIREMENT_ID.fullmatch(text) or (is_numbered and ANY_ID.fullmatch(text)))
+
+
+def _requirement_name(cells: Sequence[Cell], grid: Grid) -> str:
+    for cell in cells:
+        beside = grid.get((cell.row, cell.col + cell.col_span))
+        if beside and REQUIREMENT_NAME.fullmatch(bare(cell.text)):
+            return beside.text
+    return ""
+
+
+def _header(grid: Grid, pattern: re.Pattern[str]) -> Cell | None:
+    found = (cell for (row, _), cell in sorted(grid.items(), key=lambda item: item[0]) if row < HEADER_ROWS)
+    return next((cell for cell in found if pattern.fullmatch(bare(cell.text))), None)
+
+
+def _some(stated: Stated | None) -> Iterator[Stated]:
+    if stated:
+        yield stated

@@ -1,0 +1,249 @@
+"""How well a search finds what questions ask for: hit@k, MRR@10 and nDCG@10 by page and by document."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from math import log2
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from storage.records import Record
+from tasks.measure.bootstrap import bootstrap
+
+Item = TypeVar("Item", bound=Hashable)
+
+CUT = 10
+SHOWN_CHARS = 80
+EXPECTED = "{id, question, document, pages: [1-based], answer?, answerable?, turns?: [question]}"
+
+
+class Question(Record):
+    """A question with the place of its answer: one line of a questions file."""
+
+    id: str = Field(min_length=1)
+    question: str
+    document: str | None = None
+    """Name of the gold document, as the catalogue has it; none where no document tells."""
+    pages: tuple[int, ...] = ()
+    """1-based gold pages; none where the document stores no pages, then it counts by document only."""
+    answer: str | None = None
+    """The gold answer in the words of the page."""
+    answerable: bool = True
+    """False: the right answer is to say that the documents do not tell."""
+    turns: tuple[str, ...] = ()
+    """Questions of the same conversation that were asked before this one, oldest first."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Other fields of the line, by which figures are grouped and lines chosen: `kind`, `lang`, `split` …"""
+
+    @field_validator("question")
+    @classmethod
+    def _has_words(cls, question: str) -> str:
+        if not question.strip():
+            raise ValueError("the question is empty")
+        return question
+
+    @field_validator("pages")
+    @classmethod
+    def _from_one(cls, pages: tuple[int, ...]) -> tuple[int, ...]:
+        if any(page < 1 for page in pages):
+            raise ValueError("pages count from 1")
+        return pages
+
+    @model_validator(mode="after")
+    def _has_gold(self) -> Question:
+        if self.answerable and not self.document:
+            raise ValueError("an answerable question needs its gold document")
+        return self
+
+
+class Place(NamedTuple):
+    """Position of a hit in the documents."""
+
+    document: str
+    page: int | None
+
+
+class Mean(Record):
+    """A mean over questions with its 95 % bootstrap interval.
+
+    Three keys, none of them null: the JSON of `trivet rag eval`, where the place of a figure names it. `figures` of
+    `measured_figures` gives the same figures as `Estimate`s.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+class Ranked(Record):
+    """Metrics of one question by name; runs are compared question by question."""
+
+    id: str
+    page: dict[str, float]
+    """Empty for a question without gold pages."""
+    document: dict[str, float]
+
+
+class Evaluation(Record):
+    """Figures by the names hit@1, hit@5, hit@10, mrr@10, ndcg@10."""
+
+    n: int
+    """Questions with a gold document."""
+    page: dict[str, Mean]
+    """Over the questions with gold pages; empty if there are none."""
+    document: dict[str, Mean]
+    paged: int = Field(ge=0)
+    """Questions with gold pages."""
+
+
+def read_questions(path: Path) -> list[Question]:
+    """The questions of a JSONL file, names in NFC. Raises ValueError naming the line."""
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text; expected a line of JSON per question: {EXPECTED}") from error
+    read: dict[str, tuple[int, Question]] = {}
+    for number, line in enumerate(text.split("\n"), start=1):  # splitlines would cut inside a string, at U+2028
+        if not line.strip():
+            continue
+        question = _question(line, f"{path}, line {number}")
+        if question.id in read:
+            first, _ = read[question.id]
+            raise ValueError(f"{path}, line {number}: line {first} has the id {question.id!r} too; give each its own")
+        read[question.id] = number, question
+    return [question for _, question in read.values()]
+
+
+def _question(line: str, where: str) -> Question:
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
+            raise ValueError("it is no JSON object")
+        return Question.model_validate(_fields(cast("dict[str, Any]", fields)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = ".".join(map(str, first["loc"])) + ": " + first["msg"] if first["loc"] else first["msg"]
+        raise ValueError(f"{where}: expected {EXPECTED}; {why}, found {line[:SHOWN_CHARS]!r}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: expected {EXPECTED}, found {line[:SHOWN_CHARS]!r}") from error
+
+
+def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a Question is made of; a line without a gold document is one that the documents do not answer."""
+    known = {name: found[name] for name in Question.model_fields if found.get(name) is not None and name != "labels"}
+    for name in ("document", "answer"):
+        if isinstance(known.get(name), str):
+            known[name] = unicodedata.normalize("NFC", known[name]).strip() or None
+    known.setdefault("answerable", bool(known.get("document")))
+    plain = {name: value for name, value in found.items() if name not in Question.model_fields}
+    return known | {"labels": {name: str(value) for name, value in plain.items() if isinstance(value, str | int)}}
+
+
+def evaluate(
+    questions: Sequence[Question], search: Callable[[Question], Sequence[Place]], *, seed: int = 0
+) -> Evaluation:
+    """The figures of `search` over the questions with a gold document. Raises ValueError if there are none."""
+    return summarise(rank_questions(questions, search), seed=seed)
+
+
+def rank_questions(
+    questions: Iterable[Question],
+    search: Callable[[Question], Sequence[Place]],
+    *,
+    name_of: Callable[[str], str] = str,
+) -> tuple[Ranked, ...]:
+    """The figures of each answerable question; several hits on one page, or in one document, count as one rank.
+
+    search: places, best first, more than ten if places repeat. name_of: the name that places give a gold document.
+    """
+    return tuple(
+        _rank(question, name_of(question.document), search(question))
+        for question in questions
+        if question.answerable and question.document
+    )
+
+
+def summarise(ranked: Sequence[Ranked], *, seed: int = 0) -> Evaluation:
+    """Means with their intervals. Raises ValueError without questions."""
+    if not ranked:
+        raise ValueError("there are no questions to evaluate; give at least one line with a gold document")
+    paged = [one.page for one in ranked if one.page]
+    return Evaluation(
+        n=len(ranked),
+        page=_means(paged, seed=seed),
+        document=_means([one.document for one in ranked], seed=seed),
+        paged=len(paged),
+    )
+
+
+def score_ranking(ranked: Sequence[Item], gold: set[Item]) -> dict[str, float]:
+    """The figures of one ranking of distinct items; `gold` is not empty."""
+    return {
+        "hit@1": hit(ranked, gold, k=1),
+        "hit@5": hit(ranked, gold, k=5),
+        "hit@10": hit(ranked, gold, k=10),
+        "mrr@10": reciprocal_rank(ranked, gold, k=CUT),
+        "ndcg@10": ndcg(ranked, gold, k=CUT),
+    }
+
+
+def hit(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
+    """1 if a gold item is among the first `k`, else 0."""
+    return float(any(item in gold for item in ranked[:k]))
+
+
+def reciprocal_rank(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
+    """1 / rank of the first gold item, 0 if it is not among the first `k`."""
+    return next((1 / rank for rank, item in enumerate(ranked[:k], start=1) if item in gold), 0.0)
+
+
+def ndcg(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
+    """Discounted gain of the gold items among the first `k`, as a share of the best order's.
+
+    Source: Järvelin and Kekäläinen 2002, with gains of 0 and 1 and log2(rank + 1).
+    """
+    gain = sum(1 / log2(rank + 1) for rank, item in enumerate(ranked[:k], start=1) if item in gold)
+    best = sum(1 / log2(rank + 1) for rank in range(1, min(k, len(gold)) + 1))
+    return gain / best
+
+
+def mean_of(values: Sequence[float], *, seed: int) -> Mean:
+    """Raises ValueError without values."""
+    if not values:
+        raise ValueError("a mean needs at least one value")
+    low, high = bootstrap(values, seed=seed)
+    return Mean(value=float(np.mean(values)), low=low, high=high)
+
+
+def paired_difference(values: Mapping[str, float], baseline: Mapping[str, float], *, seed: int) -> Mean:
+    """Mean of `values` minus `baseline` over the questions that both have: resampled by question, not by run.
+
+    Raises ValueError if they share no question.
+    """
+    shared = [name for name in values if name in baseline]
+    if not shared:
+        raise ValueError("the two runs have no question in common; compare runs over the same questions")
+    return mean_of([values[name] - baseline[name] for name in shared], seed=seed)
+
+
+def _rank(question: Question, document: str, places: Sequence[Place]) -> Ranked:
+    gold_pages = {Place(document, page) for page in question.pages}
+    return Ranked(
+        id=question.id,
+        page=score_ranking(_distinct(places), gold_pages) if gold_pages else {},
+        document=score_ranking(_distinct([place.document for place in places]), {document}),
+    )
+
+
+def _distinct(ranked: Sequence[Item]) -> list[Item]:
+    return list(dict.fromkeys(ranked))
+
+
+def _means(scores: Sequence[dict[str, float]], *, seed: int) -> dict[str, Mean]:
+    names = scores[0] if scores else ()
+    return {name: mean_of([score[name] for score in scores], seed=seed) for name in names}

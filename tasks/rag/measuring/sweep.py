@@ -1,0 +1,251 @@
+"""A grid of ways to cut and to search: its points, what was measured at each, and how they compare."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from pydantic import Field, JsonValue, ValidationError
+
+from storage.records import Record
+from tasks.keys import content_key
+from tasks.rag.measuring.ranking_metrics import Evaluation, Mean, Ranked, paired_difference
+from tasks.rag.retrieval.strategies import StrategyName, find_strategy
+
+Unit = Literal["page", "document"]
+
+SWEEP_VERSION = 1
+"""Raise it when the same point on the same index would be measured otherwise."""
+DECIDING = "mrr@10"
+"""The figure that points are sorted and compared by."""
+OVERLAP_MOST = 0.5
+"""Largest share of a chunk that may be overlap; beyond it an index holds every sentence several times."""
+
+
+class Chunking(Record):
+    """How documents are cut."""
+
+    chunk_chars: int = Field(ge=100, le=20_000)
+    overlap_chars: int = Field(ge=0)
+
+    @property
+    def name(self) -> str:
+        """`800/120`."""
+        return f"{self.chunk_chars}/{self.overlap_chars}"
+
+
+class Point(Record):
+    """One way to cut and to search."""
+
+    chunking: Chunking
+    strategy: StrategyName
+    bm25_weight: float | None = None
+    """None for strategies that do not weigh words."""
+    reranker: str | None = None
+
+    @property
+    def search_name(self) -> str:
+        """`rrf, BM25 × 0.5, reranked`."""
+        weight = f", BM25 × {self.bm25_weight:g}" if self.bm25_weight is not None else ""
+        return f"{self.strategy}{weight}{', reranked' if self.reranker else ''}"
+
+    @property
+    def name(self) -> str:
+        """With the chunking: `800/120 rrf, BM25 × 1`."""
+        return f"{self.chunking.name} {self.search_name}"
+
+
+class Swept(Record):
+    """What was measured at a point: one line of `points.jsonl`."""
+
+    key: str
+    """Key of the point, the content of the index, the questions and the other settings."""
+    point: Point
+    index_generation: str
+    index_digest: str
+    chunks: int
+    evaluation: Evaluation
+    ranked: tuple[Ranked, ...]
+    question_ms: float
+    """Median time of a search, the embedding of the question included."""
+    started_at: datetime
+    ended_at: datetime
+
+
+class Row(NamedTuple):
+    """A point among the others."""
+
+    swept: Swept
+    value: Mean
+    difference: Mean | None
+    """To the point that the others are compared with, paired by question; None for that point itself."""
+
+
+class Compared(NamedTuple):
+    """All points, the best first."""
+
+    unit: Unit
+    """What ranks are of: pages, or documents where no question has a gold page."""
+    baseline: Point
+    rows: tuple[Row, ...]
+
+
+def read_chunkings(text: str) -> tuple[Chunking, ...]:
+    """`800/120,300/50` as values, each once. Raises ValueError naming the part that is wrong."""
+    return tuple(dict.fromkeys(_chunking(part.strip()) for part in text.split(",")))
+
+
+def read_weights(text: str) -> tuple[float, ...]:
+    """`0.5,1,2` as numbers, each once. Raises ValueError naming the part that is wrong."""
+    return tuple(dict.fromkeys(_weight(part.strip()) for part in text.split(",")))
+
+
+def grid(
+    chunkings: Sequence[Chunking],
+    strategies: Sequence[str],
+    *,
+    bm25_weights: Sequence[float],
+    rerankers: Sequence[str | None],
+) -> tuple[Point, ...]:
+    """Every combination once, chunking by chunking; weights multiply only strategies that weigh words."""
+    return tuple(
+        Point(chunking=chunking, strategy=strategy, bm25_weight=weight, reranker=reranker)
+        for chunking, strategy in itertools.product(chunkings, strategies)
+        for weight in (bm25_weights if find_strategy(strategy).weighs_words else (None,))
+        for reranker in rerankers
+    )
+
+
+def baseline(points: Sequence[Point], usual: Point) -> Point:
+    """The point that the others are compared with: the `usual` one if it is among them, else the first."""
+    return usual if usual in points else points[0]
+
+
+def point_key(point: Point, *, index_digest: str, questions: str, settings: Mapping[str, JsonValue]) -> str:
+    """The name of a measurement: with an equal one nothing needs to be measured again.
+
+    questions: digest of what is asked. settings: what else changes a figure.
+    """
+    return content_key("sweep", SWEEP_VERSION, {"point": point, "settings": dict(settings)}, index_digest, questions)
+
+
+def read_kept(lines: Iterable[str]) -> dict[str, Swept]:
+    """What was measured before, by key; a line that a killed run left half written is passed over."""
+    kept: dict[str, Swept] = {}
+    for line in lines:
+        try:
+            swept = Swept.model_validate_json(line)
+        except ValidationError:
+            continue
+        kept[swept.key] = swept
+    return kept
+
+
+def compare(swept: Sequence[Swept], base: Point, *, seed: int = 0) -> Compared:
+    """The points by MRR@10, each with its difference to `base`. Raises ValueError if `base` was not measured."""
+    unit: Unit = "page" if all(one.evaluation.paged for one in swept) else "document"
+    against = next((_by_question(one, unit) for one in swept if one.point == base), None)
+    if against is None:
+        raise ValueError(f"the point {base.name}, which the others are compared with, was not measured")
+    rows = [
+        Row(
+            one,
+            _figures(one, unit)[DECIDING],
+            None if one.point == base else paired_difference(_by_question(one, unit), against, seed=seed),
+        )
+        for one in swept
+    ]
+    by_value = sorted(rows, key=lambda row: (-row.value.value, row.difference is not None, row.swept.point.name))
+    return Compared(unit, base, tuple(by_value))
+
+
+def as_json(compared: Compared) -> dict[str, JsonValue]:
+    """All rows as `sweep.json` has them."""
+    return {
+        "unit": compared.unit,
+        "sorted_by": f"{compared.unit} {DECIDING}",
+        "baseline": compared.baseline.model_dump(mode="json"),
+        "points": [_row_json(row) for row in compared.rows],
+    }
+
+
+def as_csv(compared: Compared) -> str:
+    """A line per point, for spreadsheets."""
+    lines = [_row_csv(row) for row in compared.rows]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(dict.fromkeys(name for line in lines for name in line)))
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def _chunking(part: str) -> Chunking:
+    size, slash, overlap = part.partition("/")
+    if not (slash and size.isdecimal() and overlap.isdecimal()):
+        raise ValueError(f"{part!r} is not CHARACTERS/OVERLAP; write for example 800/120,300/50")
+    try:
+        chunking = Chunking(chunk_chars=int(size), overlap_chars=int(overlap))
+    except ValidationError as error:
+        raise ValueError(f"{part!r}: a chunk has 100 to 20,000 characters") from error
+    if chunking.overlap_chars > OVERLAP_MOST * chunking.chunk_chars:
+        raise ValueError(f"{part!r}: the overlap is more than half of the chunk; write a smaller one")
+    return chunking
+
+
+def _weight(part: str) -> float:
+    try:
+        weight = float(part)
+    except ValueError as error:
+        raise ValueError(f"{part!r} is no number; write for example 0.5,1,2") from error
+    if not 0 <= weight < float("inf"):
+        raise ValueError(f"{part!r} cannot be a weight; it is 0 or more")
+    return weight
+
+
+def _figures(swept: Swept, unit: Unit) -> dict[str, Mean]:
+    return swept.evaluation.page if unit == "page" else swept.evaluation.document
+
+
+def _by_question(swept: Swept, unit: Unit) -> dict[str, float]:
+    """Reciprocal rank by the id of the question, over the questions that have one."""
+    scores = {one.id: one.page if unit == "page" else one.document for one in swept.ranked}
+    return {name: score[DECIDING] for name, score in scores.items() if score}
+
+
+def _row_json(row: Row) -> JsonValue:
+    swept = row.swept
+    told = swept.model_dump(mode="json", exclude={"ranked"})
+    difference = row.difference.model_dump(mode="json") if row.difference else None
+    return told | {"difference": difference}
+
+
+def _row_csv(row: Row) -> dict[str, str | int | float | None]:
+    swept, point = row.swept, row.swept.point
+    line: dict[str, str | int | float | None] = {
+        "chunk_chars": point.chunking.chunk_chars,
+        "overlap_chars": point.chunking.overlap_chars,
+        "strategy": point.strategy,
+        "bm25_weight": point.bm25_weight,
+        "reranker": point.reranker,
+        "chunks": swept.chunks,
+        "questions": swept.evaluation.n,
+        "question_ms": round(swept.question_ms, 3),
+    }
+    for unit, found in (("page", swept.evaluation.page), ("document", swept.evaluation.document)):
+        for name, estimate in found.items():
+            line |= _cells(f"{unit}_{name}", estimate)
+    return line | _cells("difference", row.difference)
+
+
+def _cells(name: str, mean: Mean | None) -> dict[str, str | int | float | None]:
+    if mean is None:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    return {
+        name: round(mean.value, 6),
+        f"{name}_low": round(mean.low, 6),
+        f"{name}_high": round(mean.high, 6),
+    }

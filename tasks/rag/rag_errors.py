@@ -1,0 +1,110 @@
+"""What stops a run. A single bad document is a record, not an error.
+
+RagError
+├── FolderUnusable       the folder of documents cannot be indexed
+│   ├── FolderMissing    there is no such folder
+│   ├── NotAFolder       it is a file
+│   └── NothingToIndex   no file in it can be read
+├── MetadataUnusable     the CSV beside the documents cannot be read
+├── QuestionsUnusable    the file of questions cannot be read
+├── UnknownDocument      the index holds no document of that name
+├── UnknownStrategy      there is no retrieval strategy of that name
+├── StrategyUnusable     an installed package offers a retrieval strategy that cannot be used
+├── TooManyFailed        more documents failed than the user allows: nothing is published
+└── Unfinished           what could be done is published, the rest may succeed another time
+
+storage.storage_errors.IndexUnusable
+├── NoLexicalIndex       the index was made without BM25
+└── tasks.language.tokens.WrongTokenizer  it was made with a Korean tokenizer that is not installed here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from storage.storage_errors import IndexUnusable
+
+NAMED = 3
+"""Items, and reasons, that a message names."""
+
+
+class RagError(Exception):
+    """Root; its text is a full sentence with the remedy."""
+
+
+class FolderUnusable(RagError):
+    """The folder of documents cannot be indexed."""
+
+
+class FolderMissing(FolderUnusable):
+    """There is no such folder."""
+
+
+class NotAFolder(FolderUnusable):
+    """The path leads to something else."""
+
+
+class NothingToIndex(FolderUnusable):
+    """No file in the folder is a document that may be read."""
+
+
+class MetadataUnusable(RagError):
+    """The CSV is missing, not text, or has no column with file names."""
+
+
+class QuestionsUnusable(RagError):
+    """The file of questions is missing, not JSONL, or says nothing."""
+
+
+class UnknownDocument(RagError, ValueError):
+    """The index holds no document of that name."""
+
+
+class UnknownStrategy(RagError, ValueError):
+    """There is no retrieval strategy of that name."""
+
+
+class StrategyUnusable(RagError, ValueError):
+    """A retrieval strategy of an installed package cannot be imported, or is none."""
+
+
+class TooManyFailed(RagError):
+    """More documents failed than the user allows; failed: which ones, and why."""
+
+    def __init__(self, share: float, *, allowed: float, failed: Mapping[str, str] | None = None) -> None:
+        named = f" ({_few(failed)})" if failed else ""
+        super().__init__(
+            f"{share:.0%} of the documents could not be read{named}, more than the {allowed:.0%} allowed, so nothing "
+            "was published; see `trivet rag status`, mend or exclude them, or raise `max_failed_share`."
+        )
+
+
+class Unfinished(RagError):
+    """Some items may succeed another time; the others are published."""
+
+    def __init__(self, unfinished: Mapping[str, str], *, report: Any, items: str = "documents") -> None:
+        count = f"1 {items.removesuffix('s')} is" if len(unfinished) == 1 else f"{len(unfinished)} {items} are"
+        super().__init__(f"{count} unfinished ({_few(unfinished)}); run again, or retry the run, to redo just these.")
+        self.report = report
+        """What is published: tasks.rag.indexing.index_report.IndexReport, or tasks.rag.batching.BatchReport."""
+
+
+def _few(reasons: Mapping[str, str]) -> str:
+    """The first items by their reason, and how many there are besides: `a.pdf, b.pdf and 7 more: killed`."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        by_reason.setdefault(why.rstrip("."), []).append(name)
+    told = [
+        f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' if len(names) > NAMED else ''}: {why}"
+        for why, names in list(by_reason.items())[:NAMED]
+    ]
+    more = f"; and {len(by_reason) - NAMED} other reasons" if len(by_reason) > NAMED else ""
+    return "; ".join(told) + more
+
+
+class NoLexicalIndex(IndexUnusable):
+    """The index holds no BM25 files."""
+
+    def __init__(self) -> None:
+        super().__init__("the index was made without BM25; search with --strategy similarity or mmr")

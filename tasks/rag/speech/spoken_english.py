@@ -1,0 +1,154 @@
+"""English text with its money, dates, times and numbers in words."""
+
+from __future__ import annotations
+
+import re
+
+from tasks.language.number_words import MONTHS
+from tasks.rag.speech.spoken_numbers import (
+    ANY_NUMBER,
+    DATE,
+    DIGIT_GROUPS,
+    FIRST,
+    LEADING_ZERO,
+    NUMBER,
+    SECTION,
+    SIGN,
+    Rule,
+    by_symbol,
+    either,
+    english,
+    english_decimal,
+    english_digits,
+    english_ordinal,
+    english_year,
+    is_day,
+    spoken,
+)
+
+MONTH = "|".join(MONTHS)
+CURRENCIES = by_symbol(
+    {
+        "dollar": ("US$", "$", "USD"),
+        "won": ("₩", "￦", "KRW"),
+        "euro": ("€", "EUR"),
+        "pound": ("£", "GBP"),
+        "yen": ("¥", "JPY"),
+    }
+)
+UNCHANGED = ("won", "yen")
+"""Currencies without a plural, and without a hundredth part."""
+SCALES = by_symbol(
+    {
+        "thousand": ("thousand", "k"),
+        "million": ("million", "mn", "m"),
+        "billion": ("billion", "bn", "b"),
+        "trillion": ("trillion", "tn"),
+    }
+)
+UNITS = by_symbol(
+    {
+        "percent": ("%",),
+        "square meters": ("㎡", "m²"),
+        "cubic meters": ("㎥", "m³"),
+        "kilometers": ("㎞", "km"),
+        "centimeters": ("㎝", "cm"),
+        "millimeters": ("㎜", "mm"),
+        "kilograms": ("㎏", "kg"),
+        "degrees": ("℃", "°C", "°F"),
+        "kilowatts": ("kW",),
+        "megawatts": ("MW",),
+        "won": ("원",),
+    }
+)
+
+
+def in_english(text: str) -> str:
+    """`text` without a digit."""
+    return spoken(text, RULES)
+
+
+def _number(written: str) -> str:
+    whole, _, decimals = written.replace(",", "").partition(".")
+    return english_decimal(int(whole), decimals) if decimals else english(int(whole))
+
+
+def _date(found: re.Match[str]) -> str:
+    month, day = int(found["month"]), int(found["day"])
+    if not is_day(month, day):
+        return found[0]
+    return f"{MONTHS[month - 1]} {english_ordinal(day)}, {english_year(int(found['year']))}"
+
+
+def _day_of_month(found: re.Match[str]) -> str:
+    year = f", {english_year(int(found['year']))}" if found["year"] else ""
+    return f"{found['month']} {english_ordinal(int(found['day']))}{year}" if int(found["day"]) else found[0]
+
+
+def _time(found: re.Match[str]) -> str:
+    hour, minute = int(found["hour"]), int(found["minute"])
+    half = (found["half"] or ("a" if hour < 12 or hour == 24 else "p")).lower()
+    minutes = f" {'oh ' if minute < 10 else ''}{english(minute)}" if minute else ""
+    return f"{english(hour % 12 or 12)}{minutes} {half}.m."
+
+
+def _money(found: re.Match[str]) -> str:
+    written, scale, currency = found["number"], found["scale"], CURRENCIES[found["currency"]]
+    plural = currency if currency in UNCHANGED else f"{currency}s"
+    if scale:
+        return f"{_number(written)} {SCALES[scale.lower()]} {plural}"
+    whole, _, cents = written.replace(",", "").partition(".")
+    if len(cents) == 2 and currency in ("dollar", "euro"):
+        coins = f" and {english(int(cents))} {'cent' if cents == '01' else 'cents'}" if int(cents) else ""
+        return f"{english(int(whole))} {currency if whole == '1' else plural}{coins}"
+    return f"{_number(written)} {currency if written == '1' else plural}"
+
+
+def _groups(found: re.Match[str]) -> str:
+    return ", ".join(english_digits(group) for group in found[0].split("-"))
+
+
+def _sections(found: re.Match[str]) -> str:
+    return " point ".join(english(int(group)) for group in found[0].split("."))
+
+
+def _apart(found: re.Match[str], words: str) -> str:
+    """A number between other text: letters keep their distance."""
+    before = f"{found['before']} " if found["before"] else ""
+    following = found.string[found.end() : found.end() + 1]
+    return before + words + (" " if following.isascii() and following.isalpha() else "")
+
+
+_DATE = re.compile(DATE)
+_AND_YEAR = r"(?:,?\s(?P<year>[12][0-9]{3})\b)?"
+_MONTH_FIRST = re.compile(rf"\b(?P<month>{MONTH})\s(?P<day>[0-3]?[0-9])(?![0-9.,]*[0-9]){_AND_YEAR}")
+_DAY_FIRST = re.compile(rf"\b(?P<day>[0-3]?[0-9])\s(?P<month>{MONTH}){_AND_YEAR}")
+_TIME = re.compile(
+    r"(?<![0-9:])(?P<hour>[01]?[0-9]|2[0-4]):(?P<minute>[0-5][0-9])(?::[0-5][0-9])?(?![0-9:])"
+    r"(?:\s?(?P<half>[aApP])\.?[mM]\b\.?)?"
+)
+_MINUS = re.compile(rf"(?<![\w.,)\]-])[-−]\s?(?={SIGN}?[0-9])")
+_RANGE = re.compile(rf"(?<=[0-9%])\s?[~∼〜–]\s?(?={SIGN}?[0-9])")
+_MONEY = re.compile(
+    rf"(?P<currency>{either(CURRENCIES)})\s?(?P<number>{NUMBER})(?:\s?(?P<scale>(?i:{either(SCALES)}))\b)?"
+)
+_UNIT = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<unit>{either(UNITS)})(?![A-Za-z])")
+_ORDINAL = re.compile(rf"{FIRST}(?P<number>[1-9][0-9]*)(?:st|nd|rd|th)\b")
+_YEAR = re.compile(rf"(?P<before>[A-Za-z]?){FIRST}(?P<number>1[1-9][0-9]{{2}}|20[0-9]{{2}})(?![0-9]|[.,][0-9])")
+
+RULES: tuple[Rule, ...] = (
+    (_DATE, _date),
+    (_MONTH_FIRST, _day_of_month),
+    (_DAY_FIRST, _day_of_month),
+    (_TIME, _time),
+    (_MINUS, "minus "),
+    (DIGIT_GROUPS, _groups),
+    (SECTION, _sections),
+    (_RANGE, " to "),
+    (_MONEY, _money),
+    (_UNIT, lambda found: f"{_number(found['number'])} {UNITS[found['unit']]}"),
+    (_ORDINAL, lambda found: english_ordinal(int(found["number"]))),
+    (LEADING_ZERO, lambda found: english_digits(found[0])),
+    (_YEAR, lambda found: _apart(found, english_year(int(found["number"])))),
+    (ANY_NUMBER, lambda found: _apart(found, _number(found["number"]))),
+)

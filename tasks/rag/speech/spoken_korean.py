@@ -1,0 +1,169 @@
+"""Korean text with its money, dates, times and numbers in words."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from tasks.rag.speech.spoken_numbers import (
+    ANY_NUMBER,
+    DATE,
+    DIGIT_GROUPS,
+    FIRST,
+    LEADING_ZERO,
+    NUMBER,
+    SECTION,
+    SIGN,
+    Rule,
+    by_symbol,
+    either,
+    is_day,
+    korean,
+    korean_decimal,
+    korean_digits,
+    native_korean,
+    spoken,
+)
+
+MONTHS = {6: "유월", 10: "시월"}
+"""Months that are not said as their number."""
+COUNTED_NATIVELY = 40
+"""Below this things are counted in Korean's own words: 세 명, but 오십 명."""
+CURRENCIES = by_symbol(
+    {
+        "달러": ("US$", "$", "USD"),
+        "원": ("₩", "￦", "KRW"),
+        "유로": ("€", "EUR"),
+        "파운드": ("£", "GBP"),
+        "엔": ("¥", "JPY"),
+    }
+)
+SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+UNITS = by_symbol(
+    {
+        "퍼센트": ("%",),
+        "퍼센트포인트": ("%p",),
+        "제곱미터": ("㎡", "m²"),
+        "세제곱미터": ("㎥", "m³"),
+        "킬로미터": ("㎞", "km"),
+        "센티미터": ("㎝", "cm"),
+        "밀리미터": ("㎜", "mm"),
+        "킬로그램": ("㎏", "kg"),
+        "도": ("℃", "°C"),
+        "킬로와트": ("kW",),
+        "메가와트": ("MW",),
+    }
+)
+
+
+def in_korean(text: str) -> str:
+    """`text` without a digit."""
+    return spoken(text, RULES)
+
+
+def _number(written: str) -> str:
+    whole, _, decimals = written.replace(",", "").partition(".")
+    return korean_decimal(int(whole), decimals) if decimals else korean(int(whole))
+
+
+def _date(found: re.Match[str]) -> str:
+    month, day = int(found["month"]), int(found["day"])
+    if not is_day(month, day):
+        return found[0]
+    weekday = f" {found['weekday']}요일" if found["weekday"] else ""
+    return f"{korean(int(found['year']))}년 {_month(month)} {korean(day)}일{weekday}"
+
+
+def _month(number: int) -> str:
+    return MONTHS.get(number) or f"{korean(number)}월"
+
+
+def _time(found: re.Match[str]) -> str:
+    minutes = f" {korean(int(found['minute']))}분" if int(found["minute"]) else ""
+    seconds = f" {korean(int(found['second']))}초" if found["second"] else ""
+    return _hour(int(found["hour"])) + minutes + seconds
+
+
+def _hour(number: int) -> str:
+    """다섯시, but 십칠시."""
+    return f"{native_korean(number) if 1 <= number <= 12 else korean(number)}시"
+
+
+def _foreign_money(found: re.Match[str]) -> str:
+    return f"{_scaled(found['number'], found['scale'])} {CURRENCIES[found['currency']]}"
+
+
+def _scaled(written: str, scale: str | None) -> str:
+    """1.2, billion → 십이억."""
+    value = Decimal(written.replace(",", "")) * SCALES[scale.lower()] if scale else None
+    if value is not None and value == value.to_integral_value():
+        return korean(int(value))
+    return _number(written) + (f" {scale}" if scale else "")
+
+
+def _counted(found: re.Match[str]) -> str:
+    number, counter = int(found["number"]), found["counter"]
+    if counter == "번째" and number == 1:
+        return "첫 번째"
+    return f"{native_korean(number) if 1 <= number < COUNTED_NATIVELY else korean(number)} {counter}"
+
+
+def _groups(found: re.Match[str]) -> str:
+    return " ".join(korean_digits(group) for group in re.split("[-.]", found[0]))
+
+
+def _sections(found: re.Match[str]) -> str:
+    return "점".join(korean(int(group)) for group in found[0].split("."))
+
+
+def _apart(found: re.Match[str]) -> str:
+    """A number between other text: Latin letters keep their distance."""
+    before = f"{found['before']} " if found["before"] else ""
+    following = found.string[found.end() : found.end() + 1]
+    return before + _number(found["number"]) + (" " if following.isascii() and following.isalpha() else "")
+
+
+def _won(found: re.Match[str]) -> str:
+    """12, 억 → 십이억 원; 만 원, not 일만 원."""
+    number = "" if found["number"] == "1" and found["scale"].endswith("만") else _number(found["number"])
+    return f"{number}{found['scale']} 원"
+
+
+_DATE = re.compile(rf"{DATE}(?:\s?\((?P<weekday>[월화수목금토일])\))?")
+_YEAR_AND_MONTH = re.compile(r"(?<![0-9.])(?P<year>[12][0-9]{3})\.\s(?P<month>[1-9]|1[0-2])\.(?!\s?[0-9])")
+_MONTH_OF_ITS_OWN = re.compile(r"(?<![0-9.])0?(?P<month>6|10)월")
+_TIME = re.compile(
+    r"(?<![0-9:])(?P<hour>[01]?[0-9]|2[0-4]):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]))?(?![0-9:])"
+)
+_HOUR = re.compile(rf"{FIRST}(?P<hour>[01]?[0-9]|2[0-4])시(?![간가-힣])")
+_MINUS = re.compile(rf"(?<![\w.,)\]-])[-−△▲]\s?(?={SIGN}?[0-9])")
+_RANGE = re.compile(rf"(?<=[0-9])\s?[~∼〜–]\s?(?={SIGN}?[0-9])|(?<=[원%년월일시분개명])\s?[~∼〜]\s?(?=[0-9])")
+_SCALE = rf"(?P<scale>(?i:{either(SCALES)}))\b"
+_FOREIGN_MONEY = re.compile(rf"(?P<currency>{either(CURRENCIES)})\s?(?P<number>{NUMBER})(?:\s?{_SCALE})?")
+_FOREIGN_SCALE = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?{_SCALE}")
+_WON_IN_SCALE = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<scale>[만억조]|[십백천]만)\s?원")
+_WON = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<won>[백천]?원)")
+_UNIT = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<unit>{either(UNITS)})(?![A-Za-z])")
+_COUNTED = re.compile(
+    rf"{FIRST}(?P<number>[0-9]{{1,2}})\s?(?P<counter>개(?![월년소])|명|가지|번째|살|시간|곳|건|권|마리|사람)"
+)
+
+RULES: tuple[Rule, ...] = (
+    (_DATE, _date),
+    (_YEAR_AND_MONTH, lambda found: f"{korean(int(found['year']))}년 {_month(int(found['month']))}"),
+    (_MONTH_OF_ITS_OWN, lambda found: MONTHS[int(found["month"])]),
+    (_TIME, _time),
+    (_HOUR, lambda found: _hour(int(found["hour"]))),
+    (_MINUS, "마이너스 "),
+    (DIGIT_GROUPS, _groups),
+    (SECTION, _sections),
+    (_RANGE, "에서 "),
+    (_FOREIGN_MONEY, _foreign_money),
+    (_FOREIGN_SCALE, lambda found: _scaled(found["number"], found["scale"])),
+    (_WON_IN_SCALE, _won),
+    (_WON, lambda found: f"{_number(found['number'])} {found['won']}"),
+    (_UNIT, lambda found: f"{_number(found['number'])} {UNITS[found['unit']]}"),
+    (_COUNTED, _counted),
+    (LEADING_ZERO, lambda found: korean_digits(found[0])),
+    (ANY_NUMBER, _apart),
+)

@@ -1,0 +1,267 @@
+"""Groups of processes whose memory and number the kernel bounds together, where we may make some.
+
+Version 1: below our own group, in the hierarchies of memory and of pids. Version 2: below our own group, or, for other
+users than root, below the nearest group above it that is ours to write, as in a systemd session; a group that holds
+processes, such as our own, gives no controllers to those below it, and we move nobody. Root's groups above are
+systemd's, which takes away what it has not made, so they are left alone.
+
+What a group is charged with is more than its processes' memory: files in memory that they write, and pages of files
+that they are the first to read, which go again when there is need.
+
+Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v1/pids.rst and cgroup-v2.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+PROC = Path("/proc/self")
+CONTROLLERS = {"memory", "pids"}
+PATIENCE_S = 2.0
+"""For memory and processes that are on their way out."""
+STEP_S = 0.01
+READ_BYTES = 1 << 16
+OURS = re.compile(r"trivet-(\d+)-")
+
+
+class _Files(NamedTuple):
+    """Names of a version."""
+
+    memory: str
+    swap: str
+    peak: str
+    events: str
+    unlimited: str
+
+
+V1 = _Files(
+    "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control", "-1"
+)
+V2 = _Files("memory.max", "memory.swap.max", "memory.peak", "memory.events", "max")
+
+
+class Cgroup:
+    """A group, empty until a process writes `0` to each of `procs`, or has its number written there.
+
+    Its methods raise OSError where the group is gone.
+    """
+
+    def __init__(self, memory: Path, pids: Path, files: _Files) -> None:
+        self.procs = tuple(folder / "cgroup.procs" for folder in dict.fromkeys((memory, pids)))
+        self._memory = memory
+        self._pids = pids
+        self._files = files
+        self._events = str(memory / files.events)
+        self._peak_file = str(memory / files.peak)
+        self._peak: int | None = None
+
+    def set_limits(self, memory_bytes: int, processes: int) -> None:
+        """Limit all processes in it together: memory without swap, and processes and threads that ever enter."""
+        files, swap = self._files, self._memory / self._files.swap
+        limited = self._memory / files.memory
+        if files is V1 and swap.exists():  # memory and swap: never less than memory alone
+            _write(swap, files.unlimited)
+            _until_it_works(lambda: _write(limited, str(memory_bytes)))
+            _until_it_works(lambda: _write(swap, str(memory_bytes)))
+        else:
+            _until_it_works(lambda: _write(limited, str(memory_bytes)))
+            if files is V2 and swap.exists():
+                _write(swap, "0")
+        _write(self._pids / "pids.max", str(processes))
+
+    def reset_peak(self) -> None:
+        """What was used until now is forgotten, where the kernel can (version 2: from Linux 6.12 on)."""
+        if self._files is V1:
+            _write(self._peak_file, "0")
+            return
+        with suppress(OSError):  # no such file, or only to be read
+            self._peak = os.open(self._peak_file, os.O_RDWR | os.O_CLOEXEC) if self._peak is None else self._peak
+            os.write(self._peak, b"reset")
+
+    def peak_bytes(self) -> int:
+        """The most memory that all in it used together since `reset_peak`; 0 where that is not to be known."""
+        if self._files is V1:
+            return int(read(self._peak_file))
+        return int(os.pread(self._peak, 64, 0)) if self._peak is not None else 0
+
+    def oom_kills(self) -> int:
+        """Processes in it that the kernel killed for memory, since it was made."""
+        for line in read(self._events).splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+        return 0
+
+    def remove(self) -> None:
+        """Once its processes are gone; again is no error. Raises OSError while it holds any."""
+        if self._peak is not None:
+            os.close(self._peak)
+            self._peak = None
+        for file in self.procs:
+            _until_it_works(lambda folder=file.parent: _remove(folder))
+
+
+class _Unusable(Exception):
+    """No group can be made; its text says why."""
+
+
+def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup | None:
+    """A group with these limits; None where none can be made, for which see `reason`.
+
+    name: `trivet-PID-…` with the number of this process; groups of such names are removed when their process is dead.
+    """
+    try:
+        return _made(name, memory_bytes, processes)
+    except _Unusable as error:
+        log.info("no cgroup: %s", error)
+        return None
+
+
+def reason() -> str | None:
+    """Why no group can be made here; None: one can, which was tried."""
+    try:
+        _made(f"trivet-{os.getpid()}-trial-{threading.get_ident()}", 1 << 30, 16).remove()
+    except _Unusable as error:
+        return str(error)
+    return None
+
+
+def processor_share() -> float | None:
+    """Processors that our own group may use; None: all there are."""
+    own = dict(_own_groups())
+    shares: list[float] = []
+    for folder in [folder for name in ("cpu", "") if (group := own.get(name)) for folder in (group, *group.parents)]:
+        quota, _, period = _read(folder / "cpu.max").partition(" ")
+        quota, period = quota or _read(folder / "cpu.cfs_quota_us"), period or _read(folder / "cpu.cfs_period_us")
+        if quota.strip().isdecimal() and period.strip().isdecimal():
+            shares.append(int(quota) / int(period))
+    return min(shares, default=None)
+
+
+def _made(name: str, memory_bytes: int, processes: int) -> Cgroup:
+    why: list[str] = []
+    for memory, pids, files in _parents():
+        group = Cgroup(memory / name, pids / name, files)
+        try:
+            if files is V2:
+                _hand_down(memory)
+            for parent in {memory, pids}:
+                _remove_leftovers(parent)
+                (parent / name).mkdir()
+            group.set_limits(memory_bytes, processes)
+        except OSError as error:
+            why.append(f"{memory}: {os.strerror(error.errno or 0)}")
+            with suppress(OSError):
+                group.remove()
+        else:
+            return group
+    raise _Unusable("; ".join(why) or "no group that is ours bounds memory and processes")
+
+
+def _parents() -> Iterator[tuple[Path, Path, _Files]]:
+    """Where groups may be made: folder of memory, folder of pids. Raises _Unusable."""
+    own = dict(_own_groups())
+    if not own:
+        raise _Unusable("no cgroups are mounted")
+    memory, pids = own.get("memory"), own.get("pids")
+    if memory and pids:
+        yield memory, pids, V1
+    elif "" in own:
+        folder = own[""]
+        above = () if os.geteuid() == 0 else folder.parents
+        for one in (folder, *above):
+            if _controllers(one / "cgroup.controllers") >= CONTROLLERS and os.access(one / "cgroup.procs", os.W_OK):
+                yield one, one, V2
+
+
+def _own_groups() -> Iterator[tuple[str, Path]]:
+    """Controller → the folder of our own group; of version 2, without a name."""
+    paths: dict[str, str] = {}
+    for line in _read(PROC / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths |= dict.fromkeys(controllers.split(","), path)
+    for line in _read(PROC / "mountinfo").splitlines():
+        mount, _, kind = line.partition(" - ")
+        root, point = (_unescaped(field) for field in mount.split()[3:5])
+        kind, _, options = kind.split()[:3]
+        names = {"cgroup": options.split(","), "cgroup2": [""]}.get(kind, [])
+        for name in set(names) & set(paths):
+            with suppress(ValueError):  # our group is not below what is mounted there
+                yield name, Path(point) / PurePosixPath(paths[name]).relative_to(root)
+
+
+def _hand_down(folder: Path) -> None:
+    """Controllers of a group of version 2, to those below it. Raises OSError when it holds processes."""
+    if missing := sorted(CONTROLLERS - _controllers(folder / "cgroup.subtree_control")):
+        _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in missing))
+
+
+def _controllers(path: Path) -> set[str]:
+    return set(_read(path).split())
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Groups of processes that were killed before they could remove them."""
+    for one in folder.iterdir():
+        named = OURS.match(one.name)
+        if named and not Path("/proc", named[1]).exists():
+            with suppress(OSError):  # somebody is still in it
+                one.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        folder.rmdir()
+
+
+def _until_it_works(then: Callable[[], None]) -> None:
+    """Raises OSError when the group is busy for too long, or at once what else is wrong."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return then()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(STEP_S)
+
+
+def read(path: str) -> str:
+    """A file of the kernel's, without what pathlib and io do for others. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(file, READ_BYTES), b"")).decode()
+    finally:
+        os.close(file)
+
+
+def _write(path: Path | str, text: str) -> None:
+    """At once, and only to what is there."""
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+
+
+def _read(path: Path) -> str:
+    """Empty where there is nothing."""
+    with suppress(OSError):
+        return path.read_text()
+    return ""
+
+
+def _unescaped(field: str) -> str:
+    r"""A path as mountinfo has it: `\040` is a space."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)

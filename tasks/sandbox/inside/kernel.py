@@ -1,0 +1,157 @@
+"""System calls that Python has no function for. Sources: their manual pages, linux/prctl.h, linux/sched.h."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import socket
+import struct
+from typing import Any
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+SECCOMP_MODE_FILTER = 2
+LAST_CAPABILITY = 63
+CAPABILITY_VERSION_3 = 0x20080522
+KEYCTL_JOIN_SESSION_KEYRING = 1
+SIOCSIFFLAGS = 0x8914
+IFF_UP = 1
+
+CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "loongarch64": 220, "ppc64le": 120, "s390x": 120}
+"""Its number among the system calls."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_held = ctypes.PyDLL(None, use_errno=True)
+"""The same, with the interpreter's lock held."""
+
+
+def _declared(function: Any, *types: Any) -> Any:
+    """With types, so that numbers become no objects; and looked up here, so that nothing that is forked has to."""
+    function.argtypes = types
+    return function
+
+
+_unshare = _declared(_libc.unshare, ctypes.c_int)
+_mount = _declared(_libc.mount, *[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
+_umount = _declared(_libc.umount2, ctypes.c_char_p, ctypes.c_int)
+_prctl = _declared(_libc.prctl, ctypes.c_int, *[ctypes.c_ulong] * 4)
+_capset = _declared(_libc.capset, ctypes.c_void_p, ctypes.c_void_p)
+_clone = _declared(_held.syscall, *[ctypes.c_long] * 6)
+_THIS_PROCESS = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
+
+
+def unshare(flags: int) -> None:
+    """Leave namespaces of this process, or, of PID, those of its children. Raises OSError."""
+    _check(_unshare(flags), "unshare")
+
+
+def fork_into_pid_namespace() -> int:
+    """As os.fork, but the child is the first process of a new PID namespace; this process can do it again.
+
+    For a process of one thread. Nothing is done of what the C library and Python do in the child of a fork, which takes
+    longer than all the rest: what calls itself random there is not, and the child has to use os.fork before it lets
+    anything else run. Raises OSError.
+    """
+    machine, flags = os.uname().machine, CLONE_NEWPID | signal.SIGCHLD
+    number = CLONE.get(machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"the number of clone on {machine} is not known here")
+    child = _clone(number, *((0, flags) if machine == "s390x" else (flags, 0)), 0, 0, 0)
+    _check(min(child, 0), "clone")
+    return child
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    """Raises OSError."""
+    _check(_mount(source.encode(), target.encode(), _text(kind), flags, _text(options)), f"mount {target}")
+
+
+def unmount(target: str, flags: int = MNT_DETACH) -> None:
+    """Raises OSError."""
+    _check(_umount(target.encode(), flags), f"unmount {target}")
+
+
+def prctl(option: int, value: int = 0, more: int = 0) -> None:
+    """Raises OSError."""
+    _check(_prctl(option, value, more, 0, 0), f"prctl {option}")
+
+
+def drop_bounding_set() -> None:
+    """No file can give a capability any more; needs CAP_SETPCAP."""
+    for capability in range(LAST_CAPABILITY + 1):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError:  # numbers that this kernel does not know
+            break
+
+
+def drop_capabilities() -> None:
+    """Give up all capabilities of this process, in its user namespace too."""
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    _check(_capset(_THIS_PROCESS, _NO_CAPABILITIES), "capset")
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
+
+
+def load_filter(program: bytes) -> None:
+    """Filter the system calls of this process by classic BPF, 8 bytes an instruction; needs no-new-privileges."""
+    told = _Filter(len(program) // 8, program)
+    _check(_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(told), 0, 0), "seccomp")
+
+
+def name_host(name: str) -> None:
+    """Set the host name of this UTS namespace. Raises OSError."""
+    _check(_libc.sethostname(name.encode(), ctypes.c_size_t(len(name))), "sethostname")
+
+
+def leave_session_keyring() -> None:
+    """Have a session keyring of one's own, empty, in place of the one that the user's session has."""
+    number = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
+    if number is not None:
+        _libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
+
+
+def raise_loopback() -> None:
+    """Bring the loopback device of this network namespace up."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", IFF_UP)
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, request)
+
+
+def _text(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

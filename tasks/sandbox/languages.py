@@ -1,0 +1,227 @@
+"""The languages that programs are written in: how a source is compiled and run, and whether this machine can.
+
+How the end of the tests is marked. A program that calls `exit(0)` has not passed its tests, so behind their last line a
+token goes to the descriptor REPORT. Python does that in its own process, see inside/python.py; here is how others do:
+
+- bash: a line behind the tests reads the token from the descriptor TOKEN and writes it, when the line before ended
+  with status 0. `builtin` passes by functions of the same name.
+- javascript: RUNNER takes the token and closes TOKEN, runs the program as the main module, and writes the token when it
+  returned and nothing is left to do; `process.exit(0)` ends before that. The token is in a variable of a function that
+  is not in reach of the program.
+- all others: not at all. Exit code 0 is all that counts, with which `exit(0)` before the tests passes.
+
+What stays possible, since the tests of both run in the process of the program: a script of Bash's that reads TOKEN
+itself, or redefines `builtin`; a program of JavaScript's that looks for the token through the inspector or in
+/proc/self/mem, or ends by `process.exit(0)` in a timer between two tests that are asynchronous, after it fired
+`beforeExit` itself; and in both one that replaces what its tests compare with. None of this happens by accident.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from tasks.sandbox.inside.child import REPORT, TOKEN
+from tasks.sandbox.sandbox_errors import LanguageUnavailable
+from tasks.sandbox.sandbox_layout import TOP
+
+SHOWN = ("/usr", *TOP)
+"""The folders of this machine in which a program finds its tools."""
+SYSTEM_PATH = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
+BASH_MARK = f"""
+case $? in
+0) ! builtin read -r -u {TOKEN}; builtin printf %s "$REPLY" >&{REPORT}; builtin exit 0 ;;
+*) builtin exit $? ;;
+esac
+"""
+"""`!`: with `set -e` too, a last line without a line feed is read and no error."""
+BINARY = "main"
+RUNNER = """\
+(() => {
+  const { readSync, writeSync, closeSync } = require('fs');
+  const modules = require('module');
+  const [node, path, ...descriptors] = process.argv;
+  const [from, to] = descriptors.map(Number);
+  const token = Buffer.alloc(256);
+  const size = readSync(from, token);
+  closeSync(from);
+  const evaluated = ['__dirname', '__filename', 'exports', 'module', 'require'];
+  const kept = ['console', 'crypto', 'process'];
+  for (const name of modules.builtinModules.concat(evaluated)) if (!kept.includes(name)) delete globalThis[name];
+  delete process._eval;
+  process.execArgv = [];
+  process.argv = [node, path];
+  let waiting = false;
+  process.on('beforeExit', () => {
+    if (waiting) writeSync(to, token, 0, size);
+    waiting = false;
+  });
+  modules._load(path, null, true);
+  waiting = true;
+})();
+"""
+"""For `node --eval`, which knows modules by global names: programs must not. Arguments: source, TOKEN, REPORT."""
+
+
+class Language(NamedTuple):
+    """How programs of a language are run.
+
+    Arguments that are `{source}`, `{binary}`, `{token}` or `{report}` stand for paths and descriptors.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    """Other names, also as tags of fenced blocks."""
+    file: str
+    """Name of the source."""
+    run: tuple[str, ...]
+    """Empty: Python, which runs in the fork itself."""
+    tools: tuple[str, ...] = ()
+    """Programs that it needs."""
+    compile: tuple[str, ...] | None = None
+    run_tested: tuple[str, ...] | None = None
+    """With tests; None: as without."""
+    ends: str = ""
+    """Appended to the tests, see above."""
+    limits_memory_by: Literal["address_space", "data"] = "address_space"
+    """data: it reserves far more addresses than it uses."""
+
+    @property
+    def marks_end(self) -> bool:
+        """Whether the token says that the tests are through; False: exit code 0 is all that is known."""
+        return self.name == "python" or bool(self.ends or self.run_tested)
+
+    def run_command(self, folder: str, report: int, token: int, *, tested: bool) -> tuple[str, ...]:
+        """The program and its arguments; folder: where the source is; nothing for Python."""
+        argv = self.run_tested if tested and self.run_tested else self.run
+        return self._filled(argv, folder, {"{report}": str(report), "{token}": str(token)})
+
+    def compile_command(self, folder: str) -> tuple[str, ...]:
+        """The compiler and its arguments; nothing where nothing is compiled."""
+        return self._filled(self.compile or (), folder, {})
+
+    def _filled(self, argv: tuple[str, ...], folder: str, others: dict[str, str]) -> tuple[str, ...]:
+        tools = {tool: _shown(tool) or tool for tool in self.tools}
+        values = {"{source}": f"{folder}/{self.file}", "{binary}": f"{folder}/{BINARY}", **others, **tools}
+        return tuple(values.get(argument, argument) for argument in argv)
+
+
+LANGUAGES = (
+    Language("python", ("py", "python3", "py3"), "main.py", run=()),
+    Language(
+        "javascript",
+        ("js", "node", "nodejs"),
+        "main.js",
+        run=("node", "{source}"),
+        run_tested=("node", "--eval", RUNNER, "{source}", "{token}", "{report}"),
+        tools=("node",),
+        limits_memory_by="data",
+    ),
+    Language("bash", ("sh", "shell"), "main.sh", run=("bash", "{source}"), tools=("bash",), ends=BASH_MARK),
+    Language(
+        "cpp",
+        ("c++", "cc", "cxx"),
+        "main.cpp",
+        compile=("g++", "-std=c++17", "-O1", "-o", "{binary}", "{source}"),
+        run=("{binary}",),
+        tools=("g++",),
+    ),
+    # `java FILE` compiles in memory and runs the first class of the file, whatever its name; it needs a JDK
+    Language(
+        "java",
+        (),
+        "Main.java",
+        run=("java", "-ea", "-XX:+UseSerialGC", "{source}"),
+        tools=("java", "javac"),
+        limits_memory_by="data",
+    ),
+    Language(
+        "go",
+        ("golang",),
+        "main.go",
+        compile=(
+            "env",
+            "GOCACHE=/tmp/go",
+            "CGO_ENABLED=0",
+            "go",
+            "build",
+            "-o",
+            "{binary}",
+            "{source}",
+        ),
+        run=("{binary}",),
+        tools=("go", "env"),
+        limits_memory_by="data",
+    ),
+    Language(
+        "rust",
+        ("rs",),
+        "main.rs",
+        compile=("rustc", "--edition=2021", "-O", "-o", "{binary}", "{source}"),
+        run=("{binary}",),
+        tools=("rustc", "cc"),
+    ),
+    Language("perl", ("pl",), "main.pl", run=("perl", "{source}"), tools=("perl",)),
+    Language("php", (), "main.php", run=("php", "{source}"), tools=("php",)),
+    Language("ruby", ("rb",), "main.rb", run=("ruby", "{source}"), tools=("ruby",)),
+    Language("lua", (), "main.lua", run=("lua", "{source}"), tools=("lua",)),
+    Language("r", (), "main.r", run=("Rscript", "{source}"), tools=("Rscript",)),
+)
+"""Entries that nobody has run so far, for want of their tools: go, rust, php, ruby, lua, r."""
+_NAMED = {name: language for language in LANGUAGES for name in (language.name, *language.aliases)}
+
+
+def find(name: str) -> Language:
+    """By its name or an alias, in any case. Raises LanguageUnavailable that lists what there is."""
+    language = _NAMED.get(name.strip().lower())
+    if language is None:
+        known = ", ".join(" or ".join((one.name, *one.aliases)) for one in LANGUAGES)
+        raise LanguageUnavailable(f"no language is called {name!r}; there are {known}")
+    return language
+
+
+def language_named(name: str) -> str | None:
+    """The name of a language that may be called by an alias; None: it is none."""
+    language = _NAMED.get(name.strip().lower())
+    return language.name if language else None
+
+
+def unavailable(language: Language) -> str | None:
+    """Why its programs cannot be run here; None: they can."""
+    return next((why for tool in language.tools if (why := _why_not(tool))), None)
+
+
+def _why_not(tool: str) -> str | None:
+    if _shown(tool):
+        return None
+    path = shutil.which(tool)
+    if path is None:
+        return f"{tool} is not on PATH"
+    where = os.path.realpath(path) if _is_shown(Path(path)) else path
+    return f"{tool} is at {where}, outside of what the sandbox shows ({SHOWN[0]})"
+
+
+def _shown(tool: str) -> str | None:
+    """Where the sandbox shows a tool."""
+    return _seek(tool, os.environ.get("PATH", os.defpath))
+
+
+@cache
+def _seek(tool: str, path: str) -> str | None:
+    found = (shutil.which(tool, path=SYSTEM_PATH), shutil.which(tool, path=path))
+    return next((shown for one in found if one and (shown := _as_shown(Path(one)))), None)
+
+
+def _as_shown(path: Path) -> str | None:
+    """A path under which the sandbox shows a program; None: it does not."""
+    real = path.resolve()
+    if not _is_shown(real):
+        return None
+    return str(path if _is_shown(path) else real)
+
+
+def _is_shown(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in SHOWN)

@@ -1,0 +1,25 @@
+"""What the sandbox can refuse.
+
+SandboxError
+├── SandboxUnavailable     generated code cannot be executed here: says what to install
+│   └── UnsafeCodeRefused  execution without a sandbox was asked for where that is never allowed
+└── LanguageUnavailable    a language that is not known, or that this machine cannot run
+"""
+
+from __future__ import annotations
+
+
+class SandboxError(Exception):
+    """Root; its text is a full sentence with the remedy."""
+
+
+class SandboxUnavailable(SandboxError):
+    """There is no way to execute generated code without trusting it."""
+
+
+class UnsafeCodeRefused(SandboxUnavailable):
+    """Execution without a sandbox was asked for as root or in a test."""
+
+
+class LanguageUnavailable(SandboxError):
+    """A language that is not known, or that this machine cannot run."""

@@ -1,0 +1,241 @@
+"""A zygote from the host's side: it is started, asked, watched, and ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tasks.sandbox import cgroups, seccomp
+from tasks.sandbox.engines import Engine
+from tasks.sandbox.inside.child import COMPILER, REPORT, TOKEN
+from tasks.sandbox.inside.frames import Frame, receive, send
+from tasks.sandbox.inside.running import SETUP_S
+from tasks.sandbox.languages import Language
+from tasks.sandbox.sandbox_layout import NOBODY, PRELOAD, Interpreter, layout, write_etc
+from tasks.sandbox.sandbox_records import Limits, Program
+
+START_S = 60.0
+GRACE_S = 30.0
+"""Behind every limit, until a zygote that says nothing is taken for dead."""
+UIDS = 1_900_000_000
+"""Programs of root's run as this + the process id of their zygote: as nobody else does, so that limits are theirs."""
+ROOM = 64 << 20
+"""Memory of a group beyond the limit of a program, for what was forked with it."""
+TEMPORARY = "trivet-sandbox-"
+
+
+class WorkerLost(Exception):
+    """The zygote is gone, or does not speak; nothing is known about the program."""
+
+
+class Worker:
+    """A zygote; not thread-safe.
+
+    run_as: the user who starts the engine, where root is to try what others can.
+    """
+
+    def __init__(self, engine: Engine, python: Interpreter, *, run_as: int | None = None) -> None:
+        self.group: cgroups.Cgroup | None = None
+        self._procs: list[int] = []
+        self._asked = 0
+        self._limited: tuple[int, int] | None = None
+        try:
+            self._said = tempfile.TemporaryFile()  # noqa: SIM115 closed with the worker
+        except OSError as error:
+            raise WorkerLost(f"no temporary file can be made: {error}") from error
+        self._channel, theirs = socket.socketpair()
+        _remove_leftovers()
+        try:
+            with theirs, tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{os.getpid()}-") as etc:
+                Path(etc).chmod(0o755)
+                write_etc(Path(etc), NOBODY)
+                self._process = self._start(engine, python, Path(etc), theirs, run_as)
+                theirs.close()  # so that its end is seen here
+                write_etc(Path(etc), self._uid(engine) or NOBODY)  # in place: the sandbox shows these very files
+                self._meet(engine, python)
+        except OSError as error:
+            self.stop()
+            raise WorkerLost(str(error)) from error
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            for fd in self._procs:
+                os.close(fd)
+
+    @property
+    def pid(self) -> int:
+        """Process ID of the engine on this machine."""
+        return self._process.pid
+
+    def ask(self, program: Program, language: Language) -> tuple[Frame, int]:
+        """What the zygote tells of a program, and how many processes the kernel killed for memory meanwhile.
+
+        Raises WorkerLost.
+        """
+        try:
+            return self._ask(program, language)
+        except OSError as error:  # of its cgroup
+            raise WorkerLost(str(error)) from error
+
+    def _ask(self, program: Program, language: Language) -> tuple[Frame, int]:
+        limits, group = program.limits, self.group
+        if group:
+            memory, processes = limits.memory_bytes, limits.processes
+            if language.compile:
+                memory, processes = max(memory, COMPILER["memory_bytes"]), max(processes, COMPILER["processes"])
+            if self._limited != (memory, processes):
+                group.set_limits(memory + ROOM, processes + 2)
+                self._limited = (memory, processes)
+            group.reset_peak()
+        killed = group.oom_kills() if group else 0
+        tests = None if program.tests is None else program.tests.encode("utf-8", "replace")
+        source = program.source.encode("utf-8", "replace")
+        token = secrets.token_hex(16)
+        self._asked += 1
+        run, compiles = _commands(language, tested=tests is not None)
+        fields = {
+            "number": self._asked,
+            "tested": tests is not None,
+            "files": list(program.files),
+            "token": token,
+            "path": language.file,
+            "argv": run,
+            "compile": compiles,
+            "bound": language.limits_memory_by,
+            "limits": limits._asdict(),
+        }
+        if run and tests is not None:
+            source = source + b"\n" + tests + language.ends.encode()
+        patience = limits.wall_s + SETUP_S + GRACE_S + (120 if compiles else 0)
+        blobs = (source, tests or b"", program.stdin, *program.files.values())
+        reply = self._exchange(fields, blobs, patience, most=2 * limits.output_bytes + (1 << 20))
+        if reply.fields.get("number") != self._asked:
+            raise WorkerLost("it told of another program")
+        if group and not reply.fields.get("status"):
+            peak = group.peak_bytes()
+            reply.fields["peak_memory_bytes"] = max(peak, reply.fields["peak_memory_bytes"])
+        return reply, (group.oom_kills() - killed if group else 0)
+
+    def stop(self) -> None:
+        """End it and everything in it; from any thread."""
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits there, too
+        self._channel.close()
+        process = getattr(self, "_process", None)
+        if process is not None:
+            try:
+                process.wait(2)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if self.group:
+            with suppress(OSError):
+                self.group.remove()
+        self._said.close()
+
+    def forget(self) -> None:
+        """In a process that was forked from the one it belongs to: leave it to that one."""
+        self._channel.close()
+        self._process.returncode = 0
+
+    def _start(
+        self, engine: Engine, python: Interpreter, etc: Path, theirs: socket.socket, run_as: int | None
+    ) -> subprocess.Popen[bytes]:
+        shown = layout(python, etc, walled=engine.name != "none")
+        if engine.name != "none" and run_as is None:
+            self.group = cgroups.make(
+                f"trivet-{os.getpid()}-{secrets.token_hex(4)}",
+                memory_bytes=Limits().memory_bytes,
+                processes=Limits().processes,
+            )
+            self._procs += [os.open(path, os.O_WRONLY) for path in self.group.procs] if self.group else []
+        return subprocess.Popen(
+            engine.command(shown),
+            stdin=theirs.fileno(),
+            stdout=self._said,
+            stderr=subprocess.STDOUT,
+            env=shown.environment,
+            cwd="/",
+            pass_fds=self._procs,
+            start_new_session=True,
+            user=run_as,
+            group=run_as,
+            extra_groups=None if run_as is None else [],
+        )
+
+    def _uid(self, engine: Engine) -> int | None:
+        """Whom programs run as; None: whoever the zygote is."""
+        return _uid(self.pid) if engine.privileged and engine.name != "none" else None
+
+    def _meet(self, engine: Engine, python: Interpreter) -> None:
+        """Hand over the settings and wait until it serves."""
+        settings = {
+            "isolated": engine.name != "none",
+            "uid": self._uid(engine),
+            "counted": engine.counted,
+            "cgroup": self._procs,
+            "packages": python.packages if engine.name == "none" else [python.there(one) for one in python.packages],
+        }
+        fields = {"settings": settings, "preload": PRELOAD}
+        ready = self._exchange(fields, (seccomp.filter_program() or b"",), START_S)
+        if not ready.fields.get("ready"):
+            raise WorkerLost(json.dumps(ready.fields))
+
+    def _exchange(
+        self, fields: dict[str, Any], blobs: tuple[bytes, ...], patience_s: float, most: int = 1 << 20
+    ) -> Frame:
+        self._channel.settimeout(patience_s)
+        try:
+            send(self._channel, fields, blobs)
+            reply = receive(self._channel, most=most)
+        except OSError as error:
+            raise WorkerLost(self._last_words() or str(error)) from error
+        if reply is None:
+            raise WorkerLost(self._last_words() or "it ended")
+        return reply
+
+    def _last_words(self) -> str:
+        if self._said.closed:
+            return "it was stopped"
+        self._said.seek(0)
+        lines = self._said.read(20_000).decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+
+def _remove_leftovers() -> None:
+    """Folders of processes that were killed while a zygote started."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+        pid = folder.name.removeprefix(TEMPORARY).partition("-")[0]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _commands(language: Language, *, tested: bool) -> tuple[list[str], list[str]]:
+    """What runs and what compiles a program; nothing for Python, which runs in the fork."""
+    if language.name == "python":
+        return [], []
+    return (
+        list(language.run_command("{folder}", REPORT, TOKEN, tested=tested)),
+        list(language.compile_command("{folder}")),
+    )
+
+
+def _uid(pid: int) -> int:
+    """A user of its own, where this user namespace has so many; else nobody."""
+    ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    if any(first <= UIDS + pid < first + count for first, _, count in ranges):
+        return UIDS + pid
+    count, first = max((count, first) for first, _, count in ranges)
+    # in a small namespace from its upper half, where hardly anybody is
+    return first + count - 2 - pid % (count // 2) if count > NOBODY // 2 else NOBODY

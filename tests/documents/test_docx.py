@@ -1,0 +1,489 @@
+"""Word documents, built part by part: what a person sees on paper is what the reader gives, in that order."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tasks.documents.blocks import Block, Document, PageStatus
+from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument, UnsupportedDocument
+from tasks.documents.docx.docx_reader import open_docx
+from tasks.documents.docx.docx_styles import format_number
+from tasks.documents.read_options import ReadOptions
+
+NAMESPACES = {
+    "w": "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "r": "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
+    "m": "http://schemas.openxmlformats.org/officeDocument/2006/math",
+    "mc": "http://schemas.openxmlformats.org/markup-compatibility/2006",
+    "wp": "http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing",
+    "a": "http://schemas.openxmlformats.org/drawingml/2006/main",
+    "pic": "http://schemas.openxmlformats.org/drawingml/2006/picture",
+    "c": "http://schemas.openxmlformats.org/drawingml/2006/chart",
+    "wps": "http://schemas.microsoft.com/office/word/2010/wordprocessingShape",
+    "v": "urn:schemas-microsoft-com:vml",
+}
+DECLARED = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in NAMESPACES.items())
+RELATIONSHIPS = "http://schemas.openxmlformats.org/package/2006/relationships"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def _build(folder: Path, body: str, *, parts: dict[str, str] | None = None, related: tuple[str, ...] = ()) -> Path:
+    """A document with a body; `parts` are further XML parts, `related` lines `id type target [External]`."""
+    rows = [line.split() for line in related]
+    links = "".join(
+        f'<Relationship Id="{row[0]}" Type="{OFFICE}/{row[1]}" Target="{row[2]}"'
+        + (' TargetMode="External"/>' if row[3:] else "/>")
+        for row in rows
+    )
+    path = folder / "built.docx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", f"<w:document {DECLARED}><w:body>{body}</w:body></w:document>")
+        archive.writestr(
+            "word/_rels/document.xml.rels", f'<Relationships xmlns="{RELATIONSHIPS}">{links}</Relationships>'
+        )
+        for name, xml in (parts or {}).items():
+            archive.writestr(name, xml.replace("<w:root", f"<w:root {DECLARED}"))
+    return path
+
+
+def _read(path: Path) -> Document:
+    reader = open_docx(path, password=None, options=ReadOptions())
+    header = reader.header
+    pages = tuple(reader.pages())
+    assert header.page_count == len(pages)
+    return Document(**header.model_dump(exclude={"page_count"}), pages=pages)
+
+
+def _blocks(path: Path) -> list[Block]:
+    return [block for page in _read(path).pages for block in page.blocks]
+
+
+def _texts(path: Path) -> list[str]:
+    return [block.text for block in _blocks(path)]
+
+
+def _p(text: str, properties: str = "") -> str:
+    return f"<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def _cell(text: str, properties: str = "") -> str:
+    return f"<w:tc><w:tcPr>{properties}</w:tcPr>{_p(text)}</w:tc>"
+
+
+def _row(*cells: str, properties: str = "") -> str:
+    return f"<w:tr><w:trPr>{properties}</w:trPr>{''.join(cells)}</w:tr>"
+
+
+def test_paragraphs_and_tables_come_in_order(tmp_path: Path) -> None:
+    table = f"<w:tbl>{_row(_cell('항목'), _cell('금액'))}{_row(_cell('서버'), _cell('1,000'))}</w:tbl>"
+
+    blocks = _blocks(_build(tmp_path, _p("앞") + table + _p("뒤")))
+
+    assert [(block.kind, block.text) for block in blocks] == [
+        ("paragraph", "앞"),
+        ("table", "항목 | 금액\n서버 | 1,000"),
+        ("paragraph", "뒤"),
+    ]
+
+
+def test_merged_cells_stand_once_with_their_spans(tmp_path: Path) -> None:
+    rows = (
+        _row(_cell("가", "<w:vMerge w:val='restart'/>"), _cell("나", "<w:gridSpan w:val='2'/>"))
+        + _row(_cell("", "<w:vMerge/>"), _cell("다"), _cell("라"))
+        + _row(_cell("마"), _cell("바"), _cell("사"), properties="<w:tblHeader/>")
+    )
+
+    cells = _blocks(_build(tmp_path, f"<w:tbl>{rows}</w:tbl>"))[0].cells
+
+    assert [(c.row, c.col, c.text, c.row_span, c.col_span, c.header) for c in cells] == [
+        (0, 0, "가", 2, 1, False),
+        (0, 1, "나", 1, 2, False),
+        (1, 1, "다", 1, 1, False),
+        (1, 2, "라", 1, 1, False),
+        (2, 0, "마", 1, 1, True),
+        (2, 1, "바", 1, 1, True),
+        (2, 2, "사", 1, 1, True),
+    ]
+
+
+def test_a_nested_table_is_text_of_its_cell(tmp_path: Path) -> None:
+    inner = f"<w:tbl>{_row(_cell('안'), _cell('쪽'))}</w:tbl>"
+    outer = f"<w:tc>{_p('밖')}{inner}<w:p/></w:tc>"
+    body = f"<w:tbl>{_row(outer, _cell('옆'))}</w:tbl>"
+
+    assert [cell.text for cell in _blocks(_build(tmp_path, body))[0].cells] == ["밖\n안 | 쪽", "옆"]
+
+
+STYLES = """<w:root>
+<w:style w:type="paragraph" w:default="1" w:styleId="Normal"><w:name w:val="Normal"/></w:style>
+<w:style w:type="paragraph" w:styleId="a3"><w:name w:val="heading 1"/></w:style>
+<w:style w:type="paragraph" w:styleId="mine"><w:name w:val="Chapter"/><w:basedOn w:val="a3"/></w:style>
+<w:style w:type="paragraph" w:styleId="T"><w:name w:val="Title"/></w:style>
+<w:style w:type="paragraph" w:styleId="C"><w:name w:val="caption"/></w:style>
+<w:style w:type="paragraph" w:styleId="N"><w:name w:val="heading 2"/>
+  <w:pPr><w:numPr><w:ilvl w:val="1"/><w:numId w:val="1"/></w:numPr></w:pPr></w:style>
+</w:root>"""
+LEVELS = """
+<w:lvl w:ilvl="0"><w:start w:val="1"/><w:numFmt w:val="upperRoman"/><w:lvlText w:val="%1."/></w:lvl>
+<w:lvl w:ilvl="1"><w:start w:val="1"/><w:numFmt w:val="decimal"/><w:isLgl/><w:lvlText w:val="%1.%2"/></w:lvl>
+<w:lvl w:ilvl="2"><w:start w:val="1"/><w:numFmt w:val="bullet"/><w:lvlText w:val="&#xF0B7;"/></w:lvl>
+<w:lvl w:ilvl="3"><w:start w:val="1"/><w:numFmt w:val="ganada"/><w:lvlText w:val="%4)"/></w:lvl>"""
+NUMBERING = f"""<w:root>
+<w:abstractNum w:abstractNumId="7">{LEVELS}</w:abstractNum>
+<w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>
+<w:num w:numId="2"><w:abstractNumId w:val="7"/>
+  <w:lvlOverride w:ilvl="0"><w:startOverride w:val="5"/></w:lvlOverride></w:num>
+</w:root>"""
+STYLED = {"word/styles.xml": STYLES, "word/numbering.xml": NUMBERING}
+STYLED_LINKS = ("s styles styles.xml", "n numbering numbering.xml")
+
+
+def _styled(folder: Path, body: str) -> Path:
+    return _build(folder, body, parts=STYLED, related=STYLED_LINKS)
+
+
+def _item(text: str, level: int, list_id: int = 1) -> str:
+    return _p(text, f"<w:numPr><w:ilvl w:val='{level}'/><w:numId w:val='{list_id}'/></w:numPr>")
+
+
+@pytest.mark.parametrize(
+    ("properties", "kind", "level"),
+    [
+        ("<w:pStyle w:val='a3'/>", "heading", 1),
+        ("<w:pStyle w:val='mine'/>", "heading", 1),
+        ("<w:outlineLvl w:val='2'/>", "heading", 3),
+        ("<w:pStyle w:val='a3'/><w:outlineLvl w:val='9'/>", "paragraph", None),
+        ("<w:pStyle w:val='T'/>", "heading", 1),
+        ("<w:pStyle w:val='C'/>", "caption", None),
+    ],
+    ids=["style", "based on a heading", "outline level", "body text by outline level", "title", "caption"],
+)
+def test_style_and_outline_say_what_a_paragraph_is(
+    tmp_path: Path, properties: str, kind: str, level: int | None
+) -> None:
+    block = _blocks(_styled(tmp_path, _p("글", properties)))[0]
+
+    assert (block.kind, block.level) == (kind, level)
+
+
+def test_numbers_and_bullets_are_written_out(tmp_path: Path) -> None:
+    body = _item("a", 0) + _item("b", 1) + _item("c", 2) + _item("d", 1) + _item("e", 0) + _item("f", 1)
+
+    assert _texts(_styled(tmp_path, body)) == ["I. a", "1.1 b", "• c", "1.2 d", "II. e", "2.1 f"]
+
+
+def test_a_list_that_starts_anew_shares_nothing_but_its_levels(tmp_path: Path) -> None:
+    body = _item("a", 0) + _item("b", 0, 2) + _item("c", 0, 2)
+
+    assert _texts(_styled(tmp_path, body)) == ["I. a", "V. b", "VI. c"]
+
+
+def test_a_level_that_is_jumped_over_counts_as_begun(tmp_path: Path) -> None:
+    assert _texts(_styled(tmp_path, _item("가", 1) + _item("나", 0))) == ["1.1 가", "II. 나"]
+
+
+def test_an_empty_numbered_paragraph_takes_a_number(tmp_path: Path) -> None:
+    assert _texts(_styled(tmp_path, _item("가", 0) + _item("", 0) + _item("나", 0))) == ["I. 가", "III. 나"]
+
+
+def test_a_numbered_heading_bears_its_number(tmp_path: Path) -> None:
+    blocks = _blocks(_styled(tmp_path, _item("장", 0) + _p("절", "<w:pStyle w:val='N'/>") + _p("글")))
+
+    assert (blocks[1].kind, blocks[1].text) == ("heading", "1.1 절")
+    assert blocks[2].place.heading_path == ("1.1 절",)
+
+
+@pytest.mark.parametrize(
+    ("number", "format", "expected"),
+    [
+        (14, "ganada", "하"),
+        (3, "chosung", "ㄷ"),
+        (27, "lowerLetter", "aa"),
+        (1994, "upperRoman", "MCMXCIV"),
+        (11, "koreanCounting", "십일"),
+        (120, "koreanCounting", "백이십"),
+        (3, "decimalEnclosedCircle", "③"),
+        (7, "decimalZero", "07"),
+        (22, "ordinal", "22nd"),
+        (12, "ordinal", "12th"),
+        (5, "what Word may add", "5"),
+    ],
+)
+def test_number_formats(number: int, format: str, expected: str) -> None:
+    assert format_number(number, format) == expected
+
+
+def test_insertions_stay_and_deletions_go(tmp_path: Path) -> None:
+    body = (
+        "<w:p><w:r><w:t>사업비 </w:t></w:r><w:del><w:r><w:delText>100</w:delText></w:r></w:del>"
+        "<w:ins><w:r><w:t>200</w:t></w:r></w:ins><w:moveFrom><w:r><w:t>옛</w:t></w:r></w:moveFrom></w:p>"
+        f"<w:tbl>{_row(_cell('지운 줄'), properties='<w:del/>')}{_row(_cell('남은 줄'))}</w:tbl>"
+    )
+
+    assert _texts(_build(tmp_path, body)) == ["사업비 200", "남은 줄"]
+
+
+def test_a_text_box_comes_once_after_its_anchor(tmp_path: Path) -> None:
+    box = f"<w:txbxContent>{_p('상자')}</w:txbxContent>"
+    drawing = f"<w:drawing><wp:anchor><wps:wsp><wps:txbx>{box}</wps:txbx></wps:wsp></wp:anchor></w:drawing>"
+    copies = (
+        f"<mc:AlternateContent><mc:Choice>{drawing}</mc:Choice>"
+        f"<mc:Fallback><w:pict><v:textbox>{box}</v:textbox></w:pict></mc:Fallback></mc:AlternateContent>"
+    )
+    body = f"<w:p><w:r><w:t>닻</w:t></w:r><w:r>{copies}</w:r></w:p>" + _p("뒤")
+
+    assert _texts(_build(tmp_path, body)) == ["닻", "상자", "뒤"]
+
+
+def test_content_controls_are_seen_through(tmp_path: Path) -> None:
+    row = f"<w:sdt><w:sdtContent>{_row(_cell('줄'))}</w:sdtContent></w:sdt>"
+    body = f"<w:sdt><w:sdtContent>{_p('속')}<w:tbl>{row}</w:tbl></w:sdtContent></w:sdt>"
+
+    assert _texts(_build(tmp_path, body)) == ["속", "줄"]
+
+
+def test_notes_then_headers_come_last_and_once(tmp_path: Path) -> None:
+    body = (
+        "<w:p><w:r><w:t>본문</w:t><w:footnoteReference w:id='2'/><w:endnoteReference w:id='1'/>"
+        "<w:commentReference w:id='0'/></w:r></w:p>"
+        "<w:p><w:pPr><w:sectPr><w:headerReference r:id='h'/><w:footerReference r:id='t'/></w:sectPr></w:pPr></w:p>"
+        "<w:sectPr><w:headerReference r:id='h'/></w:sectPr>"
+    )
+    parts = {
+        "word/footnotes.xml": f"<w:root><w:footnote w:id='0' w:type='separator'>{_p('선')}</w:footnote>"
+        f"<w:footnote w:id='2'>{_p('각주')}</w:footnote></w:root>",
+        "word/endnotes.xml": f"<w:root><w:endnote w:id='1'>{_p('미주')}</w:endnote></w:root>",
+        "word/comments.xml": f"<w:root><w:comment w:id='0'>{_p('메모')}</w:comment></w:root>",
+        "word/header1.xml": f"<w:root>{_p('머리말')}</w:root>",
+        "word/footer1.xml": f"<w:root>{_p('꼬리말')}</w:root>",
+    }
+    related = (
+        "f footnotes footnotes.xml",
+        "e endnotes endnotes.xml",
+        "c comments comments.xml",
+        "h header header1.xml",
+        "t footer footer1.xml",
+    )
+
+    blocks = _blocks(_build(tmp_path, body, parts=parts, related=related))
+
+    assert [(block.kind, block.text) for block in blocks] == [
+        ("paragraph", "본문"),
+        ("note", "각주"),
+        ("note", "미주"),
+        ("note", "메모"),
+        ("header", "머리말"),
+        ("footer", "꼬리말"),
+    ]
+
+
+RENDERED = "<w:lastRenderedPageBreak/>"
+ASKED = "<w:br w:type='page'/>"
+
+
+def test_rendered_breaks_give_page_numbers(tmp_path: Path) -> None:
+    body = _p("1쪽") + f"<w:p><w:r><w:t>걸친 </w:t>{RENDERED}<w:t>문단</w:t></w:r></w:p>"
+
+    document = _read(_build(tmp_path, body))
+
+    assert document.page_source == "stored"
+    assert [[block.text for block in page.blocks] for page in document.pages] == [["1쪽", "걸친"], ["문단"]]
+
+
+def test_a_break_that_was_asked_for_and_rendered_is_one(tmp_path: Path) -> None:
+    body = (
+        f"<w:p><w:r><w:t>하나</w:t>{ASKED}</w:r></w:p><w:p><w:r>{RENDERED}<w:t>둘</w:t></w:r></w:p>"
+        + _p("셋", "<w:pageBreakBefore/>")
+        + f"<w:p><w:r><w:t>셋 끝</w:t>{ASKED}{ASKED}<w:t>다섯</w:t></w:r></w:p>"
+    )
+
+    pages = _read(_build(tmp_path, body)).pages
+
+    texts = [[block.text for block in page.blocks] for page in pages]
+    assert texts == [["하나"], ["둘"], ["셋", "셋 끝"], [], ["다섯"]]
+    assert (pages[3].status, pages[3].reason) == (PageStatus.EMPTY, "blank page")
+
+
+def test_without_a_rendered_break_no_page_is_guessed(tmp_path: Path) -> None:
+    document = _read(_build(tmp_path, f"<w:p><w:r><w:t>하나</w:t>{ASKED}<w:t>둘</w:t></w:r></w:p>"))
+
+    assert (document.page_source, [page.number for page in document.pages]) == ("none", [None])
+    assert [block.page for block in document.pages[0].blocks] == [None, None]
+
+
+def test_a_table_over_two_pages_is_a_table_on_each(tmp_path: Path) -> None:
+    late = f"<w:tc><w:p><w:r>{RENDERED}<w:t>둘째</w:t></w:r></w:p></w:tc>"
+    later = f"<w:tc><w:p><w:r>{RENDERED}<w:t>쪽</w:t></w:r></w:p></w:tc>"
+    rows = _row(_cell("첫째"), _cell("쪽")) + f"<w:tr>{late}{later}</w:tr>" + _row(_cell("끝"), _cell("줄"))
+
+    blocks = _blocks(_build(tmp_path, f"<w:tbl>{rows}</w:tbl>"))
+
+    assert [(block.page, block.text) for block in blocks] == [(1, "첫째 | 쪽"), (2, "둘째 | 쪽\n끝 | 줄")]
+    assert [cell.row for cell in blocks[1].cells] == [0, 0, 1, 1]
+
+
+def _picture(attributes: str, alt: str = "막대 그래프") -> str:
+    return (
+        f"<w:p><w:r><w:drawing><wp:inline><wp:docPr descr='{alt}'/><a:graphic><pic:pic><pic:blipFill>"
+        f"<a:blip {attributes}/></pic:blipFill></pic:pic></a:graphic></wp:inline></w:drawing></w:r></w:p>"
+    )
+
+
+def test_a_picture_is_a_figure_with_its_alternative_text(tmp_path: Path) -> None:
+    block = _blocks(_build(tmp_path, _picture("r:embed='i'")))[0]
+
+    assert (block.kind, block.text) == ("figure", "막대 그래프")
+
+
+def test_a_picture_outside_the_document_is_noted_and_not_fetched(tmp_path: Path) -> None:
+    document = _read(_build(tmp_path, _picture("r:link='i'"), related=("i image http://127.0.0.1:9/x.png External",)))
+
+    assert document.notes == ("Images that lie outside the document were not fetched: 1.",)
+
+
+def test_a_chart_gives_its_numbers(tmp_path: Path) -> None:
+    body = "<w:p><w:r><w:drawing><wp:inline><c:chart r:id='k'/></wp:inline></w:drawing></w:r></w:p>"
+    points = "<c:pt idx='{}'><c:v>{}</c:v></c:pt>"
+    years, values = (
+        "".join(points.format(index, value) for index, value in enumerate(column))
+        for column in (("2023", "2024"), ("1.5", "2.5"))
+    )
+    chart = (
+        f"<c:chartSpace {DECLARED}><c:title><a:p><a:r><a:t>매출</a:t></a:r></a:p></c:title><c:ser><c:tx><c:pt idx='0'>"
+        f"<c:v>억원</c:v></c:pt></c:tx><c:cat>{years}</c:cat><c:val>{values}</c:val></c:ser></c:chartSpace>"
+    )
+
+    blocks = _blocks(_build(tmp_path, body, parts={"word/chart.xml": chart}, related=("k chart chart.xml",)))
+
+    assert (blocks[0].kind, blocks[0].text) == ("figure", "매출\n | 억원\n2023 | 1.5\n2024 | 2.5")
+
+
+@pytest.mark.parametrize(
+    ("equation", "expected"),
+    [
+        ("<m:f><m:num><m:r><m:t>a+b</m:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r></m:den></m:f>", "(a+b)/2"),
+        ("<m:sSup><m:e><m:r><m:t>x</m:t></m:r></m:e><m:sup><m:r><m:t>10</m:t></m:r></m:sup></m:sSup>", "x^10"),
+        ("<m:rad><m:deg/><m:e><m:r><m:t>y</m:t></m:r></m:e></m:rad>", "√(y)"),
+        (
+            "<m:nary><m:naryPr><m:chr m:val='∑'/></m:naryPr><m:sub><m:r><m:t>i=1</m:t></m:r></m:sub>"
+            "<m:sup><m:r><m:t>n</m:t></m:r></m:sup><m:e><m:r><m:t>i</m:t></m:r></m:e></m:nary>",
+            "∑_(i=1)^n i",
+        ),
+    ],
+    ids=["fraction", "power", "root", "sum"],
+)
+def test_equations_are_a_line_of_text(tmp_path: Path, equation: str, expected: str) -> None:
+    assert _texts(_build(tmp_path, f"<w:p><m:oMath>{equation}</m:oMath></w:p>")) == [expected]
+
+
+def test_hidden_text_is_left_out_with_a_note(tmp_path: Path) -> None:
+    body = _p("보임") + "<w:p><w:r><w:rPr><w:vanish/></w:rPr><w:t>숨음</w:t></w:r></w:p>"
+
+    document = _read(_build(tmp_path, body))
+
+    assert [block.text for block in document.pages[0].blocks] == ["보임"]
+    assert document.notes == ("Hidden text was left out: 1 runs.",)
+
+
+def test_macros_are_noted_and_left_alone(tmp_path: Path) -> None:
+    document = _read(_build(tmp_path, _p("글"), parts={"word/vbaProject.bin": "not even OLE"}))
+
+    assert document.notes == ("The document holds macros; they were neither read nor run.",)
+
+
+def test_the_strict_variant_reads_like_the_usual_one(tmp_path: Path) -> None:
+    path = _build(tmp_path, _p("글"))
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            strict = re.sub(
+                rb"http://schemas.openxmlformats.org/(wordprocessingml|officeDocument)/2006/",
+                rb"http://purl.oclc.org/ooxml/\1/",
+                data,
+            )
+            archive.writestr(name, strict)
+
+    assert _texts(path) == ["글"]
+
+
+def test_an_empty_document_says_that_it_is_empty(tmp_path: Path) -> None:
+    page = _read(_build(tmp_path, "<w:p/>")).pages[0]
+
+    assert (page.status, page.reason) == (PageStatus.EMPTY, "the document holds no text")
+
+
+BOMB = '<!DOCTYPE w [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>'
+THEFT = '<!DOCTYPE w [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
+
+
+@pytest.mark.parametrize("doctype", [BOMB, THEFT], ids=["bomb", "external entity"])
+def test_entities_are_refused(tmp_path: Path, doctype: str) -> None:
+    path = tmp_path / "entities.docx"
+    with zipfile.ZipFile(path, "w") as archive:
+        body = f"<w:document {DECLARED}><w:body>{_p('&a;')}</w:body></w:document>"
+        archive.writestr("word/document.xml", doctype + body)
+
+    with pytest.raises(RefusedDocument, match="document type"):
+        _read(path)
+
+
+def test_a_deflate_bomb_is_refused(tmp_path: Path) -> None:
+    path = _build(tmp_path, _p("글"), parts={"word/media/bomb.xml": " " * 60_000_000})
+
+    with pytest.raises(RefusedDocument, match="deflate bomb"):
+        _read(path)
+
+
+def test_elements_nested_without_end_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedDocument, match="nests"):
+        _read(_build(tmp_path, f"<w:p>{'<w:ins>' * 5_000}{'</w:ins>' * 5_000}</w:p>"))
+
+
+def test_a_truncated_file_is_corrupt(tmp_path: Path) -> None:
+    path = _build(tmp_path, _p("글"))
+    path.write_bytes(path.read_bytes()[:-40])
+
+    with pytest.raises(CorruptDocument):
+        _read(path)
+
+
+def test_an_encrypted_document_asks_for_another_copy(tmp_path: Path) -> None:
+    path = tmp_path / "locked.docx"
+    path.write_bytes(bytes.fromhex("D0CF11E0A1B11AE1") + bytes(504))
+
+    with pytest.raises(NeedsPassword, match="save a copy without"):
+        open_docx(path, password=None, options=ReadOptions())
+    with pytest.raises(UnsupportedDocument, match="save a copy without"):
+        open_docx(path, password="1234", options=ReadOptions())
+
+
+OFFICE_SAMPLES = (
+    "Strict",
+    "docx_external_image",
+    "docx_grouped_images",
+    "docx_lists",
+    "docx_page_header_footer_first_page",
+    "docx_rich_cells",
+    "lorem_ipsum",
+    "tablecell",
+    "textbox",
+    "unit_test_headers_numbered",
+    "word_sample",
+    "word_tables",
+)
+MARKUP = re.compile(r"<!--.*?-->|[*~\\|`#]|^\s*[-\d.]+ ", re.MULTILINE)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", OFFICE_SAMPLES)
+def test_every_word_that_docling_finds_is_found(shared: Path, name: str) -> None:
+    folder = shared / "documents" / "office"
+    markdown = MARKUP.sub(" ", (folder / f"{name}.docx.md").read_text()).replace("_", " ")
+    ours = "".join("".join(_texts(folder / f"{name}.docx")).split())
+
+    assert [word for word in re.findall(r"\w+", markdown) if word not in ours] == []

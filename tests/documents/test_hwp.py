@@ -1,0 +1,270 @@
+"""Both Hangul readers on real documents: the same text from either format, and nothing of it lost."""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+import xml.etree.ElementTree as ET
+import zipfile
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import olefile
+import pytest
+
+from tasks.documents.blocks import Block, PageStatus
+from tasks.documents.document_errors import (
+    CorruptDocument,
+    DocumentError,
+    EmptyDocument,
+    NeedsPassword,
+    UnsupportedDocument,
+)
+from tasks.documents.hwp.hwp_assembly import assemble
+from tasks.documents.hwp.hwp_crypto import decrypt_distribution, distribution_key
+from tasks.documents.hwp.hwp_model import Generated, HangulDocument, ListStyles
+from tasks.documents.hwp.hwp_reader import open_hwp, read_hwp, read_summary
+from tasks.documents.hwp.hwpx_reader import open_hwpx, read_hwpx
+from tasks.documents.read_options import ReadOptions
+
+PAIRS = [
+    "aligns", "borderfill", "charshape", "example", "footnote-endnote", "headerfooter", "hyperlink", "lists",
+    "lists-bullet", "multicolumns", "outline", "page", "parashape", "selfintroduce", "tabdef", "table",
+    "table-caption", "textbox", "underline-styles",
+]  # fmt: skip
+LONE_HWPX = [
+    "30_table_merge_min", "HeaderFooter", "SimplePicture", "SimpleTable", "irb_form_filled",
+    "mpm_recruitment_notice", "no_manifest", "seoul_sihaengmun", "test",
+]  # fmt: skip
+PASSWORD = "12345"
+
+
+@pytest.fixture(scope="module")
+def folder(shared: Path) -> Path:
+    return shared / "documents" / "hwp"
+
+
+def read(path: Path, password: str | None = None) -> list[Block]:
+    opener = open_hwp if path.suffix == ".hwp" else open_hwpx
+    reader = opener(path, password=password, options=ReadOptions())
+    return [block for page in reader.pages() for block in page.blocks]
+
+
+def said(blocks: list[Block]) -> list[tuple[str, str]]:
+    """Kinds and texts, whitespace aside."""
+    return [(block.kind, "".join(block.text.split())) for block in blocks]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("stem", PAIRS)
+def test_both_formats_give_the_same_blocks(stem: str, folder: Path) -> None:
+    assert said(read(folder / f"{stem}.hwp")) == said(read(folder / f"{stem}.hwpx"))
+
+
+@pytest.mark.shared
+def test_generated_numbers_are_written(folder: Path) -> None:
+    texts = [block.text for block in read(folder / "outline.hwp")]
+    assert texts[:6] == ["1. 개요 1", "가. 개요2", "1) 개요3", "가) 개요4", "(1) 개요 5", "(2) 개요 5-2"]
+
+
+@pytest.mark.shared
+def test_notes_come_last_with_their_numbers(folder: Path) -> None:
+    texts = [block.text for block in read(folder / "footnote-endnote.hwpx")]
+    assert texts[:2] == ["각주참조", "미주참조"]
+    assert texts[2:] == ["1) 각주입니다.", "2) 각주 두 번째입니다.", "1) 미주입니다.", "2) 미주 두 번째입니다."]
+
+
+@pytest.mark.shared
+def test_a_distribution_document_is_read(folder: Path) -> None:
+    blocks = read(folder / "distribution.hwp")
+    table = next(block for block in blocks if block.kind == "table")
+    assert table.text.splitlines()[1] == "본문 스트림 | ViewText/Section | BodyText/Section"
+    assert [block.text for block in blocks if block.kind == "heading"][:3] == [
+        "저작권",
+        "본 문서에 대하여...",
+        "배포용 문서",
+    ]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("suffix", ["hwp", "hwpx"])
+def test_the_password_opens(suffix: str, folder: Path) -> None:
+    assert said(read(folder / f"password-12345.{suffix}", PASSWORD)) == [
+        ("paragraph", "암호로보호되는파일"),
+        ("figure", ""),
+    ]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("suffix", ["hwp", "hwpx"])
+@pytest.mark.parametrize(
+    ("password", "sentence"), [(None, "is encrypted"), ("54321", "does not open"), ("", "does not open")]
+)
+def test_no_password_and_a_wrong_one_are_told_apart(
+    suffix: str, password: str | None, sentence: str, folder: Path
+) -> None:
+    with pytest.raises(NeedsPassword, match=sentence):
+        read(folder / f"password-12345.{suffix}", password)
+
+
+@pytest.mark.shared
+def test_merged_cells_keep_their_spans(folder: Path) -> None:
+    table = next(block for block in read(folder / "SimpleTable.hwpx") if block.kind == "table")
+    assert [(cell.text, cell.row, cell.col, cell.row_span, cell.col_span) for cell in table.cells] == [
+        ("1", 0, 0, 2, 2),
+        ("2", 0, 2, 1, 1),
+        ("3", 1, 2, 1, 1),
+        ("5", 2, 0, 1, 1),
+        ("4", 2, 1, 1, 2),
+    ]
+
+
+def letters(texts: list[str]) -> Counter[str]:
+    return Counter("".join("".join(unicodedata.normalize("NFC", text).split()) for text in texts))
+
+
+def without_generated(value: Any) -> Any:
+    """The lowered document with every generated number emptied."""
+    if isinstance(value, Generated):
+        return Generated("")
+    if isinstance(value, tuple):
+        parts = [without_generated(part) for part in value]  # pyright: ignore[reportUnknownVariableType]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+def told(document: HangulDocument) -> Counter[str]:
+    plain = without_generated(document._replace(styles=ListStyles({}, {})))
+    texts: list[str] = []
+    for block in assemble(plain):
+        texts += [cell.text for cell in block.cells] if block.kind == "table" else [block.text]
+    return letters(texts)
+
+
+def body_streams(path: Path) -> list[bytes]:
+    """The section streams; those of a distribution document by the published recipe."""
+    with olefile.OleFileIO(str(path)) as ole:
+        views = [ole.openstream(entry).read() for entry in ole.listdir() if entry[0] == "ViewText"]
+        bodies = [ole.openstream(entry).read() for entry in ole.listdir() if entry[0] == "BodyText"]
+    open_views = [decrypt_distribution(view[260:], distribution_key(view[4:260])) for view in views]
+    return [zlib.decompressobj(-15).decompress(stream) for stream in open_views or bodies]
+
+
+def raw_hwp(path: Path) -> Counter[str]:
+    """Every PARA_TEXT of the body, decoded by a plain loop that knows only which controls take eight units."""
+    texts: list[str] = []
+    for data in body_streams(path):
+        at = 0
+        while at < len(data):
+            word = int.from_bytes(data[at : at + 4], "little")
+            size, at = word >> 20, at + 4
+            if size == 0xFFF:
+                size, at = int.from_bytes(data[at : at + 4], "little"), at + 4
+            if word & 0x3FF == 0x43:
+                units = data[at : at + size].decode("utf-16-le", "surrogatepass")
+                wide = "[\x01-\x09\x0b\x0c\x0e-\x17]"
+                texts.append(re.sub("[\x00-\x1f]", "", re.sub(f"{wide}.{{7}}", "", units, flags=re.DOTALL)))
+            at += size
+    return letters(texts)
+
+
+def raw_hwpx(path: Path) -> Counter[str]:
+    """All text of `hp:t` in the sections."""
+    texts: list[str] = []
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if re.fullmatch(r"Contents/section\d+\.xml", name):
+                root = ET.fromstring(archive.read(name))
+                texts += ["".join(node.itertext()) for node in root.iter() if node.tag.endswith("}t")]
+    return letters(texts)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("stem", [*PAIRS, "distribution"])
+def test_no_character_of_hwp_is_lost_or_invented(stem: str, folder: Path) -> None:
+    path = folder / f"{stem}.hwp"
+    assert told(read_hwp(path, password=None)) == raw_hwp(path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("stem", PAIRS + LONE_HWPX)
+def test_no_character_of_hwpx_is_lost_or_invented(stem: str, folder: Path) -> None:
+    path = folder / f"{stem}.hwpx"
+    assert told(read_hwpx(path, password=None)) == raw_hwpx(path)
+
+
+@pytest.mark.shared
+def test_the_summary_names_title_author_and_time(folder: Path) -> None:
+    header = open_hwp(folder / "distribution.hwp", password=None, options=ReadOptions()).header
+    assert header.title == "한글문서파일구조_배포용문서"
+    assert header.metadata == {
+        "author": "(주)한글과컴퓨터",
+        "last_author": "박지훈",
+        "created": "2014-09-22T05:25:06Z",
+    }
+
+
+@pytest.mark.parametrize("size", [0, 40, 47, 60])
+def test_a_damaged_summary_costs_only_itself(size: int) -> None:
+    assert read_summary(b"\xff" * size) == {}
+
+
+@pytest.mark.shared
+def test_a_document_of_empty_tables_says_that_it_is_empty(folder: Path) -> None:
+    (page,) = open_hwp(folder / "borderfill.hwp", password=None, options=ReadOptions()).pages()
+    assert (page.status, page.reason) == (PageStatus.EMPTY, "the document holds no text")
+
+
+def damaged(data: bytes, draw: random.Random) -> bytes:
+    """Cut, flipped in up to twenty bits, or blanked in a stretch."""
+    copy = bytearray(data)
+    match draw.randrange(3):
+        case 0:
+            del copy[draw.randrange(len(copy)) :]
+        case 1:
+            for _ in range(draw.randrange(1, 20)):
+                copy[draw.randrange(len(copy))] ^= 1 << draw.randrange(8)
+        case _:
+            start = draw.randrange(len(copy))
+            copy[start : start + 300] = bytes(len(copy[start : start + 300]))
+    return bytes(copy)
+
+
+@pytest.mark.shared
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("suffix", ["hwp", "hwpx"])
+def test_damage_gives_a_typed_error_or_a_document(suffix: str, folder: Path, tmp_path: Path) -> None:
+    draw = random.Random(20)
+    sources = sorted(folder.glob(f"*.{suffix}"))
+    path = tmp_path / f"damaged.{suffix}"
+    sentences: list[str] = []
+    for _ in range(200):
+        path.write_bytes(damaged(draw.choice(sources).read_bytes(), draw))
+        try:
+            read(path, PASSWORD)
+        except DocumentError as error:
+            sentences.append(str(error))
+    assert len(sentences) > 50
+    assert all(sentence.endswith(".") for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", EmptyDocument),
+        (b"HWP Document File V3.00 \x1a\x01\x02\x03\x04\x05", UnsupportedDocument),
+        (b"PK\x03\x04", CorruptDocument),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), CorruptDocument),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\xff" * 4000, CorruptDocument),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(22) + b"\x28\0\x06\0" + bytes(4000), CorruptDocument),
+    ],
+    ids=["no bytes", "hwp 3", "a zip", "a cut container", "a broken container", "sectors of a terabyte"],
+)
+def test_what_is_not_hwp_5_is_named(data: bytes, error: type[DocumentError], tmp_path: Path) -> None:
+    path = tmp_path / "x.hwp"
+    path.write_bytes(data)
+    with pytest.raises(error):
+        read(path)

@@ -1,0 +1,192 @@
+"""Record streams of HWP 5, made by hand."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument
+from tasks.documents.hwp.hwp_assembly import assemble
+from tasks.documents.hwp.hwp_body import DocInfo, read_docinfo, read_section
+from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
+from tasks.documents.hwp.hwp_records import Tag, inflate, record_tree
+
+NO_LISTS = DocInfo((), ListStyles({}, {}))
+
+
+def record(tag: int, level: int, data: bytes = b"") -> bytes:
+    if len(data) < 0xFFF:
+        return struct.pack("<I", tag | level << 10 | len(data) << 20) + data
+    return struct.pack("<II", tag | level << 10 | 0xFFF << 20, len(data)) + data
+
+
+def paragraph(level: int, text: bytes, *, shape: int = 0) -> bytes:
+    head = struct.pack("<IIHBBHHHI", len(text) // 2, 0, shape, 0, 0, 1, 0, 1, 0)
+    return record(Tag.PARA_HEADER, level, head) + record(Tag.PARA_TEXT, level + 1, text)
+
+
+def words(text: str) -> bytes:
+    return text.encode("utf-16-le")
+
+
+def anchor(code: int, control: str) -> bytes:
+    """An eight-unit control: code, id, filler, code."""
+    return struct.pack("<H", code) + control.encode()[::-1] + bytes(8) + struct.pack("<H", code)
+
+
+def control(level: int, name: str, data: bytes = b"") -> bytes:
+    return record(Tag.CTRL_HEADER, level, name.encode()[::-1] + data)
+
+
+def blocks(stream: bytes, info: DocInfo = NO_LISTS) -> list[tuple[str, str]]:
+    section = read_section(record_tree(stream, name="test"), info)
+    made = assemble(HangulDocument((section,), info.styles, None, {}, ()))
+    return [(block.kind, block.text) for block in made]
+
+
+def test_controls_are_skipped_whole() -> None:
+    text = anchor(2, "secd") + words("가") + anchor(3, "%hlk") + words("나") + anchor(4, "%hlk") + words("다\r")
+    assert blocks(paragraph(0, text)) == [("paragraph", "가나다")]
+
+
+def test_one_unit_controls_become_the_space_that_they_are() -> None:
+    assert blocks(paragraph(0, words("가\n나\x1e다\x1f라\x18마\r"))) == [("paragraph", "가\n나\u00a0다 라-마")]
+
+
+def test_a_tab_takes_eight_units() -> None:
+    assert blocks(paragraph(0, words("가") + anchor(9, "abcd") + words("나"))) == [("paragraph", "가\t나")]
+
+
+def test_signs_beyond_the_first_plane_and_lone_surrogates() -> None:
+    assert blocks(paragraph(0, words("𠀀") + b"\x00\xd8" + words("가"))) == [("paragraph", "𠀀\ufffd가")]
+
+
+def test_decomposed_hangul_is_composed() -> None:
+    assert blocks(paragraph(0, words("\u1112\u1161\u11ab"))) == [("paragraph", "한")]
+
+
+def test_a_note_stands_last() -> None:
+    note = control(1, "fn  ") + record(Tag.LIST_HEADER, 2, bytes(8)) + paragraph(2, words("각주"))
+    stream = paragraph(0, words("본문") + anchor(17, "fn  ")) + note + paragraph(0, words("다음"))
+    assert blocks(stream) == [("paragraph", "본문"), ("paragraph", "다음"), ("note", "각주")]
+
+
+def test_an_equation_stands_in_its_sentence() -> None:
+    script = control(1, "eqed") + record(Tag.EQUATION, 2, bytes(4) + struct.pack("<H", 3) + words("x+1"))
+    stream = paragraph(0, words("식 ") + anchor(11, "eqed") + words(" 이다")) + script
+    assert blocks(stream) == [("paragraph", "식 x+1 이다")]
+
+
+def test_a_note_number_carries_its_signs() -> None:
+    number = control(1, "atno", struct.pack("<IHHHH", 1, 3, 0, ord("("), ord(")")))
+    assert blocks(paragraph(0, anchor(18, "atno") + words(" 글")) + number) == [("paragraph", "(3) 글")]
+
+
+def table(level: int, *cells: tuple[int, int, bytes], attributes: int = 0) -> bytes:
+    """A table control; a cell is row, column and the records of its paragraphs."""
+    made = control(level, "tbl ", struct.pack("<I", attributes) + bytes(36))
+    made += record(Tag.TABLE, level + 1, bytes(22))
+    for row, col, content in cells:
+        head = struct.pack("<HHIHHHH", 1, 0, 0, col, row, 1, 1) + bytes(18)
+        made += record(Tag.LIST_HEADER, level + 1, head) + content
+    return made
+
+
+def test_a_nested_table_is_told_in_its_cell() -> None:
+    inner = paragraph(2, anchor(11, "tbl ")) + table(
+        3, (0, 0, paragraph(4, words("a"))), (0, 1, paragraph(4, words("b")))
+    )
+    outer = table(1, (0, 0, inner), (0, 1, paragraph(2, words("c"))))
+    assert blocks(paragraph(0, anchor(11, "tbl ")) + outer) == [("table", "a b | c")]
+
+
+def test_a_frame_around_a_table_is_not_a_table() -> None:
+    inner = paragraph(2, words("제목") + anchor(11, "tbl ")) + table(
+        3, (0, 0, paragraph(4, words("a"))), (0, 1, paragraph(4, words("b")))
+    )
+    stream = paragraph(0, anchor(11, "tbl ")) + table(1, (0, 0, inner))
+    assert blocks(stream) == [("paragraph", "제목"), ("table", "a | b")]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        pytest.param(0, [("paragraph", "앞뒤"), ("table", "표")], id="floating"),
+        pytest.param(1, [("paragraph", "앞"), ("table", "표"), ("paragraph", "뒤")], id="in line"),
+    ],
+)
+def test_a_table_splits_a_sentence_only_where_it_stands_in_line(
+    attributes: int, expected: list[tuple[str, str]]
+) -> None:
+    stream = paragraph(0, words("앞") + anchor(11, "tbl ") + words("뒤"))
+    stream += table(1, (0, 0, paragraph(2, words("표"))), attributes=attributes)
+    assert blocks(stream) == expected
+
+
+def test_an_object_without_a_place_in_the_text_is_not_lost() -> None:
+    stream = paragraph(0, words("본문")) + table(1, (0, 0, paragraph(2, words("표"))))
+    assert blocks(stream) == [("paragraph", "본문"), ("table", "표")]
+
+
+def test_memos_beside_a_paragraph_become_notes() -> None:
+    memo = record(Tag.MEMO_LIST, 1, bytes(4)) + record(Tag.LIST_HEADER, 1, bytes(8)) + paragraph(1, words("메모"))
+    assert blocks(paragraph(0, words("본문")) + memo) == [("paragraph", "본문"), ("note", "메모")]
+
+
+def test_outline_paragraphs_are_headings_and_make_the_path() -> None:
+    def shape(kind: int, level: int) -> bytes:
+        return record(Tag.PARA_SHAPE, 1, struct.pack("<I", kind << 23 | level << 25) + bytes(50))
+
+    info = read_docinfo(record_tree(shape(1, 0) + shape(1, 1) + shape(0, 0), name="test"))
+    stream = (
+        paragraph(0, words("장"), shape=0) + paragraph(0, words("절"), shape=1) + paragraph(0, words("글"), shape=2)
+    )
+    section = read_section(record_tree(stream, name="test"), info)
+    made = assemble(HangulDocument((section,), info.styles, None, {}, ()))
+    assert [(block.kind, block.level, block.place.heading_path) for block in made] == [
+        ("heading", 1, ()),
+        ("heading", 2, ("장",)),
+        ("paragraph", None, ("장", "절")),
+    ]
+
+
+def deflated(data: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return packer.compress(data) + packer.flush()
+
+
+def test_a_stream_may_end_like_gzip() -> None:
+    trailer = struct.pack("<II", zlib.crc32(b"abc"), 3)
+    assert inflate(deflated(b"abc") + trailer, name="s") == b"abc"
+
+
+def test_a_wrong_checksum_is_damage() -> None:
+    with pytest.raises(CorruptDocument, match="checksum"):
+        inflate(deflated(b"abc") + struct.pack("<II", 1, 3), name="s")
+
+
+def test_a_truncated_stream_is_damage() -> None:
+    with pytest.raises(CorruptDocument, match="ends early"):
+        inflate(deflated(bytes(range(256)) * 40)[:-20], name="s")
+
+
+def test_a_deflate_bomb_is_refused() -> None:
+    with pytest.raises(RefusedDocument, match="bomb"):
+        inflate(deflated(bytes(60 << 20)), name="s")
+
+
+def test_a_record_longer_than_the_stream_is_damage() -> None:
+    with pytest.raises(CorruptDocument, match="record of 100 bytes"):
+        record_tree(struct.pack("<I", Tag.PARA_TEXT | 100 << 20), name="s")
+
+
+def test_bottomless_nesting_is_damage() -> None:
+    with pytest.raises(CorruptDocument, match="nests deeper"):
+        record_tree(b"".join(record(Tag.LIST_HEADER, level) for level in range(900)), name="s")
+
+
+def test_a_flood_of_records_is_refused() -> None:
+    with pytest.raises(RefusedDocument, match="records"):
+        record_tree(bytes(4 << 20), name="s")

@@ -1,0 +1,572 @@
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from pkgutil import resolve_name
+
+import numpy as np
+import PIL.Image
+import pymupdf
+import pytest
+from numpy.typing import NDArray
+
+from tasks.documents.blocks import LONGEST_SIDE_PX, ImageCandidate
+from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword, RefusedDocument
+from tasks.documents.formats import format_named
+from tasks.documents.images.raster_images import Undecodable, decode_image
+
+AES_256 = 5
+
+Picture = PIL.Image.Image
+Draw = Callable[[pymupdf.Page], object]
+
+
+def found(path: Path, *, password: str | None = None) -> list[ImageCandidate]:
+    finder = format_named(path.suffix[1:]).image_finder
+    return list(resolve_name(finder)(path, password=password)) if finder else []
+
+
+def encoded(picture: Picture, format: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, format, **options)
+    return file.getvalue()
+
+
+def pixels(candidate: ImageCandidate) -> NDArray[np.uint8]:
+    return np.asarray(PIL.Image.open(io.BytesIO(candidate.png)))
+
+
+def noise(width: int, height: int, seed: int = 0) -> Picture:
+    levels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return PIL.Image.fromarray(levels)
+
+
+def made(path: Path, *draw: Draw, rotation: int = 0) -> Path:
+    """A PDF whose pages are drawn one by one."""
+    file = path / "made.pdf"
+    with pymupdf.open() as document:
+        for draw_page in draw:
+            page = document.new_page(width=595, height=842)
+            draw_page(page)
+            page.set_rotation(rotation)
+        document.save(file)
+    return file
+
+
+def with_content(path: Path, content: bytes) -> Path:
+    """A PDF with one page of raw content, 300 × 300 points."""
+    file = path / "raw.pdf"
+    with pymupdf.open() as document:
+        page = document.new_page(width=300, height=300)
+        xref = document.get_new_xref()
+        document.update_object(xref, "<<>>")
+        document.update_stream(xref, content)
+        page.set_contents(xref)
+        document.save(file)
+    return file
+
+
+def placed(picture: Picture, *rects: tuple[float, float, float, float], rotate: int = 0) -> Draw:
+    def draw(page: pymupdf.Page) -> None:
+        for rect in rects:
+            page.insert_image(rect, stream=encoded(picture), rotate=rotate, keep_proportion=False)
+
+    return draw
+
+
+# Raster images of PDFs
+
+
+def test_an_image_comes_with_its_own_pixels_and_its_place(tmp_path: Path):
+    picture = noise(60, 40)
+    (image,) = found(made(tmp_path, placed(picture, (100, 200, 220, 280))))
+    assert (image.page, image.n, image.source, image.width, image.height) == (1, 1, "raster", 60, 40)
+    assert image.bbox == pytest.approx((100, 200, 220, 280), abs=0.1)
+    np.testing.assert_array_equal(pixels(image), np.asarray(picture))
+
+
+def test_an_image_placed_twice_gives_the_same_picture_twice(tmp_path: Path):
+    file = made(tmp_path, placed(noise(60, 40), (100, 200, 220, 280), (31.7, 500.3, 151.7, 580.3)))
+    first, second = found(file)
+    assert first.png == second.png
+    assert (first.n, second.n) == (1, 2)
+
+
+def test_pictures_are_numbered_on_each_page_from_the_top(tmp_path: Path):
+    two = placed(noise(60, 40), (100, 600, 220, 680), (100, 100, 220, 180))
+    images = found(made(tmp_path, two, two))
+    assert [(image.page, image.n) for image in images] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert [round(image.bbox[1]) for image in images if image.bbox] == [100, 600, 100, 600]
+
+
+def test_transparent_parts_are_white(tmp_path: Path):
+    picture = PIL.Image.new("RGBA", (40, 40), (0, 0, 0, 0))
+    picture.paste((10, 20, 200, 255), (0, 0, 20, 40))
+    (image,) = found(made(tmp_path, placed(picture, (100, 200, 180, 280))))
+    assert tuple(pixels(image)[20, 10]) == (10, 20, 200)
+    assert tuple(pixels(image)[20, 30]) == (255, 255, 255)
+
+
+def test_a_cmyk_image_has_its_colours(tmp_path: Path):
+    picture = PIL.Image.new("CMYK", (40, 40), (0, 255, 255, 0))  # red
+
+    def draw(page: pymupdf.Page) -> None:
+        page.insert_image((100, 200, 180, 280), stream=encoded(picture, "JPEG", quality=95))
+
+    (image,) = found(made(tmp_path, draw))
+    red, green, blue = (int(level) for level in pixels(image)[20, 20])
+    assert red > 200
+    assert max(green, blue) < 80
+
+
+def corner(image: ImageCandidate) -> str:
+    """Where the dark quarter is."""
+    dark = pixels(image).mean(axis=2) < 128
+    height, width = dark.shape
+    y, x = (axis.mean() for axis in np.nonzero(dark))
+    return ("top" if y < height / 2 else "bottom") + (" left" if x < width / 2 else " right")
+
+
+def quartered() -> Picture:
+    picture = PIL.Image.new("RGB", (80, 40), "white")
+    picture.paste((0, 0, 0), (0, 0, 40, 20))
+    return picture
+
+
+def test_an_image_is_upright_as_on_the_page(tmp_path: Path):
+    (image,) = found(made(tmp_path, placed(quartered(), (100, 200, 180, 360), rotate=90)))
+    assert (image.width, image.height) == (40, 80)
+    assert corner(image) == "bottom left"
+
+
+def test_a_turned_page_is_turned(tmp_path: Path):
+    (image,) = found(made(tmp_path, placed(quartered(), (100, 200, 260, 280)), rotation=90))
+    assert (image.width, image.height) == (40, 80)
+    assert corner(image) == "top right"
+    assert image.bbox == pytest.approx((842 - 280, 100, 842 - 200, 260), abs=0.1)
+
+
+def test_an_inline_image_is_found(tmp_path: Path):
+    file = with_content(tmp_path, b"q 100 0 0 100 50 50 cm BI /W 2 /H 2 /BPC 8 /CS /G ID \x00\xff\xff\x00 EI Q")
+    (image,) = found(file)
+    np.testing.assert_array_equal(pixels(image)[:, :, 0], [[0, 255], [255, 0]])
+
+
+def test_a_stencil_is_painted_in_its_colour(tmp_path: Path):
+    file = with_content(
+        tmp_path, b"q 1 0 0 rg 80 0 0 80 50 50 cm BI /IM true /W 8 /H 8 /BPC 1 ID \x0f\x0f\x0f\x0f\x0f\x0f\x0f\x0f EI Q"
+    )
+    (image,) = found(file)
+    assert tuple(pixels(image)[4, 1]) == (255, 0, 0)
+    assert tuple(pixels(image)[4, 6]) == (255, 255, 255)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(1, 20), (8, 1), (3, 4)], ids=["strips", "columns", "tiles"])
+def test_a_picture_in_pieces_is_one_picture(tmp_path: Path, columns: int, rows: int):
+    whole = noise(24 * columns, 12 * rows)
+
+    def draw(page: pymupdf.Page) -> None:
+        for row in range(rows):
+            for column in range(columns):
+                piece = whole.crop((24 * column, 12 * row, 24 * column + 24, 12 * row + 12))
+                x, y = 50 + 48 * column, 60 + 24 * row
+                page.insert_image((x, y, x + 48, y + 24), stream=encoded(piece))
+
+    (image,) = found(made(tmp_path, draw))
+    assert (image.width, image.height) == whole.size
+    np.testing.assert_array_equal(pixels(image), np.asarray(whole))
+
+
+def test_neighbours_with_a_gap_stay_apart(tmp_path: Path):
+    assert len(found(made(tmp_path, placed(noise(60, 40), (100, 100, 200, 160), (100, 170, 200, 230))))) == 2
+
+
+def test_a_poster_is_scaled_down_and_remembers_its_size(tmp_path: Path):
+    (image,) = found(made(tmp_path, placed(PIL.Image.new("RGB", (6000, 30), "red"), (20, 200, 520, 203))))
+    assert (image.width, image.height) == (6000, 30)
+    assert pixels(image).shape[1] == LONGEST_SIDE_PX
+
+
+def test_a_scanned_page_is_a_picture(tmp_path: Path):
+    (image,) = found(made(tmp_path, placed(noise(100, 140), (0, 0, 595, 842))))
+    assert (image.width, image.height, image.problem) == (100, 140, None)
+
+
+def test_a_background_under_text_is_none_and_is_said(tmp_path: Path):
+    def draw(page: pymupdf.Page) -> None:
+        placed(noise(100, 140), (0, 0, 595, 842))(page)
+        page.insert_text((50, 100), "A slide with a picture behind its words. " * 2)
+
+    (image,) = found(made(tmp_path, draw))
+    assert image.problem == "the image under the page's text is its background"
+    assert not image.png
+
+
+def test_text_that_ocr_laid_under_a_scan_does_not_make_it_a_background(tmp_path: Path):
+    def draw(page: pymupdf.Page) -> None:
+        placed(noise(100, 140), (0, 0, 595, 842))(page)
+        page.insert_text((50, 100), "Words that nobody sees, but search does. " * 2, render_mode=3)
+
+    (image,) = found(made(tmp_path, draw))
+    assert image.png
+
+
+def test_a_damaged_image_is_a_record_and_the_next_one_follows(tmp_path: Path):
+    def draw(page: pymupdf.Page) -> None:
+        placed(noise(60, 40), (100, 100, 220, 180))(page)
+        xref = page.insert_image((100, 300, 220, 380), stream=encoded(noise(60, 41, seed=2), "JPEG"))
+        document = page.parent
+        assert isinstance(document, pymupdf.Document)
+        document.update_stream(xref, b"\xff\xd8 no picture at all", compress=False)
+        document.xref_set_key(xref, "Filter", "/DCTDecode")
+
+    good, damaged = found(made(tmp_path, draw))
+    assert good.png
+    assert not damaged.png
+    assert "damaged" in (damaged.problem or "")
+
+
+def test_a_document_without_pictures_has_none(tmp_path: Path):
+    assert found(made(tmp_path, lambda page: page.insert_text((50, 100), "Only words."))) == []
+
+
+def test_a_locked_document_opens_with_its_password(tmp_path: Path):
+    file = tmp_path / "locked.pdf"
+    with pymupdf.open() as document:
+        placed(noise(60, 40), (100, 100, 220, 180))(document.new_page())
+        document.save(file, encryption=AES_256, user_pw="open", owner_pw="own")
+    with pytest.raises(NeedsPassword):
+        found(file)
+    assert len(found(file, password="open")) == 1
+
+
+@pytest.mark.parametrize(("content", "error"), [(b"", EmptyDocument), (b"%PDF-1.7 and no more", CorruptDocument)])
+def test_a_file_that_is_no_pdf_is_refused(tmp_path: Path, content: bytes, error: type[Exception]):
+    file = tmp_path / "broken.pdf"
+    file.write_bytes(content)
+    with pytest.raises(error):
+        found(file)
+
+
+# Drawn charts
+
+
+def axes(page: pymupdf.Page) -> None:
+    page.draw_line((100, 100), (100, 300))
+    page.draw_line((100, 300), (400, 300))
+    for step in range(5):
+        page.insert_text((70, 300 - 40 * step), str(20 * step), fontsize=8)
+        page.insert_text((120 + 55 * step, 315), f"20{20 + step}", fontsize=8)
+
+
+def bars(page: pymupdf.Page) -> None:
+    axes(page)
+    for place, height in enumerate((60, 95, 150, 120, 180)):
+        x = 115 + 55 * place
+        page.draw_rect((x, 300 - height, x + 30, 300), color=None, fill=(0.1, 0.3, 0.7))
+
+
+def lying_bars(page: pymupdf.Page) -> None:
+    for place, length in enumerate((60, 95, 150, 220)):
+        y = 115 + 30 * place
+        page.draw_rect((130, y, 130 + length, y + 16), color=None, fill=(0.1, 0.3, 0.7))
+        page.insert_text((70, y + 12), f"Item {place}", fontsize=8)
+
+
+def line(page: pymupdf.Page) -> None:
+    axes(page)
+    page.draw_polyline([(115 + 55 * n, 280 - 30 * math.sin(n) - 20 * n) for n in range(6)])
+
+
+def pie(page: pymupdf.Page) -> None:
+    for start, angle in ((0, 90), (90, 150), (240, 120)):
+        page.draw_sector((250, 200), (250 + 80 * math.cos(start), 200 - 80 * math.sin(start)), angle, fill=(0, 0.5, 0))
+    page.insert_text((340, 150), "North 40%", fontsize=8)
+    page.insert_text((340, 170), "South 60%", fontsize=8)
+
+
+def flow(page: pymupdf.Page) -> None:
+    for place, name in enumerate(("Client", "Gateway", "Service")):
+        x = 80 + 150 * place
+        page.draw_rect((x, 150, x + 90, 200))
+        page.insert_text((x + 20, 178), name)
+        if place:
+            page.draw_line((x - 60, 175), (x, 175))
+
+
+@pytest.mark.parametrize("draw", [bars, lying_bars, line, pie, flow], ids=lambda draw: draw.__name__)
+def test_a_drawn_chart_is_one_picture_with_its_labels(tmp_path: Path, draw: Draw):
+    (image,) = found(made(tmp_path, draw))
+    assert (image.source, image.problem) == ("vector", None)
+    assert image.bbox is not None
+    with pymupdf.open(tmp_path / "made.pdf") as document:
+        inside, everywhere = (str(document[0].get_text("text", clip=clip)) for clip in (image.bbox, None))
+    assert sorted(inside.split()) == sorted(everywhere.split())
+
+
+def test_a_chart_is_rendered_at_150_dpi(tmp_path: Path):
+    (image,) = found(made(tmp_path, bars))
+    assert image.bbox is not None
+    assert image.width == pytest.approx((image.bbox[2] - image.bbox[0]) * 150 / 72, abs=1)
+
+
+def test_a_chart_on_a_turned_page_is_upright(tmp_path: Path):
+    (image,) = found(made(tmp_path, bars, rotation=90))
+    assert image.height > image.width  # the chart is wider than high before the turn
+
+
+def ruled_table(page: pymupdf.Page) -> None:
+    for row in range(8):
+        page.draw_line((80, 100 + 20 * row), (480, 100 + 20 * row))
+    for column in range(5):
+        page.draw_line((80 + 100 * column, 100), (80 + 100 * column, 240))
+    for row in range(7):
+        for column in range(4):
+            page.insert_text((85 + 100 * column, 115 + 20 * row), str(row * column), fontsize=9)
+
+
+def filled_table(page: pymupdf.Page) -> None:
+    for row in range(8):
+        for column, width in enumerate((150, 60, 80, 100)):
+            x = 80 + sum((150, 60, 80, 100)[:column])
+            shade = 0.8 if row % 2 else 0.95
+            page.draw_rect((x, 100 + 20 * row, x + width, 120 + 20 * row), color=None, fill=(shade, shade, 1))
+            page.insert_text((x + 4, 114 + 20 * row), f"{row}.{column}", fontsize=9)
+
+
+def struck_table(page: pymupdf.Page) -> None:
+    ruled_table(page)
+    page.draw_line((80, 100), (180, 120))  # an empty corner cell
+
+
+def border_and_underlines(page: pymupdf.Page) -> None:
+    page.draw_rect((20, 20, 575, 822))
+    for row in range(10):
+        page.insert_text((60, 100 + 40 * row), "A heading with a line below", fontsize=12)
+        page.draw_line((60, 104 + 40 * row), (60 + 30 * row + 100, 104 + 40 * row))
+
+
+def panels(page: pymupdf.Page) -> None:
+    page.draw_rect((60, 100, 535, 220), radius=0.1)
+    page.draw_rect((60, 300, 535, 420), color=None, fill=(0.9, 0.9, 0.9))
+    page.insert_text((80, 150), "Notice: a box with round corners around words is no chart.")
+    page.insert_text((80, 350), "Nor is a grey panel.")
+
+
+def bullets(page: pymupdf.Page) -> None:
+    for row in range(12):
+        page.draw_circle((70, 96 + 20 * row), 3, fill=(0, 0, 0))
+        page.insert_text((80, 100 + 20 * row), "An item of a list with a drawn bullet")
+
+
+def marked_lines(page: pymupdf.Page) -> None:
+    for row, words in enumerate(("short", "a longer line of text", "one more of another length", "the last")):
+        width = pymupdf.get_text_length(words, fontsize=11)
+        page.draw_rect((70, 100 + 20 * row, 72 + width, 114 + 20 * row), color=None, fill=(1, 1, 0))
+        page.insert_text((71, 111 + 20 * row), words)
+
+
+def ornament(page: pymupdf.Page) -> None:
+    page.draw_bezier((0, 60), (200, 0), (400, 120), (595, 60), fill=(0, 0.4, 0.2))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [ruled_table, filled_table, struck_table, border_and_underlines, panels, bullets, marked_lines, ornament],
+    ids=lambda draw: draw.__name__,
+)
+def test_what_is_no_chart_is_not_taken_for_one(tmp_path: Path, draw: Draw):
+    assert found(made(tmp_path, draw)) == []
+
+
+def test_a_chart_next_to_a_table_comes_without_it(tmp_path: Path):
+    def draw(page: pymupdf.Page) -> None:
+        bars(page)
+        for row in range(5):
+            page.draw_line((80, 500 + 20 * row), (480, 500 + 20 * row))
+
+    (image,) = found(made(tmp_path, draw))
+    assert image.bbox is not None
+    assert image.bbox[3] < 400
+
+
+def test_a_poster_with_drawings_far_off_the_page_is_read(tmp_path: Path):
+    content = b"0 0 1e30 1e30 re S -1e9 -1e9 m 5 5 l S 10 10 m 200 230 290 10 290 290 c S"
+    file = with_content(tmp_path, content)
+    with pymupdf.open(file) as document:
+        document.xref_set_key(document[0].xref, "MediaBox", "[0 0 1000000 1000000]")
+        document.saveIncr()
+    assert all(image.png or image.problem for image in found(file))
+
+
+# Images of other formats
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"])
+def test_common_formats_are_decoded(format: str):
+    picture = decode_image(encoded(noise(30, 20), format))
+    assert (picture.width, picture.height) == (30, 20)
+    assert PIL.Image.open(io.BytesIO(picture.png)).mode == "RGB"
+
+
+def test_sixteen_bits_of_grey_keep_their_brightness():
+    levels = np.full((10, 10), 32768, dtype=np.uint16)
+    picture = decode_image(encoded(PIL.Image.fromarray(levels)))
+    assert PIL.Image.open(io.BytesIO(picture.png)).getpixel((5, 5)) == (128, 128, 128)
+
+
+def test_exif_turns_the_picture():
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    picture = decode_image(encoded(noise(30, 20), "JPEG", exif=exif))
+    assert (picture.width, picture.height) == (20, 30)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "no bytes"),
+        (b"\xd7\xcd\xc6\x9a" + bytes(40), "WMF"),
+        (b"\x01\x00\x00\x00" + bytes(80), "EMF"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "SVG"),
+        (b"no picture", "format is not supported"),
+        (encoded(noise(30, 20))[:200], "damaged"),
+        (encoded(noise(300, 200), "JPEG")[:900], "damaged"),
+        (encoded(PIL.Image.new("1", (20_000, 20_000))), "than the 100,000,000"),
+    ],
+    ids=["empty", "wmf", "emf", "svg", "text", "cut png", "cut jpeg", "bomb"],
+)
+def test_what_gives_no_picture_says_why(data: bytes, says: str):
+    with pytest.raises(Undecodable, match=says):
+        decode_image(data)
+
+
+def test_docx_pictures_come_in_the_order_of_the_text(tmp_path: Path):
+    import docx
+
+    document = docx.Document()
+    for seed in (1, 2):
+        document.add_paragraph(f"Figure {seed}")
+        document.add_picture(io.BytesIO(encoded(noise(30 + seed, 20, seed))))
+    document.sections[0].header.paragraphs[0].add_run().add_picture(io.BytesIO(encoded(noise(50, 20, 3))))
+    document.save(str(tmp_path / "made.docx"))
+    images = found(tmp_path / "made.docx")
+    assert [(image.page, image.n, image.width) for image in images] == [(None, 1, 31), (None, 2, 32), (None, 3, 50)]
+    np.testing.assert_array_equal(pixels(images[0]), np.asarray(noise(31, 20, 1)))
+
+
+def rezipped(path: Path, **members: bytes) -> Path:
+    """The zip with some members replaced, in place."""
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (content | members).items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_an_empty_image_of_a_docx_costs_only_itself(tmp_path: Path):
+    import docx
+
+    document = docx.Document()
+    for seed in (1, 2):
+        document.add_picture(io.BytesIO(encoded(noise(30 + seed, 20, seed))))
+    document.save(str(tmp_path / "made.docx"))
+    images = found(rezipped(tmp_path / "made.docx", **{"word/media/image1.png": b""}))
+    assert [image.problem for image in images] == ["the image has no bytes", None]
+
+
+def test_an_entity_in_a_docx_is_refused(tmp_path: Path):
+    import docx
+
+    docx.Document().save(str(tmp_path / "made.docx"))
+    bomb = b'<!DOCTYPE x [<!ENTITY a "b">]><w:document xmlns:w="x">&a;</w:document>'
+    with pytest.raises(RefusedDocument):
+        found(rezipped(tmp_path / "made.docx", **{"word/document.xml": bomb}))
+
+
+HPF = """<package xmlns="http://www.idpf.org/2007/opf/"><manifest>
+<item id="image1" href="BinData/image1.png" media-type="image/png" isEmbeded="1"/>
+<item id="image2" href="BinData/image2.bmp" media-type="image/bmp" isEmbeded="1"/>
+<item id="image3" href="C:\\pictures\\x.png" media-type="image/png" isEmbeded="0"/>
+<item id="section0" href="Contents/section0.xml" media-type="application/xml"/></manifest></package>"""
+
+
+def test_hwpx_pictures_come_in_the_order_of_the_text(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "made.hwpx", "w") as archive:
+        archive.writestr("mimetype", "application/hwp+zip")
+        archive.writestr("Contents/content.hpf", HPF)
+        archive.writestr(
+            "Contents/section0.xml", '<sec><img binaryItemIDRef="image2"/><img binaryItemIDRef="image3"/></sec>'
+        )
+        archive.writestr("BinData/image1.png", encoded(noise(31, 20)))
+        archive.writestr("BinData/image2.bmp", encoded(noise(32, 20), "BMP"))
+    images = found(tmp_path / "made.hwpx")
+    assert [image.width for image in images] == [32, 0, 31]  # image1 is used by a style only
+    assert images[1].problem == "the image is outside the document and is not fetched"
+
+
+def test_text_formats_hold_no_pictures(tmp_path: Path):
+    file = tmp_path / "notes.txt"
+    file.write_text("words")
+    assert found(file) == []
+
+
+# Real documents
+
+
+@pytest.mark.shared
+def test_both_hangul_formats_give_the_same_picture(shared: Path):
+    folder = shared / "documents" / "hwp"
+    (old,), (new,) = found(folder / "borderfill.hwp"), found(folder / "borderfill.hwpx")
+    assert old.png == new.png
+
+
+@pytest.mark.shared
+def test_a_distribution_document_gives_its_pictures(shared: Path):
+    images = found(shared / "documents" / "hwp" / "distribution.hwp")
+    assert [(image.width, image.height) for image in images] == [(601, 936), (154, 350), (456, 213), (60, 60)]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["password-12345.hwp", "password-12345.hwpx"])
+def test_a_locked_hangul_document_opens_with_its_password(shared: Path, name: str):
+    file = shared / "documents" / "hwp" / name
+    with pytest.raises(NeedsPassword):
+        found(file)
+    assert all(image.png for image in found(file, password="12345"))
+
+
+@pytest.mark.shared
+def test_images_outside_a_docx_are_not_fetched(shared: Path):
+    (image,) = found(shared / "documents" / "office" / "docx_external_image.docx")
+    assert image.problem == "the image is outside the document and is not fetched"
+
+
+@pytest.mark.shared
+def test_grouped_images_of_a_docx_are_found_once(shared: Path):
+    assert len(found(shared / "documents" / "office" / "docx_grouped_images.docx")) == 6
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "pages"),
+    [
+        ("english/BESTBUY_2023_10K.pdf", [1, 22]),
+        ("english/NIKE_2019_10K.pdf", [1, *[9] * 7, 23, 30, 30, 30, 31]),
+        ("english/PEPSICO_2023_8K_dated-2023-05-05.pdf", []),
+        ("korean/kbo_only_table.pdf", []),
+        ("korean/nfl_rulebook_both.pdf", []),
+    ],
+)
+def test_filings_give_their_pictures_and_none_of_their_tables(shared: Path, name: str, pages: list[int]):
+    assert [image.page for image in found(shared / "documents" / name)] == pages
+
+
+@pytest.mark.shared
+def test_drawn_diagrams_of_a_real_report_are_found(shared: Path):
+    images = found(shared / "documents" / "hostile" / "GeoBase_NHNC1_Data_Model_UML_EN.pdf")
+    assert {7, 10, 14, 15, 18} <= {image.page for image in images if image.source == "vector"}

@@ -1,0 +1,68 @@
+"""Text from page images by tesseract; skipped where it is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pymupdf as untyped_pymupdf
+import pytest
+
+from tasks.documents.blocks import PageStatus
+from tasks.documents.pdf.pdf_reader import open_pdf
+from tasks.documents.pdf.pdf_scans import OcrFailed, languages, ocr_available, read_image
+from tasks.documents.read_options import ReadOptions
+
+pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
+
+needs_tesseract = pytest.mark.skipif(not ocr_available(), reason="tesseract is not installed")
+
+
+def scanned(path: Path, text: str, *, font: str = "helv") -> Path:
+    """A PDF whose page is a picture of a page."""
+    source = pymupdf.open().new_page(width=420, height=200)
+    source.insert_text((40, 80), text, fontsize=20, fontname=font)
+    picture = source.get_pixmap(dpi=200)
+    page = pymupdf.open().new_page(width=420, height=200)
+    page.insert_image(page.rect, pixmap=picture)
+    page.parent.save(path)
+    return path
+
+
+@needs_tesseract
+def test_a_scanned_page_is_read_with_boxes_in_points(tmp_path: Path) -> None:
+    path = scanned(tmp_path / "a.pdf", "Contract amount 35,750")
+    (page,) = open_pdf(path, password=None, options=ReadOptions()).pages()
+    (block,) = page.blocks
+    assert (page.status, page.reason) == (PageStatus.OCR, "image-only")
+    assert block.text == "Contract amount 35,750"
+    assert block.bbox is not None
+    assert block.bbox == pytest.approx((40, 65, 252, 84), abs=6)
+
+
+@needs_tesseract
+def test_a_scanned_korean_page_is_read(tmp_path: Path) -> None:
+    if "kor" not in languages():
+        pytest.skip("tesseract has no Korean")
+    path = scanned(tmp_path / "a.pdf", "정보시스템 구축 사업", font="korea")
+    (page,) = open_pdf(path, password=None, options=ReadOptions()).pages()
+    assert "".join(page.blocks[0].text.split()) == "정보시스템구축사업"
+
+
+def test_ocr_can_be_switched_off(tmp_path: Path) -> None:
+    path = scanned(tmp_path / "a.pdf", "Contract")
+    (page,) = open_pdf(path, password=None, options=ReadOptions(ocr="off")).pages()
+    assert (page.status, page.reason) == (PageStatus.EMPTY, "image-only")
+
+
+@needs_tesseract
+def test_an_image_that_takes_too_long_is_given_up() -> None:
+    picture = pymupdf.open().new_page(width=400, height=400).get_pixmap(dpi=300)
+    with pytest.raises(OcrFailed, match="took more than"):
+        read_image(picture.tobytes("png"), dpi=300, timeout_s=0.001)
+
+
+@needs_tesseract
+def test_bytes_that_are_no_image_fail_with_a_reason() -> None:
+    with pytest.raises(OcrFailed, match="tesseract failed"):
+        read_image(b"not an image", dpi=300)

@@ -1,0 +1,287 @@
+"""The PDF reader: statuses, errors, notes, order. Documents are made here, a page or two each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pymupdf as untyped_pymupdf
+import pytest
+
+from tasks.documents.blocks import Page, PageStatus
+from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword
+from tasks.documents.pdf.pdf_reader import open_pdf
+from tasks.documents.read_options import ReadOptions
+
+pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
+
+NO_OCR = ReadOptions(ocr="off")
+PROSE = "The supplier delivers the system within six months of the contract and keeps it running for two more years. "
+Draw = Callable[[Any], object]
+
+
+def write(path: Path, *draws: Draw, **saving: Any) -> Path:
+    """A PDF with a page of A4 for each function that draws one."""
+    document = pymupdf.open()
+    for draw in draws:
+        draw(document.new_page(width=595, height=842))
+    document.save(path, **saving)
+    return path
+
+
+def read(path: Path, options: ReadOptions = NO_OCR, *, password: str | None = None) -> list[Page]:
+    return list(open_pdf(path, password=password, options=options).pages())
+
+
+def line(text: str, x: float = 72, y: float = 100, size: float = 11, font: str = "helv") -> Draw:
+    return lambda page: page.insert_text((x, y), text, fontsize=size, fontname=font)
+
+
+def column(text: str, box: tuple[float, float, float, float]) -> Draw:
+    return lambda page: page.insert_textbox(pymupdf.Rect(box), text, fontsize=10)
+
+
+def both(*draws: Draw) -> Draw:
+    return lambda page: [draw(page) for draw in draws]
+
+
+def texts(page: Page, *kinds: str) -> list[str]:
+    return [block.text for block in page.blocks if not kinds or block.kind in kinds]
+
+
+def noise(page: Any) -> None:
+    """A raster image over the whole page."""
+    pixels = bytes((x * x + 7 * y) % 256 for y in range(60) for x in range(40))
+    page.insert_image(page.rect, pixmap=pymupdf.Pixmap(pymupdf.csGRAY, 40, 60, pixels, False))
+
+
+def test_a_blank_page_says_that_it_is_blank(tmp_path: Path) -> None:
+    (page,) = read(write(tmp_path / "a.pdf", lambda page: None))
+    assert (page.status, page.reason, page.blocks) == (PageStatus.EMPTY, "blank", ())
+
+
+def test_an_image_without_text_says_so(tmp_path: Path) -> None:
+    (page,) = read(write(tmp_path / "a.pdf", noise))
+    assert (page.status, page.reason) == (PageStatus.EMPTY, "image-only")
+
+
+def test_lines_without_text_say_so(tmp_path: Path) -> None:
+    (page,) = read(write(tmp_path / "a.pdf", lambda page: page.draw_circle((200, 200), 50)))
+    assert (page.status, page.reason) == (PageStatus.EMPTY, "only vector drawings")
+
+
+def test_size_and_numbers_are_those_of_the_shown_page(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", line("one"), lambda page: (line("two")(page), page.set_rotation(90)))
+    assert [(p.number, p.width, p.height) for p in read(path)] == [(1, 595, 842), (2, 842, 595)]
+
+
+def test_a_box_on_a_rotated_page_is_where_the_reader_sees_it(tmp_path: Path) -> None:
+    def draw(page: Any) -> None:
+        page.set_rotation(90)
+        # 100 points from the left and 50 from the top of the page as it is shown
+        point = pymupdf.Point(100, 50) * page.derotation_matrix
+        page.insert_text(point, "Hello", fontsize=12, rotate=90)
+
+    (page,) = read(write(tmp_path / "a.pdf", draw))
+    (block,) = page.blocks
+    assert block.text == "Hello"
+    assert block.bbox is not None
+    assert block.bbox[0] == pytest.approx(100, abs=1)
+    assert block.bbox[1] < 50 < block.bbox[3]
+
+
+def test_text_that_runs_up_an_unrotated_page_is_read_along_its_lines(tmp_path: Path) -> None:
+    def draw(page: Any) -> None:
+        page.insert_text((100, 700), "First line of a landscape page", fontsize=12, rotate=90)
+        page.insert_text((118, 700), "and its second line.", fontsize=12, rotate=90)
+
+    (page,) = read(write(tmp_path / "a.pdf", draw))
+    (block,) = page.blocks
+    assert block.text == "First line of a landscape page and its second line."
+    assert block.bbox is not None
+    assert 85 < block.bbox[0] < 100
+    assert block.bbox[3] == pytest.approx(700, abs=1)
+
+
+def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
+    left, right = (72, 120, 280, 700), (315, 120, 523, 700)
+    draw = both(line("A title over both columns", size=20), column("LEFT " + PROSE * 4, left), column(PROSE * 4, right))
+    (page,) = read(write(tmp_path / "a.pdf", draw))
+    order = texts(page)
+    assert order[0] == "A title over both columns"
+    assert order[1] == ("LEFT " + PROSE * 4).strip()
+    assert order[2] == (PROSE * 4).strip()
+
+
+def test_korean_structure_is_recognised(tmp_path: Path) -> None:
+    draw = both(
+        line("제1장 사업 개요", y=80, size=16, font="korea"),
+        line("본 사업은 차세대 정보시스템을 구축하는 사업으로 다음과 같이 추진한다.", y=120, font="korea"),
+        line("□ 추진 배경", y=150, font="korea"),
+        line("○ 노후 장비 교체가 필요하며 예산은 3,575만 원이다.", y=170, font="korea"),
+        line("- 서버 12대", x=84, y=190, font="korea"),
+    )
+    (page,) = read(write(tmp_path / "a.pdf", draw))
+    assert [(b.kind, b.level) for b in page.blocks] == [
+        ("heading", 1),
+        ("paragraph", None),
+        ("heading", 3),
+        ("list", 1),
+        ("list", 2),
+    ]
+    assert page.blocks[-1].place.heading_path == ("제1장 사업 개요", "□ 추진 배경")
+
+
+def test_rows_that_repeat_and_page_numbers_are_headers_and_footers(tmp_path: Path) -> None:
+    def draw(number: int) -> Draw:
+        body = column(f"Page {number} has its own words. {PROSE}", (72, 120, 523, 400))
+        return both(line("Annual Report 2023", y=40, size=8), body, line(f"- {number} -", x=290, y=810, size=8))
+
+    pages = read(write(tmp_path / "a.pdf", *(draw(number) for number in (1, 2, 3))))
+    assert [texts(page, "header") for page in pages] == [["Annual Report 2023"]] * 3
+    assert [texts(page, "footer") for page in pages] == [["- 1 -"], ["- 2 -"], ["- 3 -"]]
+
+
+def test_a_page_reads_the_same_alone_as_in_its_turn(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", *(both(line(f"Chapter {n}", size=20), line(PROSE, y=150)) for n in range(1, 6)))
+    alone = next(iter(open_pdf(path, password=None, options=NO_OCR).pages(first=4)))
+    assert alone == read(path)[3]
+
+
+def test_form_values_and_free_text_are_text_and_comments_are_notes(tmp_path: Path) -> None:
+    def draw(page: Any) -> None:
+        widget = pymupdf.Widget()
+        widget.field_name, widget.field_value = "name", "Hong Gildong"
+        widget.field_type, widget.rect = pymupdf.PDF_WIDGET_TYPE_TEXT, pymupdf.Rect(72, 80, 300, 100)
+        page.add_widget(widget)
+        page.add_freetext_annot(pymupdf.Rect(72, 200, 300, 230), "Approved")
+        page.add_text_annot((72, 300), "Check this amount")
+
+    (page,) = read(write(tmp_path / "a.pdf", draw))
+    assert page.status is PageStatus.OK
+    assert texts(page, "paragraph") == ["Hong Gildong", "Approved"]
+    assert texts(page, "note") == ["Check this amount"]
+
+
+def test_signs_hanja_and_decomposed_hangul_survive(tmp_path: Path) -> None:
+    text = "₩3,000 「大韓民國」 ㎡ ℃ ① & 한국"
+    (page,) = read(write(tmp_path / "a.pdf", line(text, font="korea")))
+    assert texts(page) == ["₩3,000 「大韓民國」 ㎡ ℃ ① & 한국"]
+
+
+def test_encryption_asks_for_a_password_and_tells_a_wrong_one(tmp_path: Path) -> None:
+    locked = {"encryption": pymupdf.PDF_ENCRYPT_AES_256, "user_pw": "secret", "owner_pw": "owner"}
+    path = write(tmp_path / "a.pdf", line("inside"), **locked)
+    with pytest.raises(NeedsPassword, match="give its password"):
+        read(path)
+    with pytest.raises(NeedsPassword, match="does not open with the given password"):
+        read(path, password="wrong")
+    assert texts(read(path, password="secret")[0]) == ["inside"]
+
+
+def test_an_owner_password_alone_keeps_nobody_from_reading(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", line("inside"), encryption=pymupdf.PDF_ENCRYPT_AES_256, owner_pw="owner")
+    assert texts(read(path)[0]) == ["inside"]
+
+
+def test_no_bytes_are_an_empty_document(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"")
+    with pytest.raises(EmptyDocument):
+        read(tmp_path / "a.pdf")
+
+
+def test_something_else_is_a_corrupt_document(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"<html><body>not a PDF</body></html>" * 20)
+    with pytest.raises(CorruptDocument):
+        read(tmp_path / "a.pdf")
+
+
+def test_a_truncated_file_is_repaired_with_a_note_or_refused(tmp_path: Path) -> None:
+    whole = write(tmp_path / "a.pdf", *(line(f"page {n}") for n in range(1, 9))).read_bytes()
+    outcomes: set[str] = set()
+    for share in (0.2, 0.5, 0.9, 0.98):
+        (tmp_path / "cut.pdf").write_bytes(whole[: int(len(whole) * share)])
+        try:
+            reader = open_pdf(tmp_path / "cut.pdf", password=None, options=NO_OCR)
+        except CorruptDocument:
+            outcomes.add("refused")
+            continue
+        assert "repaired" in reader.header.notes[0]
+        assert all(page.blocks or page.reason for page in reader.pages())
+        outcomes.add("repaired")
+    assert outcomes == {"refused", "repaired"}
+
+
+def test_the_header_tells_title_dates_and_reader(tmp_path: Path) -> None:
+    document = pymupdf.open()
+    document.new_page()
+    document.set_metadata({"title": "사업 계획서", "author": "조달청", "creationDate": "D:20230317171542-04'00'"})
+    document.save(tmp_path / "a.pdf")
+    header = open_pdf(tmp_path / "a.pdf", password=None, options=NO_OCR).header
+    assert (header.title, header.page_count, header.page_source) == ("사업 계획서", 1, "stored")
+    assert header.metadata["author"] == "조달청"
+    assert header.metadata["created"] == "2023-03-17T17:15:42-04:00"
+    assert header.reader.startswith("pymupdf ")
+
+
+@pytest.mark.parametrize("reader", ["auto", "pymupdf", "pdfplumber"])
+def test_every_reader_gives_the_same_words(tmp_path: Path, reader: str) -> None:
+    path = write(tmp_path / "a.pdf", both(line("Scope of work", size=18), column(PROSE * 2, (72, 130, 523, 300))))
+    options = ReadOptions.model_validate({"pdf_reader": reader, "ocr": "off"})
+    assert texts(read(path, options)[0]) == ["Scope of work", (PROSE * 2).strip()]
+
+
+def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = write(tmp_path / "a.pdf", line("page")).read_bytes()
+    (tmp_path / "cut.pdf").write_bytes(whole[:-200])
+    read(tmp_path / "cut.pdf")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.shared
+def test_no_page_of_real_files_is_silently_empty(shared: Path) -> None:
+    silent: list[str] = []
+    for path in sorted((shared / "documents" / "hostile").glob("*.pdf")):
+        try:
+            pages = read(path)
+        except (NeedsPassword, CorruptDocument):
+            continue
+        silent += [f"{path.name} {page.number}" for page in pages if not page.blocks and not page.reason]
+        # an error that is not the file's own damage would be a bug of ours
+        ours = [page for page in pages if page.status is PageStatus.ERROR and "damaged: " not in (page.reason or "")]
+        silent += [f"{path.name} {page.number}" for page in ours]
+    assert silent == []
+
+
+@pytest.mark.shared
+def test_no_character_of_the_korean_files_is_lost_or_repeated(shared: Path) -> None:
+    for path in sorted((shared / "documents" / "korean").glob("*.pdf")):
+        with pymupdf.open(path) as document:
+            stored = ["".join(sorted("".join(page.get_text().split()))) for page in document]
+        kept = ["".join(sorted("".join(_all_text(page).split()))) for page in read(path)]
+        assert kept == stored, path.name
+
+
+def _all_text(page: Page) -> str:
+    return "".join("".join(cell.text for cell in b.cells) if b.cells else b.text for b in page.blocks)
+
+
+def test_a_page_whose_content_cannot_be_unpacked_is_an_error_and_not_blank(tmp_path: Path) -> None:
+    document = pymupdf.open()
+    for number in range(2):
+        document.new_page().insert_text((72, 72), f"page {number + 1} of the report " * 3)
+    file = tmp_path / "damaged.pdf"
+    document.save(file, deflate=True)
+    data = bytearray(file.read_bytes())
+    start = data.rfind(b"stream\n", 0, data.rfind(b"endstream")) + len(b"stream\n")
+    for place in range(start + 2, start + 20):
+        data[place] ^= 0x55
+    file.write_bytes(bytes(data))
+
+    pages = list(open_pdf(file, password=None, options=ReadOptions(ocr="off")).pages())
+
+    assert {page.status for page in pages} == {PageStatus.OK, PageStatus.ERROR}
+    damaged = next(page for page in pages if page.status is PageStatus.ERROR)
+    assert damaged.reason is not None
+    assert damaged.reason.startswith("damaged: ")

@@ -1,0 +1,140 @@
+"""Plain text in the encodings that Korean and English offices use, damaged or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.documents.blocks import Page
+from tasks.documents.document_errors import EmptyDocument
+from tasks.documents.read_options import ReadOptions
+from tasks.documents.text.text_reader import decode, heading_level, looks_like_text, open_text
+
+SENTENCE = "사업비는 35,750,000원이다. ㎡ ℃ 「」 ① 入札"
+
+
+def _pages(folder: Path, data: bytes) -> list[Page]:
+    path = folder / "sample.txt"
+    path.write_bytes(data)
+    return list(open_text(path, password=None, options=ReadOptions()).pages())
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (SENTENCE.encode("utf-8"), "utf-8"),
+        (SENTENCE.encode("utf-8-sig"), "utf-8-sig"),
+        (SENTENCE.encode("utf-16"), "utf-16"),
+        (SENTENCE.encode("utf-32"), "utf-32"),
+        (SENTENCE.encode("cp949"), "cp949"),
+    ],
+    ids=["UTF-8", "with mark", "UTF-16", "UTF-32", "CP949"],
+)
+def test_encodings_are_told_apart(data: bytes, encoding: str) -> None:
+    assert decode(data) == (SENTENCE, encoding, ())
+
+
+def test_utf16_without_a_mark_shows_by_its_zeros() -> None:
+    assert decode("Request for proposals".encode("utf-16-le")).text == "Request for proposals"
+
+
+def test_another_encoding_is_guessed_with_a_note() -> None:
+    german = "Übergabe der Prüfberichte für die Größenänderung erfolgt täglich. " * 5
+    decoded = decode(german.encode("cp1252"))
+
+    assert decoded.text == german
+    assert decoded.notes[0].startswith("The encoding was guessed")
+
+
+def test_a_broken_byte_does_not_change_the_encoding() -> None:
+    decoded = decode(SENTENCE.encode() + b"\xff" + SENTENCE.encode())
+
+    assert decoded.text == f"{SENTENCE}\ufffd{SENTENCE}"
+    assert decoded.notes == ("Characters that could not be read stand as U+FFFD: 1.",)
+
+
+def test_nul_bytes_go_with_a_note() -> None:
+    assert decode("가\0나".encode()) == ("가나", "utf-8", ("NUL characters were left out: 1.",))
+
+
+def test_a_lone_surrogate_is_replaced_with_a_note() -> None:
+    decoded = decode("가".encode() + b"\xed\xa0\x80" + "나".encode())
+
+    assert decoded.text == "가\ufffd나"
+    assert decoded.notes == ("Lone surrogates were replaced by U+FFFD: 1.",)
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (SENTENCE.encode("cp949")[:-1], True),
+        (SENTENCE.encode()[:-1], True),
+        (b"plain\r\nASCII", True),
+        (bytes(range(256)) * 4, False),
+        (b"\x7fELF" + bytes(100), False),
+    ],
+    ids=["cut CP949", "cut UTF-8", "ASCII", "noise", "program"],
+)
+def test_text_is_told_from_binary(head: bytes, expected: bool) -> None:
+    assert looks_like_text(head) is expected
+
+
+def test_blank_lines_part_paragraphs(tmp_path: Path) -> None:
+    page = _pages(tmp_path, b"one\r\nstill one\r\n \r\ntwo\n")[0]
+
+    assert [block.text for block in page.blocks] == ["one\nstill one", "two"]
+
+
+def test_form_feeds_part_pages(tmp_path: Path) -> None:
+    pages = _pages(tmp_path, b"one\f\fthree\f")
+
+    assert [(page.number, [block.text for block in page.blocks]) for page in pages] == [
+        (1, ["one"]),
+        (2, []),
+        (3, ["three"]),
+    ]
+
+
+def test_without_form_feeds_there_are_no_pages(tmp_path: Path) -> None:
+    assert [page.number for page in _pages(tmp_path, b"one")] == [None]
+
+
+def test_text_of_blanks_is_an_empty_page_with_its_reason(tmp_path: Path) -> None:
+    assert _pages(tmp_path, b" \n\n ")[0].reason == "the document holds no text"
+
+
+def test_a_file_without_bytes_is_empty(tmp_path: Path) -> None:
+    with pytest.raises(EmptyDocument):
+        _pages(tmp_path, b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("제1장 사업 개요", 1),
+        ("Ⅱ. 제안 요청 내용", 1),
+        ("제 2 절 범위", 2),
+        ("1. 추진 배경", 2),
+        ("1.2 세부 범위", 3),
+        ("가. 일반 사항", 3),
+        ("2024년 사업", None),
+        ("1. 이 문장은 제목이 아니다.", None),
+        ("1. 첫째\n2. 둘째", None),
+        ("가나다 순", None),
+    ],
+)
+def test_numbered_headings(line: str, level: int | None) -> None:
+    assert heading_level(line) == level
+
+
+def test_headings_lead_to_their_paragraphs(tmp_path: Path) -> None:
+    page = _pages(tmp_path, "제1장 개요\n\n1. 배경\n\n노후화되었다.".encode())[0]
+
+    assert page.blocks[2].place.heading_path == ("제1장 개요", "1. 배경")
+
+
+def test_numbered_lines_that_follow_one_another_are_no_headings(tmp_path: Path) -> None:
+    page = _pages(tmp_path, b"1. one\n\n2. two\n\n3. three\n\nend")[0]
+
+    assert [block.kind for block in page.blocks[:2]] == ["paragraph", "paragraph"]

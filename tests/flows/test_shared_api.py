@@ -1,0 +1,180 @@
+"""The Prefect API that commands of a home share: found again, never two, ended when idle or told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.running import shared_api
+from flows.running.api_daemon import ADDRESS
+from flows.running.shared_api import database_name, end_shared_api
+from tests.command import run_apart
+
+USING = """
+import os, sys
+from pathlib import Path
+from flows.running.command_server import prefect_api, wait_until_healthy
+from flows.running.settings import prepare_environment, settings
+prepare_environment()
+with prefect_api(settings().home):
+    wait_until_healthy(settings().home)
+    print(os.environ["PREFECT_API_URL"], flush=True)
+    sys.stdin.read()
+"""
+"""A command that uses the API until its stdin ends."""
+PATIENCE_S = 120.0
+LINGER_S = 600
+
+
+@pytest.fixture(scope="module")
+def used_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose database is made once, which takes longer than all tests."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def home(used_home: Path) -> Iterator[Path]:
+    yield used_home
+    end_shared_api(used_home)
+
+
+def begin(home: Path, *, linger_s: float = LINGER_S, **environment: str) -> subprocess.Popen[str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
+    own = {"TRIVET_HOME": str(home), "TRIVET_API_LINGER_S": str(linger_s)}
+    return subprocess.Popen(
+        [sys.executable, "-c", USING],
+        env=ours | own | environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def use(home: Path, **how: Any) -> str:
+    """The URL that a whole command was given."""
+    said, _ = begin(home, **how).communicate(timeout=PATIENCE_S)
+    return said.strip()
+
+
+def pid_of(home: Path) -> int:
+    return json.loads((home / ADDRESS).read_bytes())["pid"]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_later_commands_use_the_same_server_until_it_is_ended(home: Path) -> None:
+    first = use(home)
+    pid = pid_of(home)
+    assert (use(home), pid_of(home)) == (first, pid)
+    assert (home / ADDRESS).stat().st_mode & 0o777 == 0o600
+
+    held = begin(home)
+    assert held.stdout
+    assert held.stdout.readline().strip() == first
+    held.kill()  # -9: what it held is free, and the server stays
+    held.communicate()
+    assert (use(home), is_running(pid)) == (first, True)
+    assert not end_shared_api(home / "another")
+
+    os.kill(pid, signal.SIGKILL)
+    assert use(home) != first
+    replaced = pid_of(home)
+    assert replaced != pid
+
+    recorded = json.loads((home / ADDRESS).read_bytes())
+    (home / ADDRESS).write_text(json.dumps(recorded | {"made_of": "3.7.7 " + recorded["made_of"].split()[1]}))
+    use(home)
+    assert pid_of(home) != replaced
+    assert not is_running(replaced), "the server of another Prefect was ended, since nobody used it"
+
+    last = pid_of(home)
+    stopped = run_apart("db", "stop", "--json", TRIVET_HOME=str(home))
+    assert stopped.json == {"stopped": False, "prefect_api": True}
+    assert (is_running(last), (home / ADDRESS).exists()) == (False, False)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(300)
+def test_two_commands_at_once_start_one_server(home: Path) -> None:
+    both = [begin(home), begin(home)]
+    said = {command.communicate(timeout=PATIENCE_S)[0] for command in both}
+    assert len(said) == 1
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(300)
+def test_a_command_with_other_settings_leaves_a_used_server_alone(home: Path) -> None:
+    held = begin(home)
+    assert held.stdout
+    shared = held.stdout.readline().strip()
+    pid = pid_of(home)
+    other = use(home, PREFECT_SERVER_API_DEFAULT_LIMIT="50")
+    assert other not in ("", shared)
+    assert (pid_of(home), is_running(pid)) == (pid, True)
+    held.communicate()
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(300)
+def test_a_server_that_nobody_uses_ends_itself(home: Path) -> None:
+    held = begin(home, linger_s=1)
+    assert held.stdout
+    assert held.stdout.readline()
+    pid = pid_of(home)
+    time.sleep(4)
+    assert is_running(pid), "a command holds it"
+    held.communicate()
+    until(lambda: not is_running(pid))
+    assert not (home / ADDRESS).exists()
+
+
+def test_a_process_that_has_the_pid_of_a_dead_server_is_left_alone(home: Path) -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    (home / ADDRESS).parent.mkdir(exist_ok=True)
+    told = {"url": "", "auth": "", "pid": other.pid, "started": "1", "home": str(home), "made_of": ""}
+    (home / ADDRESS).write_text(json.dumps(told))
+    assert not end_shared_api(home)
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+@pytest.mark.parametrize(("revision", "name"), [("a3b9c7d2e5f1", "prefect.db"), ("of-the-future", "prefect-3.8.db")])
+def test_a_database_that_a_newer_prefect_has_changed_is_left_to_that(
+    revision: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_api, "version", {"prefect": "3.8.1"}.__getitem__)
+    monkeypatch.setattr(shared_api, "_knows", {"a3b9c7d2e5f1"}.__contains__)
+    with sqlite3.connect(tmp_path / "prefect.db") as opened:
+        opened.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        opened.execute("INSERT INTO alembic_version VALUES (?)", (revision,))
+    opened.close()
+    assert database_name(tmp_path) == name
+
+
+def test_a_home_without_a_database_gets_the_usual_one(tmp_path: Path) -> None:
+    assert database_name(tmp_path) == "prefect.db"

@@ -1,0 +1,243 @@
+"""Programs are found in answers, and become whole with their prompt, however a model wrote them."""
+
+from __future__ import annotations
+
+import ast
+from textwrap import dedent, indent
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.grading.code.code_extraction import before_signature, code_in, completed, defines
+
+CODE = "def area(x):\n    return x * x\n"
+PROMPT = '''\
+from math import pi
+
+
+def half(x):
+    return x / 2
+
+
+def area(x):
+    """Of a square.
+    >>> area(2)
+    4
+    """
+'''
+BODY = "    if x < 0:\n        return 0\n    return x * x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (f"Here:\n```python\n{CODE}```\nDone.", CODE),
+        (f"```py\n{CODE}```", CODE),
+        (f"```Python3\n{CODE}```", CODE),
+        (f"```python title=area.py\n{CODE}```", CODE),
+        (f"```{{.python}}\n{CODE}```", CODE),
+        (f"```\n{CODE}```", CODE),
+        (f"~~~python\n{CODE}~~~\n", CODE),
+        (f"````python\n{CODE}````", CODE),
+        (f"```python\n{CODE}", CODE),
+        (f"Use this: ```python\n{CODE}```", CODE),
+        ("```python\r\ndef area(x):\r\n    return x * x\r\n```\r\n", CODE),
+        (f"1. First:\n   ```python\n{indent(CODE, '   ')}   ```\n", CODE),
+        (f"1. First:\n   ```python\n{CODE}   ```\n", CODE),
+        (f"- ```python\n{indent(CODE, '  ')}  ```\n", CODE),
+        ("```python\ndef area(x):\n    return x * x```\nThat is it.", CODE),
+        (f"```bash\npip install numpy scipy pandas matplotlib\n```\n```python\n{CODE}```", CODE),
+        (f"```\nshort\n```\n```text\n{CODE}```", CODE),
+        (f"```python\n\n```\n```python\n{CODE}```", CODE),
+        (f"```python\n{CODE}```\n```python\nprint(area(2) + area(3) + area(4) + area(5))\n```", CODE),
+        ("    return x * x\n", "    return x * x\n"),
+        (CODE.replace("\n", "\r\n"), CODE),
+        (CODE.replace("\n", "\r\r\n"), CODE),
+        ("Take `x * x`, not ~~x~~.", "Take `x * x`, not ~~x~~."),
+    ],
+    ids=[
+        *("tagged", "alias", "case", "more words", "braces", "untagged", "tildes", "four", "unclosed", "behind words"),
+        *("CRLF", "indented", "fence only indented", "bullet", "closed behind code", "another language first"),
+        *("longest", "empty first", "several", "none", "none, CRLF", "CRCRLF", "inline"),
+    ],
+)
+def test_the_program_of_an_answer(text: str, code: str) -> None:
+    assert code_in(text, "python") == code
+
+
+def test_a_fence_in_a_docstring_ends_no_block() -> None:
+    code = 'def area(x):\n    """Of a square.\n\n    ```\n    area(2)\n    ```\n    """\n    return x * x\n'
+    assert code_in(f"```python\n{code}```\n", "python") == code
+
+
+@pytest.mark.parametrize(("language", "code"), [("js", "let a;\n"), ("javascript", "let a;\n"), ("sh", "echo\n")])
+def test_each_language_has_its_block(language: str, code: str) -> None:
+    text = "```python\nimport antigravity\n```\n```js\nlet a;\n```\n```shell\necho\n```"
+    assert code_in(text, language) == code
+
+
+plain = st.text(st.characters(exclude_characters="`~\r", exclude_categories=("Cs",)))
+lines = st.lists(st.text(st.characters(exclude_characters="`~\r\n", exclude_categories=("Cs",))), min_size=1)
+
+
+@given(before=plain, code=lines.filter(lambda code: any(line.strip() for line in code)), after=plain)
+@settings(deadline=None)
+def test_a_fenced_block_comes_out_as_it_is(before: str, code: list[str], after: str) -> None:
+    text = "".join(line + "\n" for line in code)
+    assert code_in(f"{before}\n```python\n{text}```\n{after}", "python") == text
+
+
+@given(plain)
+@settings(deadline=None)
+def test_a_text_without_fences_is_the_program(text: str) -> None:
+    assert code_in(text, "python") == text
+
+
+@given(st.text(st.sampled_from("`~ \t\n\rab#:d(){}\"'"), max_size=200))
+@settings(deadline=None)
+def test_any_text_gives_a_program(text: str) -> None:
+    code = code_in(text, "python")
+    assert "\r\n" not in code
+    assert completed(PROMPT, code, "area", "python").count("half") >= 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "&" * 200_000,
+        "`" * 200_000,
+        " " * 200_000,
+        "x " * 100_000,
+        "(" * 200_000,
+        "area = (" + ")" * 200_000,
+        "\n" * 9**5,
+    ],
+)
+@pytest.mark.parametrize("language", ["python", "sh", "js", "cpp"])
+def test_a_long_answer_takes_no_longer_than_its_length(code: str, language: str) -> None:
+    assert completed(PROMPT, code_in(code, language), "area", language).endswith(code[-1])
+
+
+def test_a_raw_completion_continues_the_prompt_as_it_is() -> None:
+    assert completed(PROMPT, BODY, "area", "python") == PROMPT + BODY
+    assert completed(PROMPT, "\n" + BODY + "\nprint(1)", "area", "python") == PROMPT + "\n" + BODY + "\nprint(1)"
+
+
+BODIES = [
+    "    return x * x\n",
+    BODY,
+    "    total = 0\n    for one in range(x):\n        total += x\n    return total\n",
+    "    for one in range(x):  # all: of them\n        return x * x\n    return 0\n",
+    "    sizes = [\n        x,\n        x,\n    ]\n    return sizes[0] * sizes[1]\n",
+    "    sizes = [x, # one\n             x]\n    return sizes[0] * sizes[1]\n",
+    "    # squares only\n    return x * x\n",
+    "    '''Squares.\n\n    Only.\n    '''\n    return x * x\n",
+    "    def square(y):\n        return y * y\n\n    return square(x)\n",
+    "    return x \\\n        * x\n",
+    "    try:\n        return x * x\n    except TypeError:\n        raise\n",
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+def test_a_body_gets_back_the_indentation_of_its_first_line(body: str) -> None:
+    assert completed(PROMPT, body.strip(), "area", "python") == PROMPT + body.rstrip("\n")
+
+
+@pytest.mark.parametrize("body", [body for body in BODIES if "'''" not in body])
+def test_a_body_at_the_margin_is_indented(body: str) -> None:
+    assert ast.dump(ast.parse(completed(PROMPT, dedent(body), "area", "python"))) == ast.dump(ast.parse(PROMPT + body))
+
+
+def test_a_body_at_the_margin_may_have_a_docstring() -> None:
+    program = completed(PROMPT, "'''Squares.\n\n    Only.\n'''\nreturn x * x\n", "area", "python")
+    assert ast.unparse(ast.parse(program)).endswith("return x * x")
+
+
+def test_what_stands_behind_a_stripped_body_stays_behind_it() -> None:
+    program = completed(
+        PROMPT, "for one in range(x):\n        x += one\n    return x\n\nprint(area(1))\n", "area", "python"
+    )
+    assert [type(node).__name__ for node in ast.parse(program).body][-2:] == ["FunctionDef", "Expr"]
+
+
+def test_a_body_follows_the_indentation_of_the_prompt() -> None:
+    assert completed("def area(x):\n  '''Of a square.'''\n", "return x", "area", "python").endswith("'''\n  return x")
+    assert completed("def area(x):", "return x", "area", "python") == "def area(x):\n    return x"
+    assert completed("class Square:\n    def area(self):\n", "return 1", "area", "python").endswith("return 1")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"{CODE}",
+        f"import math\n\n\n{CODE}\nprint(area(2))\n",
+        "async def area(x):\n    return x * x\n",
+        "area = lambda x: x * x\n",
+        "area: object = lambda x: x * x\n",
+    ],
+)
+def test_a_repeated_signature_takes_the_place_of_the_prompts(code: str) -> None:
+    program = completed(PROMPT, code, "area", "python")
+    assert program == before_signature(PROMPT, "area", "python") + code
+    assert "def half" in program
+    assert "Of a square" not in program
+
+
+def test_a_whole_function_may_be_indented() -> None:
+    assert (
+        completed(PROMPT, indent(CODE, "    "), "area", "python") == before_signature(PROMPT, "area", "python") + CODE
+    )
+
+
+def test_future_imports_stay_in_front() -> None:
+    program = completed(PROMPT, f"from __future__ import annotations\nimport re\n{CODE}", "area", "python")
+    assert program.startswith("from __future__ import annotations\nfrom math import pi\n")
+    assert program.count("__future__") == 1
+    ast.parse(program)
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "whole"),
+    [
+        ("python", "    return area(x - 1)\n", False),
+        ("python", "    def area(y):\n        return y\n    return area(x)\n", False),
+        ("python", "    area = x * x\n    return area\n", False),
+        ("python", "area = x * x\n    return area\n", False),
+        ("python", "area = x * x\nreturn area\n", False),
+        ("python", "if area == 2: pass\narea == 3\n", False),
+        ("python", "def areas(x):\n    return x\n", False),
+        ("bash", "area() {\n  echo 1\n}\n", True),
+        ("sh", "function area {\n  echo 1\n}\n", True),
+        ("sh", "  area $(($1 - 1))\n", False),
+        ("js", "function area(x) { return 1; }", True),
+        ("js", "const area = (x) => x * x;", True),
+        ("js", "const area = function (x) { return 1; };", True),
+        ("js", "export const area = async x => x;", True),
+        ("js", "  let area = 3;\n  return area;", False),
+        ("js", "let area = (3 + x) * 2;\nreturn area;", False),
+        ("js", "  return area(x - 1);\n}", False),
+        ("cpp", "long area(long x) {\n  return x * x;\n}", True),
+        ("cpp", "std::vector<std::pair<int, int>> area(long x) {", True),
+        ("cpp", "    return area(x - 1);\n", False),
+        ("cpp", "    long y = area(x - 1);\n    if (area(1)) { area(2); }\n", False),
+        ("cpp", "    // the area (of all)\n    return 1;\n", False),
+        ("java", "    public static long area(long x) {\n", True),
+        ("go", "func area(x int) int {\n\treturn x * x\n}", True),
+        ("rust", "pub fn area<'a>(x: &'a isize) -> isize {\n    *x\n}", True),
+        ("rust", "    match x { 0 => area(1), _ => 2 }\n", False),
+        ("perl", "sub area {\n    return 1;\n}", True),
+        ("perl", "    return area($x);\n", False),
+        ("ruby", "def area x\n  1\nend", True),
+        ("r", "area <- function(x) {\n    1\n}", True),
+        ("lua", "local function area(x)\n    return 1\nend", True),
+        ("php", "function area($x) {\n    return 1;\n}", True),
+    ],
+)
+def test_a_definition_is_told_from_a_call(language: str, code: str, whole: bool) -> None:
+    assert defines(code, "area", language) is whole
+
+
+def test_names_are_not_patterns() -> None:
+    assert not defines("def areas(x):\n    return x\n", "area.", "python")
+    assert completed("", "print(1)\n", "area", "python") == "print(1)\n"

@@ -1,0 +1,210 @@
+"""What holds for every benchmark whose answers are programs, shown on a small one that is executed for real."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+
+from tasks.evaluation.benchmarks.base import Tools
+from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
+from tasks.grading.code.code_grading import EXTRACTED_CHARS, STDERR_CHARS, Verdict, verdict_of
+from tasks.grading.math.math_grader import MathGrader
+from tasks.sandbox import Program, Sandbox
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
+
+RIGHT = "def double(x):\n    return 2 * x\n"
+WRONG = "def double(x):\n    return x\n"
+EMPTY = "def double(x):\n    pass\n"
+
+
+class Doubling(CodeBenchmark):
+    """The answer is the program itself; a line `# silent` hides it, as if no code had been found."""
+
+    name = "Doubling"
+
+    def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
+        verdict = verdict_of(sandbox.run(Program(answer, tests=str(item.detail["tests"]))), answer)
+        return verdict._replace(code="", values={"lines": 1.0}) if "# silent" in answer else verdict
+
+    def gold_response(self, item: Item) -> str | None:
+        return str(item.gold)
+
+    def empty_response(self, item: Item) -> str | None:
+        return EMPTY
+
+
+BENCHMARK = Doubling()
+
+
+@pytest.fixture(scope="module")
+def math() -> Iterator[MathGrader]:
+    with MathGrader(workers=1) as grader:
+        yield grader
+
+
+@pytest.fixture(scope="module")
+def tools(math: MathGrader) -> Iterator[Tools]:
+    with Sandbox(workers=2) as sandbox:
+        try:
+            sandbox.engine  # noqa: B018 asks for it
+        except SandboxUnavailable as error:
+            pytest.skip(str(error))
+        yield Tools(math, sandbox=sandbox)
+
+
+@pytest.fixture
+def broken(math: MathGrader, tmp_path: Path, tools: Tools) -> Iterator[Tools]:
+    """A sandbox whose Python says what a Python says of itself, and ends where it is to serve."""
+    assert tools.sandbox is not None
+    python = tmp_path / "python"
+    told = json.dumps([str(python), str(tmp_path), [], "3.11.0", [3, 11]])
+    python.write_text(f"#!/bin/sh\necho '{told}'\n")
+    python.chmod(0o755)
+    with Sandbox(workers=1, engine=tools.sandbox.engine, python=python) as sandbox:
+        yield Tools(math, sandbox=sandbox)
+
+
+def item(name: str = "double/0", *, gold: str = RIGHT, tests: str = "assert double(21) == 42") -> Item:
+    return Item(id=name, prompts=("Double it.",), gold=gold, group="python", detail={"tests": tests})
+
+
+def response(text: str = RIGHT, **more: object) -> Response:
+    return Response.model_validate({"item": "double/0", "turns": (Reply(text=text),), **more})
+
+
+def graded(given: Response, tools: Tools) -> Sample:
+    return next(BENCHMARK.grade([(item(), given)], tools))
+
+
+def test_a_program_that_passes_its_tests_is_right(tools: Tools) -> None:
+    sample = graded(response(), tools)
+    assert (sample.status, sample.score, sample.reason, sample.missing) == ("scored", 1.0, "ok", False)
+    assert sample.extracted == RIGHT.strip()
+
+
+def test_a_program_that_fails_them_says_why(tools: Tools) -> None:
+    sample = graded(response(WRONG), tools)
+    assert (sample.score, sample.reason) == (0.0, "AssertionError")
+    assert "Traceback" in str(sample.detail["stderr"])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (response(""), "no answer was found"),
+        (response(" \n"), "no answer was found"),
+        (response(f"<think>{RIGHT}</think>"), "no answer was found"),
+        (response(f"<think>{RIGHT}"), "no answer was found: the reasoning was never closed"),
+        (Response(item="double/0", missed="longer than the context"), "no response: longer than the context"),
+    ],
+    ids=["nothing", "blank", "thought only", "never closed", "missed"],
+)
+def test_no_answer_is_missing_and_scores_0(given: Response, why: str, tools: Tools) -> None:
+    sample = graded(given, tools)
+    assert (sample.status, sample.score, sample.missing, sample.extracted) == ("scored", 0.0, True, None)
+    assert sample.reason == why
+
+
+def test_what_was_only_thought_is_not_executed(tools: Tools) -> None:
+    assert graded(response(f"<think>{WRONG}</think>{RIGHT}"), tools).score == 1.0
+    assert graded(response(f"<think>{RIGHT}</think>{WRONG}"), tools).score == 0.0
+
+
+def test_an_answer_without_code_is_missing(tools: Tools) -> None:
+    sample = graded(response("# silent"), tools)
+    assert (sample.score, sample.missing, sample.extracted, sample.values) == (0.0, True, None, {"lines": 1.0})
+
+
+@pytest.mark.parametrize("text", [RIGHT, "", "<think>"])
+def test_a_sample_carries_what_its_response_has(text: str, tools: Tools) -> None:
+    turns = (Reply(text="first", key="k1"), Reply(text=text, key="k2", finish_reason="length"))
+    sample = graded(Response(item="double/0", repeat=3, turns=turns), tools)
+    assert (sample.item, sample.repeat, sample.group) == ("double/0", 3, "python")
+    assert (sample.keys, sample.truncated) == (("k1", "k2"), True)
+    assert not graded(response(text), tools).truncated
+
+
+def test_long_programs_and_long_messages_are_cut(tools: Tools) -> None:
+    long = f"{WRONG}import sys\nsys.stderr.write('e' * {STDERR_CHARS} + 'end')\n# {'x' * EXTRACTED_CHARS}"
+    sample = graded(response(long), tools)
+    assert sample.extracted == long[:EXTRACTED_CHARS]
+    stderr = str(sample.detail["stderr"])
+    assert len(stderr) == STDERR_CHARS
+    assert stderr.endswith("AssertionError\n")
+
+
+def test_what_a_database_cannot_hold_is_in_no_sample(tools: Tools) -> None:
+    sample = graded(response(f"{WRONG}raise ValueError('a\\0b')  # \0"), tools)
+    assert "\0" not in sample.model_dump_json() + sample.reason + str(sample.extracted)
+
+
+def test_samples_come_in_the_order_of_the_responses(tools: Tools) -> None:
+    slow = f"import time\ntime.sleep(0.5)\n{RIGHT}"
+    pairs = [
+        (item(f"double/{number}"), Response(item=f"double/{number}", repeat=number % 2, turns=(Reply(text=text),)))
+        for number, text in enumerate([slow, RIGHT, WRONG, "", RIGHT])
+    ]
+    samples = list(BENCHMARK.grade(pairs, tools))
+    assert [(sample.item, sample.repeat) for sample in samples] == [(one.item, one.repeat) for _, one in pairs]
+    assert [sample.score for sample in samples] == [1.0, 1.0, 0.0, 0.0, 1.0]
+
+
+def test_responses_are_read_as_they_are_needed(tools: Tools) -> None:
+    pairs = ((item(f"double/{number}"), response()) for number in count())
+    assert [sample.item for sample in islice(BENCHMARK.grade(pairs, tools), 2)] == ["double/0", "double/1"]
+
+
+def test_without_a_sandbox_of_its_own_the_shared_one_executes(math: MathGrader, tools: Tools) -> None:
+    assert graded(response(), Tools(math)).score == 1.0
+
+
+def test_a_sandbox_that_breaks_leaves_a_program_unscored(broken: Tools) -> None:
+    samples = list(BENCHMARK.grade([(item(), response()), (item(), response(WRONG)), (item(), response(""))], broken))
+    assert [(sample.status, sample.score) for sample in samples] == [("unscored", None)] * 2 + [("scored", 0.0)]
+    assert all(sample.reason.startswith("sandbox: the sandbox broke: ") for sample in samples[:2])
+    assert samples[0].extracted == RIGHT.strip()
+
+
+def test_what_is_unscored_is_in_no_figure(tools: Tools, broken: Tools) -> None:
+    passed = list(BENCHMARK.grade([(item("double/0"), response())], tools))
+    lost = list(BENCHMARK.grade([(item("double/1"), response().model_copy(update={"item": "double/1"}))], broken))
+    summary = BENCHMARK.summarise([*passed, *lost])
+    assert (summary.metrics["pass@1"], summary.metrics["num_unscored"]) == (1.0, 1)
+    assert BENCHMARK.summarise(lost).metrics["pass@1"] is None
+
+
+def test_without_any_sandbox_nothing_is_graded(math: MathGrader, tmp_path: Path) -> None:
+    with (
+        Sandbox(workers=1, python=tmp_path / "python") as sandbox,
+        pytest.raises(SandboxUnavailable, match="python is no Python that can execute programs"),
+    ):
+        graded(response(), Tools(math, sandbox=sandbox))
+
+
+@pytest.mark.parametrize(
+    ("checked", "problem"),
+    [
+        (item(gold=WRONG), "item double/0: its own gold 'def double(x):\\n    return x\\n' is graded as wrong"),
+        (item(gold="import no_such_library"), "No module named 'no_such_library'"),
+        (item(tests="assert callable(double)"), "item double/0: an empty body passes its tests"),
+    ],
+    ids=["wrong gold", "missing import", "tests that test nothing"],
+)
+def test_a_check_names_each_problem(checked: Item, problem: str, tools: Tools) -> None:
+    problems = list(BENCHMARK.check([checked], tools))
+    assert len(problems) == 1
+    assert problem in problems[0]
+
+
+def test_a_check_finds_nothing_wrong_with_sound_items(tools: Tools) -> None:
+    assert list(BENCHMARK.check([item("double/0"), item("double/1")], tools)) == []
+
+
+def test_a_check_stops_where_the_sandbox_breaks(broken: Tools) -> None:
+    (problem,) = BENCHMARK.check([item()], broken)
+    assert "could not be graded: sandbox: the sandbox broke: " in problem

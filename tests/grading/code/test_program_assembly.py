@@ -1,0 +1,187 @@
+"""Prompt, code and tests become one program, whose function is closed once, whoever closes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tasks.grading.code.program_assembly import with_tests
+from tasks.sandbox import Program, Sandbox
+from tasks.sandbox.languages import find, unavailable
+from tests.evaluation.code.answered import opened_tools
+
+pytestmark = pytest.mark.machine
+
+BASH = "#!/bin/bash\n# Twice $1\ntwice() {\n"
+BASH_TESTS = "}\n\nset -e\n[[ $(twice 2) = 4 ]]\n"
+JS = "// Twice n\nfunction twice(n){\n"
+JS_TESTS = "const assert = require('node:assert');\nassert.equal(twice(2), 4);\n"
+CPP = "#include<assert.h>\n// Twice n\nlong twice(long n) {\n"
+CPP_TESTS = "}\nint main() {\n    assert(twice(2) == 4);\n}\n"
+JAVA = "import java.util.*;\nclass Problem {\n    // Twice n\n    public static long twice(long n) {\n"
+JAVA_TESTS = "    }\n    public static void main(String[] args) {\n    assert(twice(2l) == 4l);\n    }\n\n}\n"
+GO = 'package twice_test\n\nimport (\n    "testing"\n    "fmt"\n)\n\n// Twice n\nfunc twice(n int) int {\n'
+GO_TESTS = 'func TestTwice(t *testing.T) {\n    if fmt.Sprint(twice(2)) != "4" {\n        t.Errorf("no")\n    }\n}\n'
+
+
+def program(prompt: str, code: str, language: str, tests: str, *, stops: tuple[str, ...] = ()) -> str:
+    tested = with_tests(prompt, code, "twice", language, tests=tests, stops=stops)
+    return tested.source + "\n" + tested.tests
+
+
+def passes(prompt: str, code: str, language: str, tests: str, sandbox: Sandbox) -> str:
+    """What the sandbox says of it."""
+    if why := unavailable(find(language)):
+        pytest.skip(why)
+    source, tests = with_tests(prompt, code, "twice", language, tests=tests, stops=())
+    return sandbox.run(Program(source, language, tests=tests)).status
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with opened_tools() as tools:
+        assert tools.sandbox
+        yield tools.sandbox
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "    echo $(($1 * 2))\n",
+        "    echo $(($1 * 2))\n}\n",
+        "    echo $(($1 * 2)); }",
+        "twice() {\n    echo $(($1 * 2))\n}\n",
+        "twice() {\n    echo $(($1 * 2))\n",
+        "    echo $(($1 * 2))  # not }} the ${end\n",
+        '    local text=\'}\' other="{ \\" {"\n    echo $(($1 * 2))\n',
+        'twice() {\n    cat <<< "${1#\\}}" > /dev/null\n    echo $(($1 * 2))\n}\n',
+        "twice() {\n    : <<EOF\nit isn't over: {\nEOF\n    echo $(($1 * 2))\n}\n",
+    ],
+    ids=["body", "closed", "closed on its line", "whole", "whole, cut off", "comment", "strings", "escaped", "heredoc"],
+)
+def test_the_function_is_closed_once_in_bash(code: str, sandbox: Sandbox) -> None:
+    assert passes(BASH, code, "sh", BASH_TESTS, sandbox) == "ok"
+    assert passes(BASH, code.replace("* 2", "* 3"), "sh", BASH_TESTS, sandbox) == "failed"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "  return n * 2;\n",
+        "  return n * 2;\n}\n",
+        "  const text = '}', other = `${n} }`; // }\n  return n * 2; }",
+        "function twice(n) {\n  return n * 2;\n}\n",
+        "const twice = (n) => {\n  return n * 2;\n}",
+        "function twice(n) {\n  return n * 2;",
+    ],
+    ids=["body", "closed", "strings", "whole", "arrow", "whole, cut off"],
+)
+def test_the_function_is_closed_once_in_javascript(code: str, sandbox: Sandbox) -> None:
+    assert passes(JS, code, "js", JS_TESTS, sandbox) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("code", "stops", "kept"),
+    [
+        ("  return 1;\n}\nfunction other() {}\n", ("\nfunction ", "\n//"), "  return 1;\n}"),
+        ("  return 1;\n}\n// more\nfunction other() {}\n", ("\nfunction ", "\n//"), "  return 1;\n}"),
+        ("  return 1;\n}\nfunction other() {}\n", (), "  return 1;\n}\nfunction other() {}\n"),
+    ],
+    ids=["at a stop", "at the first of several", "no stops: it was fenced"],
+)
+def test_a_continuation_ends_at_a_stop(code: str, stops: tuple[str, ...], kept: str) -> None:
+    assert program(JS, code, "js", JS_TESTS, stops=stops) == f"{JS}{kept}\n{JS_TESTS}"
+
+
+def test_usage_behind_the_last_function_is_left_out() -> None:
+    code = "half() {\n  :\n}\ntwice() {\n  echo 4\n}\n\nif [ $# -ne 1 ]; then\n  exit 1\nfi\ntwice 2\n"
+    assert "exit 1" not in program(BASH, code, "sh", BASH_TESTS)
+    assert "half" in program(BASH, code, "sh", BASH_TESTS)
+    shown = "function twice(n) {\n  return 4;\n}\n\nconsole.log(twice(2));\n"
+    assert "console" not in program(JS, shown, "js", JS_TESTS)
+    assert "=> n * 2" in program(JS, "function half() {\n}\nconst twice = n => n * 2;\n", "js", JS_TESTS)
+
+
+def test_names_that_the_tests_declare_are_declared_once() -> None:
+    code = "const assert = require('assert');\nexport default function twice(n) {\n  return 4;\n}\n"
+    whole = program(JS, code, "javascript", JS_TESTS)
+    assert whole.count("const assert") == 1
+    assert "export" not in whole
+
+
+def test_a_main_of_the_code_makes_way_for_that_of_the_tests() -> None:
+    code = "int one() { return 1; }\nlong twice(long n) {\n    return n * 2; // }\n}\n"
+    code += "int main() {\n    if (1) { one(); }\n}\n"
+    whole = program(CPP, code, "cpp", CPP_TESTS)
+    assert whole.count("int main()") == 1
+    assert whole.count("{") == whole.count("}") - 1
+    assert "int one()" in whole
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "        return n * 2;\n",
+        "public static long twice(long n) {\n    return n * 2;\n}\n",
+        "class Problem {\n    public static long twice(long n) {\n        return n * 2;\n    }\n}\n",
+        "import java.util.List;\n\npublic class Main {\n    static long twice(long n) {\n        return n * 2;\n    }\n"
+        "\n    public static void main(String[] args) {\n        twice(1);\n    }\n}\n",
+    ],
+    ids=["body", "method", "class", "program"],
+)
+def test_java_has_one_class_with_one_main(code: str) -> None:
+    whole = program(JAVA, code, "java", JAVA_TESTS)
+    assert [whole.count(text) for text in ("class ", " main(", "long twice(")] == [1, 1, 1]
+    assert whole.count("{") == whole.count("}")
+    assert whole.rindex("import ") < whole.index("class ")
+
+
+def test_java_gets_a_pair_where_it_is_used() -> None:
+    prompt = JAVA.replace("class", "import org.javatuples.*;\nclass").replace("long twice", "Pair<Long, Long> twice")
+    whole = program(prompt, "        return Pair.with(n, n);\n", "java", JAVA_TESTS)
+    assert "javatuples" not in whole
+    assert "class Pair<A, B>" in whole
+    assert "class Pair" not in program(JAVA, "        return n * 2;\n", "java", JAVA_TESTS)
+
+
+def test_go_becomes_a_program_without_an_import_twice() -> None:
+    code = 'package main\n\nimport "fmt"\nimport (\n\t"sort"\n)\n\nfunc twice(n int) int {\n\treturn n * 2\n}\n'
+    code += "\nfunc main() {\n}\n"
+    whole = program(GO, code, "go", GO_TESTS)
+    assert whole.startswith("package main\n")
+    assert [whole.count(text) for text in ("package ", '"fmt"', '"sort"', "func main()")] == [1, 1, 1, 1]
+    assert '{Name: "TestTwice", F: TestTwice}' in whole
+    assert program(GO, "\treturn n * 2\n}\n", "go", GO_TESTS).count("\n}\n") == 3
+
+
+def test_rust_uses_a_name_once() -> None:
+    prompt = "use std::collections::HashMap;\n\n/// Twice n\nfn twice(n: isize) -> isize {\n"
+    tests = "}\n\nfn main() {\n    assert_eq!(twice(2), 4);\n}\n"
+    code = "use std::collections::{HashMap, HashSet};\nfn twice(n: isize) -> isize {\n    n * 2\n}\nfn main() {}\n"
+    whole = program(prompt, code, "rs", tests)
+    assert [whole.count(text) for text in ("use ", "fn main()", "\n}")] == [1, 1, 2]
+    assert program(prompt, "fn twice(n: isize) -> isize {\n    n * 2\n}\n", "rs", tests).count("use ") == 1
+
+
+def test_perl_needs_no_module() -> None:
+    prompt, tests = (
+        "# Twice n\nsub twice {\n    my($n) = @_;\n",
+        "use Test::Deep;\n\neq_deeply(twice(2), 4) or exit 1;\n",
+    )
+    whole = program(prompt, "    return 2 * $n;\n}\n", "pl", tests)
+    assert "Test::Deep" not in whole
+    assert "sub eq_deeply" in whole
+
+
+def test_languages_without_braces_are_left_as_they_are() -> None:
+    lua = "-- Twice n\nlocal function twice(n)\n"
+    assert program(lua, "    return n * 2\nend\n", "lua", "print(twice(2))\n").count("}") == 0
+    assert program(lua, "function twice(n)\n    return n * 2\nend\n", "lua", "print(twice(2))\n").count("twice(n)") == 1
+
+
+@pytest.mark.parametrize("language", ["sh", "js", "cpp", "java", "go", "rs"])
+@pytest.mark.parametrize("sign", ["{", "}", '"', "'", "/*", "`", "import (", "use ", "twice(", "class a "])
+def test_a_long_answer_takes_no_longer_than_its_length(sign: str, language: str) -> None:
+    for code in (sign * 50_000, f"{sign}\n" * 20_000, f"function twice(n) {{ {sign * 20_000}"):
+        assert BASH_TESTS.strip("}\n ") in program(BASH, code, language, BASH_TESTS)

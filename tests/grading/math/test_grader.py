@@ -1,0 +1,222 @@
+"""The grader as a whole: its stages, its workers, and what models may throw at it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.grading.math import symbolic
+from tasks.grading.math.math_grader import MathGrader, Verdict
+
+NEEDS_SYMPY = (r"\int_0^1 2x\,dx", "1")
+SLOW = (
+    r"\sum_{k=1}^{30} \int_0^1 \frac{x^k \sin(x^2)}{\sqrt{1+x^3}} dx",
+    r"\int_0^2 \frac{\cos(x^3)}{1+\ln(2+x^5)} dx",
+)
+HOSTILE = [
+    "__import__('os').system('touch MARKER')",
+    r"\boxed{__import__('os').system('touch MARKER')}",
+    "().__class__.__bases__[0].__subclasses__()",
+    r"\input{/etc/passwd}",
+    "9**9**9**9",
+    "9^{9^{9^{9^9}}}",
+    "10^{10^{10^{10}}}",
+    "(10^{10^{10}})!",
+    "99999999!",
+    "((((9999!)!)!)!)!",
+    r"\binom{999999999}{499999999}",
+    "1e999999999",
+    "-1e-999999999",
+    r"\int_0^{10^{10^{10}}} x! dx",
+    r"\sum_{n=1}^{10^{100}} \frac{1}{n!}",
+    "(" * 5_000 + "1" + ")" * 5_000,
+    r"\frac{1}{" * 3_000 + "2" + "}" * 3_000,
+    r"\sqrt{" * 900,
+    "-" * 15_000 + "1",
+    "1+" * 9_000 + "1",
+    "x^" * 9_000 + "x",
+    "|" * 10_000,
+    "1," * 9_000,
+    "\0",
+    "\ud800\udfff",
+    "\\" * 10_000,
+    "{" * 10_000,
+    "}" * 10_000,
+    "\u202e5",
+    "",
+    " ",
+    "a" * 10_000_000,
+]
+
+
+def test_cheap_stages_start_no_process() -> None:
+    with MathGrader(workers=1) as grader:
+        assert grader.equal("\\frac12", "0.5") == Verdict(True, "numeric")
+        assert not grader._workers.pids()
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "stage"),
+    [
+        ("5", "5", "string"),
+        (r"\frac{1}{2}", "0.5", "numeric"),
+        ("x+1", "1+x", "formula"),
+        ("(1,2)", "(1,3)", "structure"),
+        ("(A)", "B", "choice"),
+        (*NEEDS_SYMPY, "symbolic"),
+        ("5", "", "missing"),
+        ("5", "<think>5", "missing"),
+        ("5", f"\\boxed{{{'5' * 30_000}}}", "too_long"),
+        ("5", "a flower", "structure"),
+    ],
+)
+def test_stage_that_decides_is_named(gold: str, answer: str, stage: str) -> None:
+    with MathGrader(workers=1) as grader:
+        assert grader.equal(gold, answer).stage == stage
+
+
+def test_order_is_kept_and_pairs_are_read_as_needed() -> None:
+    read: list[int] = []
+
+    def pairs():
+        for number in range(2_000):
+            read.append(number)
+            yield NEEDS_SYMPY if number % 500 == 0 else (str(number), str(number if number % 2 else 0))
+
+    with MathGrader(workers=1) as grader:
+        verdicts = grader.equal_all(pairs())
+        first = next(verdicts)
+        assert first.stage == "symbolic"
+        assert len(read) <= 400
+        assert [verdict.equal for verdict in verdicts] == [
+            number % 2 == 1 or number % 500 == 0 for number in range(1, 2_000)
+        ]
+
+
+def test_verdicts_are_remembered() -> None:
+    with MathGrader(workers=1) as grader:
+        first = grader.equal(*NEEDS_SYMPY)
+        for pid in grader._workers.pids():
+            os.kill(pid, signal.SIGKILL)
+        assert grader.equal(*NEEDS_SYMPY) == first
+
+
+def test_killed_worker_is_replaced() -> None:
+    with MathGrader(workers=1) as grader:
+        grader.equal(*NEEDS_SYMPY)
+        (pid,) = grader._workers.pids()
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}/stat").exists() and ") Z " not in Path(f"/proc/{pid}/stat").read_text():
+            time.sleep(0.01)
+        assert grader.equal(r"\int_0^2 2x\,dx", "4") == Verdict(True, "symbolic")
+        assert grader._workers.pids() != [pid]
+
+
+def test_comparison_that_takes_too_long_is_not_equal_and_the_next_one_works() -> None:
+    with MathGrader(workers=1, deadline_s=0.2) as grader:
+        assert grader.equal(*SLOW) == Verdict(False, "deadline")
+        grader._deadline_s = 20
+        assert grader.equal(*NEEDS_SYMPY) == Verdict(True, "symbolic")
+
+
+def test_grader_without_workers_fails_only_what_needs_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(symbolic, "WORKER", tmp_path / "not there.py")
+    with MathGrader(workers=1) as grader:
+        assert grader.equal("5", "5.0").equal
+        failed = grader.equal(*NEEDS_SYMPY)
+    assert failed.failed
+    assert "did not" in failed.failed or "ended" in failed.failed
+
+
+def test_workers_get_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    with MathGrader(workers=1) as grader:
+        grader.equal(*NEEDS_SYMPY)
+        (pid,) = grader._workers.pids()
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    assert b"sk-1" not in environment
+
+
+def test_workers_end_with_the_grader() -> None:
+    with MathGrader(workers=1) as grader:
+        grader.equal(*NEEDS_SYMPY)
+        (pid,) = grader._workers.pids()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_threads_share_a_grader() -> None:
+    found: list[bool] = []
+    with MathGrader(workers=2) as grader:
+
+        def ask(upper: int) -> None:
+            found.append(grader.equal(rf"\int_0^{{{upper}}} 2x\,dx", str(upper * upper)).equal)
+
+        threads = [threading.Thread(target=ask, args=(upper,)) for upper in range(2, 8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [True] * 6
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.slow
+def test_hostile_answers_execute_nothing_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    marker = tmp_path / "marker"
+    with MathGrader(workers=1, deadline_s=2) as grader:
+        for text in HOSTILE:
+            answer = text.replace("MARKER", str(marker))
+            for gold in ("5", "x", r"\int_0^1 x dx"):
+                verdict = grader.equal(gold, answer)
+                assert (verdict.equal, verdict.failed) == (False, None), text[:80]
+            assert not grader.equal(answer, "5").equal
+    assert not marker.exists()
+    assert sys.getrecursionlimit() >= 1000
+
+
+def test_huge_powers_are_equal_to_themselves_only() -> None:
+    with MathGrader(workers=1) as grader:
+        assert grader.equal("9^{9^9}", "9^{9^9}").equal
+        assert not grader.equal("9^{9^9}", "9^{9^8}").equal
+
+
+number = st.fractions(max_denominator=1000, min_value=-1000, max_value=1000)
+
+
+@given(value=number)
+@settings(max_examples=200)
+def test_fractions_are_equal_however_they_are_written(value) -> None:
+    sign = "-" if value < 0 else ""
+    above, below = abs(value.numerator), value.denominator
+    with MathGrader(workers=1) as grader:
+        for answer in (
+            f"{sign}\\frac{{{above}}}{{{below}}}",
+            f"{sign}{above}/{below}",
+            f"{sign}\\dfrac{{{3 * above}}}{{{3 * below}}}",
+            f"x={value}",
+        ):
+            assert grader.equal(str(value), answer).equal
+
+
+@given(a=number, b=number)
+@settings(max_examples=200)
+def test_different_fractions_are_different(a, b) -> None:
+    with MathGrader(workers=1) as grader:
+        assert grader.equal(str(a), f"\\boxed{{{b}}}").equal == (a == b)
+
+
+@given(st.text(alphabet="xy12+-*/^(){}[]\\frac,.=<> ", max_size=25))
+@settings(max_examples=150)
+def test_any_formula_equals_itself_or_is_no_answer(text: str) -> None:
+    with MathGrader(workers=1) as grader:
+        verdict = grader.equal(text, text)
+        assert verdict.equal or verdict.stage in ("missing", "empty")

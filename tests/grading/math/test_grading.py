@@ -1,0 +1,109 @@
+"""Samples of mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
+from tasks.grading.math import symbolic
+from tasks.grading.math.math_grader import MathGrader
+from tasks.grading.math.math_grading import grade_math
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[MathGrader]:
+    with MathGrader(workers=1) as opened:
+        yield opened
+
+
+def graded(grader: MathGrader, gold: JsonValue, text: str, **detail: JsonValue) -> Sample:
+    item = Item(id="1", prompts=("?",), gold=gold, detail=detail, group="algebra")
+    response = Response(item="1", turns=(Reply(text=text, key="k"),))
+    (sample,) = grade_math([(item, response)], grader)
+    return sample
+
+
+def test_sample_says_what_was_compared(grader: MathGrader) -> None:
+    assert graded(grader, "1/2", "So \\boxed{0.5}") == Sample(
+        item="1", score=1, extracted="0.5", gold="1/2", reason="numeric: 0.5 = 1/2", group="algebra", keys=("k",)
+    )
+
+
+def test_wrong_answer_scores_nothing(grader: MathGrader) -> None:
+    sample = graded(grader, "1/2", "So \\boxed{2}")
+    assert (sample.score, sample.reason, sample.missing) == (0, "numeric: 2 ≠ 1/2", False)
+
+
+@pytest.mark.parametrize("text", ["", "I give up.", "<think>\\boxed{5}", "\\boxed{}"])
+def test_response_without_an_answer_is_missing(text: str, grader: MathGrader) -> None:
+    sample = graded(grader, "5", text)
+    assert (sample.status, sample.score, sample.extracted, sample.missing) == ("scored", 0, None, True)
+    assert "no answer" in sample.reason
+
+
+def test_missed_response_says_why(grader: MathGrader) -> None:
+    item = Item(id="1", prompts=("?",), gold="5")
+    (sample,) = grade_math([(item, Response(item="1", missed="longer than the context"))], grader)
+    assert (sample.score, sample.missing, sample.reason) == (0, True, "longer than the context")
+
+
+def test_cut_off_response_is_marked(grader: MathGrader) -> None:
+    item = Item(id="1", prompts=("?",), gold="5")
+    response = Response(item="1", turns=(Reply(text="so \\boxed{5", finish_reason="length"),))
+    (sample,) = grade_math([(item, response)], grader)
+    assert (sample.truncated, sample.missing, sample.score) == (True, True, 0)
+
+
+@pytest.mark.parametrize(
+    ("gold", "detail", "answer", "score"),
+    [
+        pytest.param(["1", "2", "3"], {}, "3, 1, 2", 1, id="several, any order"),
+        pytest.param(["1", "2", "3"], {}, "3, 1", 0, id="several, one missing"),
+        pytest.param(["$221,$8$"], {}, "8, 221", 1, id="a gold with a dollar too many"),
+        pytest.param(["$(1,2)$", "$(3,4)$"], {}, "(3,4), (1,2)", 1, id="several pairs"),
+        pytest.param(["4.2"], {"tolerance": "1e-1", "unit": "%"}, "4.25\\%", 1, id="within the tolerance"),
+        pytest.param(["4.2"], {"tolerance": 0.1}, "4.31", 0, id="beyond the tolerance"),
+        pytest.param(["4.2"], {"tolerance": 0.1}, "x", 0, id="tolerance without a number"),
+        pytest.param(["\\frac{41}{12}"], {"unit": "km"}, "\\frac{41}{12} \\text{ km}", 1, id="unit"),
+        pytest.param(["\\frac{41}{12}"], {"unit": "km"}, "\\frac{41}{12}", 1, id="without the unit"),
+        pytest.param(["\\frac{41}{12}"], {"unit": "km"}, "\\frac{41}{12}\\text{ m}", 0, id="another unit"),
+        pytest.param(["90"], {"unit": "^{\\circ}"}, "90^\\circ", 1, id="degrees"),
+        pytest.param(18, {}, "18", 1, id="a number"),
+    ],
+)
+def test_gold_of_an_item(
+    gold: JsonValue, detail: dict[str, JsonValue], answer: str, score: float, grader: MathGrader
+) -> None:
+    assert graded(grader, gold, f"So $\\boxed{{{answer}}}$", **detail).score == score
+
+
+def test_item_without_gold_is_named(grader: MathGrader) -> None:
+    with pytest.raises(ValueError, match="item 1 has no gold"):
+        graded(grader, None, "5")
+
+
+def test_failing_grader_leaves_the_sample_unscored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(symbolic, "WORKER", tmp_path / "not there.py")
+    with MathGrader(workers=1) as grader:
+        sample = graded(grader, r"\int_0^1 2x\,dx", "\\boxed{1}")
+    assert (sample.status, sample.score) == ("unscored", None)
+    assert sample.reason
+
+
+def test_signs_that_no_file_takes_are_gone(grader: MathGrader) -> None:
+    sample = graded(grader, "5", "So \\boxed{5\0\ud800}")
+    assert sample.model_dump_json()
+
+
+def test_order_is_kept(grader: MathGrader) -> None:
+    answered = [
+        (Item(id=str(i), prompts=("?",), gold=str(i)), Response(item=str(i), turns=(Reply(text=f"\\boxed{{{i}}}"),)))
+        for i in range(600)
+    ]
+    samples = list(grade_math(iter(answered), grader))
+    assert [sample.item for sample in samples] == [str(i) for i in range(600)]
+    assert all(sample.score == 1 for sample in samples)

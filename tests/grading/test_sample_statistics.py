@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.evaluation.benchmarks.base import Summary
+from tasks.evaluation.evaluation_records import Counts, Sample
+from tasks.grading.sample_statistics import summarise_repeats, summarise_single, tally, unbiased_pass, vote
+
+
+def samples(scores: Mapping[str, Sequence[float | None]], *, group: str | None = None) -> list[Sample]:
+    """Items with a score per repeat; None is unscored."""
+    return [
+        Sample(item=item, repeat=repeat, score=score, group=group)
+        if score is not None
+        else Sample(item=item, repeat=repeat, status="unscored", reason="the judge was away")
+        for item, of_item in scores.items()
+        for repeat, score in enumerate(of_item)
+    ]
+
+
+def answered(item: str, *answers: tuple[str | None, float]) -> list[Sample]:
+    return [
+        Sample(item=item, repeat=repeat, score=score, extracted=text, missing=text is None)
+        for repeat, (text, score) in enumerate(answers)
+    ]
+
+
+THREE_REPEATS = {"a": (1, 1, 1), "b": (1, 0, 0), "c": (0, 0, 1), "d": (0, 0, 0)}
+"""Right by repeat: 2, 1, 2 of 4."""
+
+
+def test_figures_over_repeats_are_the_seeds() -> None:
+    accuracies = [0.5, 0.25, 0.5]
+    metrics = summarise_repeats(samples(THREE_REPEATS)).metrics
+    assert {name: metrics[name] for name in ("num_total", "num_repeat")} == {"num_total": 4, "num_repeat": 3}
+    assert metrics["solved_avg"] == pytest.approx(5 / 3)
+    assert metrics["accuracy_avg"] == pytest.approx(5 / 12)
+    assert metrics["accuracy_std_err"] == pytest.approx(np.std(accuracies) / np.sqrt(3))
+    assert metrics["accuracy_std_err_sample"] == pytest.approx(np.std(accuracies, ddof=1) / np.sqrt(3))
+    assert "num_unscored" not in metrics
+
+
+def test_run_stats_have_a_line_per_repeat() -> None:
+    assert summarise_repeats(samples(THREE_REPEATS)).metrics["run_stats"] == [
+        {"repetition": 1, "num_total": 4, "num_solved": 2, "accuracy": 0.5},
+        {"repetition": 2, "num_total": 4, "num_solved": 1, "accuracy": 0.25},
+        {"repetition": 3, "num_total": 4, "num_solved": 2, "accuracy": 0.5},
+    ]
+
+
+def test_one_repeat_has_no_sample_error_over_repeats() -> None:
+    metrics = summarise_repeats(samples({"a": (1,), "b": (0,)})).metrics
+    assert (metrics["accuracy_std_err"], metrics["accuracy_std_err_sample"]) == (0.0, None)
+    assert not [name for name in metrics if name.startswith(("pass@", "maj@"))]
+
+
+def test_figures_of_a_benchmark_asked_once() -> None:
+    summary = summarise_single(samples({"a": (1,), "b": (0,), "c": (1,)}))
+    assert summary.metrics == {"num_total": 3, "num_solved": 2, "accuracy": pytest.approx(2 / 3)}
+    (headline,) = summary.estimates
+    assert (headline.metric, headline.n, headline.headline) == ("accuracy", 3, True)
+
+
+def test_unscored_samples_are_in_no_mean_and_are_counted() -> None:
+    summary = summarise_single(samples({"a": (1,), "b": (None,), "c": (0,)}))
+    assert summary.metrics == {"num_total": 3, "num_solved": 1, "accuracy": 0.5, "num_unscored": 1}
+    assert summary.counts == Counts(items=3, samples=3, scored=2, unscored=1)
+    assert summary.estimates[0].n == 2
+
+
+def test_items_weigh_the_same_when_some_repeats_are_unscored() -> None:
+    summary = summarise_repeats(samples({"a": (1, 1), "b": (0, None)}))
+    assert summary.metrics["accuracy_avg"] == summary.estimates[0].value == 0.5
+    assert [one["num_total"] for one in summary.metrics["run_stats"]] == [2, 1]  # pyright: ignore
+
+
+@pytest.mark.parametrize("summarise", [summarise_repeats, summarise_single])
+@pytest.mark.parametrize("given", [{}, {"a": (None,), "b": (None,)}], ids=["nothing", "all unscored"])
+def test_nothing_scored_is_no_figure(summarise: object, given: dict[str, list[None]]) -> None:
+    summary: Summary = summarise(samples(given))  # pyright: ignore
+    assert summary.estimates == ()
+    assert not [name for name, value in summary.metrics.items() if name.startswith("accuracy") and value is not None]
+    json.dumps(summary.metrics, allow_nan=False)
+
+
+def test_truncated_and_missing_are_counted() -> None:
+    graded = [
+        Sample(item="a", score=0, missing=True, truncated=True),
+        Sample(item="b", score=1, truncated=True),
+        Sample(item="c", status="unscored", reason="x", truncated=True, missing=True),
+    ]
+    assert tally(graded).counts == Counts(items=3, samples=3, scored=2, unscored=1, truncated=3, missing=1)
+
+
+def test_groups_have_figures_of_their_own() -> None:
+    graded = [*samples({"a": (1,), "b": (0,)}, group="대수"), *samples({"c": (1,)}, group="geometry")]
+    found = {one.part: (one.value, one.n, one.headline) for one in summarise_single(graded).estimates}
+    assert found == {"": (2 / 3, 3, True), "group=geometry": (1, 1, False), "group=대수": (0.5, 2, False)}
+
+
+def test_further_figures_are_tallied_by_name() -> None:
+    graded = [Sample(item="a", repeat=i, score=1, values={"loose": i, "strict": 0}) for i in (0, 1)]
+    assert tally(graded).values == {"loose": {"a": [0, 1]}, "strict": {"a": [0, 0]}}
+
+
+@pytest.mark.parametrize(
+    ("n", "correct", "k", "expected"),
+    [(10, 0, 5, 0.0), (10, 10, 1, 1.0), (10, 3, 1, 0.3), (5, 2, 2, 0.7), (4, 1, 4, 1.0), (200, 1, 100, 0.5)],
+)
+def test_pass_at_k_is_without_bias(n: int, correct: int, k: int, expected: float) -> None:
+    assert unbiased_pass(n, correct, k) == pytest.approx(expected)
+
+
+@given(st.integers(1, 60), st.data())
+def test_pass_at_k_is_the_counted_share_of_draws(n: int, data: st.DataObject) -> None:
+    correct, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    assert unbiased_pass(n, correct, k) == pytest.approx(1 - comb(n - correct, k) / comb(n, k))
+
+
+def test_pass_at_k_stands_beside_the_accuracy() -> None:
+    metrics = summarise_repeats(samples(THREE_REPEATS)).metrics
+    # right of three: 3, 1, 1, 0
+    assert metrics["pass@1"] == pytest.approx(5 / 12)
+    assert metrics["pass@2"] == pytest.approx((1 + 2 / 3 + 2 / 3 + 0) / 4)
+    assert metrics["pass@3"] == pytest.approx(3 / 4)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "sizes"),
+    [(2, [1, 2]), (4, [1, 2, 4]), (10, [1, 2, 4, 8, 10]), (64, [1, 2, 4, 8, 16, 32, 64])],
+)
+def test_k_doubles_up_to_all_repeats(repeats: int, sizes: list[int]) -> None:
+    metrics = summarise_repeats(samples({"a": [1.0] * repeats, "b": [0.0] * repeats})).metrics
+    assert [name for name in metrics if name.startswith("pass@")] == [f"pass@{k}" for k in sizes]
+
+
+def test_an_item_with_too_few_scored_repeats_is_not_in_pass_at_k() -> None:
+    found = summarise_repeats(samples({"a": (1, 0), "b": (1, None)})).estimates
+    assert {one.metric: one.n for one in found} == {"accuracy_avg": 2, "pass@1": 2, "pass@2": 1, "maj@2": 1}
+
+
+def test_fractions_have_no_pass_at_k() -> None:
+    assert set(summarise_repeats(samples({"a": (0.3, 1)})).metrics).isdisjoint({"pass@1", "pass@2", "maj@2"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([("7", 0), ("8", 1), ("8", 1)], 1),
+        ([("7", 0), ("7", 0), ("8", 1)], 0),
+        ([("8", 1), ("7", 0)], 1),
+        ([("7", 0), ("8", 1)], 0),
+        ([(None, 0), (None, 0), ("8", 1)], 1),
+        ([(None, 0), (None, 0)], 0),
+        ([("7", 0), ("$ 8 $", 1), ("8.", 1)], 1),
+    ],
+    ids=["most", "most are wrong", "tie: first", "tie: first is wrong", "no answer, no vote", "none", "written apart"],
+)
+def test_the_majority_votes(answers: list[tuple[str | None, float]], expected: float) -> None:
+    assert summarise_repeats(answered("a", *answers)).metrics[f"maj@{len(answers)}"] == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [("$x + 1$", "x+1"), (" Ｂ ", "b"), ("42.", "42"), ("", None), (" $ $ ", None), (None, None)],
+)
+def test_votes_are_compared_without_spaces_case_and_dollar_signs(answer: str | None, expected: str | None) -> None:
+    assert vote(answer) == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["9" * 10_000_000, "\x00" * 300, "\ud800" * 300, "\ud800"],
+    ids=["10 MB", "NUL", "surrogates", "surrogate"],
+)
+def test_a_hostile_answer_is_a_short_vote(answer: str) -> None:
+    assert len(vote(answer) or "") <= 64
+
+
+ONE_TO_SIX = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6)
+BY_ITEM = st.dictionaries(st.text(max_size=3), ONE_TO_SIX, min_size=1, max_size=12)
+
+
+@given(st.dictionaries(st.text(max_size=2), st.lists(st.sampled_from([0.0, 1.0, None]), min_size=1, max_size=5)))
+def test_every_sample_is_either_scored_or_unscored(given_scores: dict[str, list[float | None]]) -> None:
+    summary = summarise_repeats(samples(given_scores))
+    assert summary.counts.scored + summary.counts.unscored == summary.counts.samples
+    assert sum(one.headline for one in summary.estimates) == bool(summary.counts.scored)
+    json.dumps(summary.metrics, allow_nan=False)
+
+
+@given(BY_ITEM)
+def test_pass_at_k_grows_with_k(by_item: dict[str, list[float]]) -> None:
+    longest = max(map(len, by_item.values()))
+    full = {item: scores for item, scores in by_item.items() if len(scores) == longest}
+    metrics = summarise_repeats(samples(full)).metrics
+    passes = [value for name, value in metrics.items() if name.startswith("pass@")]
+    assert passes == sorted(passes)  # pyright: ignore
+
+
+def test_samples_are_read_once_and_not_held() -> None:
+    def endless() -> Iterable[Sample]:
+        for item in range(20_000):
+            yield Sample(item=str(item), score=item % 2, extracted="x" * 10_000)
+
+    found = tally(endless())
+    assert found.counts.scored == 20_000
+    assert max(len(one or "") for of_item in found.votes.values() for one in of_item) <= 64

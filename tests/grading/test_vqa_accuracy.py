@@ -1,0 +1,170 @@
+"""The VQA accuracy: by numbers worked by hand, and beside a second implementation on everything real and odd."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.grading.vqa_accuracy import CONTRACTIONS, accuracy_among, normalise, people, vqa_accuracy
+from tests.lever.second_vqa_accuracy import CONTRACTED, prepared, second_accuracy
+
+TEN = 10
+PIECES = st.sampled_from(
+    [*"abz09.,?!'-/_`;@ \n\t", "the ", "One", " ten ", "dont", "couldnt've", "1,000", ". ", "٣,٤", "İ", "ß", "\u00a0"]
+)
+TEXTS = st.lists(PIECES, max_size=8).map("".join)
+
+
+def ten(answer: str, agree: int, other: str = "halt") -> list[str]:
+    return [answer] * agree + [other] * (TEN - agree)
+
+
+@pytest.mark.parametrize(
+    ("agree", "accuracy"),
+    # with m of 10 people: m × min((m - 1) / 3, 1) + (10 - m) × min(m / 3, 1), over 10
+    [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (7, 1.0), (10, 1.0)],
+)
+def test_accuracy_leaves_each_person_out_once(agree: int, accuracy: float) -> None:
+    assert vqa_accuracy("stop", ten("stop", agree)) == accuracy
+
+
+@pytest.mark.parametrize(
+    ("people", "accuracy"),
+    [(1, 0.0), (2, 1 / 3), (3, 2 / 3), (4, 1.0), (5, 1.0)],
+)
+def test_fewer_people_are_left_out_of_fewer(people: int, accuracy: float) -> None:
+    assert vqa_accuracy("stop", ["stop"] * people) == pytest.approx(accuracy, abs=1e-15)
+
+
+def test_an_answer_of_nobody_cannot_be_scored() -> None:
+    with pytest.raises(ValueError, match="nobody answered"):
+        vqa_accuracy("stop", [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "same"),
+    [
+        ("A dog.", "dog"),
+        ("The DOGS", "dogs"),
+        ("two", "2"),
+        ("none", "0"),
+        ("dont", "don't"),
+        ("do-not", "do not"),
+        ("do - not", "do not"),
+        ("1,000", "1000"),
+        ("1,000-2", "10002"),
+        ("red,blue", "red blue"),
+        ("red, blue,green", "red bluegreen"),
+        ("3.5", "3.5"),
+        ("e.g.", "eg"),
+        ("what's up?", "what's up"),
+        ("line\none\there", "line 1 here"),
+        ("", ""),
+        ("an a the", ""),
+    ],
+)
+def test_answers_are_prepared_as_the_authors_of_the_metric_have_it(answer: str, same: str) -> None:
+    assert normalise(answer) == same
+
+
+@pytest.mark.parametrize(
+    ("answer", "same"),
+    [
+        pytest.param("somebody'd", "somebodyd", id="an apostrophe that the table takes away"),
+        pytest.param("Im", "im", id="capitals of the table are never found"),
+        pytest.param("Id've", "id've", id="nor these"),
+        pytest.param("ow's'at", "'ow's'at", id="how is that"),
+        pytest.param("let's", "let's", id="an entry that changes nothing"),
+        pytest.param("ill", "ill", id="not in the table"),
+        pytest.param("." * 40, "." * 8, id="only 32 periods go"),
+        pytest.param("." * 40 + "5", "." * 8 + "5", id="the one before a digit is not counted"),
+    ],
+)
+def test_oddities_of_the_authors_program_are_kept(answer: str, same: str) -> None:
+    assert normalise(answer) == same
+
+
+def test_the_table_of_contractions_is_the_authors() -> None:
+    assert CONTRACTIONS == CONTRACTED
+    assert len(CONTRACTIONS) == 120
+
+
+@pytest.mark.parametrize(
+    ("answer", "given_answers", "accuracy"),
+    [
+        pytest.param("The Stop.", ten("stop", 10), 0.0, id="all agree: to the letter"),
+        pytest.param(" stop\n", ten("stop\t", 10), 1.0, id="all agree: but for white space around"),
+        pytest.param("two", [*ten("2", 9, "2"), "2 "], 0.0, id="white space is no disagreement"),
+        pytest.param("The Stop.", ten("stop", 9), 1.0, id="one disagrees: normalised"),
+        pytest.param("stop", ["stop.", *["Stop"] * 2, *["go"] * 7], 0.9, id="people are normalised too"),
+    ],
+)
+def test_texts_are_prepared_only_where_people_disagree(answer: str, given_answers: list[str], accuracy: float) -> None:
+    assert vqa_accuracy(answer, given_answers) == accuracy
+
+
+@pytest.mark.parametrize(
+    ("answer", "given_answers", "plain", "stemmed"),
+    [
+        pytest.param("clothes", ten("cloth", 5), 0.0, 1.0, id="a prediction that is no stem"),
+        pytest.param("ponies", ten("pony", 5), 0.0, 1.0, id="both sides"),
+        pytest.param("riding horses", ten("ride horse", 10), 0.0, 1.0, id="where all agree, too"),
+        pytest.param("dog", ten("cat", 5), 0.0, 0.0, id="other words stay others"),
+    ],
+)
+def test_stems_are_compared_on_demand(answer: str, given_answers: list[str], plain: float, stemmed: float) -> None:
+    assert (vqa_accuracy(answer, given_answers), vqa_accuracy(answer, given_answers, stem=True)) == (plain, stemmed)
+
+
+@given(TEXTS)
+def test_any_text_is_prepared_as_by_the_second_implementation(text: str) -> None:
+    assert normalise(text) == prepared(text)
+
+
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=3), st.data())
+def test_any_answer_scores_as_by_the_second_implementation(said: str, kinds: list[str], data: st.DataObject) -> None:
+    answers = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=12))
+    for one in (said, answers[0], answers[0].upper()):
+        assert vqa_accuracy(one, answers) == pytest.approx(second_accuracy(one, answers), abs=1e-12)
+
+
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=12))
+def test_the_order_of_people_does_not_matter(said: str, answers: list[str]) -> None:
+    assert vqa_accuracy(said, answers) == vqa_accuracy(said, answers[::-1])
+
+
+def test_many_answers_to_one_question_prepare_the_people_once() -> None:
+    once = people(tuple(ten("stop", 3)))
+    assert [accuracy_among(once, said) for said in ("stop", "halt", "go")] == [0.9, 1.0, 0.0]
+
+
+def first(answers: list[str]) -> str:
+    return answers[0]
+
+
+def majority(answers: list[str]) -> str:
+    return Counter(answers).most_common(1)[0][0]
+
+
+def yes(answers: list[str]) -> str:
+    return "yes"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("predict", [first, majority, yes])
+@pytest.mark.parametrize(("name", "count"), [("textvqa", 5000), ("vizwiz", 4319)])
+def test_real_answers_score_as_by_the_second_implementation(
+    shared: Path, name: str, count: int, predict: Callable[[list[str]], str]
+) -> None:
+    rows = json.loads((shared / "vqa" / f"{name}_val_annotations_vqa_format.json").read_text())["annotations"]
+    given_answers = [[one["answer"] for one in row["answers"]] for row in rows]
+    pairs = [(predict(answers), answers) for answers in given_answers]
+    scores = [(vqa_accuracy(*pair), second_accuracy(*pair)) for pair in pairs]
+    assert len(scores) == count
+    assert [pair for pair, (ours, theirs) in zip(pairs, scores, strict=True) if abs(ours - theirs) > 1e-12] == []

@@ -1,0 +1,1 @@
+"""What tests/test_inventory.py lists, and how it asks the program for it."""

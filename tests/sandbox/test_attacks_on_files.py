@@ -1,0 +1,340 @@
+"""Programs that read what is not theirs, write where they should not, and leave something for the next one."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from pathlib import Path
+
+import pytest
+
+from tasks.sandbox import Execution, Program
+from tests.sandbox.attacking import PRELUDE, ROOT, SECRET, SMALL, Arena, wait_for_name, watchdog
+
+OWN = ("/tmp", "/dev/shm", "/dev/pts", "/proc")
+"""Folders of a program: in memory, its own terminals, its own processes; /proc is tried by itself."""
+FOREIGN = (
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "/etc/ssh",
+    "/root/.ssh",
+    "/root/.bash_history",
+    "/home",
+    "/var",
+    "/run",
+    "/sys",
+    "/mnt",
+    "/opt",
+    "/srv",
+    "/boot",
+    "/dev/mem",
+    "/dev/kmsg",
+    "/dev/sda",
+    "/dev/vda",
+    "/dev/fuse",
+    "/dev/kvm",
+    "/dev/net/tun",
+    "/proc/kcore",
+    "/proc/kmsg",
+    "/proc/1/root/etc/shadow",
+    "/proc/self/root/etc/shadow",
+    "/proc/self/cwd/../../etc/shadow",
+    "/tmp/../etc/shadow",
+    "/var/run/docker.sock",
+    str(ROOT / "pyproject.toml"),
+    __file__,
+)
+KERNELS = (
+    "/proc/sys/kernel/hostname",
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/vm/drop_caches",
+    "/proc/sys/net/ipv4/ip_forward",
+    "/proc/sysrq-trigger",
+    "/proc/self/oom_score_adj",
+    "/proc/self/uid_map",
+    "/proc/self/loginuid",
+    "/proc/self/attr/current",
+    "/proc/1/oom_score_adj",
+    "/proc/irq/default_smp_affinity",
+    "/sys/fs/cgroup/cgroup.procs",
+    "/sys/fs/cgroup/memory/cgroup.procs",
+)
+"""Files that would tell the kernel something; they are opened, and nothing is written to them."""
+
+
+def test_the_environment_of_the_host_is_not_there(arena: Arena):
+    source = """
+import subprocess
+seen = [repr(os.environ), subprocess.run('env; set', shell=True, capture_output=True, text=True).stdout]
+for pid in ('self', '1', '2', os.getpid(), os.getppid()):
+    try: seen.append(open(f'/proc/{pid}/environ').read())
+    except OSError as error: print(error)
+print(*seen)
+if any(aims['secret_name'] in each for each in seen): won.append('secret')
+"""
+    done = arena.attack(source)
+    assert SECRET not in done.stdout
+    assert "PATH" in done.stdout
+    assert not {"PREFECT", "TRIVET", "OPENAI", "POSTGRES"} & set(done.stdout.upper().replace("_", " ").split())
+
+
+def test_files_of_this_machine_are_not_read(arena: Arena):
+    """Nor their folders, but for the way to the interpreter."""
+    python = arena.sandbox.python
+    shown = [Path(path) for path in (python.prefix, *python.packages)]
+    foreign = [path for path in FOREIGN if not any(each.is_relative_to(path) for each in shown)]
+    source = f"""
+for path in {foreign!r}:
+    attempt('read ' + path, lambda: open(path, 'rb').read(1))
+    attempt('list ' + path, lambda: os.listdir(path)[0])
+    attempt('change ' + path, os.chmod, path, 0o777)
+"""
+    arena.attack(source)
+
+
+def test_home_project_and_files_of_others_are_not_read(arena: Arena):
+    """Of the home folder no more is seen than the way to the interpreter."""
+    source = """
+import sys
+for aim in ('file', 'socket', 'shared_memory'):
+    attempt(aim, os.stat, aims[aim])
+    attempt(aim, open, aims[aim])
+attempt('project', os.listdir, aims['project'] + '/tasks')
+attempt('project', os.listdir, aims['project'] + '/.git')
+try: found = os.listdir(aims['home'])
+except OSError: found = []
+ways = [path.removeprefix(aims['home'] + '/').split('/')[0] for path in (sys.base_prefix, *sys.path)]
+print(found, ways)
+if set(found) - set(ways): won.append('home')
+"""
+    arena.attack(source)
+
+
+def test_nothing_of_another_machine_state_is_read_through_descriptors_of_the_system(arena: Arena):
+    source = """
+for number in range(3, 1000):
+    for folder in ('', '..', '../../..'):
+        attempt(f'{number}/{folder}', os.listdir, f'/proc/self/fd/{number}/{folder}')
+"""
+    arena.attack(source)
+
+
+def test_nothing_is_written_but_in_its_own_folder(arena: Arena):
+    source = f"""
+import sys
+own = {OWN!r}
+folders = ['/']
+for folder in folders:
+    if folder.count('/') < 3 and folder not in own:
+        try: names = os.listdir(folder)
+        except OSError: continue
+        paths = [os.path.join(folder, name) for name in names]
+        folders += [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]
+folders += sys.path + [os.path.dirname(os.__file__), os.path.dirname(sys.executable), os.path.dirname(aims['file'])]
+tried = 0
+for folder in folders:
+    if not folder.startswith(own) or folder == '/':
+        tried += 1
+        for make, *arguments in (open, 'w'), (os.mkdir,), (os.mkfifo,):
+            try: make(folder + '/x', *arguments)
+            except OSError: continue
+            won.append(folder)
+print(tried, won)
+assert tried > 50, tried
+"""
+    arena.attack(source)
+
+
+def test_no_file_of_the_system_is_changed(arena: Arena):
+    source = """
+import sys
+paths = sys.executable, os.__file__, '/usr/bin/env', '/etc/passwd', '/etc/resolv.conf', '/usr/bin/python3', '/dev/null'
+for path in paths:
+    if path != '/dev/null': attempt('open ' + path, open, path, 'r+')
+    attempt('remove ' + path, os.unlink, path)
+    attempt('rename ' + path, os.rename, path, path + '.x')
+    attempt('mode ' + path, os.chmod, path, 0o777)
+    attempt('owner ' + path, os.chown, path, os.getuid(), os.getgid())
+    attempt('time ' + path, os.utime, path, (0, 0))
+    attempt('attribute ' + path, os.setxattr, path, 'user.x', b'')
+    attempt('link ' + path, os.link, path, 'linked')
+attempt('harness', os.listdir, '/sandbox/inside')
+won.remove('harness')  # it is read by the interpreter, and holds no secret
+attempt('harness', open, '/sandbox/inside/python.py', 'w')
+attempt('harness', open, '/sandbox/inside/x', 'w')
+"""
+    arena.attack(source)
+
+
+def test_the_kernel_is_not_told_otherwise(arena: Arena):
+    arena.attack(f"for path in {KERNELS!r}: attempt(path, os.open, path, os.O_WRONLY)")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "os.symlink('/etc/shadow', 'link')\nattempt('read', open, 'link')",
+        "os.symlink(aims['file'], 'link')\nattempt('read', open, 'link')\nattempt('write', open, 'link', 'r+')",
+        "os.symlink('/', 'root')\nattempt('read', open, 'root' + aims['file'])\nattempt('write', open, 'root/x', 'w')",
+        "os.symlink('loop', 'loop')\nattempt('read', open, 'loop')",
+        "attempt('link', os.link, aims['file'], 'link')",
+        "attempt('link', os.link, '/usr/bin/env', 'link')",
+        "attempt('link', os.link, '/etc/passwd', 'link')",
+        "attempt('device', os.mknod, 'device', 0o60666, os.makedev(8, 0))",
+        "attempt('device', os.mknod, 'device', 0o20666, os.makedev(1, 1))",
+        "attempt('rename', os.rename, '/usr/bin', '/tmp/work/bin')",
+        "attempt('up', open, '../../x', 'w')",
+        "fd = os.open('/', os.O_RDONLY)\nattempt('at', os.open, 'x', os.O_CREAT | os.O_WRONLY, dir_fd=fd)\n"
+        "attempt('at', os.open, 'tmp/../' + aims['file'], os.O_RDONLY, dir_fd=fd)",
+    ],
+    ids=[
+        "to a secret",
+        "to a file outside",
+        "to the root",
+        "in a circle",
+        "hard, outside",
+        "hard, of the system",
+        "hard, of a bound file",
+        "a disk",
+        "the memory",
+        "renamed",
+        "up",
+        "from the root",
+    ],
+)
+def test_a_link_leads_nowhere_else(arena: Arena, source: str):
+    arena.attack(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "os.rename('/tmp/work', '/tmp/old')\nos.symlink('/', '/tmp/work')",
+        "import shutil\nshutil.rmtree('/tmp/work', ignore_errors=True)\nos.symlink('/usr', '/tmp/work')",
+        "os.chmod('/tmp/work', 0)",
+        "os.unlink('main.py')\nos.symlink('/etc/passwd', 'main.py')",
+        "os.mkdir('deep')\nfor n in range(300):\n    os.chdir('deep')\n    os.mkdir('deep')",
+        "for n in range(300):\n    os.mkfifo(f'{n}')",
+        "os.unlink('main.py')\nos.mkfifo('main.py')\nraise ValueError",
+    ],
+    ids=["a link for it", "removed", "closed", "another source", "a deep one", "pipes", "a source that never ends"],
+)
+def test_a_work_folder_that_is_made_a_trap_is_none_for_the_next_program(arena: Arena, source: str):
+    """Which the arena executes, and it reads and writes files of its own."""
+    waits = source.endswith("raise ValueError")  # for the line of the source that is to be shown
+    arena.attack(
+        source, reason=None, status="timeout" if waits else "failed", limits=SMALL._replace(wall_s=0.3 if waits else 10)
+    )
+    after = "import os\nopen('x', 'w').write('x')\nprint(sorted(os.listdir('.')), open('own').read(), os.getcwd())"
+    with watchdog(arena.sandbox):
+        done = arena.sandbox.run(Program(after, files={"own": b"mine"}, limits=SMALL))
+    assert done.stdout == "['main.py', 'own', 'x'] mine /tmp/work\n"
+
+
+LEAVES = """
+import builtins, ctypes, socket, sys
+for path in ('/tmp/left', '/tmp/work/left', '/dev/shm/left', '/var/tmp/left', '/run/left', '/left', '/dev/left',
+             '/usr/left', '/etc/left', '/home/left', '/sandbox/left', '/proc/left'):
+    try: open(path, 'w').write('left')
+    except OSError: pass
+abstract = socket.socket(socket.AF_UNIX)
+abstract.bind('\\0left')
+abstract.listen()
+tcp = socket.create_server(('127.0.0.1', 45678))
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmget(0x5EC, 4096, 0o1666)
+libc.msgget(0x5EC, 0o1666)
+libc.semget(0x5EC, 1, 0o1666)
+libc.syscall(248, b'user', b'left', b'left', 4, ctypes.c_int(-4))
+libc.syscall(248, b'user', b'left', b'left', 4, ctypes.c_int(-3))
+os.environ['LEFT'] = 'left'
+os.umask(0)
+builtins.left = sys.left = os.left = 'left'
+try: left_terminal = os.openpty()
+except OSError: pass
+"""
+"""Puts something of its own wherever another program might find it."""
+LOOKS = """
+import builtins, ctypes, glob, socket, sys
+for folder in '/tmp /tmp/work /dev/shm /var/tmp /run / /dev /usr /etc /home /sandbox /proc'.split():
+    attempt(folder, os.stat, folder + '/left')
+terminals = os.listdir('/dev/pts') if os.path.isdir('/dev/pts') else []
+print(os.listdir('/tmp'), os.listdir('/dev/shm'), terminals)
+attempt('abstract', socket.socket(socket.AF_UNIX).connect, '\\0left')
+attempt('tcp', socket.create_connection, ('127.0.0.1', 45678), 1)
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.shmget(0x5EC, 4096, 0) != -1: won.append('segment')
+if libc.msgget(0x5EC, 0) != -1: won.append('queue')
+if libc.semget(0x5EC, 1, 0) != -1: won.append('semaphore')
+for keyring in (-3, -4):
+    if libc.syscall(250, 10, ctypes.c_int(keyring), b'user', b'left', 0) != -1: won.append(f'key {keyring}')
+if 'LEFT' in os.environ: won.append('environment')
+if os.umask(0) != 0o022: won.append('umask')
+if any(hasattr(module, 'left') for module in (builtins, sys, os)): won.append('module')
+if set(terminals) - {'ptmx'}: won.append('terminal')
+for path in ('/proc/sysvipc/shm', '/proc/sysvipc/msg', '/proc/sysvipc/sem', '/proc/net/unix'):
+    if os.path.exists(path): print(path, len(open(path).readlines()))
+"""
+
+
+def test_a_program_finds_nothing_of_the_one_before_it(arena: Arena):
+    """In the same worker: its zygote is the one that was used last."""
+    with watchdog(arena.sandbox):
+        left = arena.sandbox.run(Program(PRELUDE + LEAVES, files={"aims.json": b"{}"}, limits=SMALL))
+    assert left.passed, left
+    arena.attack(LOOKS)
+
+
+def test_a_program_finds_nothing_of_the_one_before_it_in_its_memory(arena: Arena):
+    """Which the zygote has, and every program behind it has the zygote's."""
+    word = secrets.token_hex(16)
+    before = Program(f"x = {word!r}", tests=f"assert {word!r}", stdin=word.encode(), files={word: word.encode()})
+    with watchdog(arena.sandbox):
+        assert arena.sandbox.run(before).passed
+        assert arena.sandbox.run(before._replace(source=f"raise ValueError({word!r})")).status == "failed"
+    source = f"""
+half, other = {word[:16]!r}, {word[16:]!r}
+for line in open('/proc/self/maps'):
+    place, rights = line.split()[:2]
+    first, last = (int(number, 16) for number in place.split('-'))
+    if 'r' not in rights or last - first > 1 << 26: continue
+    with open('/proc/self/mem', 'rb', 0) as memory:
+        try:
+            memory.seek(first)
+            seen = memory.read(last - first)
+        except (OSError, OverflowError, ValueError): continue
+    at = seen.find(half.encode())
+    while at >= 0:
+        if seen[at + 16 : at + 32] == other.encode(): won.append(line)
+        at = seen.find(half.encode(), at + 1)
+"""
+    arena.attack(source)
+
+
+def test_a_program_finds_nothing_of_the_one_beside_it(arena: Arena):
+    """In two workers at one time."""
+    ready = "\nlibc.prctl(15, b'trivet-left', 0, 0, 0)\nimport time\ntime.sleep(0.5)\n"
+    leaving = Program(PRELUDE + LEAVES + ready, files={"aims.json": b"{}"}, limits=SMALL)
+    done: list[Execution] = []
+    thread = threading.Thread(target=lambda: done.append(arena.sandbox.run(leaving)))
+    with arena.unharmed():
+        thread.start()
+        wait_for_name(arena.sandbox, "trivet-left")
+        looked = arena.sandbox.run(
+            Program(PRELUDE + LOOKS, tests="assert won == [], won", files={"aims.json": b"{}"}, limits=SMALL)
+        )
+        assert thread.is_alive()
+        thread.join()
+    assert looked.passed, looked
+    assert done[0].passed, done
+
+
+def test_this_machine_shows_no_shared_memory_and_no_queue(arena: Arena):
+    source = """
+for path in ('/proc/sysvipc/shm', '/proc/sysvipc/msg', '/proc/sysvipc/sem'):
+    if os.path.exists(path) and len(open(path).readlines()) != 1: won.append(path)
+attempt('queues', os.listdir, '/dev/mqueue')
+if os.listdir('/dev/shm'): won.append('shared memory')
+"""
+    arena.attack(source)

@@ -1,0 +1,199 @@
+"""Programs that kill, that stay, and that look for other processes."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tasks.sandbox import Execution, Program
+from tests.sandbox.attacking import SMALL, Arena, command, wait_for_name, watchdog
+from tests.sandbox.deceiving import aimed
+
+NAMES_ITSELF = "import ctypes\nctypes.CDLL(None).prctl(15, b'trivet-ready', 0, 0, 0)\n"
+"""What this machine sees of a program from outside."""
+READY = "trivet-ready"
+
+
+@pytest.mark.parametrize("number", [9, 15, 19])
+def test_what_kills_reaches_nobody_else(arena: Arena, number: int):
+    """The program may die of it, or be stopped; no neighbour is harmed, nor who judges it."""
+    limits = SMALL._replace(wall_s=0.1)
+    with arena.unharmed():
+        for target in ("1", "os.getppid()", "-1", "0", "-os.getpgid(0)", "-1 << 31", "2"):
+            program = Program(f"import os\nos.kill({target}, {number})", tests="assert 0", limits=limits)
+            done = arena.sandbox.run(program)
+            assert done.status in ("failed", "timeout"), (target, done)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for n in range(-400, 400):\n    try: os.kill(n, 9 if n not in (0, 2) else 0)\n    except OSError: pass",
+        "import ctypes\nlibc = ctypes.CDLL(None)\nfor n in range(1, 400): libc.syscall(234, n, n, 9)",
+        "import signal\nfor pid in (1, os.getppid()): signal.pidfd_send_signal(os.pidfd_open(pid), 9)",
+        "import subprocess\nsubprocess.run(['sh', '-c', 'kill -9 -1; kill -9 1; kill -9 $PPID'])\nraise SystemExit(1)",
+        "os.killpg(os.getppid(), 9)",
+        "import ctypes\nctypes.CDLL(None).prctl(1, 9)\nos._exit(3)",
+    ],
+    ids=["everybody", "every thread", "by descriptor", "by the shell", "a group", "bound to its parent's death"],
+)
+def test_killing_at_large_reaches_nobody_else(arena: Arena, source: str):
+    arena.attack(source, reason=None)
+
+
+def test_a_neighbour_lives_on_while_a_program_kills_whom_it_can(arena: Arena):
+    done: list[Execution] = []
+    neighbour = Program(NAMES_ITSELF + "import time\ntime.sleep(0.3)\nx = 1", tests="assert x == 1", limits=SMALL)
+    with arena.unharmed():
+        thread = threading.Thread(target=lambda: done.append(arena.sandbox.run(neighbour)))
+        thread.start()
+        wait_for_name(arena.sandbox, READY)
+        killed = arena.sandbox.run(Program("import os\nos.kill(-1, 9)\nos.kill(1, 9)\nos.abort()", limits=SMALL))
+        thread.join()
+    assert (killed.status, done[0].status) == ("failed", "ok")
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        "if os.fork() == 0:\n    if os.fork() == 0:\n        os.setsid()\n        stay()\n    os._exit(0)\nos.wait()",
+        "if os.fork() == 0:\n    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n    stay()",
+        "for _ in range(4):\n    if os.fork() == 0:\n        os.setsid()\n        stay()",
+        "import subprocess\nsubprocess.Popen(['sh', '-c', 'trap \"\" TERM HUP; (setsid sleep 60 & sleep 60) &'])",
+        "import subprocess\nsubprocess.Popen(['setsid', 'nohup', 'sleep', '60'])",
+        "child = os.fork()\nif child == 0: stay()\nos.kill(child, signal.SIGSTOP)",
+        "if os.fork() == 0:\n    os.close(0); os.close(1); os.closerange(2, 300)\n    os.chdir('/')\n    stay()",
+        "import threading\nthreading.Thread(target=stay, daemon=True).start()",
+    ],
+    ids=["double fork", "ignores signals", "own sessions", "shell", "setsid", "stopped", "no descriptors", "thread"],
+)
+@pytest.mark.parametrize("ends", ["", "os._exit(0)", "os.kill(os.getpid(), 9)"], ids=["returns", "exits", "dies"])
+def test_nothing_stays_behind_a_program(arena: Arena, leaves: str, ends: str):
+    source = "import signal, time\ndef stay():\n    while True: time.sleep(60)\n"
+    status = "unfinished" if "_exit" in ends else "failed"
+    arena.attack(source + leaves + "\n" + ends, status=status, reason=None)
+
+
+def test_sleeping_for_ever_with_children_that_ignore_sigterm_ends_with_its_time(arena: Arena):
+    source = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "for _ in range(4):\n    if os.fork() == 0: os.setsid()\ntime.sleep(10**6)"
+    )
+    arena.attack(source, status="timeout", reason=None, limits=SMALL._replace(wall_s=0.1, processes=20))
+
+
+def test_a_program_sees_no_process_but_its_own(arena: Arena):
+    source = """
+import time
+pids = [int(name) for name in os.listdir('/proc') if name.isdecimal()]
+print(pids)
+if pids != [1, 2] or os.getpid() != 2 or os.getppid() != 1: won.append('more')
+"""
+    arena.attack(source)
+
+
+def test_the_first_process_shows_nothing_of_its_memory_files_or_environment(arena: Arena):
+    source = """
+for name in 'environ mem maps root cwd exe fd fdinfo stack io'.split():
+    path = '/proc/1/' + name
+    attempt('read ' + path, lambda: open(path, 'rb').read(1))
+    attempt('follow ' + path, os.readlink, path)
+    attempt('list ' + path, os.listdir, path)
+"""
+    arena.attack(source)
+
+
+@pytest.mark.parametrize("limit", ["CPU", "AS", "NOFILE", "FSIZE", "DATA", "STACK"])
+def test_the_limits_of_who_watches_a_program_are_not_changed(arena: Arena, limit: str):
+    """It is of the same user where no other is to be had; one without time or memory could not judge the program."""
+    arena.attack(f"""
+import resource
+attempt('limit', resource.prlimit, os.getppid(), resource.RLIMIT_{limit}, (0, 0))
+attempt('priority', os.setpriority, os.PRIO_PROCESS, os.getppid(), 19)
+attempt('scheduling', os.sched_setscheduler, os.getppid(), os.SCHED_IDLE, os.sched_param(0))
+x = bytes(1 << 20)
+if won: os._exit(7)
+""")
+
+
+def test_a_program_has_no_descriptors_but_its_own(arena: Arena):
+    source = """
+fds = sorted(int(name) for name in os.listdir('/proc/self/fd'))
+print({fd: os.readlink(f'/proc/self/fd/{fd}') for fd in fds if os.path.lexists(f'/proc/self/fd/{fd}')})
+if set(fds) - {0, 1, 2, 3, REPORT}: won.append('more')  # 3 is the list itself
+"""
+    arena.attack(aimed(source))
+
+
+@pytest.mark.parametrize("language", ["bash", "javascript"])
+def test_another_program_has_no_descriptors_but_its_own(arena: Arena, language: str):
+    source = {
+        "bash": "ls -l /proc/self/fd",
+        "javascript": "console.log(require('child_process').execSync('ls -l /proc/self/fd').toString())",
+    }[language]
+    done = arena.sandbox.run(Program(source, language))
+    targets = {line.split(" -> ")[1] for line in done.stdout.splitlines() if " -> " in line}
+    assert done.passed, done
+    assert all(target.startswith(("pipe:", "socket:", "/proc/", "/dev/null", "/tmp/work/")) for target in targets), (
+        targets
+    )
+
+
+def test_a_program_has_no_privileges_and_gets_none(arena: Arena):
+    source = """
+told = dict(line.split(':', 1) for line in open('/proc/self/status').read().splitlines())
+for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'):
+    print(name, told[name])
+    if int(told[name], 16): won.append(name)
+if told['NoNewPrivs'].strip() != '1': won.append('new privileges')
+for call in (os.setuid, os.setgid, os.seteuid, os.setegid): attempt(call.__name__, call, 0)
+attempt('setgroups', os.setgroups, [0])
+attempt('chroot', os.chroot, '/')
+attempt('nice', os.nice, -5)
+attempt('real time', os.sched_setscheduler, 0, os.SCHED_FIFO, os.sched_param(1))
+"""
+    arena.attack(source)
+
+
+@pytest.mark.parametrize("command", ["mount", "newgrp", "passwd", "chsh", "sudo", "pkexec", "unshare", "nsenter"])
+def test_no_command_gives_privileges(arena: Arena, command: str):
+    arguments = {
+        "unshare": ["-r", "id"],
+        "nsenter": ["-t", "1", "-a", "id"],
+        "mount": ["-t", "tmpfs", "x", "/tmp/work"],
+    }
+    source = f"""
+import shutil, subprocess
+if shutil.which({command!r}):
+    done = subprocess.run([{command!r}, *{arguments.get(command, [])}], stdin=subprocess.DEVNULL, capture_output=True)
+    print(done)
+    if done.returncode == 0 and (b'uid=0' in done.stdout or {command!r} == 'mount'): won.append('root')
+"""
+    arena.attack(source)
+
+
+def test_a_file_with_a_set_user_bit_gives_no_other_user(arena: Arena):
+    source = """
+import shutil, subprocess
+shutil.copy('/usr/bin/id', 'id')
+os.chmod('id', 0o6755)
+before = subprocess.run(['/usr/bin/id'], capture_output=True).stdout
+after = subprocess.run(['./id'], capture_output=True).stdout
+print(before, after)
+if before != after or b'uid=0' in after or b'euid' in after: won.append('another user')
+"""
+    arena.attack(source)
+
+
+def test_the_arena_is_seen_from_outside_as_it_is_from_inside(arena: Arena):
+    """What the other tests rest on: the programs that are looked for are those that run."""
+    program = Program(NAMES_ITSELF + "import time\ntime.sleep(0.3)", limits=SMALL)
+    with watchdog(arena.sandbox):
+        thread = threading.Thread(target=arena.sandbox.run, args=(program,))
+        thread.start()
+        wait_for_name(arena.sandbox, READY)
+        seen = {command(pid) for pid in arena.processes() - set(arena.known["processes"])}
+        thread.join()
+    assert READY in seen
+    assert len(seen) == 2  # and the first of its namespace

@@ -1,0 +1,326 @@
+"""Languages by their names, whether their tools are there, and how the end of the tests is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.sandbox import Execution, Program, Sandbox
+from tasks.sandbox.languages import LANGUAGES, Language, find, language_named, unavailable
+from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
+
+PASSING = {
+    "python": ("def f():\n    return 9\n", "assert f() == 9\nprint(f())"),
+    "javascript": ("function f() { return 9; }\n", "require('assert').strictEqual(f(), 9); console.log(f());"),
+    "bash": ("f() {\n    echo 9\n", "}\nset -e\n[[ $(f) = 9 ]]\nf"),
+    "cpp": (
+        "#include <cassert>\n#include <iostream>\nint f() { return 9; }",
+        "int main() { assert(f() == 9); std::cout << f(); }",
+    ),
+    "java": (
+        "class Problem { static int f() { return 9; }",
+        "public static void main(String[] all) { assert f() == 9; System.out.println(f()); } }",
+    ),
+    "go": (
+        'package main\nimport "fmt"\nfunc f() int { return 9 }',
+        "func main() { if f() != 9 { panic(1) }; fmt.Println(f()) }",
+    ),
+    "rust": ("fn f() -> i32 { 9 }", 'fn main() { assert_eq!(f(), 9); println!("{}", f()); }'),
+    "perl": ("sub f { return 9; }", "die unless f() == 9;\nprint f();"),
+    "php": ("<?php\nfunction f() { return 9; }", "if (f() !== 9) { exit(1); }\necho f();"),
+    "ruby": ("def f\n  9\nend", "raise unless f == 9\nputs f"),
+    "lua": ("function f() return 9 end", "assert(f() == 9)\nprint(f())"),
+    "r": ("f <- function() 9", "stopifnot(f() == 9)\ncat(f())"),
+}
+"""Source and tests; with 8 for 9 in the source, they fail."""
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(workers=1) as opened:
+        try:
+            opened.run(Program(""))
+        except SandboxUnavailable as why:
+            pytest.skip(str(why))
+        yield opened
+
+
+@pytest.fixture
+def bash(sandbox: Sandbox):
+    """Executes a source and tests of Bash's."""
+
+    def run(source: str, tests: str) -> Execution:
+        return sandbox.run(Program(source, "bash", tests))
+
+    return run
+
+
+@pytest.fixture
+def javascript(sandbox: Sandbox):
+    """Executes a source and tests of JavaScript's."""
+    if why := unavailable(find("javascript")):
+        pytest.skip(why)
+
+    def run(source: str, tests: str | None) -> Execution:
+        return sandbox.run(Program(source, "javascript", tests))
+
+    return run
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        *((alias, name) for name, alias in {"python": "py", "javascript": "JS", "bash": " sh ", "rust": "rs"}.items()),
+        ("python3", "python"),
+        ("node", "javascript"),
+        ("shell", "bash"),
+        ("C++", "cpp"),
+        ("golang", "go"),
+        ("Java", "java"),
+    ],
+)
+def test_a_language_has_several_names(called: str, name: str):
+    assert find(called).name == name
+    assert language_named(called) == name
+
+
+def test_an_unknown_language_is_told_what_there_is():
+    with pytest.raises(
+        LanguageUnavailable, match=r"no language is called 'cobol'; there are python or py .* bash or sh"
+    ):
+        find("cobol")
+
+    assert language_named("cobol") is None
+
+
+def test_no_name_means_two_languages():
+    names = [name for language in LANGUAGES for name in (language.name, *language.aliases)]
+
+    assert len(names) == len(set(names))
+
+
+# tools
+
+
+def placed(folder: Path, name: str, *, link_to: str | None = None) -> None:
+    folder.mkdir(exist_ok=True)
+    if link_to:
+        (folder / name).symlink_to(link_to)
+        return
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+
+
+def needing(tool: str) -> Language:
+    return Language("imagined", (), "main.x", run=(tool, "{source}"), tools=(tool,))
+
+
+def test_a_tool_that_is_nowhere_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert unavailable(needing("imaginec")) == "imaginec is not on PATH"
+
+
+def test_a_tool_that_the_sandbox_does_not_show_is_said_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    placed(tmp_path, "imaginec")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    why = f"imaginec is at {tmp_path}/imaginec, outside of what the sandbox shows (/usr)"
+    assert unavailable(needing("imaginec")) == why
+
+
+def test_a_link_from_elsewhere_to_a_shown_tool_is_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    placed(tmp_path, "imaginec", link_to="/usr/bin/env")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    language = needing("imaginec")
+
+    shown = str(Path("/usr/bin/env").resolve())
+    assert unavailable(language) is None
+    assert language.run_command("/work", 3, 4, tested=False) == (shown, "/work/main.x")
+
+
+def test_a_tool_of_the_system_comes_before_one_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    placed(tmp_path, "env")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert unavailable(needing("env")) is None
+
+
+def test_python_needs_nothing():
+    assert unavailable(find("python")) is None
+    assert find("python").run_command("/work", 3, 4, tested=True) == ()
+
+
+# programs of each
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+def test_tests_decide(language: Language, sandbox: Sandbox):
+    if why := unavailable(language):
+        pytest.skip(why)
+    source, tests = PASSING[language.name]
+
+    right = sandbox.run(Program(source, language.name, tests))
+    wrong = sandbox.run(Program(source.replace("9", "8"), language.name, tests))
+
+    assert (right.status, right.stdout.strip()) == ("ok", "9"), right
+    assert wrong.status == "failed", wrong
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize("language", [one for one in LANGUAGES if one.compile], ids=lambda language: language.name)
+def test_what_does_not_compile_fails(language: Language, sandbox: Sandbox):
+    if why := unavailable(language):
+        pytest.skip(why)
+
+    execution = sandbox.run(Program("this is no program", language.name))
+
+    assert execution.status == "failed"
+    assert execution.reason.startswith("it does not compile: ")
+
+
+def test_which_languages_mark_the_end():
+    assert [language.name for language in LANGUAGES if language.marks_end] == ["python", "javascript", "bash"]
+
+
+@pytest.mark.machine
+def test_elsewhere_exit_code_0_is_all_that_counts(sandbox: Sandbox):
+    if why := unavailable(find("perl")):
+        pytest.skip(why)
+
+    assert sandbox.run(Program("exit 0;", "perl", "die;")).passed
+
+
+# the end of the tests: Bash
+
+
+@pytest.mark.parametrize(
+    ("source", "tests"),
+    [
+        pytest.param("", "set -euo pipefail\ntrue", id="strict"),
+        pytest.param("", "true # said at the end", id="comment at the end"),
+        pytest.param("IFS=0123456789abcdef", "true", id="separators"),
+        pytest.param("read() { :; }; printf() { :; }; exit() { :; }; echo() { :; }", "true", id="functions"),
+        pytest.param("trap 'echo over' EXIT; trap 'echo wrong' ERR", "true", id="traps"),
+        pytest.param("cat > /dev/null", "true", id="reads stdin"),
+        pytest.param("REPLY=3; shift 9; set -- a b; cd /", "true", id="variables"),
+    ],
+)
+def test_a_script_that_comes_to_its_end_passes(source: str, tests: str, bash):
+    assert bash(source, tests).status == "ok"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("exit 0", id="exit"),
+        pytest.param("exit", id="exit as the line before"),
+        pytest.param("exec true", id="exec"),
+        pytest.param("trap 'exit 0' EXIT; set -e; false", id="trap"),
+        pytest.param("trap 'exit 0' ERR", id="trap of errors"),
+        pytest.param("cat << NEVER > /dev/null", id="text that never ends"),
+        pytest.param("echo ok; echo passed >&2; exit 0", id="says so"),
+    ],
+)
+def test_a_script_that_ends_before_is_unfinished(source: str, bash):
+    assert bash(source, "false").status == "unfinished"
+
+
+@pytest.mark.parametrize(
+    ("tests", "code"),
+    [("(exit 3)", 3), ("false", 1), ("set -e\nfalse\ntrue", 1), ("nowhere", 127), ("if true; then", 2), ("exit 9", 9)],
+)
+def test_a_script_keeps_its_exit_code(tests: str, code: int, bash):
+    execution = bash("", tests)
+
+    assert (execution.status, execution.exit_code) == ("failed", code)
+
+
+# the end of the tests: JavaScript
+
+
+@pytest.mark.parametrize(
+    ("source", "tests"),
+    [
+        pytest.param("", "", id="nothing"),
+        pytest.param(
+            "const fs = require('fs'); const token = 1; let waiting = 2; var process2;", "fs.statSync('/')", id="names"
+        ),
+        pytest.param("", "setTimeout(() => console.log(1), 20)", id="later"),
+        pytest.param("", "if (require.main !== module) throw 1", id="main module"),
+        pytest.param(
+            "", "if (process.argv.length !== 2 || process.execArgv.length) throw process.argv", id="arguments"
+        ),
+        pytest.param("", "if (!__filename.endsWith('main.js') || __dirname !== process.cwd()) throw 1", id="place"),
+        pytest.param("", "(async () => { await null; })()", id="promise"),
+        pytest.param("", "require('child_process').execSync('true')", id="child"),
+        pytest.param("process.removeAllListeners('exit')", "", id="listeners"),
+    ],
+)
+def test_a_module_that_comes_to_its_end_passes(source: str, tests: str, javascript):
+    execution = javascript(source, tests)
+
+    assert execution.status == "ok", execution
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("process.exit(0)", id="exit"),
+        pytest.param("process.exit()", id="exit without a code"),
+        pytest.param("process.reallyExit(0)", id="exit of the engine"),
+        pytest.param("setTimeout(() => process.exit(0), 1)", id="exit later"),
+        pytest.param("process.emit('beforeExit', 0); process.exit(0)", id="calls the event"),
+        pytest.param("process.listeners('beforeExit').forEach((f) => f()); process.exit(0)", id="calls the listener"),
+        pytest.param("process.on('exit', () => { process.exitCode = 0; })", id="covers its exit code up"),
+        pytest.param("process.on('uncaughtException', () => {}); process.exit(0)", id="swallows errors"),
+        pytest.param("console.log('ok', 'passed'); process.exit(0)", id="says so"),
+        pytest.param("require('fs').writeSync(251, 'f'.repeat(32)); process.exit(0)", id="writes something"),
+    ],
+)
+def test_a_module_that_ends_before_does_not_pass(source: str, javascript):
+    execution = javascript(source, "setTimeout(() => { throw new Error('reached'); }, 50)")
+
+    assert execution.status == "unfinished", execution
+
+
+@pytest.mark.parametrize(
+    ("source", "tests"),
+    [
+        pytest.param("process.on('uncaughtException', () => {})", "throw new Error('reached')", id="swallows errors"),
+        pytest.param("process.removeAllListeners('beforeExit')", "", id="removes the listener"),
+    ],
+)
+def test_a_module_that_does_not_let_its_end_be_marked_does_not_pass(source: str, tests: str, javascript):
+    assert javascript(source, tests).status == "unfinished"
+
+
+@pytest.mark.parametrize(
+    ("tests", "said"),
+    [
+        pytest.param("throw new Error('wrong')", "Error: wrong", id="error"),
+        pytest.param("Promise.reject(new Error('wrong'))", "Error: wrong", id="rejected"),
+        pytest.param("setTimeout(() => { throw new Error('wrong') }, 5)", "Error: wrong", id="later"),
+        pytest.param("process.exitCode = 1", "", id="exit code"),
+        pytest.param("function (", "SyntaxError", id="syntax"),
+        pytest.param("fs.statSync('/')", "ReferenceError: fs is not defined", id="a module that was not required"),
+        pytest.param("require('fs').readSync(252, Buffer.alloc(9))", "", id="looks for the token"),
+    ],
+)
+def test_a_module_that_fails_fails(tests: str, said: str, javascript):
+    execution = javascript("", tests)
+
+    assert (execution.status, execution.exit_code) == ("failed", 1)
+    assert said in execution.stderr
+
+
+def test_a_module_with_tests_sees_the_same_globals(javascript):
+    tells = "console.log(Object.getOwnPropertyNames(globalThis).sort().join(), Object.keys(process).sort().join());"
+
+    assert javascript(tells, "").stdout == javascript(tells, None).stdout

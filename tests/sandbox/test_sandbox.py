@@ -1,0 +1,510 @@
+"""What a sandbox promises to who uses it: statuses, limits, what goes in and comes out, order, and going on."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.sandbox import Execution, Limits, Program, Sandbox, execute, walls
+from tasks.sandbox.engines import Engine, engines
+from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
+from tasks.sandbox.sandbox_records import MIB
+from tasks.sandbox.sandbox_worker import Worker, WorkerLost
+from tests.sandbox.attacking import SMALL, Arena, watchdog
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    """The best engine of this machine."""
+    with Sandbox(workers=2) as sandbox:
+        try:
+            assert sandbox.engine
+        except SandboxUnavailable as why:
+            pytest.skip(str(why))
+        with watchdog(sandbox, 240):
+            yield sandbox
+
+
+def test_an_engine_that_starts_has_all_its_walls(opened: tuple[Arena, list[str]]):
+    """An attack is skipped where one is missing; this is not."""
+    arena, missing = opened
+    assert missing == []
+    assert [probe for probe in walls.inspect(arena.sandbox).probes if not probe.held] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "tests", "status", "exit_code", "reason"),
+    [
+        ("x = 1", None, "ok", 0, ""),
+        ("x = 1", "assert x == 1", "ok", 0, ""),
+        ("raise SystemExit", None, "ok", 0, ""),
+        ("raise SystemExit(0)", "assert True", "unfinished", 0, "it ended before its tests were through"),
+        ("x = 1", "assert x == 2, 'no'", "failed", 1, "AssertionError: no"),
+        ("raise SystemExit(3)", None, "failed", 3, "exit code 3"),
+        ("raise SystemExit(259)", None, "failed", 3, "exit code 3"),
+        ("raise SystemExit('a word')", None, "failed", 1, "a word"),
+        ("1 / 0", None, "failed", 1, "ZeroDivisionError: division by zero"),
+        ("import nothing", None, "failed", 1, "ModuleNotFoundError: No module named 'nothing'"),
+        ("x = (", "assert True", "failed", 1, "SyntaxError: '(' was never closed"),
+        ("x = 1", "x = (", "failed", 1, "SyntaxError: '(' was never closed"),
+        ("import os\nos.kill(os.getpid(), 11)", None, "failed", 139, "it died of SIGSEGV"),
+        ("import os\nos.kill(os.getpid(), 9)", None, "failed", 137, "it died of SIGKILL"),
+        ("raise MemoryError", None, "memory", 1, "MemoryError"),
+        (f"x = bytes({SMALL.memory_bytes})", None, "memory", 1, "MemoryError"),
+        ("print('x' * 2_000_000)", None, "output", None, "it wrote more than 1 MiB to stdout"),
+        ("import os\nos.write(2, b'x' * 2_000_000)", None, "output", None, "it wrote more than 1 MiB to stderr"),
+        ("", None, "ok", 0, ""),
+        ("x = 1", "", "ok", 0, ""),
+    ],
+)
+def test_a_status_says_what_came_of_a_program(
+    sandbox: Sandbox, source: str, tests: str | None, status: str, exit_code: int | None, reason: str
+):
+    done = sandbox.run(Program(source, tests=tests, limits=SMALL))
+    assert (done.status, done.exit_code, done.reason) == (status, exit_code, reason)
+    assert done.passed == (status == "ok")
+
+
+def test_time_on_the_clock_is_bounded(sandbox: Sandbox):
+    done = sandbox.run(Program("import time\ntime.sleep(60)", limits=SMALL._replace(wall_s=0.1)))
+    assert (done.status, done.exit_code, done.reason) == ("timeout", None, "killed after 0.1 s")
+    assert done.wall_s >= 0.1
+
+
+def test_processor_time_is_bounded(sandbox: Sandbox):
+    done = sandbox.run(Program("while True: pass", limits=SMALL._replace(cpu_s=0.5)))
+    assert (done.status, done.reason) == ("timeout", "it used more than 0.5 s of processor time")
+
+
+def test_what_was_written_before_the_end_is_handed_on(sandbox: Sandbox):
+    source = "import sys, time\nprint('out')\nprint('err', file=sys.stderr)\nsys.stdout.flush()\n"
+    late = sandbox.run(Program(source + "time.sleep(60)", limits=SMALL._replace(wall_s=0.3)))
+    assert (late.status, late.stdout, late.stderr) == ("timeout", "out\n", "err\n")
+    failed = sandbox.run(Program(source + "raise SystemExit(1)", limits=SMALL))
+    assert (failed.stdout, failed.stderr) == ("out\n", "err\n")
+
+
+def test_output_up_to_the_limit_is_whole(sandbox: Sandbox):
+    most = SMALL.output_bytes - 1
+    done = sandbox.run(Program(f"import os\nos.write(1, b'x')\nprint('x' * {most - 2})", limits=SMALL))
+    assert (done.status, len(done.stdout)) == ("ok", most)
+
+
+def test_what_it_took_is_told(sandbox: Sandbox):
+    source = (
+        f"x = b'x' * {64 * MIB}\nimport time\nend = time.process_time() + 0.1\nwhile time.process_time() < end: pass"
+    )
+    done = sandbox.run(Program(source, limits=SMALL))
+    assert done.wall_s >= 0.1
+    assert done.cpu_s >= 0.1
+    assert 64 * MIB <= done.peak_memory_bytes <= SMALL.memory_bytes
+
+
+@pytest.mark.parametrize("text", ["", "plain", "한국어 é 🦀", "a\r\nb\rc\n", "\x00\x1b[31m", "x" * 300_000])
+def test_text_goes_in_by_stdin_and_out_by_stdout_unchanged(sandbox: Sandbox, text: str):
+    """As bytes: text mode would take line ends apart."""
+    source = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())"
+    assert sandbox.run(Program(source, stdin=text.encode(), limits=SMALL)).stdout == text
+
+
+def test_text_of_any_language_is_read_and_printed(sandbox: Sandbox):
+    source = "이름 = input()\nprint('안녕', 이름, repr(open('글', encoding='utf-8').read()))"
+    done = sandbox.run(Program(source, stdin="세계\n".encode(), files={"글": "é".encode()}))
+    assert (done.status, done.stdout) == ("ok", "안녕 세계 'é'\n")
+
+
+@pytest.mark.parametrize(
+    ("language", "source"), [("bash", 'read x; read y; echo "$y $x"'), ("py", "x = input(); print(input(), x)")]
+)
+def test_a_program_that_reads_lines_meets_its_end(sandbox: Sandbox, language: str, source: str):
+    assert sandbox.run(Program(source, language, stdin=b"a\nb")).stdout == "b a\n"
+
+
+def test_files_lie_in_the_folder_in_which_it_starts(sandbox: Sandbox):
+    files = {"a": b"\x00\xff", "deep/er/b.txt": b"text", "with space": b""}
+    source = """import os
+for root, _, names in sorted(os.walk('.')):
+    for name in sorted(names):
+        print(root, name, open(os.path.join(root, name), 'rb').read()[:4])
+"""
+    done = sandbox.run(Program(source, files=files))
+    assert done.stdout.splitlines() == [
+        r". a b'\x00\xff'",
+        ". main.py b'impo'",
+        ". with space b''",
+        "./deep/er b.txt b'text'",
+    ]
+
+
+def test_files_are_the_programs_own(sandbox: Sandbox):
+    source = (
+        "import os\nopen('deep/a', 'a').write('x')\nos.rename('deep/a', 'b')\nos.rmdir('deep')\nprint(open('b').read())"
+    )
+    assert sandbox.run(Program(source, files={"deep/a": b"a"})).stdout == "ax\n"
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "../a", "/a", "/tmp/work/a", "a/../../b", "a\0b"])
+def test_a_path_that_leads_out_of_the_folder_is_refused(sandbox: Sandbox, path: str):
+    with pytest.raises(ValueError, match="no relative path within a program's folder"):
+        sandbox.run(Program("x = 1", files={path: b""}))
+
+
+def test_with_tests_a_module_is_imported_and_not_started(sandbox: Sandbox):
+    source = "started = __name__ == '__main__'\ndef name(): return __name__"
+    assert sandbox.run(Program(source, tests="assert not started and name() == '__test__'")).passed
+    assert sandbox.run(Program(source + "\nassert started")).passed
+
+
+def test_tests_are_a_unit_of_their_own(sandbox: Sandbox):
+    source = "from __future__ import annotations\ndef f(x: nothing): return x"
+    tests = "try:\n    def g(x: nothing): pass\nexcept NameError: pass\nelse: assert False\nassert f(1) == 1"
+    assert sandbox.run(Program(source, tests=tests)).passed
+
+
+def test_tests_see_the_names_of_the_source_and_builtins_as_they_were(sandbox: Sandbox):
+    source = "import builtins, math\nbuiltins.sorted = None\n_private, value = 1, math.pi"
+    assert sandbox.run(Program(source, tests="assert sorted([2, 1]) == [1, 2] and _private == 1 and value > 3")).passed
+
+
+def test_a_program_pickles_and_looks_at_itself_as_a_module_does(sandbox: Sandbox):
+    """What libraries of tests do."""
+    source = "import dataclasses, inspect, pickle, typing\n@dataclasses.dataclass\nclass Point:\n    x: 'int'\n"
+    tests = """assert pickle.loads(pickle.dumps(Point(1))) == Point(1)
+assert typing.get_type_hints(Point) == {'x': int}
+assert 'class Point' in inspect.getsource(Point)
+"""
+    assert sandbox.run(Program(source, tests=tests)).passed
+    assert sandbox.run(Program(f"{source}{tests}")).passed
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import concurrent.futures as c\nwith c.ThreadPoolExecutor(4) as pool: assert [*pool.map(abs, [-1])] == [1]",
+        "import multiprocessing as m\nwith m.get_context('fork').Pool(2) as pool: assert pool.map(abs, [-1]) == [1]",
+        "import subprocess, sys\nassert subprocess.check_output([sys.executable, '-c', 'print(1)']) == b'1\\n'",
+        "import asyncio\nasync def f(): await asyncio.sleep(0)\nasyncio.run(f())",
+        "import tempfile\nwith tempfile.TemporaryDirectory() as folder: open(folder + '/x', 'w').close()",
+        "import sqlite3\nsqlite3.connect('x.db').execute('create table t (x)')",
+        "import socket as s\nserver = s.create_server(('127.0.0.1', 0))\ns.create_connection(server.getsockname())",
+        "import decimal, fractions, json, re, zoneinfo, hashlib, ssl, ctypes, uuid\nuuid.uuid4()",
+        "import os, pathlib\nassert pathlib.Path.home() == pathlib.Path.cwd() == pathlib.Path('/tmp/work')",
+        "open('/dev/null', 'w').write('x')\nopen('/dev/urandom', 'rb').read(4)\nopen('/dev/stdin').read()",
+    ],
+    ids=["threads", "processes", "subprocess", "asyncio", "files", "sqlite", "sockets", "library", "home", "devices"],
+)
+def test_what_programs_commonly_do_works(sandbox: Sandbox, source: str):
+    done = sandbox.run(Program(source))
+    assert done.passed, done
+
+
+SIGNALS = {"blocked": "SigBlk", "ignored": "SigIgn", "handled": "SigCgt"}
+TELLS_SIGNALS = """import signal, threading
+for line in open('/proc/self/status'):
+    print(line, end='')
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+assert signal.set_wakeup_fd(-1) == -1
+assert threading.main_thread() is threading.current_thread()
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "ignored", "handled"),
+    [("python", TELLS_SIGNALS, {13, 25}, {2}), ("bash", "exec cat /proc/self/status", set(), set())],
+    ids=["python", "bash"],
+)
+def test_signals_are_as_a_new_process_has_them(
+    sandbox: Sandbox, language: str, source: str, ignored: set[int], handled: set[int]
+):
+    """SIGPIPE and SIGXFSZ are ignored by every Python, which handles SIGINT."""
+    done = sandbox.run(Program(source, language))
+    assert done.passed, done
+    told = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
+    masks = {name: int(told[field], 16) for name, field in SIGNALS.items()}
+    found = {name: {bit + 1 for bit in range(31) if mask >> bit & 1} for name, mask in masks.items()}
+    assert found == {"blocked": set(), "ignored": ignored, "handled": handled}
+
+
+LIBC_SIGNALS = 0b11 << 31
+"""32 and 33: the C library keeps them for its threads, and lets no program touch how they are inherited."""
+UNDER_NOHUP = """
+import signal
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_IGN)
+from tasks.sandbox import Program, Sandbox
+with Sandbox(workers=1) as started:
+    print(started.run(Program("exec cat /proc/self/status", "bash")).stdout)
+"""
+
+
+def test_what_nohup_ignores_programs_hear():
+    done = subprocess.run([sys.executable, "-c", UNDER_NOHUP], capture_output=True, text=True, timeout=60, check=True)
+    [ignored] = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("SigIgn:")]
+    assert int(ignored, 16) & ~LIBC_SIGNALS == 0, ignored
+
+
+def test_a_program_finds_none_of_our_modules_and_streams_of_its_own(sandbox: Sandbox):
+    source = """import sys
+print([name for name in sys.modules if name.partition('.')[0] == 'inside'], sys.path[0], sys.argv)
+print([one.fileno() for one in (sys.stdin, sys.stdout, sys.stderr)], sys.stdin.seekable(), sys.stdout.seekable())
+print([one.mode for one in (sys.stdin, sys.stdout, sys.stderr)], sys.stderr.line_buffering, sys.__stdin__ is sys.stdin)
+print(sys.stdin.read(), sys.stdin.seek(0), sys.stdin.read(1))
+"""
+    done = sandbox.run(Program(source, stdin="é!".encode()))
+    assert done.stdout.splitlines() == [
+        "[] /tmp/work ['/tmp/work/main.py']",
+        "[0, 1, 2] True False",
+        "['r', 'w', 'w'] True True",
+        "é! 0 é",
+    ], done
+
+
+def test_a_thread_that_is_no_daemon_is_waited_for(sandbox: Sandbox):
+    source = "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print('done'))).start()"
+    assert sandbox.run(Program(source)).stdout == "done\n"
+
+
+def test_two_programs_draw_other_numbers_but_hash_alike():
+    """Random numbers that repeat would be a state that is shared; an order of sets that varies would be luck."""
+    source = "import random\nprint(random.random(), hash('a'))"
+    lines: list[list[str]] = []
+    for _ in range(2):
+        with Sandbox(workers=1) as sandbox:
+            lines += [sandbox.run(Program(source)).stdout.split() for _ in range(2)]
+    assert len({number for number, _ in lines}) == 4
+    assert len({hashed for _, hashed in lines}) == 1
+
+
+def test_two_programs_at_one_time_have_each_their_own(sandbox: Sandbox):
+    """The same names of files, ports and shared memory."""
+    source = (
+        "import os, socket, sys, time\nme = input()\nserver = socket.create_server(('127.0.0.1', 40404))\n"
+        "for path in ('x', '/tmp/x', '/dev/shm/x'):\n    with open(path, 'x') as file: file.write(me)\n"
+        "time.sleep(0.2)\nprint([open(path).read() for path in ('x', '/tmp/x', '/dev/shm/x')], os.getpid())"
+    )
+    done = list(sandbox.map(lambda name: sandbox.run(Program(source, stdin=name.encode())), ["one", "two"]))
+    assert [each.stdout for each in done] == [f"{[name] * 3} 2\n" for name in ("one", "two")], done
+
+
+def test_a_port_is_free_again_for_the_next_program(sandbox: Sandbox):
+    """Also where the side of the server closed first, whose end of a connection the kernel keeps for a while."""
+    source = """import socket
+server = socket.socket()
+server.bind(('127.0.0.1', 40405))
+server.listen()
+client = socket.create_connection(('127.0.0.1', 40405))
+accepted, _ = server.accept()
+accepted.close()
+assert client.recv(1) == b''
+client.close()
+assert len(open('/proc/net/tcp').readlines()) <= 3
+"""
+    assert [sandbox.run(Program(source)).reason for _ in range(2 * sandbox.workers)] == [""] * 2 * sandbox.workers
+
+
+def test_map_keeps_the_order_whatever_takes_longer(sandbox: Sandbox):
+    def run(number: int) -> str:
+        time.sleep(random.Random(number).random() / 100)
+        return sandbox.run(Program(f"print({number})")).stdout
+
+    assert list(sandbox.map(run, range(40))) == [f"{number}\n" for number in range(40)]
+
+
+def test_map_reads_items_as_it_needs_them(sandbox: Sandbox):
+    read: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(100_000):
+            read.append(number)
+            yield number
+
+    results = sandbox.map(lambda number: number * 2, items())
+    assert read == []
+    assert [next(results) for _ in range(3)] == [0, 2, 4]
+    assert len(read) < 1000
+    results.close()  # pyright: ignore[reportAttributeAccessIssue] it is a generator
+
+
+def test_map_raises_what_the_function_raises_where_its_result_would_be(sandbox: Sandbox):
+    def refuse(number: int) -> int:
+        if number == 2:
+            raise LookupError(number)
+        return number
+
+    results = sandbox.map(refuse, range(10))
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(LookupError, match="2"):
+        next(results)
+
+
+def test_map_uses_all_workers(sandbox: Sandbox):
+    """Each waits for the other, which comes only when both run."""
+    barrier = threading.Barrier(sandbox.workers, timeout=60)
+    assert len(list(sandbox.map(lambda _: barrier.wait(), range(2 * sandbox.workers)))) == 2 * sandbox.workers
+
+
+def test_more_threads_than_workers_get_each_their_own_answer(sandbox: Sandbox):
+    answers: dict[int, list[str]] = {}
+
+    def ask(number: int) -> None:
+        answers[number] = [
+            sandbox.run(Program(f"print({number}, input())", stdin=str(n).encode())).stdout for n in range(10)
+        ]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {number: [f"{number} {n}\n" for n in range(10)] for number in range(8)}
+    assert len(sandbox.pids()) <= sandbox.workers
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "terminated"])
+def test_a_sandbox_goes_on_behind_a_zygote_that_ended(end: signal.Signals):
+    with Sandbox(workers=1) as sandbox:
+        assert sandbox.run(Program("x = 1")).passed
+        first = sandbox.pids()
+        for pid in first:
+            os.killpg(pid, end)
+        assert sandbox.run(Program("print(1)")).stdout == "1\n"
+        assert sandbox.run(Program("print(2)")).stdout == "2\n"
+        assert end is not signal.SIGKILL or sandbox.pids() != first
+
+
+def test_what_breaks_once_is_tried_again_and_what_breaks_twice_is_broken(monkeypatch: pytest.MonkeyPatch):
+    asked: list[Worker] = []
+    ask = Worker.ask
+
+    def breaks(self: Worker, *arguments: object) -> object:
+        asked.append(self)
+        if len(asked) in fails:
+            raise WorkerLost("on purpose")
+        return ask(self, *arguments)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Worker, "ask", breaks)
+    with Sandbox(workers=1) as sandbox:
+        fails = {1}
+        assert sandbox.run(Program("x = 1", tests="assert x == 1")).status == "ok"
+        assert len(set(asked)) == 2
+        fails = {3, 4}
+        done = sandbox.run(Program("x = 1", tests="assert x == 2"))
+        assert (done.status, done.passed) == ("broken", False)
+        assert done.reason == "the sandbox broke: on purpose"
+        assert len(asked) == 4
+        assert sandbox.run(Program("x = 1", tests="assert x == 2")).status == "failed"
+
+
+@pytest.mark.parametrize("files", [{"a": b"", "a/b": b""}, {"main.py/x": b""}])
+def test_what_cannot_be_set_up_is_broken_and_not_failed(files: dict[str, bytes]):
+    done = execute("x = 1", tests="assert x == 1", files=files, limits=SMALL)
+    assert done.status == "broken"
+    assert done.reason.startswith("the sandbox could not set it up")
+
+
+def test_a_closed_sandbox_has_no_process_left_and_executes_nothing():
+    with Sandbox(workers=2) as sandbox:
+        list(sandbox.map(sandbox.run, [Program("import time\ntime.sleep(0.1)")] * 2))
+        processes = walls.descendants(sandbox.pids())
+        assert len(processes) >= 2
+    assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
+    assert sandbox.pids() == []
+    with pytest.raises(SandboxUnavailable, match="was closed"):
+        sandbox.run(Program("x = 1"))
+
+
+def test_closing_ends_what_runs():
+    came_of_it: list[Execution | Exception] = []
+
+    def run() -> None:
+        try:
+            came_of_it.append(sandbox.run(program))
+        except SandboxUnavailable as error:
+            came_of_it.append(error)
+
+    program = Program("import time\ntime.sleep(600)", limits=Limits(wall_s=900))
+    with Sandbox(workers=1) as sandbox:
+        assert sandbox.run(Program("x = 1")).passed
+        thread = threading.Thread(target=run)
+        thread.start()
+        while len(processes := walls.descendants(sandbox.pids())) < 3:
+            time.sleep(0.01)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert isinstance(came_of_it[0], SandboxUnavailable)
+    assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
+
+
+def test_one_function_executes_in_the_sandbox_of_the_process():
+    done = execute("print(input(), open('a').read())", stdin=b"in", files={"a": b"file"}, limits=SMALL)
+    assert (done.status, done.stdout) == ("ok", "in file\n")
+    assert execute("echo $((6 * 7))", language="sh").stdout == "42\n"
+
+
+def test_a_language_that_nobody_knows_is_refused(sandbox: Sandbox):
+    with pytest.raises(LanguageUnavailable, match="no language is called 'cobol'"):
+        sandbox.run(Program("x", "cobol"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is root")
+def test_unsafe_code_is_refused_to_root():
+    with pytest.raises(SandboxUnavailable, match="refused to root"):
+        Sandbox(unsafe=True)
+
+
+def test_unsafe_code_is_refused_in_tests(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SandboxUnavailable, match="refused in tests"):
+        Sandbox(unsafe=True)
+
+
+def test_without_an_engine_nothing_is_executed_and_a_command_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Engine, "unavailable", lambda _: "it is not here")
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with Sandbox() as sandbox, pytest.raises(SandboxUnavailable) as refused:
+        sandbox.run(Program("x = 1"))
+    assert "apt-get install bubblewrap" in str(refused.value)
+    assert "--unsafe-code" in str(refused.value)
+    assert "bubblewrap: it is not here; namespaces: it is not here" in str(refused.value)
+
+
+def test_an_engine_that_does_not_start_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch):
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, *a, **k: None if name == "bwrap" else which(name, *a, **k))
+    with Sandbox(workers=1) as sandbox:
+        try:
+            done = sandbox.run(Program("print(1)"))
+        except SandboxUnavailable as why:
+            pytest.skip(str(why))
+        assert (sandbox.engine.name, done.stdout) == ("namespaces", "1\n")
+
+
+def test_bubblewrap_comes_first():
+    assert [engine.name for engine in engines()] == ["bubblewrap", "namespaces"]
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true", "/etc/passwd"])
+def test_a_python_that_is_none_is_said_to_be_none(python: str):
+    with Sandbox(python=Path(python)) as sandbox, pytest.raises(SandboxUnavailable, match="TRIVET_SANDBOX_PYTHON"):
+        sandbox.run(Program("x = 1"))
+
+
+def test_another_python_can_be_named(monkeypatch: pytest.MonkeyPatch):
+    other = Path("/usr/bin/python3")
+    if not other.exists():
+        pytest.skip(f"{other} is not there")
+    monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(other))
+    with Sandbox(workers=1) as sandbox:
+        done = sandbox.run(Program("import sys\nprint(sys.executable.startswith('/usr/'), sys.version.split()[0])"))
+    assert done.stdout == f"True {sandbox.python.version}\n", done

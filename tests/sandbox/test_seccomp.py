@@ -1,0 +1,190 @@
+"""The filter of system calls refuses what no program needs, and programs run behind it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.sandbox import seccomp
+
+ROOT = Path(__file__).parents[2]
+FILTER = seccomp.filter_program()
+if FILTER is None:
+    pytest.skip("pyseccomp or libseccomp is not installed", allow_module_level=True)
+
+BEHIND_IT = """
+import ctypes, json, os, sys
+from tasks.sandbox.inside import kernel
+libc = ctypes.CDLL(None, use_errno=True)
+kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+kernel.load_filter(bytes.fromhex(sys.argv[1]))
+assert "Seccomp:\\t2" in open("/proc/self/status").read()
+"""
+TRIED = """
+def error_of(call):
+    result = libc.syscall(*map(ctypes.c_long, call))
+    if result == 0 and call[0] == 56:
+        os._exit(1)
+    return ctypes.get_errno() if result == -1 else 0
+print(json.dumps([error_of(call) for call in json.loads(sys.argv[2])]))
+"""
+BECOMES = "os.execvp(sys.argv[2], sys.argv[2:])"
+NOTHING = (-1,) * 5
+"""Arguments with which the kernel does nothing should the filter let a call pass."""
+THIRTY_TWO_BITS = """
+import mmap
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes.fromhex("b814000000cd80c3"))  # mov eax, 20 (getpid); int 0x80; ret
+ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+"""
+
+PROCESSES = "import multiprocessing as m; p = m.Pool(2); print(sum(p.map(abs, [-4, 5]))); p.close(); p.join()"
+WORKER = "const { Worker } = require('worker_threads'); new Worker('console.log(9)', { eval: true })"
+
+on_x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of calls here are x86-64's")
+
+
+def behind_it(what: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A Python that loads the filter and then does `what`."""
+    command = [sys.executable, "-c", BEHIND_IT + what, FILTER.hex() if FILTER else "", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True
+    )
+
+
+def errors_of(*calls: tuple[int, ...]) -> list[int]:
+    """The error of each call, given as its number and arguments; 0: it was allowed."""
+    return json.loads(behind_it(TRIED, json.dumps(calls)).stdout)
+
+
+def number_of(call: str) -> int:
+    """Negative: there is none here."""
+    import pyseccomp
+
+    number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), call)
+    return seccomp.NEWER.get(call, number) if number == seccomp.UNKNOWN else number
+
+
+def test_calls_that_reach_beyond_a_program_are_refused():
+    here = [call for call in seccomp.REFUSED if number_of(call) >= 0]
+
+    errors = errors_of(*((number_of(call), *NOTHING) for call in here))
+
+    assert {call: error for call, error in zip(here, errors, strict=True) if error != errno.EPERM} == {}
+
+
+def test_the_list_holds_what_it_must():
+    must = (
+        "ptrace process_vm_readv mount umount2 pivot_root move_mount fsopen fsmount mount_setattr unshare setns chroot "
+        "keyctl add_key request_key perf_event_open bpf init_module finit_module kexec_load reboot swapon userfaultfd "
+        "io_uring_setup open_by_handle_at quotactl acct clock_settime settimeofday pidfd_getfd kcmp fanotify_init "
+        "syslog sethostname shmget"
+    )
+
+    assert set(must.split()) <= set(seccomp.REFUSED)
+
+
+def test_calls_that_have_a_replacement_are_not_there():
+    errors = errors_of(*((number_of(call), *NOTHING) for call in seccomp.ABSENT))
+
+    assert errors == [errno.ENOSYS] * len(seccomp.ABSENT)
+
+
+@on_x86_64
+@pytest.mark.parametrize("flag", [f"{flag:#x}" for flag in seccomp.NAMESPACE_FLAGS])
+def test_clone_makes_no_namespaces(flag: str):
+    assert errors_of((56, int(flag, 16) | signal.SIGCHLD, 0, 0, 0, 0)) == [errno.EPERM]
+
+
+@on_x86_64
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        pytest.param((41, 1, 1, 0), 0, id="unix"),
+        pytest.param((41, 2, 1, 0), 0, id="inet"),
+        pytest.param((41, 10, 2, 0), 0, id="inet6"),
+        pytest.param((41, 0, 1, 0), errno.EPERM, id="unspecified"),
+        pytest.param((41, 4, 1, 0), errno.EPERM, id="ipx"),
+        pytest.param((41, 16, 3, 0), errno.EPERM, id="netlink"),
+        pytest.param((41, 17, 3, 0), errno.EPERM, id="packet"),
+        pytest.param((41, 38, 5, 0), errno.EPERM, id="crypto"),
+        pytest.param((41, 40, 1, 0), errno.EPERM, id="vsock"),
+        pytest.param((41, (1 << 32) + 40, 1, 0), errno.EPERM, id="vsock with high bits"),
+        pytest.param((41, (1 << 32) + 4, 1, 0), errno.EPERM, id="ipx with high bits"),
+        pytest.param((53, 16, 3, 0, 0), errno.EPERM, id="pair of netlink"),
+        pytest.param((16, -1, 0x5412, 0), errno.EPERM, id="characters into the terminal"),
+        pytest.param((16, -1, 0x541C, 0), errno.EPERM, id="console"),
+        pytest.param((16, -1, (1 << 32) + 0x5412, 0), errno.EPERM, id="characters, with high bits"),
+        pytest.param((16, -1, 0x5413, 0), errno.EBADF, id="size of the terminal"),
+        pytest.param((133, -1, 0o020666, 259), errno.EPERM, id="character device"),
+        pytest.param((133, -1, 0o060666, 259), errno.EPERM, id="block device"),
+        pytest.param((259, -1, -1, 0o020666, 259), errno.EPERM, id="character device at"),
+        pytest.param((133, -1, 0o010666, 0), errno.EFAULT, id="fifo"),
+        pytest.param((135, 0), 0, id="usual personality"),
+        pytest.param((135, 0xFFFFFFFF), 0, id="asked personality"),
+        pytest.param((135, 0x0040000), errno.EPERM, id="no random addresses"),
+        pytest.param((135, 0x80040000), errno.EPERM, id="no random addresses, with the highest bit"),
+        pytest.param((135, 0xFFFFFFFE), errno.EPERM, id="nearly asked"),
+        pytest.param((135, 8), errno.EPERM, id="32 bits"),
+    ],
+)
+def test_arguments_decide(call: tuple[int, ...], expected: int):
+    assert errors_of(call) == [expected]
+
+
+@on_x86_64
+@pytest.mark.parametrize("what", ["libc.syscall(ctypes.c_long(0x40000000 + 39))", THIRTY_TWO_BITS], ids=["x32", "i386"])
+def test_other_conventions_end_the_process(what: str):
+    assert behind_it(what).returncode == -signal.SIGSYS
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        pytest.param([sys.executable, "-c", PROCESSES], "9", id="processes"),
+        pytest.param(
+            [sys.executable, "-c", "import numpy as n; print(int((n.eye(9) @ n.eye(9)).sum()))"], "9", id="numpy"
+        ),
+        pytest.param(
+            [sys.executable, "-c", "import asyncio; print(asyncio.run(asyncio.sleep(0, 9)))"], "9", id="asyncio"
+        ),
+        pytest.param([sys.executable, "-c", "import os; os.system('echo 9')"], "9", id="shell"),
+        pytest.param(["node", "-e", WORKER], "9", id="node"),
+        pytest.param(["bash", "-c", "(sleep 0; echo 9) | cat"], "9", id="bash"),
+        pytest.param(["perl", "-e", "print 9"], "9", id="perl"),
+        pytest.param(["java", "-version"], "", id="java"),
+        pytest.param(["g++", "-x", "c++", "-c", "-o", "/dev/null", "-"], "", id="g++"),
+    ],
+)
+def test_programs_run_behind_it(command: list[str], said: str):
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not on PATH")
+
+    done = behind_it(BECOMES, *command)
+
+    assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
+
+
+def test_without_the_library_there_is_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    seccomp.filter_program.cache_clear()
+
+    made = seccomp.filter_program()
+
+    seccomp.filter_program.cache_clear()
+    assert made is None
+
+
+def test_an_instruction_is_eight_bytes():
+    assert FILTER is not None
+    assert len(FILTER) % 8 == 0
+    assert ctypes.c_uint16.from_buffer_copy(FILTER).value == 0x20  # the first one loads a word: the architecture

@@ -1,0 +1,63 @@
+"""`make test` and `make drills` together run every test, and none of them twice."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HOW_TO_SPREAD = {"-n", "logical", "--maxprocesses", "8", "--dist", "loadfile", "--no-loadscope-reorder"}
+PYTEST = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def pytest_arguments(target: str) -> list[str]:
+    """What the one call of pytest that a target of the Makefile makes is given."""
+    make = ["make", "--dry-run", "--no-print-directory", "--old-file=.venv/.ready", target]
+    apart = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    said = subprocess.run(make, cwd=ROOT, env=apart, capture_output=True, text=True, check=True).stdout
+    [call] = [line for line in said.splitlines() if line.startswith(".venv/bin/pytest")]
+    return shlex.split(call)[1:]
+
+
+@pytest.fixture(scope="module")
+def drills() -> str:
+    """The expression that chooses the drills."""
+    [option, expression] = pytest_arguments("drills")
+    assert option == "-m"
+    return expression
+
+
+def test_the_tests_are_all_that_are_no_drills(drills: str) -> None:
+    *spreading, option, expression = pytest_arguments("test")
+    assert (option, expression) == ("-m", f"not ({drills})")
+    assert set(spreading) == HOW_TO_SPREAD
+
+
+def test_drills_are_chosen_by_markers_that_there_are(drills: str) -> None:
+    declared = {marker.partition(":")[0] for marker in PYTEST["markers"]}
+    assert set(re.findall(r"\w+", drills)) - {"or"} <= declared
+
+
+def test_no_setting_leaves_tests_out() -> None:
+    assert PYTEST["testpaths"] == ["tests"]
+    options: list[Any] = shlex.split(PYTEST["addopts"])
+    assert not [each for each in options if re.match(r"-[mkn]|--(ignore|deselect|last|lf|ff)", each)]
+
+
+def test_both_say_what_is_slow() -> None:
+    assert "--durations=20" in PYTEST["addopts"].split()
+
+
+def test_ci_runs_both() -> None:
+    lines = (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+    assert [line for line in lines if line.startswith("make ")] == ["make check", "make test", "make drills"]
