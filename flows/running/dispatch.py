@@ -32,7 +32,7 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.results import ResultRecord  # pyright: ignore[reportPrivateImportUsage]
 from prefect.serializers import JSONSerializer
-from prefect.states import Cancelling
+from prefect.states import Cancelled, Cancelling
 from pydantic import TypeAdapter
 
 from flows.running.relaying import Counts, Relay, counting
@@ -169,7 +169,9 @@ def _cancel(client: SyncPrefectClient, child: UUID, run: UUID) -> None:
     """Cancel the child, unless a run other than this one waits for it."""
     found = client.read_flow_run(child)
     if found.state and not found.state.is_final() and not _is_wanted(client, found, by_others_than=run):
-        client.set_flow_run_state(child, Cancelling(message="the run that waited for it was stopped"))
+        # a worker that has no process yet leaves what is Cancelling as it is, for ever
+        state = Cancelled if found.state.is_pending() else Cancelling
+        client.set_flow_run_state(child, state(message="the run that waited for it was stopped"))
 
 
 def _is_wanted(client: SyncPrefectClient, child: FlowRun, *, by_others_than: UUID) -> bool:

@@ -28,7 +28,7 @@ from prefect.client.schemas.actions import WorkPoolCreate  # noqa: E402
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId  # noqa: E402
 from prefect.client.schemas.objects import FlowRun  # noqa: E402
 from prefect.client.schemas.sorting import FlowRunSort  # noqa: E402
-from prefect.states import Cancelling  # noqa: E402
+from prefect.states import Cancelling, Pending  # noqa: E402
 
 from flows.gpu import NotAStep, run_step, step_of  # noqa: E402
 from flows.running.dispatch import WAITS  # noqa: E402
@@ -251,6 +251,21 @@ def test_a_parent_that_is_cancelled_takes_its_child_along(
     assert "cancelled" in stderr
     ended = until(client, lambda: (run := client.read_flow_run(child.id)).state and run.state.is_final() and run)
     assert ended.state.is_cancelled()
+
+
+def test_a_child_that_a_worker_took_and_has_not_begun_is_cancelled_at_once(
+    client: SyncPrefectClient, worker: subprocess.Popen[bytes], documents: Path, tmp_path: Path
+) -> None:
+    (documents / "cranes.md").write_text("# Cranes\n\nThe largest lifts ninety tonnes.\n")
+    with halted(worker):
+        parent, child = begun(client, documents, tmp_path / "index")
+        client.set_flow_run_state(child.id, Pending())
+        newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=50)
+        waiting = next(run for run in newest if run.parent_task_run_id is None)
+        client.set_flow_run_state(waiting.id, Cancelling(), force=True)
+        parent.communicate(timeout=PATIENCE_S)
+        ended = client.read_flow_run(child.id).state
+    assert ended and ended.is_cancelled()
 
 
 NIGHT = """
