@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HOW_TO_SPREAD = {"-n", "logical", "--maxprocesses", "8", "--dist", "loadfile", "--no-loadscope-reorder"}
+BY_FILE = {"--dist", "loadfile", "--no-loadscope-reorder"}
+HOW_TO_SPREAD = {"-n", "logical", "--maxprocesses", "8", *BY_FILE}
 PYTEST = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -32,8 +33,9 @@ def pytest_arguments(target: str) -> list[str]:
 @pytest.fixture(scope="module")
 def drills() -> str:
     """The expression that chooses the drills."""
-    [option, expression] = pytest_arguments("drills")
+    *spreading, option, expression = pytest_arguments("drills")
     assert option == "-m"
+    assert set(spreading) == {"-n", "2", *BY_FILE}
     return expression
 
 

@@ -16,6 +16,8 @@ from flows.service import supervising
 from flows.service.server_database import cluster_of
 from tests.service.serviced import ROOT, Running, deploy, deploy_doze, diary_of, kill, service_home
 
+LEASE_RENEWAL_S = 3.0
+"""How often a run renews its lease here."""
 COUNTING = ROOT / "tests" / "e2e" / "counting"
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(600)]
 
@@ -107,14 +109,15 @@ def test_a_limited_run_that_holds_a_slot_outlives_the_server_and_gives_both_back
     running: Running, tmp_path: Path
 ) -> None:
     deployment = deploy(running.api, "hold", limit=1)
-    run = running.run(deployment, tmp_path / "diary", seconds=15)
+    run = running.run(deployment, tmp_path / "diary", seconds=240)
     running.until(lambda: began(tmp_path / "diary"), "the run begins")
     assert taken(running, deployment) == {"gpu": 1, "deployment": 1}
 
     kill(running.pid_of("server"))
     running.until(running.api.ready, "the server is back")
     assert taken(running, deployment) == {"gpu": 1, "deployment": 1}
-    # it renews its leases every 3 s, and Prefect ends it where one is gone
+    time.sleep(2 * LEASE_RENEWAL_S)  # Prefect ends a run whose lease is gone when it comes to renew it
+    (tmp_path / "diary.enough").touch()
     running.until(lambda: running.state_of(run) in ("Completed", "Crashed"), "the run ends")
 
     assert (running.state_of(run), diary_of(tmp_path / "diary")[1:]) == ("Completed", ["done"])

@@ -25,10 +25,12 @@ _leases._RENEWAL_FRACTION = 0.01  # pyright: ignore[reportPrivateUsage] every 3 
 
 @flow(name="doze")
 def doze(diary: str, seconds: float) -> None:
-    """Write into the diary who begins, sleep, and write that it is done."""
+    """Write into the diary who begins, sleep until a file `DIARY.enough` is there, and write that it is done."""
     with Path(diary).open("a") as file:
         file.write(f"began {os.getpid()} {os.getppid()}\n")
-    time.sleep(seconds)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and not Path(f"{diary}.enough").exists():
+        time.sleep(0.1)
     with Path(diary).open("a") as file:
         file.write("done\n")
 
