@@ -35,8 +35,18 @@ from flows.running.shown import few, flow_version, watched
 from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.replaying import digest_of
 from tasks.nightly.night_measuring import Program
-from tasks.nightly.night_records import IndexRun, ModelRun, Night, NightReport, SelectorRun
-from tasks.nightly.nightly_errors import NightFailed, NightRegressed, NightUnfinished, SuiteUnusable
+from tasks.nightly.night_records import (
+    IndexRun,
+    ModelRun,
+    Night,
+    NightFailed,
+    NightRegressed,
+    NightReport,
+    NightUnfinished,
+    SelectorRun,
+    SuiteUnusable,
+)
+from tasks.nightly.night_report import sentence
 from tasks.nightly.steps import (
     begin_night,
     collect,
@@ -47,7 +57,6 @@ from tasks.nightly.steps import (
     write_files,
 )
 from tasks.nightly.suite import Suite, SuiteIndex
-from tasks.nightly.wording import sentence
 from tasks.resources import artifacts
 from tasks.step import gather
 

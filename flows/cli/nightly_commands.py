@@ -63,22 +63,21 @@ def _start(suite: Path, *, quiet: bool) -> Outcome[Any]:
 
     with prefect_for_a_command(_expected_errors(), quiet=quiet):
         from flows.nightly import NightlyConfig, nightly
-        from tasks.nightly.nightly_errors import NightFailed, NightRegressed, NightUnfinished
+        from tasks.nightly.night_records import NightFailed, NightRegressed, NightUnfinished
 
         return run_flow(nightly, NightlyConfig(suite=suite.absolute()), NightRegressed, NightUnfinished, NightFailed)
 
 
 def _last_report(suite: Path | None) -> NightReport:
     from flows.running.nightly_plan import known_flags
-    from tasks.nightly import journal
-    from tasks.nightly.night_collecting import collect
-    from tasks.nightly.nightly_errors import NoNight
+    from tasks.nightly.night_collecting import collect, last_suite, nights_of
+    from tasks.nightly.night_records import NoNight
     from tasks.nightly.suite import read_suite
     from tasks.resources import artifacts, evaluations
 
-    file = suite.absolute() if suite else journal.last_suite(artifacts())
+    file = suite.absolute() if suite else last_suite(artifacts())
     read = read_suite(file, known=known_flags())
-    nights = journal.nights_of(read.file, artifacts())
+    nights = nights_of(read.file, artifacts())
     if not nights:
         raise NoNight(f"{file} never ran here; begin with `trivet nightly run {file}`")
     *earlier, last = nights
@@ -100,25 +99,25 @@ def _show(found: NightReport) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from tasks.nightly import wording
+    from tasks.nightly import night_report
 
     screen = Screen(highlight=False, soft_wrap=True)
     ended = {"Completed": "green", "CompletedWithFailures": "yellow"}.get(found.state, "red")
     screen.print(
-        Text(f"{found.night.suite}: {found.state}", style=f"bold {ended}"), Text(f"– {wording.WORDS[found.state]}")
+        Text(f"{found.night.suite}: {found.state}", style=f"bold {ended}"), Text(f"– {night_report.WORDS[found.state]}")
     )
     changes = {(one.of, one.task): one for one in found.changes}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("model", "benchmark", "score", "95 %", "change", "", "run"):
         table.add_column(column, justify="right" if column in ("score", "change") else "left")
     for one in found.scores:
-        value = wording.figure(one.measure.value) if one.measure else "none scored"
-        around = wording.interval(one.measure) if one.measure else ""
+        value = night_report.figure(one.measure.value) if one.measure else "none scored"
+        around = night_report.interval(one.measure) if one.measure else ""
         cells = (one.model, one.task, value, around, *_moved(changes.get((one.model, one.task))), one.run[:8])
         table.add_row(*(Text(harmless(cell)) for cell in cells))
     for change in found.changes:
         if change.of in ("index", "selector"):
-            value, around = wording.figure(change.now.value), wording.interval(change.now)
+            value, around = night_report.figure(change.now.value), night_report.interval(change.now)
             cells = (change.of, change.task, value, around, *_moved(change), change.now.run[:8])
             table.add_row(*(Text(harmless(cell)) for cell in cells))
     if table.row_count:
@@ -129,18 +128,18 @@ def _show(found: NightReport) -> None:
 
 
 def _moved(change: Change | None) -> tuple[str, str]:
-    from tasks.nightly import wording
+    from tasks.nightly import night_report
 
     if change is None:
-        return wording.NONE, ""
-    return wording.signed(change.difference, like=change.now.value), wording.VERDICTS[change.verdict]
+        return night_report.NONE, ""
+    return night_report.signed(change.difference, like=change.now.value), night_report.VERDICTS[change.verdict]
 
 
 @contextmanager
 def _expected_errors() -> Generator[None]:
     """What a night may refuse or miss, as a sentence."""
     from flows.cli.evaluation.run_command import expected_errors
-    from tasks.nightly.nightly_errors import NightlyError, NoNight, SuiteUnusable
+    from tasks.nightly.night_records import NightlyError, NoNight, SuiteUnusable
 
     with expected_errors(), plain_errors(SuiteUnusable, NoNight, failed=(NightlyError,)):
         yield

@@ -16,9 +16,8 @@ from storage.storage_errors import StorageError
 from tasks.budget import Budget
 from tasks.evaluation.evaluation_errors import NotKept, TasksFailed, Unfinished
 from tasks.evaluation.evaluation_records import EvalReport, RunFacts, TaskResult
-from tasks.evaluation.expected_errors import EXPECTED_ERRORS
 from tasks.evaluation.masking import masked
-from tasks.evaluation.running.planning import Plan
+from tasks.evaluation.running.planning import EXPECTED_ERRORS, Plan
 from tasks.resources import evaluations, kept_responses
 from tasks.step import Gathered
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from tasks.evaluation.evaluation_errors import OptionUnusable
-from tasks.nightly.nightly_errors import SuiteUnusable
+from tasks.nightly.night_records import SuiteUnusable
 from tasks.nightly.suite import Suite, SuiteModel
 
 if TYPE_CHECKING:

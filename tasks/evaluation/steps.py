@@ -56,7 +56,7 @@ def plan(
 def preflight(task: PlannedTask) -> int:
     """Check that golds match themselves, prompts render and judgments parse; gives the number of items checked."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-    from tasks.evaluation.running.preflight import problems_of
+    from tasks.evaluation.running.shard_grading import problems_of
 
     benchmark = find_benchmark(task.benchmark)
     if problems := problems_of(benchmark, task, read_items(artifacts(), task.items)):
@@ -76,8 +76,8 @@ def generate(
     from storage.locking import alone
     from tasks.calls import wait_for_twin
     from tasks.evaluation.running.generation import generate as ask
+    from tasks.evaluation.running.generation import part_of
     from tasks.evaluation.running.planning import questions_of
-    from tasks.evaluation.running.rank_splitting import part_of
 
     asking = _asking(model, spending, batch_size=task.batch_size)
     progress.expect("generate", task.samples // parts)
@@ -116,7 +116,7 @@ def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
 @step(version=1)
 def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     """The answers of several ranks, as one rank would have given them."""
-    from tasks.evaluation.running.rank_splitting import merge_parts
+    from tasks.evaluation.running.generation import merge_parts
 
     return merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
@@ -152,7 +152,7 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
 @step(version=1)
 def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, ...]) -> TaskResult:
     """The figures of a task over all its samples."""
-    from tasks.evaluation.running.aggregating import result_of
+    from tasks.evaluation.running.shard_grading import result_of
 
     return result_of(task, generated, scored, artifacts())
 
@@ -174,7 +174,7 @@ def run_harness(
     chosen: TaskChoice, *, model: ModelSpec, settings: RunSettings, include_path: Path | None, spending: Spending
 ) -> TaskResult:
     """A task of the lm-evaluation-harness, with our backends as its model."""
-    from tasks.evaluation.harness.harness_task import result_of
+    from tasks.evaluation.harness.harness_run import result_of
 
     asking = _asking(model, spending, batch_size=chosen.batch_size)
     result = result_of(chosen.task, asking, artifacts(), settings=settings, include_path=include_path)
@@ -233,7 +233,7 @@ class Compared(Record):
 @step(version=1, reads_world=True)
 def compare_with_last(report: EvalReport) -> Compared:
     """Each task against the last run of the same model name, data and settings."""
-    from tasks.evaluation.results.last_run import against_last
+    from tasks.evaluation.results.run_comparison import against_last
 
     lines, regressions = against_last(report, artifacts(), evaluations())
     return Compared(lines=tuple(lines), regressions=tuple(regressions))

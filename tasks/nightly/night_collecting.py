@@ -1,14 +1,31 @@
-"""Collects the report of a night from the database: its figures, and those of the nights before it."""
+"""Collects the report of a night from the database, and keeps the history of nights.
+
+A figure is compared with that of the last comparable night, paired by item. It is worse when the drop is larger than
+the suite tolerates, its 95 % interval excludes zero, and p is below 0.05. Only figures of equal data and settings are
+compared: other differences say nothing about the model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from datetime import datetime
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
+from storage.artifacts import Artifacts
 from storage.evaluated import Evaluated, Result, Run
+from storage.evaluated import Sample as Row
 from storage.evaluations import Evaluations
-from tasks.evaluation.evaluation_records import Counts, Usage
+from storage.records import Record
+from tasks.evaluation.evaluation_errors import ResultsUnusable
+from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
+from tasks.evaluation.results.result_rows import sample_from_row
+from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regression
+from tasks.keys import content_key
+from tasks.measure.paired_tests import SIGNIFICANT
 from tasks.nightly.night_records import (
     Change,
     Failure,
@@ -17,18 +34,58 @@ from tasks.nightly.night_records import (
     ModelRun,
     Night,
     NightReport,
+    Nights,
+    NoNight,
     Point,
     Score,
     Series,
     State,
     Trend,
+    Verdict,
 )
-from tasks.nightly.regressions import ANSWERS, Found, change
 from tasks.nightly.suite import RegressionRules
 
 INDEX, SELECTOR = "index", "selector"
 RANKED = ("page.mrr@10", "document.mrr@10")
 """Metrics that an index is compared by: by page, or by document where the documents have no pages."""
+ANSWERS = "answers.correct"
+SHOWN = 5
+"""Most lost items that are named."""
+KEPT = 400
+"""Most nights kept per suite: more than a year."""
+
+
+class _Last(Record):
+    """The suite that ran last: the default of `trivet nightly report`."""
+
+    file: str
+
+
+def nights_of(file: Path, artifacts: Artifacts) -> tuple[Night, ...]:
+    """The nights of a suite file, the first one first; none where it never ran."""
+    ref = artifacts.recall(_history(str(file)))
+    return artifacts.load(Nights, ref).nights if ref else ()
+
+
+def keep(night: Night, artifacts: Artifacts) -> None:
+    """Add a night; one of the same run, as after a retry, is replaced."""
+    others = [one for one in nights_of(Path(night.file), artifacts) if one.run != night.run]
+    nights = sorted([*others, night], key=lambda one: one.started_at)[-KEPT:]
+    artifacts.remember(_history(night.file), artifacts.save("nights", Nights(nights=tuple(nights))))
+    artifacts.remember(_history(None), artifacts.save("nights", _Last(file=night.file)))
+
+
+def last_suite(artifacts: Artifacts) -> Path:
+    """The suite whose night was kept last. Raises NoNight."""
+    ref = artifacts.recall(_history(None))
+    if ref is None:
+        raise NoNight("no night has run here; begin with `trivet nightly run SUITE.yaml`")
+    return Path(artifacts.load(_Last, ref).file)
+
+
+def _history(suite: str | None) -> str:
+    """Key of the nights of a suite file; None: of the suite that ran last."""
+    return content_key("nights", 1, {"suite": suite})
 
 
 def collect(
@@ -72,6 +129,29 @@ def state_of(failures: Sequence[Failure], changes: Sequence[Change], *, fails: b
     return "CompletedWithFailures" if failures else "Completed"
 
 
+class Found(NamedTuple):
+    """A figure of a night, with everything that tells whether another is comparable."""
+
+    night: datetime
+    measure: Measure
+    at: Evaluated
+    """The rows of its run, without samples."""
+
+    @property
+    def same(self) -> tuple[str, str]:
+        """Equal for figures of equal data and settings."""
+        return self.at.dataset.checksum, self.at.settings.digest
+
+
+class _Line(NamedTuple):
+    """A figure through the nights."""
+
+    kind: str
+    of: str
+    task: str
+    at: Callable[[Night], Found | None]
+
+
 @dataclass
 class _Reading:
     night: Night
@@ -96,11 +176,15 @@ class _Reading:
         built_only = index is not None and not index.measured and all(one.what == INDEX for one in failures)
         return built_only or any(row.results for run in wanted for row in self.found(run).values())
 
-    def figure(self, label: str, task: str, night: Night) -> Found | None:
-        """The headline of a model on a task in a night; None where there is none."""
-        model = next((one for one in night.models if one.label == label and task in one.tasks), None)
-        row = self.found(model.tasks[task]).get(task) if model else None
-        return _headline(night, row)
+    def lines(self) -> Iterator[_Line]:
+        """The models on their benchmarks, then the index, then the selector."""
+        for model in self.night.models:
+            for task in model.tasks:
+                yield _Line("model", model.label, task, partial(self._of_model, model.label, task))
+        for metric in (*RANKED, ANSWERS):
+            yield _Line(INDEX, INDEX, metric, partial(self._of_index, metric))
+        if now := self._of_selector(self.night):
+            yield _Line(SELECTOR, SELECTOR, now.measure.metric, self._of_selector)
 
     def scores(self) -> Iterator[Score]:
         for model in self.night.models:
@@ -121,41 +205,22 @@ class _Reading:
 
     def models(self) -> Iterator[ModelFactsOfNight]:
         for model in self.night.models:
-            rows = [self.found(run).get(task) for task, run in model.tasks.items()]
-            runs = [row.run for row in rows if row]
-            usages = [Usage.model_validate(row.task.usage) for row in rows if row and row.task]
-            yield _facts(model, runs, usages)
+            yield _facts(model, [row for task, run in model.tasks.items() if (row := self.found(run).get(task))])
 
     def changes(self) -> Iterator[Change]:
-        """Changes of the models on their benchmarks, then of the index, then of the selector."""
-        for model in self.night.models:
-            for task in model.tasks:
-                if now := self.figure(model.label, task, self.night):
-                    before = (self.figure(model.label, task, night) for night in reversed(self.earlier))
-                    yield self._change(model.label, task, now, before)
-        for metric in (*RANKED, ANSWERS):
-            if now := self._of_index(self.night, metric):
-                before = (self._of_index(night, metric) for night in reversed(self.earlier))
-                yield self._change(INDEX, metric, now, before)
-        if now := self._of_selector(self.night):
-            before = (self._of_selector(night) for night in reversed(self.earlier))
-            yield self._change(SELECTOR, now.measure.metric, now, before)
-
-    def _change(self, of: str, task: str, now: Found, before: Iterator[Found | None]) -> Change:
-        others = (one for one in before if one)
-        return change(of, task, now, others, evaluations=self.evaluations, least_drop=self.rules.least_drop)
+        for line in self.lines():
+            if now := line.at(self.night):
+                before = filter(None, map(line.at, reversed(self.earlier)))
+                least = self.rules.least_drop
+                yield change(line.of, line.task, now, before, evaluations=self.evaluations, least_drop=least)
 
     def trends(self) -> Iterator[Trend]:
-        shown = [*self.earlier, self.night]
-        tasks = dict.fromkeys(task for model in self.night.models for task in model.tasks)
-        for task in tasks:
-            labels = [model.label for model in self.night.models if task in model.tasks]
-            lines = {label: [self.figure(label, task, night) for night in shown] for label in labels}
+        drawn: dict[tuple[str, str], dict[str, list[Found]]] = {}
+        for line in self.lines():
+            points = [found for night in (*self.earlier, self.night) if (found := line.at(night))]
+            drawn.setdefault((line.kind, line.task), {})[line.of] = points
+        for (_, task), lines in drawn.items():
             yield from _trend(task, lines)
-        for metric in (*RANKED, ANSWERS):
-            yield from _trend(metric, {INDEX: [self._of_index(night, metric) for night in shown]})
-        if now := self._of_selector(self.night):
-            yield from _trend(now.measure.metric, {SELECTOR: [self._of_selector(night) for night in shown]})
 
     def index(self, night: Night) -> Evaluated | None:
         run = night.index.measured if night.index else None
@@ -164,7 +229,12 @@ class _Reading:
     def selector(self, night: Night) -> Evaluated | None:
         return self.found(night.selector).get("") if night.selector else None
 
-    def _of_index(self, night: Night, metric: str) -> Found | None:
+    def _of_model(self, label: str, task: str, night: Night) -> Found | None:
+        """The headline of a model on a task in a night; None where there is none."""
+        model = next((one for one in night.models if one.label == label and task in one.tasks), None)
+        return _headline(night, self.found(model.tasks[task]).get(task) if model else None)
+
+    def _of_index(self, metric: str, night: Night) -> Found | None:
         """A figure of the index; the one by document only where there is none by page."""
         row = self.index(night)
         named = {one.metric: one for one in row.results if not one.part} if row else {}
@@ -203,24 +273,23 @@ def _measures(row: Evaluated | None) -> Iterator[Measure]:
             yield _measure(one, row.run)
 
 
-def _trend(task: str, lines: dict[str, list[Found | None]]) -> Iterator[Trend]:
+def _trend(task: str, lines: dict[str, list[Found]]) -> Iterator[Trend]:
     """A benchmark through the nights; of each model only what can be compared with its last figure."""
     drawn: list[Series] = []
     metric = ""
-    for label, line in lines.items():
-        known = [one for one in line if one]
+    for label, known in lines.items():
         if known:
             last = known[-1]
             metric = last.measure.metric
-            alike = [one for one in known if one.same == last.same and one.measure.metric == metric]
-            drawn.append(
-                Series(label=label, points=tuple(Point(night=one.night, measure=one.measure) for one in alike))
-            )
+            points = (Point(night=one.night, measure=one.measure) for one in known if _comparable(one, last))
+            drawn.append(Series(label=label, points=tuple(points)))
     if drawn:
         yield Trend(task=task, metric=metric, series=tuple(drawn))
 
 
-def _facts(model: ModelRun, runs: Sequence[Run], usages: Sequence[Usage]) -> ModelFactsOfNight:
+def _facts(model: ModelRun, rows: Sequence[Evaluated]) -> ModelFactsOfNight:
+    runs = [row.run for row in rows]
+    usages = [Usage.model_validate(row.task.usage) for row in rows if row.task]
     known = next((run for run in runs if run.id == model.run), runs[0] if runs else None)
     measured = known.model if known else None
     return ModelFactsOfNight(
@@ -236,3 +305,98 @@ def _facts(model: ModelRun, runs: Sequence[Run], usages: Sequence[Usage]) -> Mod
         cost=model.cost,
         seconds=model.seconds,
     )
+
+
+def change(
+    of: str, task: str, now: Found, earlier: Iterable[Found], *, evaluations: Evaluations, least_drop: float = 0.0
+) -> Change:
+    """How a figure stands against the last comparable of `earlier`, the last night first. Raises DatabaseUnavailable.
+
+    least_drop: smaller drops are tolerated.
+    """
+    others = iter(earlier)
+    last = next(others, None)
+    if last is None:
+        return Change(of=of, task=task, verdict="first", now=now.measure)
+    before = next((one for one in chain([last], others) if _comparable(one, now)), None)
+    if before is None:
+        return Change(of=of, task=task, verdict="not comparable", now=now.measure, why=_differences(last, now))
+    told: dict[str, Any] = {"of": of, "task": task, "now": now.measure, "before": before.measure, "night": before.night}
+    if before.measure.run == now.measure.run:
+        return Change(verdict="same run", difference=0.0, **told)
+    try:
+        compared = compare(
+            _samples(before, task, evaluations),
+            _samples(now, task, evaluations),
+            higher_is_better=now.measure.higher_is_better,
+        )
+    except ResultsUnusable:  # no samples were kept, or none that both could score
+        return _from_intervals(now, before, told, least_drop=least_drop)
+    return Change(
+        verdict=_verdict(compared, up=now.measure.higher_is_better, least_drop=least_drop),
+        difference=compared.difference,
+        low=compared.low,
+        high=compared.high,
+        p=compared.p,
+        n=compared.n,
+        wins=compared.wins,
+        losses=compared.losses,
+        paired=True,
+        worse=compared.worse[:SHOWN],
+        **told,
+    )
+
+
+def _comparable(one: Found, now: Found) -> bool:
+    return one.same == now.same and one.measure.metric == now.measure.metric
+
+
+def _verdict(compared: Comparison, *, up: bool, least_drop: float) -> Verdict:
+    gain = compared.difference if up else -compared.difference
+    low, high = compared.low, compared.high
+    if not compared.significant or low is None or high is None or low <= 0 <= high:
+        return "within noise"
+    if gain > 0:
+        return "better"
+    return "worse" if -gain >= least_drop else "within noise"
+
+
+def _from_intervals(now: Found, before: Found, told: Mapping[str, Any], *, least_drop: float) -> Change:
+    """For runs without shared items: the two intervals are compared."""
+    new, last = (Estimate.model_validate(one.measure.model_dump(exclude={"run"})) for one in (now, before))
+    found = regression(new, last)
+    sure = found.p is not None and found.p < SIGNIFICANT and abs(found.difference) >= least_drop
+    verdict: Verdict = "worse" if found.regressed and sure else "better" if sure else "within noise"
+    return Change(verdict=verdict, difference=found.difference, p=found.p, **told)
+
+
+def _samples(found: Found, task: str, evaluations: Evaluations) -> Iterable[Sample]:
+    """The samples behind a figure, as they are compared."""
+    kept = evaluations.samples(found.measure.run, found.at.task.task if found.at.task else "")
+    if found.at.run.kind == "rag":
+        return (_of_question(row, task) for row in kept)
+    return map(sample_from_row, kept)
+
+
+def _of_question(row: Row, metric: str) -> Sample:
+    """The score of a question in one metric of an index: `page.mrr@10`, `answers.correct`."""
+    unit, _, name = metric.partition(".")
+    value: Any = None
+    if metric == ANSWERS:
+        checks = _dict(row.detail.get("checks"))
+        value = checks.get("contains") if checks.get("number") is None else checks["number"]
+    elif isinstance(ranked := _dict(row.detail.get(unit)).get(name), int | float):
+        value = ranked
+    if value is None:
+        return Sample(item=row.item, repeat=row.repeat, status="unscored", reason="it has no gold for this figure")
+    return Sample(item=row.item, repeat=row.repeat, score=float(value))
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _differences(before: Found, now: Found) -> tuple[str, ...]:
+    """Differences of data and settings, a phrase each."""
+    first, second = ({"data": one.at.dataset.checksum[:8]} | one.at.settings.parameters for one in (before, now))
+    return differing(first, second) or ("another figure is the headline",)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.measure.page_style import Axis, axis_around, render
-from tasks.nightly import wording
+from tasks.nightly import night_report
 from tasks.nightly.night_records import Change, NightReport, Point, Score, Series, Trend
 
 PARTS = Path(__file__).parent / "page"
@@ -26,7 +26,7 @@ def render_page(report: NightReport) -> str:
         style=PARTS / "nightly.css",
         report=report,
         night=report.night,
-        say=wording,
+        say=night_report,
         tasks=list(dict.fromkeys(score.task for score in report.scores)),
         labels=labels,
         colour={label: at % COLOURS + 1 for at, label in enumerate(labels)},
@@ -101,13 +101,13 @@ def scale_of(values: Iterable[float]) -> Axis:
 def _line(line: Series, *, across: dict[Any, str], scale: Axis) -> Line:
     def mark(point: Point) -> Mark:
         one = point.measure
-        around = "" if one.low is None else f", 95 % {wording.interval(one)}"
+        around = "" if one.low is None else f", 95 % {night_report.interval(one)}"
         return Mark(
             x=across[point.night],
             y=scale.down(one.value),
             low=None if one.low is None else scale.down(one.low),
             high=None if one.high is None else scale.down(one.high),
-            told=f"{line.label} {point.night:%F %R}: {wording.figure(one.value)}{around}, run {one.run}",
+            told=f"{line.label} {point.night:%F %R}: {night_report.figure(one.value)}{around}, run {one.run}",
         )
 
     return Line(line.label, tuple(map(mark, line.points)), line.points[-1])

@@ -25,7 +25,7 @@ from tasks.measure.plot_style import (
     title,
 )
 from tasks.nightly.night_records import Change, NightReport, Series, Trend
-from tasks.nightly.wording import figure, signed
+from tasks.nightly.night_report import figure, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

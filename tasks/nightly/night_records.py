@@ -219,3 +219,35 @@ class NightReport(FiniteRecord):
     def compared(self) -> int:
         """How many figures were compared with an earlier run's."""
         return sum(change.difference is not None for change in self.changes)
+
+
+class NightlyError(Exception):
+    """Root; its text is a full sentence with the remedy."""
+
+
+class SuiteUnusable(NightlyError):
+    """A suite file that cannot be understood."""
+
+
+class NoNight(NightlyError):
+    """No night of this suite, or none at all, was kept."""
+
+
+class _EndedNight(NightlyError):
+    """A night that did not end well; `report` holds what there is."""
+
+    def __init__(self, message: str, *, report: NightReport) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class NightUnfinished(_EndedNight):
+    """Some parts of the night are missing and may still succeed."""
+
+
+class NightFailed(_EndedNight):
+    """The night measured nothing; the report says why."""
+
+
+class NightRegressed(_EndedNight):
+    """Something got worse beyond chance; the report says what."""

@@ -64,16 +64,16 @@ def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
     from storage.locking import alone
     from storage.storage_errors import StorageError
     from tasks.calls import wait_for_twin
-    from tasks.nightly import journal, night_collecting
+    from tasks.nightly import night_collecting
 
-    earlier = [one for one in journal.nights_of(Path(night.file), artifacts()) if one.run != night.run]
+    earlier = [one for one in night_collecting.nights_of(Path(night.file), artifacts()) if one.run != night.run]
     try:
         report = night_collecting.collect(night, earlier, evaluations(), nights=nights, rules=rules)
     except StorageError as error:
         why = Failure(what="database", why=str(error), may_pass=True)
         report = night_collecting.without_figures(night, why, nights=len(earlier) + 1, rules=rules)
     with alone(resources().home, f"nights {night.file}", wait=wait_for_twin):
-        journal.keep(night, artifacts())
+        night_collecting.keep(night, artifacts())
     return artifacts().save("night", report)
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from storage.records import Record
 from tasks.evaluation.masking import masked
-from tasks.nightly.nightly_errors import SuiteUnusable
+from tasks.nightly.night_records import SuiteUnusable
 from tasks.rag.rag_defaults import STRATEGY
 from tasks.rag.retrieval.strategies import StrategyName
 

@@ -10,9 +10,8 @@ from pydantic import JsonValue
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Counts, Sample, Usage
 from tasks.evaluation.record_lines import write_lines
-from tasks.evaluation.running.aggregating import left_out_of, notes_of, result_of, samples_of
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.shard_grading import Scored
+from tasks.evaluation.running.shard_grading import Scored, left_out_of, notes_of, result_of, samples_of
 from tests.evaluation.code.drawn import write_programs
 from tests.evaluation.sums import plan_of, task_of, write_benchmark
 

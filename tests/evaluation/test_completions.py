@@ -11,8 +11,7 @@ import pytest
 
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item
-from tasks.evaluation.running.completions import Completions
-from tasks.evaluation.running.replaying import read_recorded, recorded_responses
+from tasks.evaluation.running.replaying import Completions, read_recorded, recorded_responses
 
 PYTHON = [Item(id=f"HumanEval/{n}", prompts=("?",), group="python") for n in range(3)]
 SHELL = Item(id="HumanEval_0_x", prompts=("?",), group="sh")

@@ -16,7 +16,7 @@ from tasks.evaluation.evaluation_records import Item, ModelFacts, Sampling
 from tasks.evaluation.running.generation import request_of
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.planning import Plan, PlannedTask, TaskChoice, read_items
-from tasks.evaluation.running.run_estimate import GROUP, estimate_run
+from tasks.evaluation.running.task_choice import GROUP, estimate_run
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.sums import task_of
 

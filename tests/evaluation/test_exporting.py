@@ -9,7 +9,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard
 
 from tasks.evaluation.evaluation_records import Estimate, ModelFacts
-from tasks.evaluation.results.result_exports import lm_eval_of, model_card_of
+from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
 from tests.evaluation.reports import report, task_result
 
 FIGURES = (

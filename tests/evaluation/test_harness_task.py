@@ -10,7 +10,7 @@ import pytest
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_errors import NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import Item, Response, Sample, TaskResult
-from tasks.evaluation.harness.harness_task import is_harness_task, result_of
+from tasks.evaluation.harness.harness_run import is_harness_task, result_of
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.results.result_rows import rows_of
 from tasks.evaluation.running.model_spec import ModelSpec

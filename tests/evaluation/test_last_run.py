@@ -15,8 +15,8 @@ from storage.evaluations import Evaluations
 from storage.storage_errors import DatabaseUnavailable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, Sample, TaskResult
 from tasks.evaluation.record_lines import write_lines
-from tasks.evaluation.results.last_run import against_last
 from tasks.evaluation.results.result_rows import keep
+from tasks.evaluation.results.run_comparison import against_last
 from tasks.grading.sample_statistics import summarise_single
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.reports import NOON, report, task_result

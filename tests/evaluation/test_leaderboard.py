@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.evaluated import StoredScore
-from tasks.evaluation.results.leaderboard_page import render_page
 from tasks.evaluation.results.ranking import (
     as_csv,
     as_markdown,
@@ -26,6 +25,7 @@ from tasks.evaluation.results.ranking import (
     latest,
     models_of,
     rank,
+    render_page,
     scores_of,
 )
 from tests.evaluation.reports import report, task_result

@@ -11,9 +11,8 @@ from pydantic import JsonValue
 from storage.artifacts import Artifacts
 from storage.responses import StoredResponse
 from storage.storage_errors import DatabaseUnavailable
-from tasks.evaluation.results.finding_runs import FoundRun, find_run
+from tasks.evaluation.results.finding_runs import FoundRun, find_run, look_up
 from tasks.evaluation.results.result_rows import write_files
-from tasks.evaluation.results.sample_lookup import look_up
 from tests.evaluation.reports import KEY, SAMPLES, report, task_result, with_artifacts
 
 JUDGE_KEY = SAMPLES[0].keys[1]

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from tasks.evaluation.evaluation_records import Estimate
-from tasks.evaluation.results.result_plot import plot_results
+from tasks.evaluation.results.run_report import plot_results
 from tasks.measure.bar_plot import Bar, draw
 from tests.evaluation.reports import report, task_result
 

@@ -12,9 +12,8 @@ from models.model_errors import ContextOverflow, TransientModelError
 from models.protocols import ChatRequest
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Item, Usage
-from tasks.evaluation.running.generation import Generated, generate
+from tasks.evaluation.running.generation import Generated, generate, merge_parts, part_of
 from tasks.evaluation.running.planning import PlannedTask
-from tasks.evaluation.running.rank_splitting import merge_parts, part_of
 from tests.evaluation.sums import Model, last_words, task_of
 
 

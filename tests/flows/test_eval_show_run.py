@@ -8,7 +8,7 @@ from flows.cli.evaluation import show_eval_run
 from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
 from tasks.evaluation.results.run_comparison import compare
 from tasks.evaluation.running.rescoring import Again, Rescored
-from tasks.evaluation.running.run_estimate import RunEstimate, TaskEstimate
+from tasks.evaluation.running.task_choice import RunEstimate, TaskEstimate
 from tests.evaluation.reports import report, task_result
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from storage.evaluated import Dataset, EvalSettings, Evaluated, Run, Sample, Task
 from storage.evaluations import Evaluations
+from tasks.nightly.night_collecting import Found, change
 from tasks.nightly.night_records import Change
-from tasks.nightly.regressions import Found, change
 from tests.nightly.nights import TWO, measure, run
 
 ITEMS = 10

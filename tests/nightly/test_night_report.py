@@ -11,8 +11,7 @@ from tasks.nightly.night_collecting import state_of
 from tasks.nightly.night_page import render_page, scale_of
 from tasks.nightly.night_plots import plots_of
 from tasks.nightly.night_records import Failure, NightReport
-from tasks.nightly.night_report import markdown_of
-from tasks.nightly.wording import sentence
+from tasks.nightly.night_report import markdown_of, sentence
 from tests.nightly.nights import HOSTILE, night, report, run, worse
 
 PASSING = Failure(what="model large", why="it is away; start it", may_pass=True)

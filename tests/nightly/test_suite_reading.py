@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.nightly_plan import known_flags
-from tasks.nightly.nightly_errors import SuiteUnusable
+from tasks.nightly.night_records import SuiteUnusable
 from tasks.nightly.suite import Suite, read_suite
 
 SUITE = """\

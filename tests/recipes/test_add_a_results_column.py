@@ -35,7 +35,7 @@ report = EvalReport(run=run, results=(result,))
 """
 EXPORTED = """
 from tasks.evaluation.results import ranking, run_report
-from tasks.evaluation.results.leaderboard_page import render_page
+from tasks.evaluation.results.ranking import render_page
 from tasks.evaluation.results.results_file import content_of
 
 boards = ranking.rank(ranking.scores_of(report))

@@ -15,7 +15,7 @@ from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, plain_erro
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import EvalReport
-    from tasks.evaluation.results.result_imports import Imported
+    from tasks.evaluation.results.result_rows import Imported
 
 PathArgument = Annotated[
     Path, typer.Argument(metavar="FILE|FOLDER", help="A results file, or a folder with any number of them.")
@@ -64,7 +64,7 @@ def export(
 
 
 def _text(report: EvalReport, format: Format) -> str:
-    from tasks.evaluation.results.result_exports import lm_eval_of, model_card_of
+    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
 
     if format is Format.model_card:
         return model_card_of(report)
@@ -78,7 +78,7 @@ def import_results(
     """Write results files into the database, as after a run that could not reach it; again changes nothing."""
     from storage.storage_errors import StorageError
     from tasks.evaluation.evaluation_errors import EvaluationError
-    from tasks.evaluation.results.result_imports import import_all
+    from tasks.evaluation.results.result_rows import import_all
     from tasks.resources import evaluations, kept_responses
 
     with plain_errors(EvaluationError, failed=(StorageError,)):

@@ -18,8 +18,7 @@ from flows.cli.output import REFUSED, Screen, fail, harmless, plain_errors
 
 if TYPE_CHECKING:
     from storage.evaluated import StoredScore
-    from tasks.evaluation.results.ranking import Board, Row
-    from tasks.evaluation.results.task_columns import TaskColumn
+    from tasks.evaluation.results.ranking import Board, Row, TaskColumn
 
 
 class Format(enum.StrEnum):
@@ -131,7 +130,7 @@ def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
     from tasks.evaluation.results import ranking
 
     if format is Format.html:
-        from tasks.evaluation.results.leaderboard_page import render_page
+        from tasks.evaluation.results.ranking import render_page
 
         return render_page(boards, made_at=datetime.now(UTC), source=source)
     if format is Format.json:
@@ -200,7 +199,7 @@ def _ranking(board: Board) -> Table:
 
 
 def _further(column: TaskColumn, row: Row) -> str:
-    from tasks.evaluation.results.task_columns import shown
+    from tasks.evaluation.results.ranking import shown
 
     value = row.columns[column.name]
     text = shown(value, thousands=",")

@@ -95,9 +95,8 @@ def check(
     """Prove a benchmark on all its items: ids, prompts, and every gold through the real grader."""
     from tasks.evaluation.benchmarks.base import is_whole
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-    from tasks.evaluation.expected_errors import EXPECTED_ERRORS
     from tasks.evaluation.running.benchmark_data import Data
-    from tasks.evaluation.running.planning import items_of
+    from tasks.evaluation.running.planning import EXPECTED_ERRORS, items_of
 
     with plain_errors(*EXPECTED_ERRORS):
         found = find_benchmark(benchmark)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flows.cli.shared_options import TaskRunnerName
     from flows.running.evaluation_config import EvaluateConfig
     from tasks.evaluation.evaluation_records import EvalReport
-    from tasks.evaluation.running.run_estimate import RunEstimate
+    from tasks.evaluation.running.task_choice import RunEstimate
 
 PAIRS = "K=V,…"
 MODEL = (
@@ -159,8 +159,7 @@ def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
 
     with expected_errors(), progress_bars(quiet):
         from flows.cli.evaluation.eval_config import config_of
-        from tasks.evaluation.running.run_estimate import estimate_run
-        from tasks.evaluation.running.task_choice import choose
+        from tasks.evaluation.running.task_choice import choose, estimate_run
         from tasks.resources import artifacts, evaluations, responses
 
         config = config_of(flags, file)
@@ -205,7 +204,7 @@ def expected_errors() -> Generator[None]:
         ResultsUnusable,
         UnknownTask,
     )
-    from tasks.evaluation.expected_errors import EXPECTED_ERRORS
+    from tasks.evaluation.running.planning import EXPECTED_ERRORS
     from tasks.grading.grading_errors import TemplateUnusable
     from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
 

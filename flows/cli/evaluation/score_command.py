@@ -112,9 +112,8 @@ def _first(
     from tasks.budget import Budget
     from tasks.evaluation.results.result_rows import write_files
     from tasks.evaluation.results.results_file import content_of
-    from tasks.evaluation.running.aggregating import samples_of
     from tasks.evaluation.running.rescoring import score_file
-    from tasks.evaluation.running.shard_grading import left_by_sandbox
+    from tasks.evaluation.running.shard_grading import left_by_sandbox, samples_of
     from tasks.resources import artifacts
 
     auto, grader = judge["annotator"] == "auto", judge_of(judge["annotator"], judge["annotator_args"])

@@ -19,8 +19,7 @@ from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import Counts, Estimate, EvalReport, Sample, TaskResult, Usage
-    from tasks.evaluation.results.finding_runs import FoundRun
-    from tasks.evaluation.results.sample_lookup import Call, Looked
+    from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked
 
 RunArgument = Annotated[
     str,
@@ -104,7 +103,7 @@ def _first_items(found: FoundRun, task: str) -> list[str]:
 
 
 def _look_up(found: FoundRun, task: str, sample: Sample) -> Looked:
-    from tasks.evaluation.results.sample_lookup import look_up
+    from tasks.evaluation.results.finding_runs import look_up
     from tasks.resources import artifacts, responses
 
     return look_up(found, task, sample, artifacts(), responses())

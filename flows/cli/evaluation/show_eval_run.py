@@ -13,7 +13,7 @@ from flows.cli.output import Screen
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
     from tasks.evaluation.running.rescoring import Rescored
-    from tasks.evaluation.running.run_estimate import RunEstimate
+    from tasks.evaluation.running.task_choice import RunEstimate
 
 
 def report(found: EvalReport, *, kept: bool = True) -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
+from models.protocols import ChatRequest
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed
+from tasks.evaluation.evaluation_records import Family, Item, Reply, Response, Sample, Sampling
+from tasks.grading.code.code_grading import Verdict, grade_program
+from tasks.grading.grading_errors import TemplateUnusable
 from tasks.grading.grading_records import Summary
 from tasks.grading.grading_tools import AskAll, Judge, Tools
+from tasks.sandbox import Sandbox, shared_sandbox
 
 if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
+
     from tasks.evaluation.running.benchmark_data import Data, DataFile
+
+SHOWN_CHARS = 80
 
 __all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 
@@ -78,9 +88,17 @@ class BaseBenchmark:
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """What is wrong with the benchmark, a sentence each: golds that do not match themselves, empty prompts …"""
-        from tasks.evaluation.benchmarks.checking import problems_of
-
-        return problems_of(self, items, tools)
+        if not items:
+            yield "the data holds no items"
+        for item_id, times in Counter(item.id for item in items).items():
+            if times > 1:
+                yield f"item {item_id}: {times} items have this id, and each needs its own"
+        for item in items:
+            if not all(prompt.strip() for prompt in item.prompts):
+                yield f"item {item.id}: a prompt is empty"
+            if item.gold in ("", []):
+                yield f"item {item.id}: its gold is empty"
+        yield from _wrong_golds(self, items, tools)
 
     def gold_response(self, item: Item) -> str | None:
         """An answer that must be graded as right, made of the gold; None where no single answer must."""
@@ -90,16 +108,38 @@ class BaseBenchmark:
         return f"The answer is \\boxed{{{', '.join(str(gold) for gold in golds)}}}."
 
     def generate_responses(self, model: Any) -> dict[str, Any]:
-        """evalchemy's first method: answers of an lm_eval LM to all items, as a dict that JSON can hold."""
-        from tasks.evaluation.benchmarks.standalone import generate
+        """evalchemy's first method: answers of an lm_eval LM to all items and repeats, as a dict that JSON can hold.
 
-        return generate(self, model)
+        Empty in ranks other than the first.
+        """
+        from tasks.evaluation.running.benchmark_data import Data
+
+        items = list(self.items(self.data or Data(None)))
+        spoken = [[list[str]() for _ in items] for _ in range(self.repeats)]
+        for repeat, conversations in enumerate(spoken):
+            for turn in range(max((len(item.prompts) for item in items), default=0)):
+                open_ones = [number for number, item in enumerate(items) if turn < len(item.prompts)]
+                instances = [
+                    self._instance(items[number], conversations[number], model, number=number, repeat=repeat)
+                    for number in open_ones
+                ]
+                for number, answer in zip(open_ones, self.compute(model, instances), strict=True):
+                    conversations[number].append(answer)
+        if self.global_rank(model) != 0:
+            return {}
+        examples = zip(items, zip(*spoken, strict=True), strict=True)
+        return {"examples": [item.model_dump(mode="json") | {"model_outputs": list(turns)} for item, turns in examples]}
 
     def evaluate_responses(self, results: dict[str, Any]) -> dict[str, Any]:
         """evalchemy's second method: metrics of what `generate_responses` gave."""
-        from tasks.evaluation.benchmarks.standalone import evaluate
+        from tasks.grading.math.math_grader import MathGrader
 
-        return evaluate(self, results)
+        if self.judge is not None:
+            raise BenchmarkUnusable(
+                f"{self.name} is graded by a model; run it as `trivet eval run --tasks {self.name}`"
+            )
+        with MathGrader() as math:
+            return dict(self.summarise(self.grade(_answered(results["examples"]), Tools(math))).metrics)
 
     def run_benchmark(self, model: Any) -> dict[str, Any]:
         """Both, one after the other, as evalchemy has it."""
@@ -125,6 +165,24 @@ class BaseBenchmark:
             messages.insert(0, {"role": "system", "content": self.system_instruction})
         return messages if model is None else model.apply_chat_template(messages)
 
+    def _instance(self, item: Item, said: Sequence[str], model: Any, *, number: int, repeat: int) -> Instance:
+        from lm_eval.api.instance import Instance
+
+        seed = None if self.sampling.seed is None else self.sampling.seed + repeat
+        wanted = {
+            "do_sample": self.sampling.temperature > 0,
+            "temperature": self.sampling.temperature,
+            "max_gen_toks": self.max_new_tokens or self.sampling.max_tokens,
+            "top_p": self.sampling.top_p,
+            "until": list(self.sampling.stop),
+            "seed": seed,
+        }
+        arguments = {name: value for name, value in wanted.items() if value is not None}
+        prompt = self._prepare_messages(_messages(item, said), model)
+        instance = Instance("generate_until", {"id": item.id}, (prompt, arguments), number)
+        vars(instance)["repeat_idx"] = repeat  # as evalchemy marks its instances
+        return instance
+
 
 def is_whole(benchmark: BaseBenchmark) -> bool:
     """Whether it brings evalchemy's two methods, and so is run in one piece."""
@@ -133,3 +191,126 @@ def is_whole(benchmark: BaseBenchmark) -> bool:
         kind.generate_responses is not BaseBenchmark.generate_responses
         and kind.evaluate_responses is not BaseBenchmark.evaluate_responses
     )
+
+
+def _messages(item: Item, said: Sequence[str]) -> list[dict[str, str]]:
+    system = [{"role": "system", "content": item.system}] if item.system else []
+    told = [
+        message
+        for prompt, answer in zip(item.prompts, said, strict=False)
+        for message in ({"role": "user", "content": prompt}, {"role": "assistant", "content": answer})
+    ]
+    before = [{"role": one.role, "content": one.text} for one in item.history]
+    return [*system, *before, *told, {"role": "user", "content": item.prompts[len(said)]}]
+
+
+def _answered(examples: Iterable[dict[str, Any]]) -> Iterator[tuple[Item, Response]]:
+    for example in examples:
+        item = Item.model_validate({name: value for name, value in example.items() if name in Item.model_fields})
+        for repeat, turns in enumerate(example["model_outputs"]):
+            yield item, Response(item=item.id, repeat=repeat, turns=tuple(Reply(text=text) for text in turns))
+
+
+def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) -> Iterator[str]:
+    """Items whose own gold, given as an answer, is not graded as right."""
+    answered = [
+        (item, Response(item=item.id, turns=(Reply(text=answer),)))
+        for item in items
+        if item.gold not in ("", []) and (answer := benchmark.gold_response(item)) is not None
+    ]
+    if not answered:
+        return
+    for (item, _), sample in zip(answered, benchmark.grade(answered, tools), strict=True):
+        if why := _wrong(sample):
+            yield f"item {item.id}: its own gold {_shown(item.gold)} {why}"
+
+
+def passing_answers(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]], tools: Tools) -> Iterator[str]:
+    """The items whose answer here is graded as right."""
+    answered = [(item, Response(item=item.id, turns=(Reply(text=answer),))) for item, answer in answers]
+    yield from (sample.item for sample in benchmark.grade(answered, tools) if sample.score)
+
+
+def needed_judge(benchmark: BaseBenchmark, tools: Tools) -> Judge:
+    """The model that grades. Raises PreflightFailed without one."""
+    if tools.judge is None:
+        raise PreflightFailed(no_judge(benchmark))
+    return tools.judge
+
+
+def no_judge(benchmark: BaseBenchmark) -> str:
+    """The sentence for a benchmark whose judge was not named."""
+    own = f" (its own choice is {benchmark.judge})" if benchmark.judge else ""
+    return f"{benchmark.name} is graded by a model and none is there; name one with --annotator_model{own}"
+
+
+def unread_labels(
+    benchmark: BaseBenchmark, prompt: str, labels: Sequence[str], *, parse: Callable[[str], str | None]
+) -> Iterator[str]:
+    """Labels that the judge's prompt does not name, or that are not read in a judgment that follows it."""
+    for one in labels:
+        if f"[[{one}]]" not in prompt or parse(f"Both have merits.\n[[{one}]]") != one:
+            yield f"{benchmark.name}: the label [[{one}]] is not in the judge's prompt, or not read in a judgment"
+
+
+def unrendered(item: Item, request: Callable[[Item], ChatRequest]) -> Iterator[str]:
+    """Why the judge's prompt of an item does not render; nothing where it does."""
+    try:
+        request(item)
+    except TemplateUnusable as error:
+        yield f"{item.id}: {error}"
+
+
+def _wrong(sample: Sample) -> str | None:
+    if sample.status == "unscored":
+        return f"could not be graded: {sample.reason}"
+    if sample.score is None or sample.score < 1:
+        return f"is graded as wrong; the grader found {_shown(sample.extracted)} in it ({sample.reason})"
+    return None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+
+class CodeBenchmark(BaseBenchmark):
+    """A benchmark whose answers are programs; a subclass writes `items`, `try_out` and `gold_response`.
+
+    Figures are pass@k over the samples of an item, for each k of `ks`.
+    """
+
+    family: Family = "code"
+    metric = "pass@1"
+
+    def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
+        """Execute the code in an answer, which is without reasoning already and not empty."""
+        raise NotImplementedError
+
+    def empty_response(self, item: Item) -> str | None:
+        """An answer with an empty body, which must be graded as wrong; None where there is no such thing."""
+        del item
+        return None
+
+    def gold_response(self, item: Item) -> str | None:
+        raise NotImplementedError
+
+    def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        """A sample for each response, in order; as many at once as the sandbox has workers."""
+        sandbox = tools.sandbox or shared_sandbox()
+        return sandbox.map(lambda pair: self.sample(*pair, sandbox), answered)
+
+    def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
+        """The graded sample of one response."""
+        return grade_program(item, response, self.try_out, sandbox)
+
+    def summarise(self, samples: Iterable[Sample]) -> Summary:
+        from tasks.grading.code.pass_at_k import summarise_code
+
+        return summarise_code(samples, ks=self.ks)
+
+    def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
+        """As every benchmark: canonical solutions pass; and empty bodies do not."""
+        yield from super().check(items, tools)
+        empty = ((item, answer) for item in items if (answer := self.empty_response(item)) is not None)
+        yield from (f"item {item}: an empty body passes its tests" for item in passing_answers(self, empty, tools))

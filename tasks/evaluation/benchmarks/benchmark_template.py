@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tasks.evaluation.benchmarks.definition import NAME
+from tasks.evaluation.benchmarks.simple import NAME
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 
 ITEMS = (

@@ -9,8 +9,7 @@ from pydantic import JsonValue
 
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks import fields
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools
-from tasks.evaluation.benchmarks.checking import needed_judge, no_judge
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools, needed_judge, no_judge
 from tasks.evaluation.evaluation_errors import EvaluationError
 from tasks.evaluation.evaluation_records import Estimate, Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row

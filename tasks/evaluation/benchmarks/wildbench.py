@@ -12,8 +12,7 @@ from pydantic import JsonValue
 
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks import fields
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools
-from tasks.evaluation.benchmarks.checking import needed_judge, no_judge, unrendered
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools, needed_judge, no_judge, unrendered
 from tasks.evaluation.evaluation_records import Estimate, Family, Item, Response, Said, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading import judge_grading as judging

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,15 +15,20 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from models.protocols import Chat, LogLikelihood
+from storage.artifacts import Artifacts
 from storage.records import Record
-from tasks.evaluation.benchmarks.as_lm import MAX_TOKENS, STOP
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
-from tasks.evaluation.harness.harness_likelihoods import Likelihoods
-from tasks.evaluation.harness.harness_model import Heard, harness_model
+from tasks.evaluation.evaluation_records import TaskResult, Usage
+from tasks.evaluation.harness.harness_model import Heard, Likelihoods, harness_model
 from tasks.evaluation.harness.harness_outcome import HarnessOutcome, outcome_of
 from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version, load_tasks, quiet_loggers
+from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.running.open_models import Asking
+from tasks.evaluation.running.planning import RunSettings
+from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, STOP
 from tasks.group_commit import GroupStore
+from tasks.resources import kept_responses, resources
 
 RESAMPLES = 1000
 """Bootstrap resamples for standard errors without a formula; lm_eval draws 100,000 in one process per CPU."""
@@ -222,3 +228,68 @@ def _same_generators() -> Generator[None]:
         np.random.set_state(numpy)
         if torch and torch_state is not None:
             torch.set_rng_state(torch_state)
+
+
+HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
+"""What a YAML of the harness begins with, and one of ours never has."""
+
+
+def is_harness_task(name: str, include_path: Path | None) -> bool:
+    """True for a task, group or tag of the harness, and for a YAML file of its kind; False where it is not installed.
+
+    Raises UnknownTask if there is no folder `include_path`.
+    """
+    from tasks.evaluation.harness import list_tasks
+
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))
+    try:
+        return name in list_tasks(include_path, cache_folder=resources().home / "cache")
+    except BenchmarkUnusable:
+        return False
+
+
+def result_of(
+    name: str, asking: Asking, artifacts: Artifacts, *, settings: RunSettings, include_path: Path | None
+) -> TaskResult:
+    """What the harness finds. Raises NeedsLogLikelihood, DataMissing, BenchmarkUnusable before anything is asked."""
+    from tasks.evaluation.harness import HarnessOptions, evaluate_harness
+
+    options = HarnessOptions(
+        limit=settings.first,
+        num_fewshot=settings.num_fewshot,
+        n_repeat=settings.n_repeat,
+        max_tokens=settings.max_tokens,
+        gen_kwargs=settings.gen_kwargs,
+        apply_chat_template=settings.apply_chat_template,
+        fewshot_as_multiturn=settings.fewshot_as_multiturn,
+        system_instruction=settings.system_instruction,
+        seed=settings.seed,
+        include_path=include_path,
+    )
+    found = evaluate_harness(
+        name, model=asking.chat, ask_all=asking.ask_all, responses=kept_responses(), options=options
+    )
+    return _result(found, asking, artifacts)
+
+
+def _result(found: HarnessOutcome, asking: Asking, artifacts: Artifacts) -> TaskResult:
+    facts: dict[str, Any] = {
+        "version": found.version,
+        "data": found.data,
+        "settings": found.settings,
+        "metrics": found.metrics,
+        "estimates": found.estimates,
+        "counts": found.counts,
+        "notes": found.notes,
+    }
+    return TaskResult(
+        task=found.data.name,
+        family="pretrain",
+        usage=asking.usage.plus(found.usage or Usage()),
+        samples=(write_lines(artifacts, "samples", found.samples),),
+        items=write_lines(artifacts, "items", found.items),
+        responses=(write_lines(artifacts, "responses", found.responses),) if found.responses else (),
+        **facts,
+    )

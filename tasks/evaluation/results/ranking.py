@@ -7,15 +7,59 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage.evaluated import EvalSettings, StoredScore
-from tasks.evaluation.evaluation_records import EvalReport
-from tasks.evaluation.results.task_columns import RANKED, TaskColumn, Value, ranked_columns_of, shown
-from tasks.measure.page_style import Axis, axis_around
+from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage
+from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
+
+Value = int | float | None
+
+
+class TaskColumn(NamedTuple):
+    """A column, computed from what the database and the results file keep of a task."""
+
+    name: str
+    """Heading in tables, key in csv and JSON."""
+    value: Callable[[Counts, Usage], Value]
+    is_ranked: bool = False
+    """Shown on leaderboards too."""
+    is_defect: bool = False
+    """A value above 0 is a warning."""
+
+
+COLUMNS = (
+    TaskColumn("items", lambda counts, _: counts.items),
+    TaskColumn("samples", lambda counts, _: counts.samples),
+    TaskColumn("unscored", lambda counts, _: counts.unscored, is_ranked=True, is_defect=True),
+    TaskColumn("cut off", lambda counts, _: counts.truncated),
+    TaskColumn("no answer", lambda counts, _: counts.missing),
+    TaskColumn("tokens", lambda _, usage: usage.prompt_tokens + usage.completion_tokens),
+)
+RANKED = tuple(column for column in COLUMNS if column.is_ranked)
+
+
+def columns_of(result: TaskResult) -> dict[str, Value]:
+    """All columns of a task by name."""
+    return {column.name: column.value(result.counts, result.usage) for column in COLUMNS}
+
+
+def ranked_columns_of(score: StoredScore) -> dict[str, Value]:
+    """The leaderboard's columns of a stored score by name."""
+    counts, usage = Counts.model_validate(score.counts), Usage.model_validate(score.usage)
+    return {column.name: column.value(counts, usage) for column in RANKED}
+
+
+def shown(value: Value, *, thousands: str = "") -> str:
+    """`value` as a cell of a table."""
+    if value is None:
+        return "–"
+    return f"{value:{thousands}}" if isinstance(value, int) else f"{value:{thousands}.4g}"
+
 
 _FIELDS = [name for name in StoredScore.model_fields if name not in ("part", "headline", "counts", "usage")]
 _FIGURES = _FIELDS.index("n") + 1
@@ -235,3 +279,46 @@ def _markdown(board: Board) -> str:
         further = (shown(row.columns[name]) for name in names)
         lines.append(f"| {' | '.join([*cells, *further, _plain(one.backend), when(one), _plain(one.run[:8])])} |")
     return "\n".join(lines) + "\n"
+
+
+PARTS = Path(__file__).parent / "page"
+
+
+def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> str:
+    """The page. source: where the figures are from, for the head of the page."""
+    return render(
+        PARTS / "leaderboard.html",
+        script=PARTS / "leaderboard.js",
+        boards=boards,
+        models=models_of(boards),
+        runs=len({row.score.run for board in boards for row in board.rows}),
+        cell=cell,
+        drawn_of=drawn_of,
+        ticks_of=ticks_of,
+        when=when,
+        shown=shown,
+        made_at=made_at,
+        source=source,
+    )
+
+
+def ticks_of(board: Board) -> list[tuple[str, float]]:
+    """The marks of its axis: place and value."""
+    return [(board.axis.across(tick), tick) for tick in board.axis.ticks]
+
+
+def drawn_of(board: Board, row: Row) -> dict[str, Any]:
+    """Where dot and bar of a row are, in per cent of the axis, with the band that is the interval of the best."""
+    axis, score, best = board.axis, row.score, board.rows[0].score
+
+    def span(low: float | None, high: float | None) -> tuple[str, str] | None:
+        return None if low is None or high is None else (axis.across(low), axis.across(high))
+
+    def width(low: float | None, high: float | None) -> str:
+        return "0" if low is None or high is None else f"{100 * (axis.share(high) - axis.share(low)):.2f}%"
+
+    return {
+        "dot": axis.across(score.value),
+        "bar": span(score.low, score.high),
+        "band": best.low is not None and (axis.across(best.low), width(best.low, best.high)),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,8 @@ from pydantic import JsonValue
 
 from models.backends import is_endpoint, kinds
 from storage.artifacts import Artifacts
-from storage.records import Ref
+from storage.records import Record, Ref
+from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import (
     Counts,
     DataFacts,
@@ -24,6 +26,7 @@ from tasks.evaluation.evaluation_records import (
 )
 from tasks.evaluation.masking import masked
 from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.results.results_file import read_results, samples_beside
 
 if TYPE_CHECKING:
     from storage.evaluated import Evaluated, Model, Run, Task
@@ -49,8 +52,8 @@ def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sampl
 
 def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
     """Write the results file and the samples beside it; gives the path of the former. Raises StoreUnreachable."""
+    from tasks.evaluation.results.finding_runs import Asked
     from tasks.evaluation.results.results_file import write_results
-    from tasks.evaluation.running.asked_samples import Asked
 
     return write_results(
         report,
@@ -190,3 +193,71 @@ def _result(one: Evaluated, task: Task) -> TaskResult:
             "judge_usage": task.judge_usage and Usage.model_validate(task.judge_usage),
         }
     )
+
+
+class Imported(Record):
+    """A results file that is in the database now."""
+
+    file: str
+    run: str
+    tasks: tuple[str, ...]
+    samples: int
+    """That stand beside the file."""
+    changed: int
+    """Rows that were not there, or said something else; 0: it had been imported before."""
+    notes: tuple[str, ...]
+
+
+def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], dict[str, str]]:
+    """Import a results file, or all below a folder; also gives what is wrong with files that cannot be used.
+
+    Raises ResultsUnusable when `path` itself cannot be used, DatabaseUnavailable.
+    """
+    if not path.is_dir():
+        return [import_file(path, evaluations)], {}
+    done: list[Imported] = []
+    unusable: dict[str, str] = {}
+    for file in _results_files(path):
+        try:
+            done.append(import_file(file, evaluations))
+        except ResultsUnusable as error:
+            unusable[str(file)] = str(error)
+    return done, unusable
+
+
+def import_file(path: Path, evaluations: Evaluations) -> Imported:
+    """Write a results file and the samples beside it, a transaction per task.
+
+    Raises ResultsUnusable, DatabaseUnavailable.
+    """
+    report = read_results(path)
+    seen: Counter[str] = Counter()
+
+    def samples(result: TaskResult) -> Iterator[Sample]:
+        seen[result.task] = 0  # a database that came back is written to anew
+        for sample in samples_beside(path, result.task):
+            seen[result.task] += 1
+            yield sample
+
+    changed = keep_with(report, samples, evaluations)
+    notes = (
+        f"{result.task}: {seen[result.task]} of its {result.counts.samples} samples stand beside the file"
+        for result in report.results
+        if seen[result.task] != result.counts.samples
+    )
+    return Imported(
+        file=str(path),
+        run=report.run.id,
+        tasks=tuple(result.task for result in report.results),
+        samples=seen.total(),
+        changed=changed,
+        notes=tuple(notes),
+    )
+
+
+def _results_files(folder: Path) -> list[Path]:
+    """Those with a name that we give, at any depth, and all JSON files of the folder itself."""
+    found = {*folder.rglob("results_*.json"), *folder.glob("*.json")}
+    if not found:
+        raise ResultsUnusable(f"{folder} has no results file; name results_TIME.json or the folder it is in")
+    return sorted(found)

@@ -18,7 +18,7 @@ from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
 from tasks.evaluation.masking import masked
 
 if TYPE_CHECKING:
-    from tasks.evaluation.running.asked_samples import Texts
+    from tasks.evaluation.results.finding_runs import Texts
 
 UNSAFE = re.compile(r"[^\w.+=@-]+")
 NAME_CHARS = 120

@@ -6,8 +6,10 @@ import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tasks.evaluation.evaluation_records import EvalReport, TaskResult
-from tasks.evaluation.results.task_columns import columns_of
+from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
+from tasks.evaluation.results.ranking import columns_of
+from tasks.measure.bar_plot import Bar, draw
+from tasks.measure.plot_style import Format
 
 WORST = 5
 """Groups of a task that are named: those with the lowest scores."""
@@ -35,7 +37,6 @@ def markdown_of(report: EvalReport, *, file: str | None = None, plot: str | None
 
 def image_of(report: EvalReport) -> str:
     """The plot as a data URL, which stands in the words: both Prefect UIs write it out beside an image artifact."""
-    from tasks.evaluation.results.result_plot import plot_results
 
     return "data:image/png;base64," + base64.b64encode(plot_results(report)).decode()
 
@@ -89,3 +90,18 @@ def _weakest(result: TaskResult) -> Iterator[str]:
     groups = [one for one in result.estimates if headline and one.metric == headline.metric and one.part]
     for group in sorted(groups, key=lambda one: one.value)[:WORST]:
         yield f"{result.task}, {group.part.removeprefix('group=')}: {group.value:.3f} ({group.n} items)"
+
+
+def plot_results(report: EvalReport, format: Format = "png") -> bytes:
+    """The headlines of a run with their intervals; equal values give equal bytes."""
+    bars = [_bar(result, result.headline) for result in report.results if result.headline]
+    return draw(bars, title=report.run.model.name, format=format)
+
+
+def _bar(result: TaskResult, one: Estimate) -> Bar:
+    detail = f"{one.metric} · {one.n:,} items{_unscored(result.counts.unscored)}"
+    return Bar(result.task, detail, one.value, one.low, one.high)
+
+
+def _unscored(count: int) -> str:
+    return f" · {count:,} unscored" if count else ""

@@ -14,11 +14,12 @@ from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from storage.storage_errors import StorageError
 from tasks.evaluation.benchmarks.base import BaseBenchmark
-from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, OptionUnusable
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, EvaluationError, OptionUnusable
 from tasks.evaluation.evaluation_records import DataFacts, Family, Item, ModelFacts, Sampling
-from tasks.evaluation.expected_errors import EXPECTED_ERRORS
 from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.grading.grading_errors import GradingError
+from tasks.sandbox.sandbox_errors import SandboxError
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data
@@ -315,3 +316,7 @@ class _Counted(Iterator[Item]):
         self._ids.add(digest)
         self.seen += 1
         return item
+
+
+EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
+"""The text of each is a full sentence with the remedy."""

@@ -11,7 +11,6 @@ from tasks.evaluation.evaluation_errors import OptionUnusable, PreflightFailed, 
 from tasks.evaluation.evaluation_records import ModelFacts, Sampling, TaskResult
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
-from tasks.evaluation.running.aggregating import result_of, samples_of
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import Asking
@@ -25,7 +24,7 @@ from tasks.evaluation.running.planning import (
     read_items,
 )
 from tasks.evaluation.running.replaying import digest_of, repeats_in, replay
-from tasks.evaluation.running.shard_grading import Scored, executed_by, grade_shard
+from tasks.evaluation.running.shard_grading import Scored, executed_by, grade_shard, result_of, samples_of
 from tasks.evaluation.running.task_choice import find, judge_of
 
 OWN = (".yaml", ".yml", ".py")
@@ -201,7 +200,7 @@ def _ks(old: TaskResult) -> tuple[int, ...]:
 
 def _refuse_what_fails_here(benchmark: BaseBenchmark, task: PlannedTask, artifacts: Artifacts) -> None:
     """Right programs must pass on this machine before others are counted. Raises PreflightFailed."""
-    from tasks.evaluation.running.preflight import problems_of
+    from tasks.evaluation.running.shard_grading import problems_of
 
     if problems := problems_of(benchmark, task, read_items(artifacts, task.items)):
         raise PreflightFailed(f"{task.task} does not pass its own checks: {'; '.join(problems)}")

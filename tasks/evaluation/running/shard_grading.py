@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.evaluation.benchmarks.base import Judge, Tools
-from tasks.evaluation.evaluation_errors import BenchmarkUnusable
-from tasks.evaluation.evaluation_records import Item, Response, Sample, Usage
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed
+from tasks.evaluation.evaluation_records import Counts, Item, Response, Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import read_lines, write_lines
+from tasks.evaluation.running.generation import Generated
+from tasks.evaluation.running.open_models import open_model
 from tasks.evaluation.running.planning import PlannedTask, read_items
 
 if TYPE_CHECKING:
     from tasks.grading.math.math_grader import MathGrader
-
 
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
 """What a grader of the user's own may raise when it meets an answer that it did not expect."""
@@ -101,3 +106,127 @@ def math_grader() -> MathGrader:
     grader = MathGrader()
     atexit.register(grader.close)
     return grader
+
+
+SHOWN_PROBLEMS = 5
+CHECKED_ITEMS = 2_000
+"""Items checked of a large benchmark, the first ones; `trivet eval check` checks all."""
+CHECKED_CHARS = 64 << 20
+"""Characters checked, so fewer large items: one LiveCodeBench problem may bring megabytes of tests."""
+
+
+def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
+    """What is wrong, a sentence each. Raises PreflightFailed without a judge, ModelUnavailable without its key."""
+    judge = None
+    if benchmark.judge is not None:
+        if task.judge is None:
+            raise PreflightFailed(f"{task.task} is graded by a model; name it with --annotator_model, or give `auto`")
+        judge = Judge(open_model(task.judge).id, _asks_nobody)
+    problems = list(benchmark.check(list(_first(items)), tools_for(task, judge)))
+    more = len(problems) - SHOWN_PROBLEMS
+    return problems[:SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _first(items: Iterable[Item]) -> Iterator[Item]:
+    """As many as are checked, and one at least."""
+    room = CHECKED_CHARS
+    for item in islice(items, CHECKED_ITEMS):
+        yield item
+        room -= sum(map(len, item.prompts)) + sum(len(one) for one in item.detail.values() if isinstance(one, str))
+        if room <= 0:
+            return
+
+
+def _asks_nobody(requests: Iterable[Any]) -> Iterator[Any]:
+    raise AssertionError(f"a check asks no judge, and was about to ask {requests!r}")
+
+
+NAMED = 5
+"""Items that a note names."""
+REASON_CHARS = 160
+
+
+def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored], artifacts: Artifacts) -> TaskResult:
+    """What the samples of a task come to."""
+    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+
+    samples = tuple(shard.samples for shard in scored)
+    benchmark = copy(find_benchmark(task.benchmark))
+    benchmark.repeats = max(benchmark.repeats, task.repeats)  # figures over repeats, also where the run asked for them
+    benchmark.ks = task.ks or benchmark.ks
+    summary = benchmark.summarise(samples_of(samples, artifacts))
+    return TaskResult(
+        task=task.task,
+        version=task.version,
+        family=task.family,
+        data=task.data,
+        settings=task.settings,
+        metrics=summary.metrics,
+        estimates=summary.estimates,
+        counts=summary.counts,
+        usage=generated.usage,
+        judge_usage=_judging(scored),
+        judge=next((shard.judge for shard in scored if shard.judge), None),
+        samples=samples,
+        items=task.items,
+        responses=generated.shards,
+        notes=(
+            *notes_of(task, summary.counts, lambda: unscored_of(samples, artifacts)),
+            *left_out_of(summary.metrics),
+            *(f"programs were executed {how}" for how in {shard.executed_by: 0 for shard in scored} if how),
+        ),
+    )
+
+
+def samples_of(shards: Sequence[Ref], artifacts: Artifacts) -> Iterator[Sample]:
+    """All samples of a task, one at a time."""
+    for shard in shards:
+        yield from read_lines(artifacts, shard, Sample)
+
+
+def unscored_of(shards: Sequence[Ref], artifacts: Artifacts) -> dict[str, str]:
+    """The items that have a sample without a score → why."""
+    samples = samples_of(shards, artifacts)
+    return {sample.item: sample.reason for sample in samples if sample.status == "unscored"}
+
+
+def notes_of(task: PlannedTask, counts: Counts, unscored: Callable[[], dict[str, str]] = dict) -> Iterator[str]:
+    """What a reader must know beside the score. unscored: reads again which items have none."""
+    if task.family == "code":
+        yield from _samples_of_programs(task, counts)
+    elif left := task.samples - counts.samples:
+        yield f"{left} of {task.samples} responses are not there; they count in no figure"
+    if counts.unscored:
+        items = unscored()
+        named = ", ".join(list(items)[:NAMED]) + (" …" if len(items) > NAMED else "")
+        why = next(iter(items.values()), "")[:REASON_CHARS]
+        which = f" ({named}: {why})" if named else ""
+        yield f"{counts.unscored} of {counts.samples} are unscored; they count in no figure{which}"
+    if counts.truncated:
+        yield f"{counts.truncated} of {counts.samples} were cut off at max_tokens"
+    if counts.missing:
+        yield f"{counts.missing} of {counts.samples} hold no answer and get the lowest score"
+
+
+def _samples_of_programs(task: PlannedTask, counts: Counts) -> Iterator[str]:
+    """Items may have different numbers of programs: pass@k weighs items alike."""
+    if left := task.count - counts.items:
+        yield f"{left} of {task.count} items have no samples; they count in no figure"
+    if counts.samples < counts.items * task.repeats:
+        yield f"items have different numbers of samples, {task.repeats} at most"
+
+
+def left_out_of(metrics: Mapping[str, JsonValue]) -> Iterator[str]:
+    """The pass@k that were asked for and are not there, in a sentence for each reason."""
+    left_out = metrics.get("k_left_out")
+    why = {str(name): str(reason) for name, reason in left_out.items()} if isinstance(left_out, dict) else {}
+    for reason in dict.fromkeys(why.values()):
+        yield f"{', '.join(name for name in why if why[name] == reason)} left out: {reason}"
+
+
+def _judging(scored: Sequence[Scored]) -> Usage | None:
+    used = [shard.judge_usage for shard in scored if shard.judge_usage]
+    total = Usage()
+    for usage in used:
+        total = total.plus(usage)
+    return total if used else None

@@ -3,17 +3,157 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn, cast
 
 from pydantic import JsonValue
 
+from models.model_errors import ModelError
+from models.protocols import ChatRequest, Message, Text
 from storage.artifacts import Artifacts
-from tasks.evaluation.benchmarks.as_lm import AsLM
-from tasks.evaluation.evaluation_errors import BenchmarkUnusable
-from tasks.evaluation.evaluation_records import Counts, Estimate, TaskResult
+from tasks.evaluation.benchmarks.base import AskAll
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
+from tasks.evaluation.evaluation_records import Counts, Estimate, Sampling, TaskResult
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import PlannedTask
+
+MAX_TOKENS = ("max_new_tokens", "max_gen_toks", "max_tokens", "max_completion_tokens")
+"""Under which names evalchemy's benchmarks and lm_eval limit an answer."""
+STOP = ("until", "stop")
+
+
+class Templated(str):
+    """A conversation as one text, which still knows its messages."""
+
+    messages: tuple[Message, ...]
+
+    def __new__(cls, messages: Sequence[Mapping[str, Any]]) -> Templated:
+        text = super().__new__(cls, "\n\n".join(f"{one['role']}: {one['content']}" for one in messages))
+        text.messages = tuple(map(_message, messages))
+        return text
+
+
+class AsLM:
+    """What evalchemy's benchmarks use of an LM: `generate_until`, `apply_chat_template`, and who it is.
+
+    The chat template is the model's own, so `apply_chat_template` only carries the messages to it.
+    """
+
+    rank = 0
+    world_size = 1
+
+    def __init__(
+        self,
+        ask_all: AskAll,
+        *,
+        name: str,
+        template: bool | str = True,
+        system: str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> None:
+        """overrides: fields of `Sampling` that the run sets, in place of what the benchmark asks for.
+
+        system: the run's own system instruction, in place of the benchmark's.
+        """
+        self.tokenizer_name = name
+        self.model_args = {"model": name, "pretrained": name}
+        self.model = name
+        self.pretrained = name
+        self.missed: dict[int, str] = {}
+        """Instances of the last call that got no answer, by number, with the reason; their answers are empty."""
+        self._ask_all = ask_all
+        self._template = template
+        self._system = system
+        self._overrides = dict(overrides or {})
+
+    def apply_chat_template(self, chat_history: Sequence[Mapping[str, Any]], **_: Any) -> Templated:
+        """The messages, in the shape of a text."""
+        return Templated(chat_history)
+
+    def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
+        """The answers to lm_eval Instances of `(prompt, generation arguments)`, in their order."""
+        answers = [""] * len(requests)
+        self.missed = {}
+        for number, answer in self._ask_all(self._requests(requests)):
+            if isinstance(answer, ModelError):
+                self.missed[number] = str(answer)
+            else:
+                answers[number] = answer.response.text
+        return answers
+
+    def loglikelihood(self, *_: Any, **__: Any) -> NoReturn:
+        """Not for a model that only chats."""
+        raise NeedsLogLikelihood(
+            "this benchmark asks for log-probabilities, and evalchemy's two methods get a model that writes answers; "
+            "run it as a task of the lm-evaluation-harness"
+        )
+
+    loglikelihood_rolling = loglikelihood
+
+    def _requests(self, instances: Sequence[Any]) -> Iterator[tuple[int, ChatRequest]]:
+        for number, instance in enumerate(instances):
+            prompt, *arguments = instance.args
+            options = cast("dict[str, Any]", arguments[0] if arguments else {})
+            yield number, self._request(prompt, options, draw=int(getattr(instance, "repeat_idx", 0) or 0))
+
+    def _request(self, prompt: Any, options: Mapping[str, Any], *, draw: int) -> ChatRequest:
+        sampling = sampling_of(options).model_dump() | self._overrides
+        seed = sampling["seed"]
+        if "seed" in self._overrides and seed is not None:
+            seed += draw
+        return ChatRequest(
+            messages=self._with_system(_messages(prompt)),
+            temperature=sampling["temperature"],
+            max_tokens=sampling["max_tokens"],
+            seed=seed,
+            top_p=sampling["top_p"],
+            stop=tuple(sampling["stop"]),
+            draw=draw,
+            template=self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False,
+        )
+
+    def _with_system(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        if not self._system:
+            return messages
+        said = tuple(one for one in messages if one.role != "system")
+        return (Message(role="system", content=(Text(text=self._system),)), *said)
+
+
+def sampling_of(options: Mapping[str, Any]) -> Sampling:
+    """How an answer is drawn, of generation arguments as lm_eval and evalchemy write them.
+
+    `do_sample: False` beside a temperature is not believed: evalchemy sends it with 0.7 and means to sample.
+    """
+    stop = next((options[name] for name in STOP if options.get(name)), ())
+    seed = options.get("seed")
+    wanted = {
+        "temperature": options.get("temperature") or 0.0,
+        "max_tokens": next((options[name] for name in MAX_TOKENS if options.get(name)), None),
+        "top_p": options.get("top_p"),
+        "stop": (stop,) if isinstance(stop, str) else tuple(stop),
+        "seed": seed[0] if isinstance(seed, list | tuple) and seed else seed,
+    }
+    return Sampling.model_validate({name: value for name, value in wanted.items() if value is not None})
+
+
+def _messages(prompt: Any) -> tuple[Message, ...]:
+    if isinstance(prompt, Templated):
+        return prompt.messages
+    if isinstance(prompt, str):
+        return (_message({"role": "user", "content": prompt}),)
+    return tuple(map(_message, prompt))
+
+
+def _message(said: Mapping[str, Any]) -> Message:
+    return Message(role=said["role"], content=(Text(text=_words(said["content"])),))
+
+
+def _words(content: Any) -> str:
+    """A text, or the texts among the parts of a message."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part.get("type") == "text")
+
 
 HEADLINES = ("accuracy_avg", "accuracy", "score", "Average", "pass@1", "win_rate")
 ERRORS = ("{}_std_err", "{}_stderr", "{}_std_error")

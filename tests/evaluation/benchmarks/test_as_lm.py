@@ -9,10 +9,10 @@ import pytest
 from models.model_errors import ModelError, RequestRefused
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.calls import Answer
-from tasks.evaluation.benchmarks.as_lm import AsLM
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import NeedsLogLikelihood
 from tasks.evaluation.running.benchmark_data import Data
+from tasks.evaluation.running.whole_benchmarks import AsLM
 
 Instance = pytest.importorskip("lm_eval.api.instance").Instance
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"

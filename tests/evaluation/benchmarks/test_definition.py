@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmarks.definition import read_definition
-from tasks.evaluation.benchmarks.simple import open_yaml
+from tasks.evaluation.benchmarks.simple import open_yaml, read_definition
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable
 from tasks.evaluation.running.benchmark_data import Data
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from tasks.evaluation.benchmarks.base import BaseBenchmark
+from tasks.evaluation.benchmarks.base import BaseBenchmark, CodeBenchmark
 from tasks.evaluation.benchmarks.benchmark_registry import (
     FOLDER,
     PROGRAMS,
@@ -19,7 +19,6 @@ from tasks.evaluation.benchmarks.benchmark_registry import (
     definition_digest,
     find_benchmark,
 )
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.evaluation_records import Item
 from tasks.grading.code.code_grading import Verdict
 from tasks.sandbox import Sandbox

@@ -10,7 +10,6 @@ import pytest
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-from tasks.evaluation.benchmarks.checking import problems_of
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
@@ -239,7 +238,7 @@ def test_recorded_choices_get_their_known_figures(model: str, solved: int, missi
     ],
 )
 def test_a_check_names_each_problem(items: list[Item], problem: str, tools: Tools) -> None:
-    assert any(problem in one for one in problems_of(find_benchmark("MATH500"), items, tools))
+    assert any(problem in one for one in find_benchmark("MATH500").check(items, tools))
 
 
 @pytest.mark.parametrize(

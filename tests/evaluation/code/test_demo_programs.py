@@ -11,7 +11,7 @@ import pytest
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS
 from tasks.evaluation.running.benchmark_data import Data, read_rows
-from tasks.evaluation.running.completions import completion_responses, read_completions
+from tasks.evaluation.running.replaying import completion_responses, read_completions
 from tasks.sandbox.languages import find, unavailable
 from tests.evaluation.code.answered import opened_tools
 

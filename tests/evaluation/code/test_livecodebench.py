@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code import livecodebench_running as running
+from tasks.evaluation.benchmarks.code import livecodebench_tests as running
 from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench
 from tasks.evaluation.evaluation_records import Item, Reply, Response
 from tasks.evaluation.running.benchmark_data import Data

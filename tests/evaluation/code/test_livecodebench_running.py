@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.evaluation.benchmarks.code.livecodebench_running import PRELUDE, other_output, other_value, program_of
+from tasks.evaluation.benchmarks.code.livecodebench_tests import PRELUDE, other_output, other_value, program_of
 
 
 @pytest.mark.parametrize(

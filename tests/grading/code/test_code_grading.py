@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.grading.code.code_grading import EXTRACTED_CHARS, STDERR_CHARS, Verdict, verdict_of
 from tasks.grading.math.math_grader import MathGrader

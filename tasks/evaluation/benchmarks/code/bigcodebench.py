@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, cast
 
-from tasks.evaluation.benchmarks.base import Summary, Tools
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.code.bigcodebench_libraries import (
     Libraries,
     LookUp,
@@ -39,7 +39,6 @@ from tasks.evaluation.benchmarks.code.bigcodebench_libraries import (
     needed_by,
     reason_of,
 )
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.benchmarks.fields import text
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row

@@ -23,10 +23,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import Summary, Tools
-from tasks.evaluation.benchmarks.checking import passing_answers
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, passing_answers
 from tasks.evaluation.benchmarks.code.mbpp import emptied
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.benchmarks.fields import distinct, text
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row

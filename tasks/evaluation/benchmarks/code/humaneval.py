@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks import fields
-from tasks.evaluation.benchmarks.base import Tools
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Tools
 from tasks.evaluation.benchmarks.code.translated import (
     empty_answer,
     missing_tools,
@@ -22,7 +22,6 @@ from tasks.evaluation.benchmarks.code.translated import (
     translated_item,
     try_translated,
 )
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import code_in, completed

@@ -16,7 +16,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks import fields
-from tasks.evaluation.benchmarks.base import Summary
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
 from tasks.evaluation.benchmarks.code.humaneval import (
     INSTRUCT,
     canonical_answer,
@@ -24,7 +24,6 @@ from tasks.evaluation.benchmarks.code.humaneval import (
     python_item,
     try_python,
 )
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import code_in, completed

@@ -30,11 +30,16 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import Summary, Tools
-from tasks.evaluation.benchmarks.code.livecodebench_running import program_of, run_test
-from tasks.evaluation.benchmarks.code.livecodebench_tests import Kind, checked_kind, read_tests, value_of
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
+from tasks.evaluation.benchmarks.code.livecodebench_tests import (
+    Kind,
+    checked_kind,
+    program_of,
+    read_tests,
+    run_test,
+    value_of,
+)
 from tasks.evaluation.benchmarks.code.livecodebench_trial import TRIALS
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.benchmarks.fields import text
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row

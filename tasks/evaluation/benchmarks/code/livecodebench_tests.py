@@ -10,10 +10,14 @@ from __future__ import annotations
 import base64
 import json
 import pickletools
+import re
 import zlib
 from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
+
+from tasks.sandbox import Execution, Limits, Program, Sandbox
 
 MOST_BYTES = 1 << 30
 """Most bytes of one problem's unpacked tests. A packed text may expand a thousandfold."""
@@ -153,3 +157,178 @@ def _whole_number(digits: str) -> object:
     from decimal import Decimal
 
     return int(digits) if len(digits) < 4_000 else Decimal(digits)
+
+
+SECONDS = 6
+"""For a test; evalchemy and LiveCodeBench have the same, on the clock."""
+LIMITS = Limits(cpu_s=SECONDS, wall_s=3 * SECONDS, memory_bytes=4 << 30)
+"""Processor seconds, so that a busy machine fails nobody, and the clock only for those who sleep."""
+STARRED = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing"),
+)
+"""Modules whose names a program has without importing them; a later one's go before an earlier one's."""
+NAMED = tuple(name for name in STARRED if name not in ("builtins", "typing"))
+PRELUDE = "; ".join(
+    (
+        *(f"from {name} import *" for name in STARRED),
+        f"import {', '.join(NAMED)}",
+        "quit = exit",
+        "sys.setrecursionlimit(50000)",
+        "getattr(sys, 'set_int_max_str_digits', int)(50000)",
+    )
+)
+FUTURE = re.compile(r"^from __future__ import (?:\([^)]*\)|[^\n]*)(?:\n|\Z)", re.M)
+MARK = "\x1e"
+"""Stands before the value that a function returned; JSON has no such character."""
+NAMES = "names = {**globals()}\nfrom builtins import *\n"
+"""What the code defines; it may have a `min` or a `list` of its own, which what stands behind must not meet."""
+BY_NAME = """
+def called(name):
+    return getattr(names["Solution"](), name) if "Solution" in names else names[name]
+"""
+"""Gives the function that is called, as LiveCodeBench has it: a method where there is a class Solution."""
+BY_NAME_OR_FIRST = """
+from inspect import isfunction, unwrap
+def lines(some):
+    own = {name: unwrap(one) for name, one in some.items() if not name.startswith("__")}
+    own = {name: one for name, one in own.items() if isfunction(one) and one.__module__ == names["__name__"]}
+    return {name: one.__code__.co_firstlineno for name, one in own.items()}
+def called(name):
+    solution, functions = names.get("Solution"), lines(names)
+    if hasattr(solution, name):
+        return getattr(solution(), name)
+    if name in functions:
+        return names[name]
+    methods = lines(vars(solution)) if isinstance(solution, type) else {}
+    if methods:
+        return getattr(solution(), min(methods, key=methods.get))
+    if functions:
+        return names[min(functions, key=functions.get)]
+    raise NameError("no function is defined")
+"""
+"""The same, for a model that was not told the name: where nothing has it, the first method of a class Solution, else
+the first function that the code defines; what the prelude has is not meant."""
+CALL = f"""
+import json, os, sys
+def plain(one):
+    if getattr(one, "shape", None) == ():
+        return one.item()
+    raise TypeError("the answer holds a " + type(one).__name__)
+arguments = [json.loads(line) for line in sys.stdin.read().split("\\n")]
+sys.stdout = open(os.devnull, "w")
+value = json.dumps(called(%r)(*arguments), default=plain)
+with open(1, "w", closefd=False) as told:
+    told.write({MARK!r} + value + "\\n")
+"""
+"""Calls it; scalars of NumPy are numbers. What the function prints is nobody's."""
+LIBRARIES = ("numpy", "scipy", "sympy", "networkx", "sortedcontainers")
+"""The contests' own judges have them, so a program that imports one is not wrong where this machine lacks it."""
+LACKS = 3
+"""Exit code of a program that looked for a library in vain."""
+LACKING = re.compile(r"^ModuleNotFoundError: No module named '(\w+)", re.M)
+UNCAUGHT = re.compile(r"Traceback \(most recent call last\):|^[A-Z]\w*Error:", re.M)
+"""What Python writes where a program ends by an error, or does not compile."""
+OF_SIGNALS = range(128, 193)
+"""Exit codes, as a shell has them."""
+SHOWN_CHARS = 60
+
+
+class Ran(NamedTuple):
+    """What came of a test."""
+
+    passed: bool | None
+    """None: nothing is known about the program."""
+    reason: str
+    stderr: str = ""
+
+
+def program_of(code: str, function: str | None, *, by_name: bool = True) -> Program:
+    """What is run for each test: the code behind the prelude, and the call of its function where it is to have one.
+
+    by_name: whether only a function of this name is called, since the model was told it.
+    """
+    future = "".join(FUTURE.findall(code))
+    source = f"{future.rstrip()}\n{PRELUDE}\n{FUTURE.sub('', code)}".lstrip("\n")
+    tests = None if function is None else NAMES + (BY_NAME if by_name else BY_NAME_OR_FIRST) + CALL % function
+    return Program(source, tests=tests, limits=LIMITS)
+
+
+def run_test(test: Test, program: Program, sandbox: Sandbox) -> Ran:
+    """Run the program on the input of a test, in a process of its own, and compare."""
+    room = LIMITS.output_bytes + 2 * len(test.output)
+    given = test.input.encode("utf-8", "replace")
+    execution = sandbox.run(program._replace(stdin=given, limits=LIMITS._replace(output_bytes=room)))
+    if execution.status == "broken":
+        return Ran(None, f"sandbox: {execution.reason}")
+    if not (execution.passed or (test.kind == "stdin" and _exited(execution))):
+        if library := _lacking_library(execution, sandbox):
+            return Ran(None, f"the library {library} is not to be had in the sandbox")
+        return Ran(False, execution.reason or execution.status, execution.stderr)
+    differs = other_value if test.kind == "functional" else other_output
+    why = differs(execution.stdout, test.output)
+    return Ran(why is None, why or "passed", execution.stderr if why else "")
+
+
+def other_output(printed: str, expected: str) -> str | None:
+    """Where two texts differ, in a few words; None where they count as equal.
+
+    Line by line, without the space around the texts and their lines: the same text, or numbers that are equal as
+    decimals, of which no digit is rounded away.
+    """
+    lines, wanted = (text.strip().split("\n") for text in (printed, expected))
+    if len(lines) != len(wanted):
+        return f"wrong answer: {_lines(len(lines))}, expected {len(wanted)}"
+    for number, (line, right) in enumerate(zip(lines, wanted, strict=True), start=1):
+        one, other = line.strip(), right.strip()
+        if one != other and not _equal_numbers(one, other):
+            return f"wrong answer in line {number}: {_short(one)}, expected {_short(other)}"
+    return None
+
+
+def other_value(told: str, expected: str) -> str | None:
+    """How the value that a function returned differs from the expected one; None where they are equal.
+
+    Both are JSON, so tuples are lists; numbers are equal as Python has it: 1, 1.0 and True.
+    """
+    answer = told.rpartition(MARK)[2].partition("\n")[0]
+    try:
+        equal = value_of(answer) == value_of(expected)
+    except (ValueError, RecursionError):
+        equal = False
+    return None if equal else f"wrong answer: {_short(answer)}, expected {_short(expected)}"
+
+
+def _exited(execution: Execution) -> bool:
+    """Whether it asked to end with an exit code of its own: `sys.exit(1)`, not an error and not a signal.
+
+    LiveCodeBench does not look at what SystemExit holds (call_method of testing_util.py).
+    """
+    code = execution.exit_code
+    own = execution.status == "failed" and code is not None and code not in OF_SIGNALS
+    return own and not UNCAUGHT.search(execution.stderr)
+
+
+def _equal_numbers(one: str, other: str) -> bool:
+    try:
+        return [Decimal(word) for word in one.split()] == [Decimal(word) for word in other.split()]
+    except InvalidOperation:
+        return False
+
+
+def _lacking_library(execution: Execution, sandbox: Sandbox) -> str | None:
+    """The library for whose lack a program ended; that it is lacking is tried, not believed."""
+    named = LACKING.findall(execution.stderr)
+    if not named or named[-1] not in LIBRARIES:
+        return None
+    look = f"import importlib.util\nif importlib.util.find_spec({named[-1]!r}) is None: raise SystemExit({LACKS})"
+    return named[-1] if sandbox.run(Program(look)).exit_code == LACKS else None
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+def _short(text: str) -> str:
+    shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+    return "".join(char if char.isprintable() else "\ufffd" for char in shown)

@@ -15,8 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from tasks.evaluation.benchmarks.base import Summary
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
 from tasks.evaluation.benchmarks.fields import distinct, text, texts
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from tasks.evaluation.benchmarks.base import CodeBenchmark
 from tasks.evaluation.benchmarks.code.bigcodebench_libraries import Libraries, reason_of
 from tasks.evaluation.benchmarks.code.mbpp import SHOTS, emptied, fenced, few_shot, solved, unsolved
-from tasks.evaluation.benchmarks.code_benchmark import CodeBenchmark
 from tasks.evaluation.benchmarks.fields import distinct, text
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sampling
