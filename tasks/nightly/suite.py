@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from storage.records import Record
 from tasks.evaluation.masking import masked
+from tasks.evaluation.yaml_file import Place, YamlFile, read_yaml
 from tasks.nightly.night_records import SuiteUnusable
 from tasks.rag.rag_defaults import STRATEGY
 from tasks.rag.retrieval.strategies import StrategyName
-
-Place = tuple[str | int, ...]
-"""Where in a YAML file a value is: `("models", 0, "limit")`."""
 
 OF_THE_SUITE = ("output_path", "save", "debug", "dry_run", "config", "as_json")
 """Options of `trivet eval run` that a suite sets itself."""
@@ -121,136 +119,87 @@ def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
 
     known: names of `trivet eval run` with their defaults. Raises SuiteUnusable naming file and line.
     """
-    file = path.absolute()
-    text = _text(path)
-    plain, lines = _parsed(path, text)
+    yaml = read_yaml(path, SuiteUnusable, expected="names with values, such as `models: […]`")
     try:
-        read = _File.model_validate(plain)
+        read = _File.model_validate(yaml.values)
     except ValidationError as error:
-        raise _refused(path, error, lines) from error
+        raise _invalid(yaml, error) from error
     if not (read.models or read.index or read.selector):
         raise SuiteUnusable(f"{path}, line 1: nothing to do; name `models` with `tasks`, an `index` or a `selector`")
-    folder = file.parent
+    file = path.absolute()
     return Suite(
         name=file.stem,
         file=file,
-        output=folder / (read.output or Path("nightly", file.stem)),
+        output=file.parent / (read.output or Path("nightly", file.stem)),
         nights=read.nights,
-        models=_models(read, path, lines, folder=folder, known=known),
-        index=_index(read.index, path, lines, folder=folder),
-        selector=_selector(read.selector, path, lines, folder=folder),
+        models=_models(read, yaml, folder=file.parent, known=known),
+        index=None if read.index is None else _index(read.index, yaml, folder=file.parent),
+        selector=None if read.selector is None else _selector(read.selector, yaml, folder=file.parent),
         regression=read.regression,
     )
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SuiteUnusable(f"{path} cannot be read ({error}); name a suite file, as YAML in UTF-8") from error
+def _refused(yaml: YamlFile, place: Place, why: str) -> SuiteUnusable:
+    return SuiteUnusable(f"{yaml.path}, line {yaml.line(*place)}: {why}")
 
 
-def _parsed(path: Path, text: str) -> tuple[dict[str, Any], dict[Place, int]]:
-    """The file's values, and the line of each."""
-    import yaml
-
-    try:
-        node, plain = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise SuiteUnusable(f"{path}, line {line}: not YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise SuiteUnusable(f"{path} is not YAML: {error}") from error
-    if not isinstance(plain, dict):
-        raise SuiteUnusable(f"{path}, line 1: expected names with values, such as `models: […]` (it is {plain!r:.60})")
-    return cast("dict[str, Any]", plain), dict(_lines(node, ()))
-
-
-def _lines(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
-    import yaml
-
-    if isinstance(node, yaml.MappingNode):
-        for name, value in node.value:
-            below = (*at, str(name.value))
-            yield below, name.start_mark.line + 1
-            yield from _lines(value, below)
-    elif isinstance(node, yaml.SequenceNode):
-        for number, value in enumerate(node.value):
-            yield (*at, number), value.start_mark.line + 1
-            yield from _lines(value, (*at, number))
-
-
-def _line(place: Place, lines: Mapping[Place, int]) -> int:
-    """The line of a place, or of the nearest one around it."""
-    while place and place not in lines:
-        place = place[:-1]
-    return lines.get(place, 1)
-
-
-def _refused(path: Path, error: ValidationError, lines: Mapping[Place, int], within: Place = ()) -> SuiteUnusable:
+def _invalid(yaml: YamlFile, error: ValidationError, within: Place = ()) -> SuiteUnusable:
     """The first validation error, with file and line."""
     first = error.errors()[0]
     place = (*within, *first["loc"])
     name = ".".join(str(part) for part in place)
-    line = _line(place, lines)
-    return SuiteUnusable(f"{path}, line {line}: {name}: {first['msg']} (it is {str(first['input'])[:60]!r})")
+    return _refused(yaml, place, f"{name}: {first['msg']} (it is {str(first['input'])[:60]!r})")
 
 
-def _models(
-    read: _File, path: Path, lines: Mapping[Place, int], *, folder: Path, known: Mapping[str, Any]
-) -> tuple[SuiteModel, ...]:
-    shared = _flags(read.settings, ("settings",), path, lines, known=known)
+def _models(read: _File, yaml: YamlFile, *, folder: Path, known: Mapping[str, Any]) -> tuple[SuiteModel, ...]:
+    shared = _flags(read.settings, ("settings",), yaml, known=known)
     if "tasks" in shared:
-        raise SuiteUnusable(f"{path}, line {_line(('settings', 'tasks'), lines)}: name `tasks` beside `settings`")
+        raise _refused(yaml, ("settings", "tasks"), "name `tasks` beside `settings`")
     models: dict[str, SuiteModel] = {}
     for number, entry in enumerate(read.models):
         place: Place = ("models", number)
-        line = _line(place, lines)
-        own = _flags({name: value for name, value in entry.items() if name != "label"}, place, path, lines, known=known)
+        own = _flags({name: value for name, value in entry.items() if name != "label"}, place, yaml, known=known)
         flags = {"tasks": read.tasks} | shared | own
         if not flags["tasks"]:
-            raise SuiteUnusable(f"{path}, line {line}: no tasks; name some here, or `tasks: […]` for all models")
+            raise _refused(yaml, place, "no tasks; name some here, or `tasks: […]` for all models")
         if "model" not in own:
-            raise SuiteUnusable(f"{path}, line {line}: no `model`; name its backend, such as `model: openai`")
+            raise _refused(yaml, place, "no `model`; name its backend, such as `model: openai`")
         label = str(entry.get("label") or own.get("model_name") or own["model"])
         if label in models:
-            raise SuiteUnusable(
-                f"{path}, line {line}: {label!r} is in line {models[label].line} too; give each model a `label` of "
-                "its own"
-            )
-        at = {name: _line(_place_of(name, place, own=own, shared=shared), lines) for name in flags}
-        models[label] = SuiteModel(label=label, flags=_anchored(flags, folder), lines=at, line=line)
+            why = f"{label!r} is in line {models[label].line} too; give each model a `label` of its own"
+            raise _refused(yaml, place, why)
+        places = {name: place if name in own else ("settings",) if name in shared else () for name in flags}
+        models[label] = SuiteModel(
+            label=label,
+            flags=_anchored(flags, folder),
+            lines={name: yaml.line(*within, name) for name, within in places.items()},
+            line=yaml.line(*place),
+        )
     return tuple(models.values())
 
 
-def _place_of(name: str, entry: Place, *, own: Mapping[str, Any], shared: Mapping[str, Any]) -> Place:
-    """Where the value of a flag comes from."""
-    if name in own:
-        return (*entry, name)
-    return ("settings", name) if name in shared else (name,)
-
-
 def _flags(
-    given: Mapping[str, JsonValue], place: Place, path: Path, lines: Mapping[Place, int], *, known: Mapping[str, Any]
+    given: Mapping[str, JsonValue], place: Place, yaml: YamlFile, *, known: Mapping[str, Any]
 ) -> dict[str, JsonValue]:
     """Names of `trivet eval run` with their values; refuses others, and what a suite may not say."""
     flags = {name.replace("-", "_"): value for name, value in given.items()}
     for written, name in zip(given, flags, strict=True):
-        where = f"{path}, line {_line((*place, written), lines)}: {written}"
+        why = None
         if name == TYPED:
-            raise SuiteUnusable(f"{where}: no file may say that programs run without a sandbox; leave it out")
-        if name in OF_THE_SUITE:
-            raise SuiteUnusable(f"{where}: a suite keeps its results itself, below `output`; leave it out")
-        if name not in known:
-            names = ", ".join(sorted(set(known) - {*OF_THE_SUITE, TYPED}))
-            raise SuiteUnusable(f"{where} is not known; give {names}")
-        if isinstance(known[name], bool) and not isinstance(flags[name], bool):
-            raise SuiteUnusable(f"{where}: expected true or false (it is {flags[name]!r})")
-        if masked(flags[name]) != flags[name]:
-            raise SuiteUnusable(
-                f"{where} holds a key or a password, which would be kept with the night; name the environment variable "
-                "that has it: api_key_env"
+            why = ": no file may say that programs run without a sandbox; leave it out"
+        elif name in OF_THE_SUITE:
+            why = ": a suite keeps its results itself, below `output`; leave it out"
+        elif name not in known:
+            why = f" is not known; give {', '.join(sorted(set(known) - {*OF_THE_SUITE, TYPED}))}"
+        elif isinstance(known[name], bool) and not isinstance(flags[name], bool):
+            why = f": expected true or false (it is {flags[name]!r})"
+        elif masked(flags[name]) != flags[name]:
+            why = (
+                " holds a key or a password, which would be kept with the night; name the environment variable that "
+                "has it: api_key_env"
             )
+        if why:
+            raise _refused(yaml, (*place, written), f"{written}{why}")
     return flags
 
 
@@ -266,7 +215,8 @@ def _anchored(flags: dict[str, JsonValue], folder: Path) -> dict[str, JsonValue]
     if isinstance(judge := found.get("annotator_model"), str) and judge.startswith(("scripted:", "replay:")):
         backend, _, file = judge.partition(":")
         found["annotator_model"] = f"{backend}:{folder / file}"
-    found["tasks"] = _anchored_tasks(found["tasks"], folder)
+    tasks = found["tasks"].split(",") if isinstance(found["tasks"], str) else found["tasks"]
+    found["tasks"] = [_anchored_task(word, folder) for word in tasks] if isinstance(tasks, list) else tasks
     return found
 
 
@@ -289,13 +239,6 @@ def _anchored_args(given: JsonValue, folder: Path) -> JsonValue:
     return args
 
 
-def _anchored_tasks(given: JsonValue, folder: Path) -> JsonValue:
-    words = given.split(",") if isinstance(given, str) else given
-    if not isinstance(words, list):
-        return given
-    return [_anchored_task(word, folder) for word in words]
-
-
 def _anchored_task(word: JsonValue, folder: Path) -> JsonValue:
     if isinstance(word, dict):
         return word | {"task_name": _anchored_task(word.get("task_name"), folder)}
@@ -305,38 +248,25 @@ def _anchored_task(word: JsonValue, folder: Path) -> JsonValue:
     return f"{folder / file}{colon}{name}" if Path(file).suffix in TASK_FILES else word.strip()
 
 
-def _index(
-    given: dict[str, JsonValue] | None, path: Path, lines: Mapping[Place, int], *, folder: Path
-) -> SuiteIndex | None:
-    if given is None:
-        return None
-    line = _line(("index",), lines)
+def _index(given: dict[str, JsonValue], yaml: YamlFile, *, folder: Path) -> SuiteIndex:
     for needed in ("documents", "index"):
         if not isinstance(given.get(needed), str):
-            raise SuiteUnusable(f"{path}, line {line}: index: `{needed}` is missing; name a folder")
-    own = {name: value for name, value in given.items() if name in SuiteIndex.model_fields}
-    build = {name: value for name, value in given.items() if name not in SuiteIndex.model_fields}
-    for name in ("documents", "index", "metadata"):
-        if isinstance(build.get(name), str):
-            build[name] = str(folder / str(build[name]))
-    if isinstance(own.get("questions"), str):
-        own["questions"] = str(folder / str(own["questions"]))
+            raise _refused(yaml, ("index",), f"index: `{needed}` is missing; name a folder")
     for taken in ("build", "line"):
         if taken in given:
-            raise SuiteUnusable(f"{path}, line {_line(('index', taken), lines)}: index.{taken} is not known")
+            raise _refused(yaml, ("index", taken), f"index.{taken} is not known")
+    paths = ("documents", "index", "metadata", "questions")
+    told = given | {name: str(folder / str(given[name])) for name in paths if isinstance(given.get(name), str)}
+    own = {name: value for name, value in told.items() if name in SuiteIndex.model_fields}
+    build = {name: value for name, value in told.items() if name not in SuiteIndex.model_fields}
     try:
-        return SuiteIndex.model_validate({**own, "build": build, "line": line})
+        return SuiteIndex.model_validate({**own, "build": build, "line": yaml.line("index")})
     except ValidationError as error:
-        raise _refused(path, error, lines, ("index",)) from error
+        raise _invalid(yaml, error, ("index",)) from error
 
 
-def _selector(given: str | None, path: Path, lines: Mapping[Place, int], *, folder: Path) -> SuiteSelector | None:
-    if given is None:
-        return None
-    line = _line(("selector",), lines)
+def _selector(given: str, yaml: YamlFile, *, folder: Path) -> SuiteSelector:
     if not (folder / given).is_file():
-        raise SuiteUnusable(
-            f"{path}, line {line}: selector: there is no file {folder / given}; name the YAML file of a "
-            "`trivet lever run`"
-        )
-    return SuiteSelector(config=folder / given, line=line)
+        why = f"there is no file {folder / given}; name the YAML file of a `trivet lever run`"
+        raise _refused(yaml, ("selector",), f"selector: {why}")
+    return SuiteSelector(config=folder / given, line=yaml.line("selector"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -15,6 +15,7 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.yaml_file import YamlFile, read_yaml
 from tasks.grading.choice import LETTERS, canonical
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
@@ -133,39 +134,16 @@ class Definition(Record):
 
 def read_definition(path: Path) -> Definition:
     """The definition in a YAML file. Raises BenchmarkUnusable naming file and line."""
-    import yaml
-
-    try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BenchmarkUnusable(f"{path}: cannot be read as UTF-8 text ({error})") from error
-    try:
-        root = yaml.compose(text, Loader=_loader())
-        plain = yaml.load(text, Loader=_loader())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise BenchmarkUnusable(f"{path}, line {line}: not YAML ({error.problem or error.context})") from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise BenchmarkUnusable(f"{path}: not YAML ({error})") from error
-    if not isinstance(plain, dict):
-        raise BenchmarkUnusable(f"{path}, line 1: expected `name`, `data`, `prompt` … of a benchmark")
-    for key, line in _repeated_keys(root):
+    file = read_yaml(path, BenchmarkUnusable, expected="`name`, `data`, `prompt` … of a benchmark")
+    for key, line in file.repeated:
         raise BenchmarkUnusable(f"{path}, line {line}: {key!r} stands there twice")
     try:
-        return Definition.model_validate(plain)
+        return Definition.model_validate(file.values)
     except ValidationError as error:
-        raise BenchmarkUnusable("; ".join(_sentences(error, root, path))) from error
+        raise BenchmarkUnusable("; ".join(_sentences(error, file))) from error
 
 
-def _loader() -> Any:
-    import yaml
-
-    # the same as SafeLoader, in C and ten times as fast
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _sentences(error: ValidationError, root: Any, path: Path) -> Iterator[str]:
+def _sentences(error: ValidationError, file: YamlFile) -> Iterator[str]:
     for one in error.errors():
         message = one["msg"].removeprefix("Value error, ")
         keys = ".".join(str(part) for part in one["loc"] if part not in ("str", "tuple[str, ...]"))
@@ -173,7 +151,7 @@ def _sentences(error: ValidationError, root: Any, path: Path) -> Iterator[str]:
             message = f"there is no such key; there are {', '.join(_keys_at(one['loc'][:-1]))}"
         elif one["type"] == "missing":
             message = "is missing"
-        yield f"{path}, line {_line_of(root, one['loc'])}: {keys + ': ' if keys else ''}{message}"
+        yield f"{file.path}, line {file.line(*one['loc'])}: {keys + ': ' if keys else ''}{message}"
 
 
 def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
@@ -186,31 +164,6 @@ def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
         ("grader",): Grader,
     }
     return list(kinds.get(loc, Definition).model_fields)
-
-
-def _line_of(node: Any, loc: tuple[int | str, ...]) -> int:
-    """1-based line of the key that `loc` leads to; of the innermost one that is there."""
-    line = node.start_mark.line + 1
-    for part in loc:
-        pairs = cast("list[tuple[Any, Any]]", node.value if node.id == "mapping" else [])
-        found = next(((key, value) for key, value in pairs if key.value == part), None)
-        if found is None:
-            break
-        line, node = found[0].start_mark.line + 1, found[1]
-    return line
-
-
-def _repeated_keys(node: Any) -> Iterator[tuple[str, int]]:
-    """Keys that stand twice in one mapping: YAML forbids them, and PyYAML takes the last."""
-    if node.id != "mapping":
-        return
-    seen = set[Hashable]()
-    for key, value in node.value:
-        if key.value in seen:
-            yield str(key.value), key.start_mark.line + 1
-        if isinstance(key.value, str):
-            seen.add(key.value)
-        yield from _repeated_keys(value)
 
 
 PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
