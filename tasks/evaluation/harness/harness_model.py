@@ -10,12 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from models.model_errors import ModelError
-from models.protocols import ChatRequest, LogLikelihood, LogProb, Message, Text
+from models.protocols import ChatRequest, LogLikelihood, LogProb
 from tasks.call_thread import refuse_when_stopped
 from tasks.calls import Answer
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_records import Usage
-from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, Templated, sampling_of
+from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, Templated, messages_of, sampling_of
 from tasks.group_commit import GroupStore
 
 if TYPE_CHECKING:
@@ -40,13 +40,17 @@ class Likelihoods:
 
     def of_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, LogProb]]:
         """Key and log-probability of each continuation after its context."""
-        return self._all(pairs, self._model.loglikelihood, keep=_of_logprob, read=_logprob)
+        return self._all(
+            pairs,
+            self._model.loglikelihood,
+            keep=lambda result: {"total": _finite(result.total), "greedy": result.greedy},
+            read=lambda response: LogProb(_total(response), response["greedy"]),
+        )
 
     def of_texts(self, texts: Sequence[str]) -> list[tuple[str, float]]:
         """Key and log-probability of each whole text."""
-        return self._all(
-            texts, self._model.loglikelihood_rolling, keep=lambda total: {"total": _finite(total)}, read=_total
-        )
+        ask = self._model.loglikelihood_rolling
+        return self._all(texts, ask, keep=lambda total: {"total": _finite(total)}, read=_total)
 
     def _all(
         self,
@@ -106,17 +110,9 @@ def _key(model: str, asked: tuple[str, str] | str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _of_logprob(result: LogProb) -> Values:
-    return {"total": _finite(result.total), "greedy": result.greedy}
-
-
 def _finite(total: float) -> float | None:
     """JSON has no infinity: what a model holds for impossible has no figure."""
     return total if total > float("-inf") else None
-
-
-def _logprob(response: Any) -> LogProb:
-    return LogProb(_total(response), response["greedy"])
 
 
 def _total(response: Any) -> float:
@@ -155,6 +151,10 @@ def harness_model(
     """
     from lm_eval.api.model import LM
 
+    def note_keys(requests: Sequence[Any], told: Sequence[tuple[str, object]]) -> None:
+        for instance, (key, _) in zip(requests, told, strict=True):
+            heard.keys[_doc(instance)].append(key)
+
     class Model(LM):
         """Asks through our calls; what it was told is in `heard`."""
 
@@ -182,23 +182,18 @@ def harness_model(
             return texts
 
         def loglikelihood(self, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
-            told = _given(likelihoods).of_pairs([instance.args[:2] for instance in requests])
-            for instance, (key, _result) in zip(requests, told, strict=True):
-                heard.keys[_doc(instance)].append(key)
+            assert likelihoods is not None, "tasks that want log-probabilities are refused before"
+            told = likelihoods.of_pairs([instance.args[:2] for instance in requests])
+            note_keys(requests, told)
             return [(result.total, result.greedy) for _, result in told]
 
         def loglikelihood_rolling(self, requests: list[Any], **_: Any) -> list[float]:
-            told = _given(likelihoods).of_texts([instance.args[0] for instance in requests])
-            for instance, (key, _result) in zip(requests, told, strict=True):
-                heard.keys[_doc(instance)].append(key)
+            assert likelihoods is not None, "tasks that want log-probabilities are refused before"
+            told = likelihoods.of_texts([instance.args[0] for instance in requests])
+            note_keys(requests, told)
             return [total for _, total in told]
 
     return Model()
-
-
-def _given(likelihoods: Likelihoods | None) -> Likelihoods:
-    assert likelihoods is not None, "tasks that want log-probabilities are refused before"
-    return likelihoods
 
 
 def _doc(instance: Any) -> Doc:
@@ -226,7 +221,7 @@ def _chat_request(
         wanted["temperature"] = HOTTEST_BY_DEFAULT
     sampling = sampling_of(wanted)
     return ChatRequest(
-        messages=prompt.messages if isinstance(prompt, Templated) else (_user(prompt),),
+        messages=messages_of(prompt),
         temperature=sampling.temperature,
         max_tokens=sampling.max_tokens,
         seed=(sampling.seed or 0) + draw if "seed" in wanted else seed,
@@ -235,7 +230,3 @@ def _chat_request(
         draw=draw,
         template=template if isinstance(prompt, Templated) else False,
     )
-
-
-def _user(prompt: str) -> Message:
-    return Message(role="user", content=(Text(text=prompt),))

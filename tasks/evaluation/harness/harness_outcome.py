@@ -22,6 +22,8 @@ from tasks.measure.estimates import Z, estimate
 NO_FILTER = "none"
 NOT_FOUND = ("", "[invalid]")
 """What the harness's filters make of a response without an answer."""
+ELSEWHERE = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
+"""Keys of a task's configuration that are no part of its definition."""
 HOUSEKEEPING = ("name", "alias", "sample_len", "sample_count")
 
 
@@ -91,6 +93,7 @@ class _Task:
         self.higher_is_better: Mapping[str, bool | None] = found["higher_is_better"].get(name, {})
         self._heard = heard
         self._alone = alone
+        self._group = None if alone else name
         self._by_doc: dict[int, list[Mapping[str, Any]]] = {}
         for logged in found["samples"][name]:
             self._by_doc.setdefault(logged["doc_id"], []).append(logged)
@@ -103,10 +106,6 @@ class _Task:
     @property
     def generates(self) -> bool:
         return self.config.get("output_type", "generate_until") == "generate_until"
-
-    def samples(self) -> Iterator[Sample]:
-        for number, logged in self._by_doc.items():
-            yield self._sample(number, logged)
 
     def items(self) -> Iterator[Item]:
         for number, logged in self._by_doc.items():
@@ -131,8 +130,11 @@ class _Task:
                 else:
                     yield Response(item=self._id(number), repeat=repeat, missed=str(answer))
 
-    def _sample(self, number: int, logged: Sequence[Mapping[str, Any]]) -> Sample:
-        doc = Doc(self.name, number)
+    def samples(self) -> Iterator[Sample]:
+        for number, logged in self._by_doc.items():
+            yield self._sample(Doc(self.name, number), logged)
+
+    def _sample(self, doc: Doc, logged: Sequence[Mapping[str, Any]]) -> Sample:
         answers = self._heard.answers[doc]
         values = dict(_values(logged))
         why_not = next((str(answer) for answer in answers if isinstance(answer, TransientModelError)), None)
@@ -140,7 +142,7 @@ class _Task:
         said = ", ".join(f"{metric} = {value:g}" for metric, value in values.items())
         extracted = _extracted(logged[0], generates=self.generates)
         return Sample(
-            item=self._id(number),
+            item=self._id(doc.number),
             status="unscored" if score is None else "scored",
             score=score,
             extracted=extracted,
@@ -156,16 +158,11 @@ class _Task:
     def _id(self, number: int) -> str:
         return str(number) if self._alone else f"{self.name}/{number}"
 
-    @property
-    def _group(self) -> str | None:
-        return None if self._alone else self.name
-
 
 def _metrics(name: str, found: Mapping[str, Any], read: Sequence[_Task]) -> dict[str, JsonValue]:
     if len(read) == 1:
         return _figures(read[0].results)
-    each: dict[str, JsonValue] = {task.name: _figures(task.results) for task in read}
-    return _figures(_of_group(name, found)) | each
+    return _figures(_of_group(name, found)) | {task.name: _figures(task.results) for task in read}
 
 
 def _figures(results: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -303,15 +300,12 @@ def _of_all(by_task: Mapping[str, Any]) -> Any:
 
 def _version(found: Mapping[str, Any], read: Sequence[_Task]) -> str:
     """The tasks' own number, lm_eval's, and the digest of their definitions, wherever they lie."""
-    definitions = {task.name: _definition(task.config) for task in read}
+    definitions = {
+        task.name: {name: value for name, value in task.config.items() if name not in ELSEWHERE} for task in read
+    }
     numbers = {str(found["versions"].get(task.name)) for task in read}
     digest = hashlib.sha256(json.dumps(definitions, sort_keys=True, default=str).encode()).hexdigest()
     return f"{'+'.join(sorted(numbers))}-lm_eval-{installed_version()}-{digest[:12]}"
-
-
-def _definition(config: Mapping[str, Any]) -> dict[str, Any]:
-    elsewhere = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
-    return {name: value for name, value in config.items() if name not in elsewhere}
 
 
 def _data(name: str, loaded: LoadedTasks) -> DataFacts:
@@ -321,7 +315,8 @@ def _data(name: str, loaded: LoadedTasks) -> DataFacts:
         for doc in task.eval_docs:
             count += 1
             digest.update(json.dumps(doc, sort_keys=True, default=str).encode() + b"\n")
-    return DataFacts(name=_plain_name(name), source=", ".join(sources), checksum=digest.hexdigest(), count=count)
+    plain = name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
+    return DataFacts(name=plain, source=", ".join(sources), checksum=digest.hexdigest(), count=count)
 
 
 def _source(task: Any) -> str:
@@ -331,10 +326,6 @@ def _source(task: Any) -> str:
         named: Iterable[Any] = files.values() if isinstance(files, Mapping) else [files]
         return ", ".join(str(each) for each in named)
     return "/".join(str(part) for part in (config.dataset_path, config.dataset_name) if part)
-
-
-def _plain_name(name: str) -> str:
-    return name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
 
 
 def _notes(heard: Heard) -> Iterator[str]:

@@ -11,18 +11,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
-
-from pydantic import Field, JsonValue
+from unittest.mock import patch
 
 from models.protocols import Chat, LogLikelihood
 from storage.artifacts import Artifacts
-from storage.records import Record
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import TaskResult, Usage
 from tasks.evaluation.harness.harness_model import Heard, Likelihoods, harness_model
 from tasks.evaluation.harness.harness_outcome import HarnessOutcome, outcome_of
-from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version, load_tasks, quiet_loggers
+from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version, list_tasks, load_tasks, quiet_loggers
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import RunSettings
@@ -33,53 +31,43 @@ from tasks.resources import kept_responses, resources
 RESAMPLES = 1000
 """Bootstrap resamples for standard errors without a formula; lm_eval draws 100,000 in one process per CPU."""
 
+SETTINGS = (
+    *("limit", "num_fewshot", "n_repeat", "max_tokens", "gen_kwargs", "apply_chat_template"),
+    *("fewshot_as_multiturn", "system_instruction", "seed"),
+)
+"""What the results say of a run's settings."""
 NO_TEMPLATE = "no chat template was applied: log-probabilities are of plain texts"
 
 _one_at_a_time = Lock()
 """The harness seeds and reads the generators of the whole process."""
 
 
-class HarnessOptions(Record):
-    """What a run asks of a task of the harness; None leaves the task its own."""
-
-    limit: int | None = Field(default=None, ge=1)
-    """First items of each task only."""
-    num_fewshot: int | None = Field(default=None, ge=0)
-    """Examples before the question; a task that fixes none keeps none, as in lm_eval."""
-    n_repeat: int | None = Field(default=None, ge=1)
-    """Answers to each question; which of them count is the affair of the task's filters."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    gen_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
-    """As lm_eval takes them: temperature, top_p, until, max_gen_toks, do_sample."""
-    apply_chat_template: bool | str = False
-    """True, or the name of one of the model's templates: answers are given to messages. Where log-probabilities are
-    wanted no template is applied, and the outcome says so."""
-    fewshot_as_multiturn: bool = False
-    """Examples as turns of the chat."""
-    system_instruction: str | None = None
-    seed: tuple[int, int, int, int] = (0, 1234, 1234, 1234)
-    """Seeds of python (passed to the model; repeat i uses the first + i), numpy, torch, few-shot examples."""
-    include_path: Path | None = None
-    """Folder with YAML tasks of the user's own."""
-
-
 def evaluate_harness(
-    name: str, *, model: Chat, ask_all: AskAll, responses: GroupStore, options: HarnessOptions
+    name: str,
+    *,
+    model: Chat,
+    ask_all: AskAll,
+    responses: GroupStore,
+    settings: RunSettings,
+    include_path: Path | None = None,
 ) -> HarnessOutcome:
     """What the harness finds about a model on the task, group or tag called `name`, or in a YAML file of that path.
 
     ask_all: asks `model`. responses: keeps log-probabilities, each under model, context and continuation.
+    include_path: folder with YAML tasks of the user's own.
     Raises UnknownTask, DataMissing, BenchmarkUnusable and NeedsLogLikelihood before anything is asked; then what
     `ask_all` and the store raise.
     """
     with _quiet():
-        loaded = load_tasks(name, options.include_path)
+        loaded = load_tasks(name, include_path)
         _refuse_what_cannot_run(loaded, model)
-        if options.n_repeat is not None:
+        if settings.n_repeat is not None:
             for task in loaded.tasks.values():
-                task.set_config("repeats", options.n_repeat)
+                task.set_config("repeats", settings.n_repeat)
         likelihoods = Likelihoods(model, responses) if isinstance(model, LogLikelihood) else None
-        effective = _effective(options, loaded)
+        effective = settings
+        if loaded.wants_likelihoods and settings.apply_chat_template is not False:  # these are of plain texts
+            effective = settings.model_copy(update={"apply_chat_template": False, "fewshot_as_multiturn": False})
         heard = Heard()
         lm = harness_model(
             model.id,
@@ -87,17 +75,18 @@ def evaluate_harness(
             likelihoods=likelihoods,
             heard=heard,
             template=effective.apply_chat_template,
-            seed=options.seed[0],
+            seed=settings.seed[0],
         )
         found = _simple_evaluate(lm, loaded, effective)
+    plain = effective.model_dump(mode="json") | {"limit": effective.first}
     return outcome_of(
         name,
         found,
         loaded,
         heard,
-        settings=effective.model_dump(mode="json", exclude={"include_path"}),
+        settings={name: plain[name] for name in SETTINGS},
         usage=likelihoods.usage if likelihoods else None,
-        notes=() if effective == options else (NO_TEMPLATE,),
+        notes=() if effective == settings else (NO_TEMPLATE,),
     )
 
 
@@ -115,28 +104,21 @@ def _refuse_what_cannot_run(loaded: LoadedTasks, model: Chat) -> None:
             raise BenchmarkUnusable(f"{name} shows images or plays sounds, which is not done through the harness here")
 
 
-def _effective(options: HarnessOptions, loaded: LoadedTasks) -> HarnessOptions:
-    """Log-probabilities are of plain texts: a chat template is left out there."""
-    if loaded.wants_likelihoods and options.apply_chat_template is not False:
-        return options.model_copy(update={"apply_chat_template": False, "fewshot_as_multiturn": False})
-    return options
-
-
-def _simple_evaluate(lm: Any, loaded: LoadedTasks, options: HarnessOptions) -> dict[str, Any]:
+def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dict[str, Any]:
     from lm_eval.evaluator import simple_evaluate
 
     generates = len(loaded.wants_likelihoods) < len(loaded.tasks)
-    python, numpy, torch, examples = options.seed
+    python, numpy, torch, examples = settings.seed
     found: Any = simple_evaluate(
         model=lm,
         tasks=loaded.parts,
         task_manager=loaded.manager,
-        limit=options.limit,
-        num_fewshot=options.num_fewshot,
-        gen_kwargs=_gen_kwargs(options) if generates else None,
-        apply_chat_template=options.apply_chat_template,
-        fewshot_as_multiturn=options.fewshot_as_multiturn,
-        system_instruction=options.system_instruction,
+        limit=settings.first,
+        num_fewshot=settings.num_fewshot,
+        gen_kwargs=_gen_kwargs(settings) if generates else None,
+        apply_chat_template=settings.apply_chat_template,
+        fewshot_as_multiturn=settings.fewshot_as_multiturn,
+        system_instruction=settings.system_instruction,
         bootstrap_iters=RESAMPLES,
         random_seed=python,
         numpy_random_seed=numpy,
@@ -146,10 +128,10 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, options: HarnessOptions) -> d
     return found
 
 
-def _gen_kwargs(options: HarnessOptions) -> dict[str, Any]:
+def _gen_kwargs(settings: RunSettings) -> dict[str, Any]:
     """Under the names that are read first, so that they take the place of what the task says under another."""
-    named: dict[str, Any] = {**options.gen_kwargs}
-    tokens = [options.max_tokens, *(named.pop(name, None) for name in MAX_TOKENS)]
+    named: dict[str, Any] = {**settings.gen_kwargs}
+    tokens = [settings.max_tokens, *(named.pop(name, None) for name in MAX_TOKENS)]
     stops = [named.pop(name, None) for name in STOP]
     named |= {MAX_TOKENS[0]: next((value for value in tokens if value), None)}
     named |= {STOP[0]: next((value for value in stops if value), None)}
@@ -160,7 +142,7 @@ def _gen_kwargs(options: HarnessOptions) -> dict[str, Any]:
 def _quiet() -> Generator[None]:
     """The harness prints nothing, starts no processes, and leaves environment and generators as they were."""
     with _one_at_a_time, ExitStack() as undo:
-        undo.enter_context(_same_environment())
+        undo.enter_context(patch.dict(os.environ))
         undo.enter_context(quiet_loggers())
         undo.enter_context(_same_generators())
         installed_version()
@@ -168,19 +150,15 @@ def _quiet() -> Generator[None]:
         from lm_eval import evaluator
         from lm_eval.api import metrics, task
 
-        undo.enter_context(_replaced(task, tqdm=lambda items, **_: items))
-        undo.enter_context(_replaced(metrics, bootstrap_stderr=_bootstrap_std_err))
+        undo.enter_context(patch.object(task, "tqdm", lambda items, **_: items))
+        undo.enter_context(patch.object(metrics, "bootstrap_stderr", _bootstrap_std_err))
         # facts about machine and tokenizer, found by running a dozen programs
-        undo.enter_context(_replaced(evaluator, add_env_info=_nothing, add_tokenizer_info=_nothing))
-        undo.enter_context(_replaced(evaluator, get_git_commit_hash=_nothing))
+        for finding in ("add_env_info", "add_tokenizer_info", "get_git_commit_hash"):
+            undo.enter_context(patch.object(evaluator, finding, lambda *_, **__: None))
         if not datasets.utils.are_progress_bars_disabled():
             datasets.disable_progress_bars()
             undo.callback(datasets.enable_progress_bars)
         yield
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    return None
 
 
 def _bootstrap_std_err(metric: Callable[[Sequence[Any]], float], values: Sequence[Any], iters: int) -> float:
@@ -189,29 +167,6 @@ def _bootstrap_std_err(metric: Callable[[Sequence[Any]], float], values: Sequenc
 
     draws = random.Random(0)
     return sample_stddev([metric(draws.choices(values, k=len(values))) for _ in range(iters)])
-
-
-@contextmanager
-def _replaced(module: Any, **values: Any) -> Generator[None]:
-    old = {name: getattr(module, name) for name in values}
-    for name, value in values.items():
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for name, value in old.items():
-            setattr(module, name, value)
-
-
-@contextmanager
-def _same_environment() -> Generator[None]:
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update(before)
 
 
 @contextmanager
@@ -239,8 +194,6 @@ def is_harness_task(name: str, include_path: Path | None) -> bool:
 
     Raises UnknownTask if there is no folder `include_path`.
     """
-    from tasks.evaluation.harness import list_tasks
-
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))
@@ -254,36 +207,16 @@ def result_of(
     name: str, asking: Asking, artifacts: Artifacts, *, settings: RunSettings, include_path: Path | None
 ) -> TaskResult:
     """What the harness finds. Raises NeedsLogLikelihood, DataMissing, BenchmarkUnusable before anything is asked."""
-    from tasks.evaluation.harness import HarnessOptions, evaluate_harness
-
-    options = HarnessOptions(
-        limit=settings.first,
-        num_fewshot=settings.num_fewshot,
-        n_repeat=settings.n_repeat,
-        max_tokens=settings.max_tokens,
-        gen_kwargs=settings.gen_kwargs,
-        apply_chat_template=settings.apply_chat_template,
-        fewshot_as_multiturn=settings.fewshot_as_multiturn,
-        system_instruction=settings.system_instruction,
-        seed=settings.seed,
+    found = evaluate_harness(
+        name,
+        model=asking.chat,
+        ask_all=asking.ask_all,
+        responses=kept_responses(),
+        settings=settings,
         include_path=include_path,
     )
-    found = evaluate_harness(
-        name, model=asking.chat, ask_all=asking.ask_all, responses=kept_responses(), options=options
-    )
-    return _result(found, asking, artifacts)
-
-
-def _result(found: HarnessOutcome, asking: Asking, artifacts: Artifacts) -> TaskResult:
-    facts: dict[str, Any] = {
-        "version": found.version,
-        "data": found.data,
-        "settings": found.settings,
-        "metrics": found.metrics,
-        "estimates": found.estimates,
-        "counts": found.counts,
-        "notes": found.notes,
-    }
+    alike = ("version", "data", "settings", "metrics", "estimates", "counts", "notes")
+    facts: dict[str, Any] = {name: getattr(found, name) for name in alike}
     return TaskResult(
         task=found.data.name,
         family="pretrain",

@@ -102,7 +102,7 @@ class AsLM:
         if "seed" in self._overrides and seed is not None:
             seed += draw
         return ChatRequest(
-            messages=self._with_system(_messages(prompt)),
+            messages=self._with_system(messages_of(prompt)),
             temperature=sampling["temperature"],
             max_tokens=sampling["max_tokens"],
             seed=seed,
@@ -136,7 +136,7 @@ def sampling_of(options: Mapping[str, Any]) -> Sampling:
     return Sampling.model_validate({name: value for name, value in wanted.items() if value is not None})
 
 
-def _messages(prompt: Any) -> tuple[Message, ...]:
+def messages_of(prompt: Any) -> tuple[Message, ...]:
     if isinstance(prompt, Templated):
         return prompt.messages
     if isinstance(prompt, str):

@@ -25,7 +25,10 @@ from storage.responses import StoredResponse
 from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, NeedsLogLikelihood, UnknownTask
-from tasks.evaluation.harness import HarnessOptions, HarnessOutcome, evaluate_harness, list_tasks
+from tasks.evaluation.harness.harness_outcome import HarnessOutcome
+from tasks.evaluation.harness.harness_run import evaluate_harness
+from tasks.evaluation.harness.harness_tasks import list_tasks
+from tasks.evaluation.running.planning import RunSettings
 
 SUMS = [("2 + 2", "4"), ("3 + 4", "7"), ("9 + 9", "18"), ("5 + 1", "6")]
 CHOICES = [
@@ -173,8 +176,10 @@ def run(name: str | Path, model: Any, store: Kept | None = None, **options: Any)
     store = store or Kept()
     limits = Limits(CallSettings(concurrency=2, first_delay_s=0, tries=1), rng=random.Random(1))
     asking = partial(ask_all, model, responses=store, limits=limits)
+    include = options.pop("include_path", None)
+    settings = RunSettings.model_validate({"apply_chat_template": False} | options)
     return evaluate_harness(
-        str(name), model=model, ask_all=asking, responses=store, options=HarnessOptions.model_validate(options)
+        str(name), model=model, ask_all=asking, responses=store, settings=settings, include_path=include
     )
 
 
