@@ -13,7 +13,7 @@ EvaluationError
 ├── TasksFailed         some tasks could not be evaluated; the others are kept
 └── Unfinished          some items got no answer or no grade, but may later: the rest is kept and published
 
-Graders and the sandbox have errors of their own: `expected_errors.EXPECTED_ERRORS` holds all three families.
+Graders and the sandbox have errors of their own: `planning.EXPECTED_ERRORS` holds all three families.
 """
 
 from __future__ import annotations

@@ -32,6 +32,12 @@ def read_lines(artifacts: Artifacts, ref: Ref, model: type[Model]) -> Iterator[M
             yield model.model_validate_json(line)
 
 
+def read_shards(artifacts: Artifacts, refs: Iterable[Ref], model: type[Model]) -> Iterator[Model]:
+    """The records of several artifacts, one at a time. Raises MissingArtifact, DamagedArtifact."""
+    for ref in refs:
+        yield from read_lines(artifacts, ref, model)
+
+
 def line_of(record: BaseModel) -> bytes:
     """A record on a line of its own; what UTF-8 cannot hold (half a surrogate pair) becomes `?`."""
     try:

@@ -128,23 +128,18 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     from tasks.calls import wait_for_twin
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_lines
-    from tasks.evaluation.running.shard_grading import executed_by, grade_shard, left_by_judge, left_by_sandbox
+    from tasks.evaluation.running.shard_grading import left_by_judge, left_by_sandbox, score_shard
 
     asking = _asking(task.judge, spending) if task.judge else None
     progress.expect("score", 1)
     twins = alone(resources().home, f"{asking.chat.id} {shard.digest}", wait=wait_for_twin) if asking else nullcontext()
     with twins, slot("judge") if asking else nullcontext():
-        graded = grade_shard(shard, task, artifacts(), judge=asking and asking.as_judge)
+        scored = score_shard(shard, task, artifacts(), asking)
     progress.advance("score")
-    scored = Scored(
-        samples=graded,
-        judge=asking and asking.chat.id,
-        judge_usage=asking and asking.usage,
-        executed_by=executed_by(task),
-    )
+    samples = read_lines(artifacts(), scored.samples, Sample)
     if asking and asking.away:
-        raise Incomplete(scored, left_by_judge(task.task, read_lines(artifacts(), graded, Sample), asking.away[0]))
-    if task.family == "code" and (left := left_by_sandbox(task.task, read_lines(artifacts(), graded, Sample))):
+        raise Incomplete(scored, left_by_judge(task.task, samples, asking.away[0]))
+    if task.family == "code" and (left := left_by_sandbox(task.task, samples)):
         raise Incomplete(scored, left)
     return scored
 

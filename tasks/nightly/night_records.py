@@ -1,4 +1,12 @@
-"""Records of a night: what it measured, under which runs, and how that compares with earlier nights."""
+"""Records of a night: what it measured, under which runs, how that compares with earlier nights; and its errors.
+
+NightlyError
+├── SuiteUnusable    the suite file cannot be understood: names file and line
+├── NoNight          nothing to report: no night has run
+├── NightUnfinished  parts are missing that may succeed another time: the report holds the rest
+├── NightFailed      nothing could be measured, and nothing of it may succeed another time
+└── NightRegressed   a figure is worse than in the nights before, beyond chance
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A night in markdown: for the UI of Prefect, for a mail, for a repository."""
+"""A night in words: figures and state as the page and the flow run say them, and the whole report in markdown."""
 
 from __future__ import annotations
 

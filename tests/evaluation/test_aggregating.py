@@ -9,9 +9,9 @@ from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Counts, Sample, Usage
-from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.record_lines import read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.shard_grading import Scored, left_out_of, notes_of, result_of, samples_of
+from tasks.evaluation.running.shard_grading import Scored, left_out_of, notes_of, result_of
 from tests.evaluation.code.drawn import write_programs
 from tests.evaluation.sums import plan_of, task_of, write_benchmark
 
@@ -35,7 +35,7 @@ def test_figures_are_over_all_shards(tmp_path: Path, artifacts: Artifacts) -> No
     assert result.metrics == {"num_total": 3, "num_solved": 2, "accuracy": pytest.approx(2 / 3)}
     assert result.headline
     assert result.headline.value == pytest.approx(2 / 3)
-    assert [one.item for one in samples_of(result.samples, artifacts)] == ["0", "1", "2"]
+    assert [one.item for one in read_shards(artifacts, result.samples, Sample)] == ["0", "1", "2"]
     assert (result.usage.calls, result.judge, result.judge_usage, result.notes) == (3, None, None, ())
     assert (result.version, result.settings, result.items) == (task.version, task.settings, task.items)
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import ModelFacts, Sample
+from tasks.evaluation.record_lines import read_shards
 from tasks.evaluation.results.result_rows import (
     report_from_rows,
     rows_of,
     run_row,
     sample_from_row,
     sample_row,
-    samples_in,
 )
 from tests.evaluation.reports import SAMPLES, report, task_result, with_artifacts
 
@@ -47,7 +47,7 @@ def test_a_run_survives_the_way_to_rows_and_back() -> None:
 def test_refs_of_artifacts_survive(tmp_path_factory: pytest.TempPathFactory) -> None:
     artifacts = Artifacts(tmp_path_factory.mktemp("store"))
     made = report(with_artifacts(task_result(), artifacts))
-    rows = rows_of(made, made.results[0], lambda: samples_in(artifacts, made.results[0].samples))
+    rows = rows_of(made, made.results[0], lambda: read_shards(artifacts, made.results[0].samples, Sample))
     assert report_from_rows(run_row(made), [rows]).results[0].samples == made.results[0].samples
     assert rows.more_samples is not None
     assert [sample_from_row(row) for row in rows.more_samples()] == list(SAMPLES)

@@ -110,10 +110,12 @@ def _first(
     from flows.cli.evaluation.eval_config import judge_of
     from flows.running.evaluation_run import begin
     from tasks.budget import Budget
+    from tasks.evaluation.evaluation_records import Sample
+    from tasks.evaluation.record_lines import read_shards
     from tasks.evaluation.results.result_rows import write_files
     from tasks.evaluation.results.results_file import content_of
     from tasks.evaluation.running.rescoring import score_file
-    from tasks.evaluation.running.shard_grading import left_by_sandbox, samples_of
+    from tasks.evaluation.running.shard_grading import left_by_sandbox
     from tasks.resources import artifacts
 
     auto, grader = judge["annotator"] == "auto", judge_of(judge["annotator"], judge["annotator_args"])
@@ -132,7 +134,7 @@ def _first(
     )
     ongoing.results.append(result)
     if result.family == "code":
-        ongoing.unfinished |= left_by_sandbox(result.task, samples_of(result.samples, artifacts()))
+        ongoing.unfinished |= left_by_sandbox(result.task, read_shards(artifacts(), result.samples, Sample))
     report = ongoing.report(planned, spent=Budget())
     emit(content_of(report), as_json, lambda: show_eval_run.report(report, kept=False))
     if out:  # told before, since a disk may be full

@@ -1,4 +1,7 @@
-"""What a benchmark is: items that are asked, a grader for each response, and the figures over all of them."""
+"""What a benchmark is: items that are asked, a grader for each response, the figures over all of them, and its checks.
+
+`CodeBenchmark` is the base of those whose answers are programs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A benchmark that one YAML file describes."""
+"""A benchmark that one YAML file describes: what the file may say, and how it becomes items, prompts and a grader.
+
+Every mistake is named with file and line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Our backends in the shape that the lm-evaluation-harness asks: an `lm_eval.api.model.LM`."""
+"""Our backends in the shape that the lm-evaluation-harness asks: an `lm_eval.api.model.LM`.
+
+Log-probabilities are kept in the response store: a run that was killed asks only for what is missing.
+"""
 
 from __future__ import annotations
 

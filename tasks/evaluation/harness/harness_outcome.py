@@ -162,7 +162,8 @@ class _Task:
 def _metrics(name: str, found: Mapping[str, Any], read: Sequence[_Task]) -> dict[str, JsonValue]:
     if len(read) == 1:
         return _figures(read[0].results)
-    return _figures(_of_group(name, found)) | {task.name: _figures(task.results) for task in read}
+    each: dict[str, JsonValue] = {task.name: _figures(task.results) for task in read}
+    return _figures(_of_group(name, found)) | each
 
 
 def _figures(results: Mapping[str, Any]) -> dict[str, JsonValue]:

@@ -1,4 +1,7 @@
-"""Runs a task of the lm-evaluation-harness on a model of ours, quietly, and without a trace in this process."""
+"""Runs a task of the lm-evaluation-harness on a model of ours, quietly, and without a trace in this process.
+
+The result is kept as that of any other task of a run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Finds a run by what a person calls it: a results file, a folder of one, an id, or a model."""
+"""Finds a run by what a person calls it, and all that is known of one graded response: asked, answered, sent, judged.
+
+A run is called by a results file, a folder of one, an id, or a model.
+"""
 
 from __future__ import annotations
 

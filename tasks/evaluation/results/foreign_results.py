@@ -1,4 +1,4 @@
-"""Results files of evalchemy and of the lm-evaluation-harness, as far as they say what was measured."""
+"""Results of evalchemy, the lm-evaluation-harness and model cards: files of others are read, ours written for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models ranked on benchmarks, and the ranking as csv, markdown and JSON; as a page it is in `leaderboard_page`.
+"""Models ranked on benchmarks: as csv, markdown, JSON, and as one sortable HTML page with error bars.
 
 Only figures of the same data, settings and metric are ranked together: a task that was run in two ways has two boards.
 """

@@ -1,4 +1,4 @@
-"""Runs on their way into the evaluation tables and the results file, and back."""
+"""Runs on their way into the evaluation tables and the results file, and back; also from results files of others."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from models.backends import is_endpoint, kinds
 from storage.artifacts import Artifacts
-from storage.records import Record, Ref
+from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import (
     Counts,
@@ -25,7 +25,7 @@ from tasks.evaluation.evaluation_records import (
     Usage,
 )
 from tasks.evaluation.masking import masked
-from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.record_lines import read_shards
 from tasks.evaluation.results.results_file import read_results, samples_beside
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def keep(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> 
 
     Raises DatabaseUnavailable; MissingArtifact and DamagedArtifact where samples are gone.
     """
-    return keep_with(report, lambda result: samples_in(artifacts, result.samples), evaluations)
+    return keep_with(report, lambda result: read_shards(artifacts, result.samples, Sample), evaluations)
 
 
 def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sample]], evaluations: Evaluations) -> int:
@@ -57,16 +57,10 @@ def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) 
 
     return write_results(
         report,
-        lambda result: samples_in(artifacts, result.samples),
+        lambda result: read_shards(artifacts, result.samples, Sample),
         output_path=output_path,
         asked=lambda result: Asked(result, artifacts),
     )
-
-
-def samples_in(artifacts: Artifacts, refs: Sequence[Ref]) -> Iterator[Sample]:
-    """The samples of a task, one at a time. Raises MissingArtifact, DamagedArtifact."""
-    for ref in refs:
-        yield from read_lines(artifacts, ref, Sample)
 
 
 def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterable[Sample]]) -> Evaluated:
@@ -112,18 +106,13 @@ def sample_row(sample: Sample) -> Row:
     """A sample as the tables hold it."""
     from storage.evaluated import Sample as Row
 
-    plain = sample.model_dump()
-    return Row(
-        **plain_without(plain, "group", "values", "keys"),
-        item_group=sample.group,
-        figures=sample.values,
-        response_keys=sample.keys,
-    )
+    plain = sample.model_dump(exclude={"group", "values", "keys"})
+    return Row(**plain, item_group=sample.group, figures=sample.values, response_keys=sample.keys)
 
 
 def sample_from_row(row: Row) -> Sample:
     """A sample that the tables held."""
-    plain = plain_without(row.model_dump(), "item_group", "figures", "response_keys")
+    plain = row.model_dump(exclude={"item_group", "figures", "response_keys"})
     return Sample(**plain, group=row.item_group, values=row.figures, keys=row.response_keys)
 
 
@@ -144,16 +133,12 @@ def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
     )
 
 
-def plain_without(row: dict[str, Any], *names: str) -> dict[str, Any]:
-    """A row without some of its columns."""
-    return {name: value for name, value in row.items() if name not in names}
-
-
 def _model(model: ModelFacts) -> Model:
     from storage.evaluated import Model
 
-    weights = _text(model.args.get("pretrained")) if model.backend in kinds("process") else None
-    adapter = _text(model.args.get("peft"))
+    weights, adapter = model.args.get("pretrained"), model.args.get("peft")
+    weights = weights if isinstance(weights, str) and model.backend in kinds("process") else None
+    adapter = adapter if isinstance(adapter, str) else None
     return Model(
         name=model.name,
         revision=model.revision,
@@ -162,10 +147,6 @@ def _model(model: ModelFacts) -> Model:
         weights_location=adapter or weights,
         base_model=weights if adapter else None,
     )
-
-
-def _text(value: JsonValue) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _task(result: TaskResult) -> Task:

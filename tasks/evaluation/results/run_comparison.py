@@ -1,7 +1,8 @@
 """Two runs over the same items: how far apart they are, how sure that is, and which items made the difference.
 
 Runs are paired by item, and the repeats of an item are one value, their mean: what both runs find hard then cancels.
-Interval and p are those of `tasks.measure.paired_tests`.
+Interval and p are those of `tasks.measure.paired_tests`. A run is also compared with the last one of the same model,
+data and settings: is it worse, and not by chance?
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from storage.artifacts import Artifacts
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Estimate, EvalReport, Sample, TaskResult
+from tasks.evaluation.record_lines import read_shards
 from tasks.measure.estimates import is_binary
 from tasks.measure.paired_tests import SIGNIFICANT, Method, newcombe, paired_test
 
@@ -103,10 +105,14 @@ def compare(
     shared = [item for item in first if item in second]
     paired = [_Pair(item, first[item], second[item]) for item in shared if first[item].n and second[item].n]
     if not paired:
-        raise ResultsUnusable(_nothing_shared(len(first), len(second), len(shared)))
+        why = f"no item in common among {len(first)} and {len(second)}; compare runs of the same task on the same data"
+        if shared:
+            why = f"none of the {len(shared)} items that both runs have was scored in both; score them again first"
+        raise ResultsUnusable(why)
     gains = [pair.gain if higher_is_better else -pair.gain for pair in paired]
     differences = [pair.gain for pair in paired]
-    interval, p, method = paired_test(differences, binary=_is_binary(paired), seed=seed)
+    binary = is_binary(scores.mean for pair in paired for scores in (pair.before, pair.after))
+    interval, p, method = paired_test(differences, binary=binary, seed=seed)
     return Comparison(
         n=len(paired),
         before=fsum(pair.before.mean for pair in paired) / len(paired),
@@ -142,12 +148,7 @@ def compare_task(
 ) -> TaskComparison:
     """Compare what two runs found on the same task. Raises ResultsUnusable as `compare` does."""
     up = after.headline.higher_is_better if after.headline else True
-    found = compare(
-        before_samples,
-        after_samples,
-        differs=differences(before, after),
-        higher_is_better=up,
-    )
+    found = compare(before_samples, after_samples, differs=differences(before, after), higher_is_better=up)
     worse = found.difference < 0 if up else found.difference > 0
     return TaskComparison(task=after.task, comparison=found, regressed=worse and found.significant)
 
@@ -213,10 +214,6 @@ def _by_item(samples: Iterable[Sample]) -> dict[str, _Scores]:
     return found
 
 
-def _is_binary(pairs: Sequence[_Pair]) -> bool:
-    return is_binary(scores.mean for pair in pairs for scores in (pair.before, pair.after))
-
-
 def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
     return tuple(
         Change(
@@ -229,12 +226,6 @@ def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
         )
         for item, before, after in sorted(pairs, key=lambda pair: -abs(pair.gain))
     )
-
-
-def _nothing_shared(first: int, second: int, shared: int) -> str:
-    if shared:
-        return f"none of the {shared} items that both runs have was scored in both; score them again, then compare"
-    return f"no item in common among {first} and {second}; compare runs of the same task on the same data"
 
 
 def _answer(sample: Sample) -> str | None:
@@ -276,21 +267,22 @@ def against_last(report: EvalReport, artifacts: Artifacts, evaluations: Evaluati
     """Every task that was evaluated before under the same settings, against that time. Raises DatabaseUnavailable."""
     said = AgainstLast([], [])
     for result in report.results:
-        if (last := _last(report, result, evaluations)) is None:
+        run, last = _last(report, result, evaluations)
+        new, old = result.headline, last and last.headline
+        if run is None or new is None or old is None:
             continue
-        for line, regressed in _told(result, last, artifacts, evaluations):
-            said.lines.append(line)
-            if regressed:
-                said.regressions.append(result.task)
+        found = regression(new, old, compared=_compared(result, run, artifacts, evaluations))
+        p = "" if found.p is None else f", p = {found.p:.3f}"
+        word = "REGRESSION, " if found.regressed else ""
+        moved = f"{old.value:.3f} → {new.value:.3f} ({found.difference:+.3f}{p})"
+        said.lines.append(f"{result.task}: {word}{moved} since run {run[:8]}")
+        if found.regressed:
+            said.regressions.append(result.task)
     return said
 
 
-class _Last(NamedTuple):
-    run: str
-    result: TaskResult
-
-
-def _last(report: EvalReport, result: TaskResult, evaluations: Evaluations) -> _Last | None:
+def _last(report: EvalReport, result: TaskResult, evaluations: Evaluations) -> tuple[str | None, TaskResult | None]:
+    """The last run of the same model, data and settings, and what it found."""
     from storage.evaluations import EvalSettings
     from tasks.evaluation.results.result_rows import report_from_rows
 
@@ -302,32 +294,16 @@ def _last(report: EvalReport, result: TaskResult, evaluations: Evaluations) -> _
         before=report.run.started_at,
     )
     if run is None:
-        return None
+        return None, None
     found = report_from_rows(evaluations.run(run), evaluations.task_results(run))
-    return next((_Last(run, one) for one in found.results if one.task == result.task), None)
+    return run, next((one for one in found.results if one.task == result.task), None)
 
 
-def _told(
-    result: TaskResult, last: _Last, artifacts: Artifacts, evaluations: Evaluations
-) -> Iterator[tuple[str, bool]]:
-    new, old = result.headline, last.result.headline
-    if new is None or old is None:
-        return
-    compared = _compared(result, last, artifacts, evaluations)
-    found = regression(new, old, compared=compared)
-    p = "" if found.p is None else f", p = {found.p:.3f}"
-    word = "REGRESSION, " if found.regressed else ""
-    line = (
-        f"{result.task}: {word}{old.value:.3f} → {new.value:.3f} ({found.difference:+.3f}{p}) since run {last.run[:8]}"
-    )
-    yield line, found.regressed
+def _compared(result: TaskResult, last: str, artifacts: Artifacts, evaluations: Evaluations) -> Comparison | None:
+    from tasks.evaluation.results.result_rows import sample_from_row
 
-
-def _compared(result: TaskResult, last: _Last, artifacts: Artifacts, evaluations: Evaluations) -> Comparison | None:
-    from tasks.evaluation.results.result_rows import sample_from_row, samples_in
-
-    before = map(sample_from_row, evaluations.samples(last.run, result.task))
+    before = map(sample_from_row, evaluations.samples(last, result.task))
     try:
-        return compare(before, samples_in(artifacts, result.samples))
+        return compare(before, read_shards(artifacts, result.samples, Sample))
     except ResultsUnusable:  # nothing that both could score
         return None

@@ -1,4 +1,4 @@
-"""A run as the Prefect UI shows it: a table of scores, the words beside them, a plot with error bars."""
+"""A run as the Prefect UI shows it: a table of scores, a report in markdown, a plot with error bars."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """Asks a model all items of a benchmark, turn by turn and repeat by repeat, and keeps the answers in shards.
 
 Answers are written to a file as they come, in any order; only their places in it are held. So the memory that
-a run takes does not grow with what the model says, and a second turn reads the first one back.
+a run takes does not grow with what the model says, and a second turn reads the first one back. Several ranks ask a part
+of the items each, and their answers are merged as one rank would have given them.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from functools import reduce
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,7 +23,7 @@ from tasks.budget import Prices, Tokens
 from tasks.calls import Answer
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sampling, Usage
-from tasks.evaluation.record_lines import line_of, read_lines, write_lines
+from tasks.evaluation.record_lines import line_of, read_shards, write_lines
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.grading.reasoning import visible_answer
 
@@ -77,8 +79,8 @@ def generate(
                 asked.keep(place, turn, answer)
                 if turn + 1 == turns[place.item] and not isinstance(answer, ModelError):
                     tell(1)
-        shards, count = keep_shards(artifacts, asked.responses())
-        return Outcome(Generated(shards=shards, responses=count, usage=asked.usage), asked.unfinished)
+        shards, kept = keep_shards(artifacts, asked.responses())
+        return Outcome(Generated(shards=shards, responses=kept, usage=asked.usage), asked.unfinished)
 
 
 class _Conversations:
@@ -101,7 +103,7 @@ class _Conversations:
             for repeat in range(self._task.repeats):
                 place = Place(number, repeat)
                 if place not in self._missed and place not in self._away:
-                    said = [self._spool.read(place, earlier) for earlier in range(turn)]
+                    said = [reply for earlier in range(turn) if (reply := self._spool.find(place, earlier))]
                     yield place, request_of(self._task, item, repeat=repeat, said=said)
 
     def keep(self, place: Place, turn: int, answer: Answer | ModelError) -> None:
@@ -149,11 +151,6 @@ class _Spool:
             return None
         self._file.seek(starts[place.item])
         return Reply.model_validate_json(self._file.readline())
-
-    def read(self, place: Place, turn: int) -> Reply:
-        reply = self.find(place, turn)
-        assert reply is not None, "a turn follows only one that was answered"
-        return reply
 
 
 def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Reply] = ()) -> ChatRequest:
@@ -219,19 +216,12 @@ def _message(role: str, text: str) -> Message:
 
 def keep_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[tuple[Ref, ...], int]:
     """Responses in shards of SHARD_RESPONSES, and how many they are; one is held at a time."""
-    shards: list[Ref] = []
-    count = 0
-
-    def counted(shard: Iterable[Response]) -> Iterator[Response]:
-        nonlocal count
-        for response in shard:
-            count += 1
-            yield response
-
-    for first in responses:
-        rest = islice(responses, SHARD_RESPONSES - 1)
-        shards.append(write_lines(artifacts, "responses", counted(chain((first,), rest))))
-    return tuple(shards), count
+    numbers = count()
+    counted = (response for response, _ in zip(responses, numbers, strict=False))
+    shards = tuple(
+        write_lines(artifacts, "responses", chain((first,), islice(counted, SHARD_RESPONSES - 1))) for first in counted
+    )
+    return shards, next(numbers)
 
 
 def part_of(items: Iterable[Item], *, part: int, parts: int) -> Iterator[Item]:
@@ -241,22 +231,11 @@ def part_of(items: Iterable[Item], *, part: int, parts: int) -> Iterator[Item]:
 
 def merge_parts(parts: Sequence[Generated], items: Iterable[Item], artifacts: Artifacts) -> Generated:
     """The responses of all ranks in the order of the items, in shards of the usual size."""
-    shards, count = keep_shards(artifacts, _in_order(parts, items, artifacts))
-    usage = Usage()
-    for part in parts:
-        usage = usage.plus(part.usage)
-    return Generated(shards=shards, responses=count, usage=usage)
-
-
-def _in_order(parts: Sequence[Generated], items: Iterable[Item], artifacts: Artifacts) -> Iterator[Response]:
-    streams = [_Ahead(_responses(part, artifacts)) for part in parts]
-    for number, item in enumerate(items):
-        yield from streams[number % len(streams)].of(item.id)
-
-
-def _responses(part: Generated, artifacts: Artifacts) -> Iterator[Response]:
-    for shard in part.shards:
-        yield from read_lines(artifacts, shard, Response)
+    streams = [_Ahead(read_shards(artifacts, part.shards, Response)) for part in parts]
+    in_order = (one for number, item in enumerate(items) for one in streams[number % len(streams)].of(item.id))
+    shards, kept = keep_shards(artifacts, in_order)
+    usage = reduce(Usage.plus, (part.usage for part in parts), Usage())
+    return Generated(shards=shards, responses=kept, usage=usage)
 
 
 class _Ahead:

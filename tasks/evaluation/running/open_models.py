@@ -34,6 +34,8 @@ def open_model(spec: ModelSpec) -> Chat:
 
 @cache
 def _open(spec_json: str) -> Chat:
+    from pydantic import SecretStr
+
     from models.backends import open_backend
 
     spec = ModelSpec.model_validate_json(spec_json)
@@ -42,8 +44,8 @@ def _open(spec_json: str) -> Chat:
         spec.backend,
         name=spec.name,
         args=spec.args,
-        base_url=_address(spec) or usual.base_url,
-        api_key=_key(spec) or usual.api_key,
+        base_url=_variable("base_url_env", spec.base_url_env) or spec.base_url or usual.base_url,
+        api_key=SecretStr(key) if (key := _variable("api_key_env", spec.api_key_env)) else usual.api_key,
         timeout_s=spec.calls.timeout_s,
     )
 
@@ -64,25 +66,15 @@ def _usual_place(spec: ModelSpec) -> Usual:
     return usual_place(str(name), resources().secret, of_openai) if spec.backend == "curator" and name else of_openai
 
 
-def _address(spec: ModelSpec) -> str | None:
-    if spec.base_url_env is None:
-        return spec.base_url
-    if not (value := resources().secret(spec.base_url_env)):
-        raise ModelUnavailable(f"base_url_env={spec.base_url_env}: there is no such environment variable here")
-    return value
-
-
-def _key(spec: ModelSpec) -> Any:
-    """The key of an endpoint, of the variable that the run names, if it names one."""
-    from pydantic import SecretStr
-
-    if spec.api_key_env is None:
+def _variable(field: str, name: str | None) -> str | None:
+    """The value of the environment variable that a field of the model names; None where it names none."""
+    if name is None:
         return None
-    if not (value := resources().secret(spec.api_key_env)):
+    if not (value := resources().secret(name)):
         raise ModelUnavailable(
-            f"api_key_env={spec.api_key_env}: there is no such environment variable here; export it where the run is"
+            f"{field}={name}: there is no such environment variable here; export it where the run is"
         )
-    return SecretStr(value)
+    return value
 
 
 @cache

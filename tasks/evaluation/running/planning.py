@@ -24,6 +24,8 @@ from tasks.sandbox.sandbox_errors import SandboxError
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data
 
+EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
+"""What an evaluation raises on purpose; the text of each is a full sentence with the remedy."""
 DEBUG_ITEMS = 2
 GRADER_VERSION = 1
 """Raise it when a response would be graded otherwise: it is part of every task's settings."""
@@ -141,17 +143,21 @@ def plan_task(
 ) -> PlannedTask:
     """A benchmark with its items in the store. Raises DataMissing, DataUnusable."""
     from tasks.evaluation.benchmarks.base import is_whole
+    from tasks.sandbox.sandbox_layout import another_python, interpreter
 
     whole = is_whole(benchmark)
-    counted = _Counted(() if whole else items_of(benchmark, data), benchmark.name)
-    items = write_lines(artifacts, "items", islice(counted, settings.first))
-    if not counted.seen and not whole:
-        read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
-        raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
     if whole and settings.first:
         raise OptionUnusable(
             f"{benchmark.name} reads its own items, which --limit and --debug do not reach; leave them"
         )
+    seen = set[bytes]()
+    asked = _distinct(() if whole else items_of(benchmark, data), benchmark.name, seen)
+    items = write_lines(artifacts, "items", islice(asked, settings.first))
+    if not seen and not whole:
+        read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
+        raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
+    reads_itself = DataFacts(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
+    graded_by = {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers} if judge else None
     sampling = effective_sampling(benchmark, settings)
     repeats = settings.n_repeat or benchmark.repeats
     programs = benchmark.family == "code"
@@ -162,9 +168,9 @@ def plan_task(
         benchmark=named,
         version=version,
         family=benchmark.family,
-        data=_reads_itself(benchmark, definition) if whole else data.facts(benchmark.name, benchmark.files),
+        data=reads_itself if whole else data.facts(benchmark.name, benchmark.files),
         items=items,
-        count=counted.seen,
+        count=len(seen),
         repeats=repeats,
         sampling=sampling,
         temperature_given="temperature" in given_in(settings),
@@ -173,11 +179,11 @@ def plan_task(
         judge=judge if benchmark.judge else None,
         whole=whole,
         overrides={name: sampling.model_dump()[name] for name in given_in(settings)} if whole else {},
-        score_only=getattr(benchmark, "score_only", False),
+        score_only=benchmark.score_only,
         batch_size=batch_size,
         ks=ks,
         unsafe_code=unsafe_code,
-        python=_executing_python() if programs else "",
+        python=interpreter().digest if programs else "",
         settings={
             "version": version,
             "grader": GRADER_VERSION,
@@ -188,8 +194,8 @@ def plan_task(
             "system_instruction": settings.system_instruction,
             "apply_chat_template": settings.apply_chat_template,
             "model_args": model.shapes_answers,
-            "judge": _judge_settings(judge) if benchmark.judge else None,
-            **of_programs(ks, unsafe_code=unsafe_code, python=_another_python() if programs else ""),
+            "judge": graded_by if benchmark.judge else None,
+            **of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
         },
     )
 
@@ -276,47 +282,11 @@ def read_items(artifacts: Artifacts, ref: Ref) -> Iterator[Item]:
     return read_lines(artifacts, ref, Item)
 
 
-def _executing_python() -> str:
-    from tasks.sandbox.sandbox_layout import interpreter
-
-    return interpreter().digest
-
-
-def _another_python() -> str:
-    from tasks.sandbox.sandbox_layout import another_python
-
-    return another_python()
-
-
-def _reads_itself(benchmark: BaseBenchmark, definition: str) -> DataFacts:
-    """A benchmark with evalchemy's two methods reads its own data; it is known by its definition."""
-    return DataFacts(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
-
-
-def _judge_settings(judge: ModelSpec | None) -> dict[str, JsonValue] | None:
-    if judge is None:
-        return None
-    return {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers}
-
-
-class _Counted(Iterator[Item]):
-    """Items on their way, counted, each id once."""
-
-    def __init__(self, items: Iterable[Item], source: str) -> None:
-        self._items = iter(items)
-        self._source = source
-        self._ids: set[bytes] = set()
-        self.seen = 0
-
-    def __next__(self) -> Item:
-        item = next(self._items)
+def _distinct(items: Iterable[Item], source: str, seen: set[bytes]) -> Iterator[Item]:
+    """Items on their way, each id once; `seen` gets a digest of each id."""
+    for item in items:
         digest = hashlib.blake2b(item.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        if digest in self._ids:
-            raise DataUnusable(f"{self._source}: two items have the id {item.id!r}; give each its own")
-        self._ids.add(digest)
-        self.seen += 1
-        return item
-
-
-EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
-"""The text of each is a full sentence with the remedy."""
+        if digest in seen:
+            raise DataUnusable(f"{source}: two items have the id {item.id!r}; give each its own")
+        seen.add(digest)
+        yield item

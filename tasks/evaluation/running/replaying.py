@@ -1,4 +1,9 @@
-"""Recorded answers take the place of a model's: what exists is scored."""
+"""Recorded answers take the place of a model's: what exists is scored.
+
+Programs that a model wrote earlier are one to a line, `{task_id, completion}`, as openai/human-eval writes them.
+Lines of one item are its repeats, in the order of the file; items may have different numbers of them, or none. An
+optional `language` tells apart items of several languages that have one id; other fields are left unread.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +139,13 @@ def recorded_responses(
         first = first or item.id
         if item.id in recorded:
             found.add(item.id)
-            yield from (_response(item, repeat, turns, recorded) for repeat, turns in enumerate(recorded[item.id]))
+            for repeat, turns in enumerate(recorded[item.id]):
+                if len(turns) > len(item.prompts):
+                    raise DataUnusable(
+                        f"{recorded.path}, line {recorded.lines[item.id]}: {len(turns)} turns, and item {item.id!r} "
+                        f"asks {len(item.prompts)}; repeats of one question go in `responses`"
+                    )
+                yield _response(item, repeat, turns)
     unknown = next((line for item, line in recorded.lines.items() if item not in found), None)
     if unknown is not None and not (partial and found):
         item = next(item for item in recorded if item not in found)
@@ -142,12 +153,7 @@ def recorded_responses(
         raise DataUnusable(f"{recorded.path}, line {unknown}: {why}")
 
 
-def _response(item: Item, repeat: int, turns: list[str], recorded: Recorded) -> Response:
-    if len(turns) > len(item.prompts):
-        raise DataUnusable(
-            f"{recorded.path}, line {recorded.lines[item.id]}: {len(turns)} turns, and item {item.id!r} asks "
-            f"{len(item.prompts)}; repeats of one question go in `responses`"
-        )
+def _response(item: Item, repeat: int, turns: Sequence[str]) -> Response:
     missed = None if len(turns) == len(item.prompts) else f"{len(turns)} of {len(item.prompts)} turns are recorded"
     return Response(item=item.id, repeat=repeat, turns=tuple(Reply(text=text) for text in turns), missed=missed)
 
@@ -252,7 +258,7 @@ def completion_responses(items: Iterable[Item], completions: Completions, *, par
                     f"among them; say in `language` which one is meant"
                 )
             taken.add(one.line)
-            yield _program_response(item, repeat, one.text)
+            yield _response(item, repeat, () if one.text is None else (one.text,))
     if not (partial and taken):
         _refuse_the_rest(completions, taken, groups)
 
@@ -283,9 +289,3 @@ def _is_for(item: Item, completion: Completion) -> bool:
 def _most(programs: Sequence[Completion]) -> int:
     named = Counter(language_named(one.language) for one in programs if one.language)
     return len(programs) - named.total() + max(named.values(), default=0)
-
-
-def _program_response(item: Item, repeat: int, text: str | None) -> Response:
-    turns = () if text is None else (Reply(text=text),)
-    missed = None if len(turns) == len(item.prompts) else f"{len(turns)} of {len(item.prompts)} turns are recorded"
-    return Response(item=item.id, repeat=repeat, turns=turns, missed=missed)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.artifacts import Artifacts
-from storage.records import Record, Ref
+from storage.records import Record
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.evaluation_errors import OptionUnusable, PreflightFailed, ResultsUnusable, UnknownTask
-from tasks.evaluation.evaluation_records import ModelFacts, Sampling, TaskResult
+from tasks.evaluation.evaluation_records import ModelFacts, Sample, Sampling, TaskResult
+from tasks.evaluation.record_lines import read_shards
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
 from tasks.evaluation.running.generation import Generated
@@ -24,7 +25,7 @@ from tasks.evaluation.running.planning import (
     read_items,
 )
 from tasks.evaluation.running.replaying import digest_of, repeats_in, replay
-from tasks.evaluation.running.shard_grading import Scored, executed_by, grade_shard, result_of, samples_of
+from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
 from tasks.evaluation.running.task_choice import find, judge_of
 
 OWN = (".yaml", ".yml", ".py")
@@ -75,7 +76,8 @@ def score_file(
     benchmark = find(task, None)
     if benchmark is None:
         raise PreflightFailed(f"{task} is a task of the harness, which scores only what it asks itself")
-    _refuse_ks(benchmark, ks)
+    if ks and benchmark.family != "code":
+        raise OptionUnusable(f"--k is of programs that are drawn, and answers to {benchmark.name} are none; leave it")
     digest = digest_of(responses)
     model = ModelSpec(backend="replay", name=model_name, args={"path": str(responses)})
     planned = plan_task(
@@ -91,8 +93,9 @@ def score_file(
     if planned.whole:
         raise PreflightFailed(f"{task} grades only what it generates itself; run it with `trivet eval run`")
     generated = replay(planned, responses, artifacts)  # a wrong id is said before anything is executed
-    if planned.family == "code":
-        _refuse_what_fails_here(benchmark, planned, artifacts)
+    checked = planned.family == "code"
+    if checked and (problems := problems_of(benchmark, planned, read_items(artifacts, planned.items))):
+        raise PreflightFailed(f"{task} does not pass its own checks: {'; '.join(problems)}")
     facts = ModelFacts(name=model_name, backend="replay", revision=digest[:16], args=model.args)
     plan = Plan(model=facts, tasks=(planned,), harness=(), skipped={})
     return plan, _graded(planned, generated, artifacts)
@@ -114,21 +117,17 @@ def score_again(
     if task:
         run.require(task)
     named = [result for result in run.report.results if task in (None, result.task)]
-    found = [(result, _benchmark(result, run)) for result in named]
-    chosen = [(result, where) for result, where in found if where]
+    chosen = [(result, where) for result in named if (where := _benchmark(result, run))]
     if not chosen:
         raise ResultsUnusable(f"run {run.report.run.id} holds no stored answers to grade again")
-    planned = ((_planned(old, where, run, judge, ks=ks, unsafe_code=unsafe_code), old) for old, where in chosen)
-    return Rescored(
-        run=run.report.run.id,
-        tasks=tuple(_again(task, old, run, artifacts) for task, old in planned),
-    )
+    planned = [(_planned(old, where, run, judge, ks=ks, unsafe_code=unsafe_code), old) for old, where in chosen]
+    return Rescored(run=run.report.run.id, tasks=tuple(_again(task, old, run, artifacts) for task, old in planned))
 
 
 def _again(planned: PlannedTask, old: TaskResult, run: FoundRun, artifacts: Artifacts) -> Again:
     count = sum(1 for _ in run.samples(old.task))
     new = _graded(planned, Generated(shards=old.responses, responses=count, usage=old.usage), artifacts)
-    before, after = samples_of(old.samples, artifacts), samples_of(new.samples, artifacts)
+    before, after = (read_shards(artifacts, one.samples, Sample) for one in (old, new))
     try:
         compared = compare(before, after)
     except ResultsUnusable:
@@ -172,7 +171,10 @@ def _planned(
     assert old.items is not None
     repeats = old.settings.get("repeats")
     programs = benchmark.family == "code"
-    ks, unsafe_code = (ks or _ks(old)) if programs else (), unsafe_code and programs
+    asked_ks = old.settings.get("k")
+    if not ks and isinstance(asked_ks, list):
+        ks = tuple(k for k in asked_ks if isinstance(k, int))
+    ks, unsafe_code = ks if programs else (), unsafe_code and programs
     said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
     asked = {name: value for name, value in old.settings.items() if name not in OF_PROGRAMS}
     return PlannedTask(
@@ -192,44 +194,15 @@ def _planned(
     )
 
 
-def _ks(old: TaskResult) -> tuple[int, ...]:
-    """Values of k of pass@k that the run asked for."""
-    ks = old.settings.get("k")
-    return tuple(k for k in ks if isinstance(k, int)) if isinstance(ks, list) else ()
-
-
-def _refuse_what_fails_here(benchmark: BaseBenchmark, task: PlannedTask, artifacts: Artifacts) -> None:
-    """Right programs must pass on this machine before others are counted. Raises PreflightFailed."""
-    from tasks.evaluation.running.shard_grading import problems_of
-
-    if problems := problems_of(benchmark, task, read_items(artifacts, task.items)):
-        raise PreflightFailed(f"{task.task} does not pass its own checks: {'; '.join(problems)}")
-
-
-def _refuse_ks(benchmark: BaseBenchmark, ks: tuple[int, ...]) -> None:
-    if ks and benchmark.family != "code":
-        raise OptionUnusable(f"--k is of programs that are drawn, and answers to {benchmark.name} are none; leave it")
-
-
 def _judge(benchmark: BaseBenchmark, run: FoundRun) -> ModelSpec | None:
-    """Who graded the run, else the benchmark's own choice."""
+    """The model that graded the run, else the benchmark's own choice."""
     config = run.report.run.config
-    given = config.get("judge")
-    judge = ModelSpec.model_validate(given) if given else None
+    judge = ModelSpec.model_validate(config["judge"]) if config.get("judge") else None
     return judge_of(benchmark, judge, auto=bool(config.get("auto_judge", True)))
 
 
 def _graded(task: PlannedTask, generated: Generated, artifacts: Artifacts) -> TaskResult:
-    scored = tuple(_scored(shard, task, artifacts) for shard in generated.shards)
-    return result_of(task, generated, scored, artifacts)
-
-
-def _scored(shard: Ref, task: PlannedTask, artifacts: Artifacts) -> Scored:
-    asking = Asking(task.judge) if task.judge else None
-    samples = grade_shard(shard, task, artifacts, judge=asking and asking.as_judge)
-    return Scored(
-        samples=samples,
-        judge=asking and asking.chat.id,
-        judge_usage=asking and asking.usage,
-        executed_by=executed_by(task),
+    scored = tuple(
+        score_shard(shard, task, artifacts, Asking(task.judge) if task.judge else None) for shard in generated.shards
     )
+    return result_of(task, generated, scored, artifacts)

@@ -1,11 +1,11 @@
-"""Grades a shard of responses: each beside its item, by the benchmark's own grader."""
+"""Checks a benchmark before it is asked, grades shards of responses by its own grader, and sums up the figures."""
 
 from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cache
+from functools import cache, reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ from storage.records import Record, Ref
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed
 from tasks.evaluation.evaluation_records import Counts, Item, Response, Sample, TaskResult, Usage
-from tasks.evaluation.record_lines import read_lines, write_lines
+from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.open_models import open_model
+from tasks.evaluation.running.open_models import Asking, open_model
 from tasks.evaluation.running.planning import PlannedTask, read_items
 
 if TYPE_CHECKING:
@@ -49,6 +49,16 @@ def grade_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, *, judge: J
         return write_lines(artifacts, "samples", samples)
     except GRADER_FAILURES as error:
         raise BenchmarkUnusable(f"{task.task}: its grader failed with {type(error).__name__}: {error}") from error
+
+
+def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, judge: Asking | None) -> Scored:
+    """The graded samples of a shard, with what grading took."""
+    return Scored(
+        samples=grade_shard(shard, task, artifacts, judge=judge and judge.as_judge),
+        judge=judge and judge.chat.id,
+        judge_usage=judge and judge.usage,
+        executed_by=executed_by(task),
+    )
 
 
 def left_by_judge(task: str, samples: Iterable[Sample], why: str) -> dict[str, str]:
@@ -154,7 +164,8 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
     benchmark = copy(find_benchmark(task.benchmark))
     benchmark.repeats = max(benchmark.repeats, task.repeats)  # figures over repeats, also where the run asked for them
     benchmark.ks = task.ks or benchmark.ks
-    summary = benchmark.summarise(samples_of(samples, artifacts))
+    summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
+    judged = [shard.judge_usage for shard in scored if shard.judge_usage]
     return TaskResult(
         task=task.task,
         version=task.version,
@@ -165,7 +176,7 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
         estimates=summary.estimates,
         counts=summary.counts,
         usage=generated.usage,
-        judge_usage=_judging(scored),
+        judge_usage=reduce(Usage.plus, judged) if judged else None,
         judge=next((shard.judge for shard in scored if shard.judge), None),
         samples=samples,
         items=task.items,
@@ -178,15 +189,9 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
     )
 
 
-def samples_of(shards: Sequence[Ref], artifacts: Artifacts) -> Iterator[Sample]:
-    """All samples of a task, one at a time."""
-    for shard in shards:
-        yield from read_lines(artifacts, shard, Sample)
-
-
 def unscored_of(shards: Sequence[Ref], artifacts: Artifacts) -> dict[str, str]:
     """The items that have a sample without a score → why."""
-    samples = samples_of(shards, artifacts)
+    samples = read_shards(artifacts, shards, Sample)
     return {sample.item: sample.reason for sample in samples if sample.status == "unscored"}
 
 
@@ -222,11 +227,3 @@ def left_out_of(metrics: Mapping[str, JsonValue]) -> Iterator[str]:
     why = {str(name): str(reason) for name, reason in left_out.items()} if isinstance(left_out, dict) else {}
     for reason in dict.fromkeys(why.values()):
         yield f"{', '.join(name for name in why if why[name] == reason)} left out: {reason}"
-
-
-def _judging(scored: Sequence[Scored]) -> Usage | None:
-    used = [shard.judge_usage for shard in scored if shard.judge_usage]
-    total = Usage()
-    for usage in used:
-        total = total.plus(usage)
-    return total if used else None

@@ -1,4 +1,4 @@
-"""Turns the tasks that a user named into a plan: whose items, which settings, and what was done before."""
+"""Turns the tasks that a user named into a plan, and estimates its calls, tokens and cost before anything is asked."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def choose(
             benchmark,
             data,
             artifacts,
-            named=_name_of(chosen.task, benchmark),
+            # a file or a class is found again as it was named
+            named=chosen.task if any(sign in chosen.task for sign in "./:") else benchmark.name,
             definition=definition_digest(benchmark),
             settings=_as_recorded(settings, model, benchmark),
             model=model,
@@ -101,11 +102,6 @@ def find(name: str, include_path: Path | None) -> BaseBenchmark | None:
         if is_harness_task(name.lower(), include_path):
             raise UnknownTask(f"there is no benchmark {name}; the harness has the task {name.lower()}") from None
         raise
-
-
-def _name_of(named: str, benchmark: BaseBenchmark) -> str:
-    """By what the steps find it again: a file or a class as it was named, else its own name."""
-    return named if any(sign in named for sign in "./:") else benchmark.name
 
 
 def judge_of(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: bool) -> ModelSpec | None:

@@ -1,4 +1,7 @@
-"""Benchmarks with evalchemy's two methods: generated and graded in one piece, their model calls kept as all are."""
+"""Benchmarks with evalchemy's two methods: generated and graded in one piece, their model calls kept as all are.
+
+`AsLM` is the model of a run in the shape of an lm_eval LM, which these methods get.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,14 @@
-"""The tests of LiveCodeBench's problems, as the published files keep them: JSON, or JSON in a pickle, packed.
+"""The tests of LiveCodeBench's problems: reads them as the published files keep them, and runs a program on one.
 
 The private tests are base64 of zlib of a pickle of the JSON text (lcb_runner/benchmarks/code_generation.py of
 LiveCodeBench/LiveCodeBench loads them so). A pickle is a program, and a data file comes from elsewhere, so none is ever
 loaded here: the one shape that a pickled text has is read, and anything else is refused.
+
+What is expected never enters the sandbox: a program is given the input, and its output or the value that it returned is
+compared out here. So nothing that a program does, be it to print, to patch or to end early, brings it nearer to a test
+that it cannot solve; at most it knows the public tests, which stand in the prompt.
+Source of what counts as equal: grade_stdio and grade_call_based of lcb_runner/evaluation/testing_util.py in
+LiveCodeBench/LiveCodeBench.
 """
 
 from __future__ import annotations
@@ -154,8 +160,6 @@ def value_of(text: str) -> Any:
 
 
 def _whole_number(digits: str) -> object:
-    from decimal import Decimal
-
     return int(digits) if len(digits) < 4_000 else Decimal(digits)
 
 
