@@ -8,29 +8,16 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from storage.records import FiniteRecord, Ref
-from tasks.grading.grading_records import Counts, Item, Reply, Response, Said, Sample
+from tasks.grading.grading_records import Counts
+from tasks.grading.grading_records import Item as Item
+from tasks.grading.grading_records import Reply as Reply
+from tasks.grading.grading_records import Response as Response
+from tasks.grading.grading_records import Said as Said
+from tasks.grading.grading_records import Sample as Sample
 from tasks.measure.estimates import Estimate
 
 Family = Literal["math", "choice", "rules", "judge", "code", "pretrain", "rag", "vqa", "own"]
 """How a benchmark is graded, as `eval list` groups them."""
-
-__all__ = [
-    "Counts",
-    "DataFacts",
-    "Estimate",
-    "EvalReport",
-    "Family",
-    "Item",
-    "ModelFacts",
-    "Reply",
-    "Response",
-    "RunFacts",
-    "Said",
-    "Sample",
-    "Sampling",
-    "TaskResult",
-    "Usage",
-]
 
 
 class Sampling(FiniteRecord):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.nightly import night_report
-from tasks.nightly.night_records import Change, NightReport, Point, Score, Series, Trend
+from tasks.nightly.night_records import Change, NightReport, Point, Series, Trend
 
 PARTS = Path(__file__).parent / "page"
 TICKS = 4
@@ -21,6 +21,7 @@ COLOURS = 7
 def render_page(report: NightReport) -> str:
     """The HTML of a night."""
     labels = [one.label for one in report.models]
+    scores = {(one.model, one.task): one for one in report.scores}
     return render(
         PARTS / "nightly.html",
         style=PARTS / "nightly.css",
@@ -30,7 +31,7 @@ def render_page(report: NightReport) -> str:
         tasks=list(dict.fromkeys(score.task for score in report.scores)),
         labels=labels,
         colour={label: at % COLOURS + 1 for at, label in enumerate(labels)},
-        score=lambda label, task: _score(report, label, task),
+        score=lambda label, task: scores.get((label, task)),
         change={(one.of, one.task): one for one in report.changes},
         whiskers=_whiskers(report.changes),
         charts=[chart_of(trend) for trend in report.trends if max(len(one.points) for one in trend.series) > 1],
@@ -111,10 +112,6 @@ def _line(line: Series, *, across: dict[Any, str], scale: Axis) -> Line:
         )
 
     return Line(line.label, tuple(map(mark, line.points)), line.points[-1])
-
-
-def _score(report: NightReport, label: str, task: str) -> Score | None:
-    return next((one for one in report.scores if (one.model, one.task) == (label, task)), None)
 
 
 def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:

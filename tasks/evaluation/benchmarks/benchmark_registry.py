@@ -11,8 +11,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -58,7 +57,10 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
     if target.endswith(".py"):
         return _of_module(_load_file(_file(target)), wanted, name_or_path)
     if target:
-        return _of_module(_load_module(target, name_or_path), wanted, name_or_path)
+        try:
+            return _of_module(importlib.import_module(target), wanted, name_or_path)
+        except ImportError as error:
+            raise BenchmarkUnusable(f"{name_or_path}: {target} cannot be imported ({error})") from error
     built_in = _built_in()
     if name_or_path in built_in:
         return built_in[name_or_path]
@@ -66,7 +68,11 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
         if point.name == name_or_path:
             return _of_entry_point(point)
     others = benchmarks()
-    return others.get(name_or_path) or _unknown(name_or_path, others)
+    if name_or_path in others:
+        return others[name_or_path]
+    near = near_names(name_or_path, list(others))
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise UnknownTask(f"there is no benchmark {name_or_path!r}.{meant} There are: {', '.join(others)}")
 
 
 def plainly_named(name: str) -> BaseBenchmark | None:
@@ -238,13 +244,6 @@ def _named(benchmark: BaseBenchmark) -> BaseBenchmark:
     return benchmark
 
 
-def _load_module(name: str, named: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise BenchmarkUnusable(f"{named}: {name} cannot be imported ({error})") from error
-
-
 def _load_file(path: Path) -> ModuleType:
     """The module in a file, as part of a package that is its folder, so that it may import what stands beside it."""
     package = f"trivet_benchmark_{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
@@ -257,24 +256,16 @@ def _load_file(path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))  # `import utils` finds what stands beside it, as evalchemy's loader has it
     try:
-        with _importing_from(path.parent):
-            spec.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except SyntaxError as error:
         raise BenchmarkUnusable(f"{error.filename}, line {error.lineno}: not Python ({error.msg})") from error
     except (Exception, SystemExit) as error:  # the user's own code runs here
         raise BenchmarkUnusable(f"{path}{_line_in(path, error)}: cannot be imported ({error!r})") from error
-    return module
-
-
-@contextmanager
-def _importing_from(folder: Path) -> Generator[None]:
-    """`import utils` finds what stands beside a benchmark, as evalchemy's loader has it."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
     finally:
-        sys.path.remove(str(folder))
+        sys.path.remove(str(path.parent))
+    return module
 
 
 def _line_in(path: Path, error: BaseException) -> str:
@@ -294,12 +285,6 @@ def _file(name: str) -> Path:
             f"{name}: there is no such file; give the path of a benchmark, or a name of `trivet eval list`"
         )
     return path
-
-
-def _unknown(name: str, known: dict[str, BaseBenchmark]) -> Any:
-    near = near_names(name, list(known))
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise UnknownTask(f"there is no benchmark {name!r}.{meant} There are: {', '.join(known)}")
 
 
 def _listed(kinds: Any) -> str:

@@ -10,7 +10,8 @@ import json
 import re
 import socket
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 from urllib.parse import urlsplit
@@ -166,17 +167,20 @@ def read_rows(path: Path) -> Iterator[Row]:
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in READERS:
         raise DataUnusable(f"{path}: not a data file; give .jsonl, .json or .csv, each also as .gz")
+    with _opened(path) as file:
+        yield from READERS[kind](file, path)
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[BinaryIO]:
+    """The file's bytes, unpacked. Raises DataUnusable."""
     try:
-        with _opened(path) as file:
-            yield from READERS[kind](file, path)
+        with cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
     except BROKEN_GZIP as error:
         raise DataUnusable(f"{path}: the compressed file is damaged ({error})") from error
     except OSError as error:
         raise DataUnusable(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _opened(path: Path) -> BinaryIO:
-    return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
 def _jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
@@ -277,23 +281,17 @@ def whole_text(value: Any) -> Any:
 
 def _count(path: Path) -> int:
     if path.name.removesuffix(".gz").endswith(".jsonl"):
-        try:
-            with _opened(path) as file:
-                return sum(bool(line.strip()) for line in file)
-        except (*BROKEN_GZIP, OSError) as error:
-            raise DataUnusable(f"{path}: cannot be read ({error})") from error
+        with _opened(path) as file:
+            return sum(bool(line.strip()) for line in file)
     return sum(1 for _ in read_rows(path))
 
 
 def _content_digest(path: Path) -> bytes:
     """SHA-256 of what the file holds, the same packed and unpacked."""
     total = hashlib.sha256()
-    try:
-        with _opened(path) as file:
-            while block := file.read(1 << 20):
-                total.update(block)
-    except (*BROKEN_GZIP, OSError) as error:
-        raise DataUnusable(f"{path}: cannot be read ({error})") from error
+    with _opened(path) as file:
+        while block := file.read(1 << 20):
+            total.update(block)
     return total.digest()
 
 

@@ -140,6 +140,7 @@ def sampling_of(options: Mapping[str, Any]) -> Sampling:
 
 
 def messages_of(prompt: Any) -> tuple[Message, ...]:
+    """The messages of a prompt: a text, a conversation as one text, or messages as dicts."""
     if isinstance(prompt, Templated):
         return prompt.messages
     if isinstance(prompt, str):
