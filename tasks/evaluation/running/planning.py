@@ -157,7 +157,9 @@ def plan_task(
         read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
         raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
     reads_itself = DataFacts(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
-    graded_by = {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers} if judge else None
+    graded_by: dict[str, JsonValue] | None = None
+    if judge:
+        graded_by = {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers}
     sampling = effective_sampling(benchmark, settings)
     repeats = settings.n_repeat or benchmark.repeats
     programs = benchmark.family == "code"
