@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.rag.planning.conversation import history_of, recall
+from tasks.rag.planning.plan import history_of, recall
 
 if TYPE_CHECKING:
     from storage.sessions import Session, Sessions

@@ -18,14 +18,13 @@ from flows.cli.output import emit, plain_errors
 from flows.cli.questions import QuestionsFile, Search, SplitOption, StoreOption, counting, keep, places_in
 from flows.cli.shared_options import Bm25Weight, IndexFolder, RouteOption, Strategy, model_errors, require_file
 from flows.running.program import git_commit, program_version
-from tasks.rag.rag_defaults import STRATEGY
+from tasks.rag import STRATEGY
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
     from storage.index import Index
     from tasks.rag.measuring.answer_checks import AnswerCheck
-    from tasks.rag.measuring.indexes import Gold
-    from tasks.rag.measuring.measurement_rows import Measurement
+    from tasks.rag.measuring.measured_figures import Gold, Measurement
     from tasks.rag.measuring.ranking_metrics import Question, Ranked
 
 
@@ -80,9 +79,7 @@ def evaluate(
     from models.registry import spelled
     from storage.index import open_index
     from storage.storage_errors import StorageError
-    from tasks.rag.measuring.indexes import gold_in
-    from tasks.rag.measuring.measured_figures import choose, labels_of, measure
-    from tasks.rag.measuring.measurement_rows import Measurement
+    from tasks.rag.measuring.measured_figures import Measurement, choose, gold_in, labels_of, measure
     from tasks.rag.measuring.ranking_metrics import read_questions
 
     require_file(questions, "a JSONL file of questions")
@@ -151,8 +148,7 @@ def _rows(
     file: Path,
     started: datetime,
 ) -> Evaluated:
-    from tasks.rag.measuring.indexes import subject_of
-    from tasks.rag.measuring.measurement_rows import Made, record
+    from tasks.rag.measuring.measured_figures import Made, record, subject_of
 
     settings = {name: value for name, value in chosen._asdict().items() if name != "split"}
     return record(
@@ -169,7 +165,7 @@ def _rows(
 
 def _write_details(path: Path, asked: Sequence[Question], measurement: Measurement) -> None:
     from storage.files import write
-    from tasks.rag.measuring.measurement_rows import samples_of
+    from tasks.rag.measuring.measured_figures import samples_of
 
     lines = (sample.model_dump_json(exclude={"repeat"}) for sample in samples_of(asked, measurement))
     write(path, "".join(f"{line}\n" for line in lines).encode())

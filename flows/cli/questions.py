@@ -41,9 +41,9 @@ class Search(NamedTuple):
 
 def places_in(opened: Index, search: Search) -> Callable[[Question], list[Place]]:
     """The search: it gives where the hits for a question stand, best first."""
-    from tasks.rag.measuring import indexes
+    from tasks.rag.measuring import measured_figures
 
-    return indexes.places_in(
+    return measured_figures.places_in(
         opened,
         strategy=search.strategy.value,
         bm25_weight=search.bm25_weight,

@@ -23,7 +23,7 @@ from flows.cli.shared_options import (
     model_errors,
     require_file,
 )
-from tasks.rag.rag_defaults import STRATEGY
+from tasks.rag import STRATEGY
 
 if TYPE_CHECKING:
     from storage.index import Index
@@ -107,7 +107,7 @@ def status(
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
     from storage.storage_errors import StorageError
-    from tasks.rag.indexing.document_status import read_status
+    from tasks.rag.indexing.index_report import read_status
 
     with plain_errors(StorageError):
         found = read_status(index)

@@ -16,9 +16,8 @@ from flows.cli.output import Screen
 
 if TYPE_CHECKING:
     from tasks.documents.blocks import Document
-    from tasks.rag.indexing.document_status import DocumentStatus, IndexStatus
     from tasks.rag.indexing.figures import FigurePlan
-    from tasks.rag.indexing.index_report import IndexReport
+    from tasks.rag.indexing.index_report import DocumentStatus, IndexReport, IndexStatus
     from tasks.rag.retrieval.search import Found
 
 console = Screen(highlight=False)

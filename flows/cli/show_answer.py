@@ -153,7 +153,7 @@ def say(text: str) -> None:
 
 def speak(text: str, *, wav: Path | None = None) -> str | None:
     """Read `text` aloud, or into the file `wav`; gives a sentence when that cannot be."""
-    from tasks.rag.speech.spoken_text import to_speech
+    from tasks.rag.speech import to_speech
 
     program = shutil.which("espeak-ng")
     if program is None:

@@ -20,7 +20,7 @@ from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, sen
 from flows.cli.questions import Counted, QuestionsFile, Search, SplitOption, StoreOption, counting, keep, places_in
 from flows.cli.shared_options import RouteOption, Strategy, model_errors, require_file
 from flows.running.program import git_commit, program_version
-from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS, STRATEGY
+from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS, STRATEGY
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
@@ -116,7 +116,7 @@ class _Measured(NamedTuple):
 def _measure(common: Sweep, points: Sequence[Point]) -> _Measured:
     """Build the indexes first, so that what is wrong with them shows early; then measure what is missing."""
     from storage.index import open_index
-    from tasks.rag.measuring.indexes import gold_in
+    from tasks.rag.measuring.measured_figures import gold_in
 
     if not common.asked:
         raise ValueError(f"{common.file}: no question has a gold document; a sweep needs at least one")
@@ -174,7 +174,7 @@ def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking,
 
 
 def _sweep(common: Sweep, point: Point, opened: Index, counted: Counted) -> Swept:
-    from tasks.rag.measuring.indexes import gold_in
+    from tasks.rag.measuring.measured_figures import gold_in
     from tasks.rag.measuring.ranking_metrics import rank_questions, summarise
     from tasks.rag.measuring.sweep import Swept
 
@@ -209,7 +209,7 @@ def _search(point: Point, *, route: bool) -> Search:
 
 
 def _key(common: Sweep, point: Point, opened: Index) -> str:
-    from tasks.rag.measuring.measurement_rows import questions_digest
+    from tasks.rag.measuring.measured_figures import questions_digest
     from tasks.rag.measuring.sweep import point_key
     from tasks.rag.retrieval.weights import DEFAULTS
 
@@ -235,9 +235,7 @@ def _usual() -> Point:
 
 
 def _row(common: Sweep, swept: Swept, opened: Index, folder: Path) -> Evaluated:
-    from tasks.rag.measuring.indexes import subject_of
-    from tasks.rag.measuring.measured_figures import measure
-    from tasks.rag.measuring.measurement_rows import Made, Measurement, record
+    from tasks.rag.measuring.measured_figures import Made, Measurement, measure, record, subject_of
 
     return record(
         Measurement(measure(common.asked, swept.ranked), swept.ranked),
@@ -282,8 +280,7 @@ class _Kept:
 
 def _write_files(out: Path, compared: Compared) -> None:
     from storage.files import write
-    from tasks.rag.measuring.sweep import as_csv, as_json
-    from tasks.rag.measuring.sweep_plot import draw_sweep
+    from tasks.rag.measuring.sweep import as_csv, as_json, draw_sweep
 
     write(out / "sweep.json", json.dumps(as_json(compared), ensure_ascii=False, indent=1).encode())
     write(out / "sweep.csv", as_csv(compared).encode())

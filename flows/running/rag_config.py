@@ -11,8 +11,8 @@ from flows.running.models_file import priced, spelled_out
 from tasks.budget import Spending
 from tasks.documents.isolation import ReadLimits
 from tasks.documents.read_options import ReadOptions
+from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS
 from tasks.rag.indexing.figures import FigureSettings
-from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS
 
 
 class IndexConfig(BaseModel):

@@ -16,8 +16,8 @@ from storage.sessions import Session, Sessions
 from storage.storage_errors import StorageError, UnknownSession
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.planning.conversation import history_of, recall
 from tasks.rag.planning.names import documents_named
+from tasks.rag.planning.plan import history_of, recall
 from tasks.rag.rag_errors import UnknownDocument
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from storage.records import Record
 from tasks.evaluation.masking import masked
 from tasks.nightly.nightly_errors import SuiteUnusable
-from tasks.rag.rag_defaults import STRATEGY
+from tasks.rag import STRATEGY
 from tasks.rag.retrieval.strategies import StrategyName
 
 Place = tuple[str | int, ...]

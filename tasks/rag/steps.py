@@ -18,11 +18,9 @@ from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import AnswerSettings
 from tasks.rag.batching import Asked, Batch, BatchReport, Kept, is_written
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Source
-from tasks.rag.indexing.document_status import DocumentStatus
 from tasks.rag.indexing.figures import FigureSettings
-from tasks.rag.indexing.index_building import Published
-from tasks.rag.indexing.index_report import IndexReport
-from tasks.rag.indexing.publishing import Catalogued
+from tasks.rag.indexing.index_report import DocumentStatus, IndexReport
+from tasks.rag.indexing.publishing import Catalogued, Published
 from tasks.rag.indexing.scan import ScanResult
 from tasks.resources import artifacts, embedding_cache, resources, responses
 from tasks.step import Incomplete, paying_run, step
@@ -47,7 +45,7 @@ def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:
     """Read each document in a child process and keep it as soon as it is read."""
-    from tasks.rag.indexing.document_parsing import parse_source
+    from tasks.rag.indexing.document_stages import parse_source
 
     password = resources().secret(password_env) if password_env else None
     progress.expect("parse", len(sources))
@@ -131,7 +129,7 @@ def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:
     """Cut each document into chunks and find the words of each."""
-    from tasks.rag.indexing.cutting import cut
+    from tasks.rag.indexing.document_stages import cut
 
     readable = [item for item in pictured if item.parsed.document]
     progress.expect("chunk", len(readable))
@@ -150,7 +148,7 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
 
     fingerprint: of the embedder's weights; other weights under the same name are other work.
     """
-    from tasks.rag.indexing.embedding import embed_document
+    from tasks.rag.indexing.document_stages import embed_document
     from tasks.resources import embedder as opened
 
     del fingerprint  # part of the key alone

@@ -25,7 +25,7 @@ from tasks.documents.isolation import ReadLimits
 from tasks.documents.read_options import ReadOptions
 from tasks.keys import content_key
 from tasks.rag.corpus import Source
-from tasks.rag.indexing.document_parsing import PARSER_VERSION
+from tasks.rag.indexing.document_stages import PARSER_VERSION
 from tests.drills.indexing import Killed, Moment, Place, in_step, kill_index, run_index, shown_state, survivors, there
 from tests.storage.conftest import open_home
 

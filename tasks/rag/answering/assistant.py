@@ -16,7 +16,7 @@ from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 from tasks.rag.answers import Answered, AnswerSettings, Turn
-from tasks.rag.planning.conversation import MOST_TURNS
+from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router
 
 __all__ = ["Asks", "Assistant", "Event", "open_assistant"]

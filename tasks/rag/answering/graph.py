@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import same_evidence
-from tasks.rag.answering.answer_prompts import answer_request, classify_request, rewrite_request
+from tasks.rag.answering.answer_prompts import Context, answer_request, classify_request, pack_context, rewrite_request
 from tasks.rag.answering.citations import cite, cited_hits
-from tasks.rag.answering.context import Context, pack_context
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (

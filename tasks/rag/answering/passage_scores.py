@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from tasks.language.sentences import split_sentences
 from tasks.language.tokens import BIGRAM, HANGUL, tokenize
-from tasks.rag.answering.question_reading import Question, Term
-from tasks.rag.answering.question_words import DATE, NUMBER, NUMBER_WORDS, REASON, SIGNS
-from tasks.rag.indexing.chunk_tables import is_unit_line
+from tasks.rag.answering.question_reading import DATE, NUMBER, NUMBER_WORDS, REASON, SIGNS, Question, Term
+from tasks.rag.indexing.chunk_pieces import is_unit_line
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.retrieval.search import Hit
 

@@ -17,9 +17,8 @@ from typing import Any, Literal, NamedTuple
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Document, Page
 from tasks.language.tokens import tokenize
-from tasks.rag.indexing.chunk_tables import Table, cut_table, is_unit_line, read_table
-from tasks.rag.indexing.chunk_text import split_text
-from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS
+from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS
+from tasks.rag.indexing.chunk_pieces import Table, cut_table, is_unit_line, read_table, split_text
 
 SMALL_SHARE = 4
 """A section shorter than this part of a chunk joins its neighbour below the same heading."""

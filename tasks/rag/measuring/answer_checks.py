@@ -11,7 +11,7 @@ from tasks.language.numbers import read_numbers
 from tasks.language.sentences import without_marks
 from tasks.rag.answers import Answered, Citation
 from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, mean_of
-from tasks.rag.planning.conversation import history_of
+from tasks.rag.planning.plan import history_of
 
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Asks

@@ -1,14 +1,25 @@
-"""What a file of questions says of an index: retrieval, answers, and both for each kind of question."""
+"""Metrics of an index over a file of questions, in total and by label, and the rows that the database keeps of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
+from storage.evaluations import Dataset, EvalSettings, Evaluated, Run, Sample
+from storage.index import Index
+from tasks import resources
 from tasks.measure.estimates import Estimate
+from tasks.rag.answers import Filters
 from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures, Share, summarise_answers
-from tasks.rag.measuring.ranking_metrics import Evaluation, Mean, Question, Ranked, summarise
+from tasks.rag.measuring.ranking_metrics import Evaluation, Mean, Place, Question, Ranked, summarise
+from tasks.rag.planning.routing import Router
+from tasks.rag.retrieval.search import search
 
 USUAL_LABELS = ("kind", "lang")
 """Figures are grouped by these when the lines have them."""
@@ -135,3 +146,151 @@ def _groups(
 
 def _label_names(questions: Sequence[Question]) -> set[str]:
     return {name for question in questions for name in question.labels}
+
+
+class Measurement(NamedTuple):
+    """What was measured, item by item and in all."""
+
+    measured: Measured
+    ranked: tuple[Ranked, ...]
+    checks: tuple[AnswerCheck, ...] = ()
+    """Empty where answers were not checked."""
+
+
+class Made(NamedTuple):
+    """By which program, and when."""
+
+    version: str
+    git_commit: str | None
+    started_at: datetime
+    ended_at: datetime
+
+
+class Subject(NamedTuple):
+    """The index that was measured."""
+
+    generation: str
+    digest: str
+    environment: dict[str, JsonValue]
+
+
+def questions_digest(questions: Sequence[Question]) -> str:
+    """SHA-256 of what is asked and expected; the order of the questions is part of it."""
+    digest = hashlib.sha256()
+    for question in questions:
+        digest.update(question.model_dump_json().encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def record(
+    measurement: Measurement,
+    questions: Sequence[Question],
+    *,
+    run: str,
+    made: Made,
+    subject: Subject,
+    file: Path,
+    split: str | None,
+    settings: dict[str, JsonValue],
+) -> Evaluated:
+    """The rows of one run on one file of questions."""
+    return Evaluated(
+        run=Run(
+            id=run,
+            kind="rag",
+            started_at=made.started_at,
+            ended_at=made.ended_at,
+            status="completed",
+            version=made.version,
+            git_commit=made.git_commit,
+            index_generation=subject.generation,
+            index_digest=subject.digest,
+            environment=subject.environment,
+        ),
+        dataset=Dataset(
+            name=f"{file.stem}/{split}" if split else file.stem,
+            source=str(file),
+            checksum=questions_digest(questions),
+            count=len(questions),
+        ),
+        settings=EvalSettings(name="rag", parameters=settings),
+        results=tuple(figures(measurement.measured)),
+        samples=tuple(samples_of(questions, measurement)),
+    )
+
+
+def samples_of(questions: Sequence[Question], measurement: Measurement) -> Iterator[Sample]:
+    """What became of each question, as people look it up."""
+    ranks = {one.id: one for one in measurement.ranked}
+    checks = {check.id: check for check in measurement.checks}
+    for question in questions:
+        detail: dict[str, JsonValue] = {"question": question.question, "labels": dict(question.labels)}
+        if ranked := ranks.get(question.id):
+            detail |= {"page": dict(ranked.page), "document": dict(ranked.document)}
+        if check := checks.get(question.id):
+            detail |= {"gold": question.answer, "checks": check.model_dump(mode="json", exclude={"id"})}
+        yield Sample(item=question.id, detail=detail)
+
+
+CHUNKS = 50
+"""Chunks asked for, so that ten different pages are among them."""
+
+
+class Gold(NamedTuple):
+    """The gold documents of questions, in one index."""
+
+    name_of: Callable[[str], str]
+    """The name that hits carry: a file with the same content may come first in the catalogue."""
+    notes: tuple[str, ...]
+    """Gold documents that the index lacks."""
+
+
+def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
+    """The gold documents as the catalogue has them."""
+    first = {
+        unicodedata.normalize("NFC", name): entry.name
+        for entry in opened.catalogue
+        for name in (*entry.aliases, entry.name)
+    }
+    unknown = unknown_documents(questions, set(first))
+    return Gold(lambda name: first.get(name, name), (unknown,) if unknown else ())
+
+
+def places_in(
+    opened: Index, *, strategy: str, bm25_weight: float, route: bool, rerank: str | None
+) -> Callable[[Question], list[Place]]:
+    """A search: it gives where the hits for a question stand, best first."""
+    router = Router(opened.catalogue) if route else None
+    reranker = resources.reranker(rerank) if rerank else None
+
+    def places(question: Question) -> list[Place]:
+        found = search(
+            opened,
+            question.question,
+            strategy=strategy,
+            top_k=CHUNKS,
+            embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
+            bm25_weight=bm25_weight,
+            filters=router.route(question.question) if router else Filters(),
+            reranker=reranker,
+        )
+        return [Place(hit.document_name, hit.chunk.page) for hit in found.hits]
+
+    return places
+
+
+def subject_of(opened: Index, folder: Path) -> Subject:
+    """The index as a run names it."""
+    manifest = opened.manifest
+    return Subject(
+        generation=opened.generation,
+        digest=opened.digest,
+        environment={
+            "index": str(folder.absolute()),
+            "embedder": manifest.embedder,
+            "tokenizer": manifest.tokenizer,
+            "documents": manifest.documents,
+            "chunks": manifest.chunks,
+            "settings": manifest.settings,
+        },
+    )

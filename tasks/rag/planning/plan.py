@@ -10,16 +10,16 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, JsonValue, ValidationError
 
 from models.embedders import reads
 from storage.records import Record
-from tasks.rag.answers import Filters, QueryType, RetrievalPlan, RouteMode, Turn
+from tasks.rag.answers import Answered, Filters, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.qualifiers import without_qualifiers
 from tasks.rag.planning.type_words import normal, rules_fired, without_particles
 
 PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
-MOST_TURNS = 5
+TOPIC_TURNS = 5
 """How far back the topic of a conversation is looked for."""
 
 
@@ -221,7 +221,7 @@ def standalone_question(question: str, history: Sequence[Turn], *, filters: Filt
     if not history or is_reset(question):
         return question
     last = history[-1].question
-    earlier = history[-MOST_TURNS:-1]
+    earlier = history[-TOPIC_TURNS:-1]
     if earlier and classify_by_words(last, history=earlier).query_type == "followup":
         last = standalone_question(last, earlier)
     if (moved := _at_another_period(question, last)) is not None:
@@ -383,3 +383,38 @@ def _cut_korean(text: str) -> tuple[str, ...]:
             start = joint.end()
     parts.append(text[start:].strip())
     return tuple(part for part in parts if part)
+
+
+MOST_TURNS = 8
+"""A question that needs more of the conversation than this says so in its own words."""
+
+
+class Recalled(NamedTuple):
+    """Answers that were kept as JSON."""
+
+    answers: tuple[Answered, ...]
+    unreadable: int
+    """Answers of another version of this program, which are left out."""
+
+
+def history_of(answers: Sequence[Answered]) -> tuple[Turn, ...]:
+    """The last turns, oldest first, from the last question that begins anew."""
+    anew = max((at for at, answered in enumerate(answers) if is_reset(answered.question)), default=0)
+    return tuple(turn_of(answered) for answered in answers[anew:][-MOST_TURNS:])
+
+
+def turn_of(answered: Answered) -> Turn:
+    """A question and its answer with the documents that a follow-up is about."""
+    cited = tuple(dict.fromkeys(citation.digest for citation in answered.citations))
+    return Turn(question=answered.question, answer=answered.answer, documents=cited or answered.plan.filters.documents)
+
+
+def recall(kept: Sequence[JsonValue]) -> Recalled:
+    """What `Answered.model_dump(mode="json")` gave, as values again."""
+    answers: list[Answered] = []
+    for value in kept:
+        try:
+            answers.append(Answered.model_validate(value))
+        except ValidationError:
+            continue
+    return Recalled(tuple(answers), len(kept) - len(answers))

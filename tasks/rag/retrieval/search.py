@@ -17,9 +17,9 @@ from models.embedders import reads
 from models.protocols import Embedder, Reranker
 from storage.index import Index
 from storage.records import Record
+from tasks.rag import STRATEGY
 from tasks.rag.answers import Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.rag_defaults import STRATEGY
 from tasks.rag.retrieval.retrievers import Retrievers, Rows, Scope
 from tasks.rag.retrieval.strategies import Fused, Ranking, find_strategy
 from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings

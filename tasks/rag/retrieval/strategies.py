@@ -46,7 +46,7 @@ class RetrievalStrategy(NamedTuple):
     """Ranks at least so many chunks within the scope, by what the retrievers of the question give."""
     needs: frozenset[Literal["meaning", "words"]] = frozenset()
     """`meaning`: an embedder that reads the script of the question; `words`: an index with BM25. Where a need is not
-    met, a plan runs `rag_defaults.STRATEGY` and notes it."""
+    met, a plan runs `tasks.rag.STRATEGY` and notes it."""
     weighs_words: bool = False
     """Whether `bm25_weight` changes the ranking: a sweep varies it for these only."""
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.rag.speech import to_speech
 from tasks.rag.speech.spoken_numbers import (
     ENGLISH_LIMIT,
     KOREAN_DIGITS,
@@ -18,7 +19,6 @@ from tasks.rag.speech.spoken_numbers import (
     korean,
     native_korean,
 )
-from tasks.rag.speech.spoken_text import to_speech
 
 KOREAN_PLACES = ("", "십", "백", "천")
 KOREAN_GROUPS = ("", "만", "억", "조", "경")
