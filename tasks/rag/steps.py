@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
@@ -25,6 +25,8 @@ from tasks.rag.indexing.scan import ScanResult
 from tasks.resources import artifacts, embedding_cache, resources, responses
 from tasks.step import Incomplete, paying_run, step
 
+Item = TypeVar("Item")
+
 
 @step(version=1, reads_world=True)
 def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) -> ScanResult:
@@ -32,6 +34,14 @@ def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) ->
     from tasks.rag.indexing.scan import scan_folder
 
     return scan_folder(folder, artifacts=artifacts(), include=include, exclude=exclude)
+
+
+def _counted(stage: str, items: Sequence[Item]) -> Iterator[Item]:
+    """The items, one after the other; each is reported as done before the next one is taken."""
+    progress.expect(stage, len(items))
+    for item in items:
+        yield item
+        progress.advance(stage)
 
 
 def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> bool:
@@ -48,19 +58,15 @@ def parse(
     from tasks.rag.indexing.document_stages import parse_source
 
     password = resources().secret(password_env) if password_env else None
-    progress.expect("parse", len(sources))
-    parsed: list[Parsed] = []
-    for source in sources:
-        parsed.append(
-            parse_source(
-                source, artifacts(), options=options, limits=limits, password=password, log=resources().parse_log
-            )
-        )
-        progress.advance("parse")
+    log = resources().parse_log
+    parsed = tuple(
+        parse_source(source, artifacts(), options=options, limits=limits, password=password, log=log)
+        for source in _counted("parse", sources)
+    )
     unfinished = {item.source.digest[:12]: why for item in parsed if (why := item.may_pass)}
     if unfinished:
-        raise Incomplete(tuple(parsed), unfinished)
-    return tuple(parsed)
+        raise Incomplete(parsed, unfinished)
+    return parsed
 
 
 @step(version=1)
@@ -71,12 +77,10 @@ def find_figures(
     from tasks.rag.indexing.picturing import figures_of
 
     password = resources().secret(password_env) if password_env else None
-    progress.expect("extract_figures", len(parsed))
-    pictured: list[Pictured] = []
-    for item in parsed:
-        pictured.append(figures_of(item, artifacts(), settings=settings, limits=limits, password=password))
-        progress.advance("extract_figures")
-    return tuple(pictured)
+    return tuple(
+        figures_of(item, artifacts(), settings=settings, limits=limits, password=password)
+        for item in _counted("extract_figures", parsed)
+    )
 
 
 class Shards(Record):
@@ -132,14 +136,10 @@ def chunk(
     from tasks.rag.indexing.document_stages import cut
 
     readable = [item for item in pictured if item.parsed.document]
-    progress.expect("chunk", len(readable))
-    chunked: list[Chunked] = []
-    for item in readable:
-        chunked.append(
-            cut(item, artifacts(), chunk_chars=chunk_chars, overlap_chars=overlap_chars, tokenizer=tokenizer)
-        )
-        progress.advance("chunk")
-    return tuple(chunked)
+    return tuple(
+        cut(item, artifacts(), chunk_chars=chunk_chars, overlap_chars=overlap_chars, tokenizer=tokenizer)
+        for item in _counted("chunk", readable)
+    )
 
 
 @step(version=1, gpu=True)
@@ -257,14 +257,9 @@ def answer(
     return tuple(kept)
 
 
-def _stands(result: BatchReport, inputs: dict[str, Any]) -> bool:
-    del inputs
-    return is_written(result)
-
-
-@step(version=1, verify=_stands)
+@step(version=1, verify=lambda report, _: is_written(report))
 def write_answers(kept: tuple[Kept, ...], *, out: Path) -> BatchReport:
     """One line of JSON per question, in the order of the questions."""
-    from tasks.rag import batching
+    from tasks.rag.batching import write_answers as written
 
-    return batching.write_answers(kept, artifacts(), out=out)
+    return written(kept, artifacts(), out=out)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib import resources
@@ -107,12 +108,12 @@ def label_of(hit: Hit) -> str:
 
 def _by_turns(hits: Sequence[Hit]) -> list[Hit]:
     """The best hit of every document, then the second best of every, …"""
-    turns: dict[str, int] = {}
-    placed: list[tuple[int, int, Hit]] = []
+    turns = Counter[str]()
+    placed: list[tuple[int, int]] = []
     for rank, hit in enumerate(hits):
-        turn = turns[hit.chunk.document] = turns.get(hit.chunk.document, -1) + 1
-        placed.append((turn, rank, hit))
-    return [hit for _, _, hit in sorted(placed, key=lambda item: item[:2])]
+        placed.append((turns[hit.chunk.document], rank))
+        turns[hit.chunk.document] += 1
+    return [hits[rank] for _, rank in sorted(placed)]
 
 
 def _cut(hit: Hit, room: int) -> str:
@@ -120,21 +121,17 @@ def _cut(hit: Hit, room: int) -> str:
     if room < FEWEST_TOKENS:
         return ""
     text = hit.chunk.text[: 10 * room]
-    end = 0
-    used = 0
+    end = used = 0
     for start, stop in split_sentences(text):
         used += estimated_tokens(text[end:start]) + estimated_tokens(text[start:stop])
         if used > room:
             break
         end = stop
-    return text[:end] or next(_shorter(text, room))
-
-
-def _shorter(text: str, room: int) -> Iterator[str]:
-    """The text halved until it fits: one sentence that is longer than all the room."""
-    while estimated_tokens(text) > room:
+    if end:
+        return text[:end]
+    while estimated_tokens(text) > room:  # one sentence that is longer than all the room
         text = text[: len(text) // 2]
-    yield text
+    return text
 
 
 def _with_rows(blocks: Sequence[Block], left: int) -> tuple[list[Block], int]:
@@ -195,12 +192,9 @@ def rewrite_request(question: str, draft: str) -> ChatRequest:
 
 
 def _request(prompt: str, text: str, *, max_tokens: int) -> ChatRequest:
-    messages = (_message("system", _prompt(prompt)), _message("user", text))
+    system, user = (Text(text=_prompt(prompt)),), (Text(text=text),)
+    messages = (Message(role="system", content=system), Message(role="user", content=user))
     return ChatRequest(messages=messages, temperature=0.0, max_tokens=max_tokens)
-
-
-def _message(role: str, text: str) -> Message:
-    return Message.model_validate({"role": role, "content": (Text(text=text),)})
 
 
 @cache
@@ -209,30 +203,24 @@ def _prompt(name: str) -> str:
 
 
 def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:
-    """The last turns, shortened; the marks of their answers named other passages."""
-    turns = [f"Q: {_short(turn.question)}\nA: {_short(without_marks(turn.answer))}" for turn in history[-MOST_TURNS:]]
+    """The last turns, shortened; citation marks are removed, since they refer to other passages."""
+
+    def short(text: str) -> str:
+        flat = " ".join(text.split())
+        return flat if len(flat) <= MOST_TURN_CHARS else f"{flat[: MOST_TURN_CHARS - 1]}…"
+
+    turns = [f"Q: {short(turn.question)}\nA: {short(without_marks(turn.answer))}" for turn in history[-MOST_TURNS:]]
     return [("conversation", "\n".join(turns))] if turns else []
 
 
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= MOST_TURN_CHARS else f"{flat[: MOST_TURN_CHARS - 1]}…"
-
-
 def _fenced(parts: Sequence[tuple[str, str]], *, keep_marks: Sequence[str] = ()) -> str:
-    """Every text between two lines with the fence; the first says what it is."""
+    """Each text between two lines that begin with a fence: a word in none of the texts, the same for equal texts."""
     cleaned = [(label, _clean(text) if label in keep_marks else disarmed(_clean(text))) for label, text in parts]
-    fence = _fence(cleaned)
-    return "\n\n".join(f"{fence} {label}\n{text}\n{fence} end" for label, text in cleaned)
-
-
-def _fence(parts: Sequence[tuple[str, str]]) -> str:
-    """A word that stands in none of the texts, and is the same for the same texts."""
-    told = "\x00".join(f"{label}\x00{text}" for label, text in parts)
+    told = "\x00".join(f"{label}\x00{text}" for label, text in cleaned)
     fence = f"#{blake2b(told.encode(errors='replace'), digest_size=8).hexdigest()}"
     while fence in told:
         fence = f"#{blake2b((fence + told).encode(errors='replace'), digest_size=8).hexdigest()}"
-    return fence
+    return "\n\n".join(f"{fence} {label}\n{text}\n{fence} end" for label, text in cleaned)
 
 
 def _clean(text: str) -> str:

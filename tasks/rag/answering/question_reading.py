@@ -127,6 +127,7 @@ REASON = re.compile(
 MOST_QUESTION_CHARS = 2_000
 """Characters of a question that are read when sentences are scored."""
 MOST_WORDS = 64
+_KOREAN_YEAR = re.compile(r"(?:19|20)\d\d년")
 
 
 class Term(NamedTuple):
@@ -158,42 +159,39 @@ class Question(NamedTuple):
 def read_question(text: str, *, tokenizer: str) -> Question:
     """The question, read with the tokenizer of the index. Raises WrongTokenizer."""
     short = unicodedata.normalize("NFC", text[: 2 * MOST_QUESTION_CHARS])[:MOST_QUESTION_CHARS]
-    asked = _spelled_out(expand(" ".join(short.split())).asked)
-    focus_text = _focus(asked)
+    asked = expand(" ".join(short.split())).asked
+    for written, spelled in SHORT_FORMS:
+        asked = written.sub(spelled, asked)
+    focus_text = _korean_focus(asked.rstrip(" ?.").split())
+    if language_of(asked) == "en":
+        focus_text = found["focus"] if (found := WHAT.search(asked)) else ""
     words, focus_words = tokenize([asked, focus_text], tokenizer=tokenizer)
     words = _with_ordinals(_mended(_without_joins(words), asked), asked)
-    terms = _terms(words, asked, _focus_words(focus_words, focus_text), tokenizer)
+    focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
+    wants: Wanted = next((wanted for wanted, pattern in WANTED if pattern.search(asked)), "text")
     return Question(
         text=asked,
         language=language_of(asked),
-        terms=terms,
-        wants=_wanted(asked),
+        terms=_terms(words, asked, focus, tokenizer),
+        wants=wants,
         counter=_counter(asked, tokenizer),
         numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", asked.replace(",", ""))),
     )
 
 
-def _wanted(asked: str) -> Wanted:
-    """The first kind whose words stand in the question."""
-    for wanted, pattern in WANTED:
-        if pattern.search(asked):
-            return wanted
-    return "text"
-
-
-def _spelled_out(asked: str) -> str:
-    """With the short forms of reports as their tables spell them: FY2023, capex, PP&E."""
-    for short, spelled in SHORT_FORMS:
-        asked = short.sub(spelled, asked)
-    return asked
-
-
 def _terms(words: Sequence[str], asked: str, focus: frozenset[str], tokenizer: str) -> tuple[Term, ...]:
     names = _names(asked, tokenizer)
-    said_whole = {part for word in words for part in _inner(word)}
+    # parts of an id, or of a number with its counter, that say less alone: 002 of sfr-002, 12 of 12개월
+    said_whole = {
+        part
+        for word in words
+        if any(sign.isdigit() for sign in word) and not _KOREAN_YEAR.fullmatch(word)
+        for part in re.findall(r"[^\W\d_]+|\d+(?:\.\d+)?", word)
+        if part != word
+    }
     terms: dict[str, Term] = {}
     for word in words:
-        if word in ASKING or word in said_whole or re.fullmatch(r"(?:19|20)\d\d년", word):
+        if word in ASKING or word in said_whole or _KOREAN_YEAR.fullmatch(word):
             continue
         literal = any(sign.isdigit() for sign in word) or word in names
         weight = 0.3 if word in MEASURES or len(word) == 1 else 1.3 if literal else 1.0
@@ -209,31 +207,17 @@ def _with_ordinals(words: Sequence[str], asked: str) -> list[str]:
     return list(dict.fromkeys(kept))
 
 
-def _inner(word: str) -> set[str]:
-    """Parts of an id, or of a number with its counter, that say less alone: 002 of sfr-002, 12 of 12개월."""
-    if re.fullmatch(r"(?:19|20)\d\d년", word) or not any(sign.isdigit() for sign in word):
-        return set()
-    return {part for part in re.findall(r"[^\W\d_]+|\d+(?:\.\d+)?", word) if part != word}
-
-
 def _without_joins(words: Sequence[str]) -> list[str]:
     """A compound counts by its parts; where a part is a single syllable, which says little, by itself."""
     kept: list[str] = []
     for word in words:
-        parts = _parts_of(word, kept)
+        counts = range(2, min(len(kept), len(word)) + 1)
+        parts = next((kept[-count:] for count in counts if "".join(kept[-count:]) == word), [])
         if not parts:
             kept.append(word)
         elif any(len(part) == 1 for part in parts):
             kept[-len(parts) :] = [word]
     return kept
-
-
-def _parts_of(word: str, before: Sequence[str]) -> Sequence[str]:
-    """The words right before that make up `word`; empty if they do not."""
-    for count in range(2, min(len(before), len(word)) + 1):
-        if "".join(before[-count:]) == word:
-            return before[-count:]
-    return ()
 
 
 def _mended(words: Sequence[str], asked: str) -> list[str]:
@@ -255,23 +239,11 @@ def _mended(words: Sequence[str], asked: str) -> list[str]:
     return mended
 
 
-def _focus_words(words: Sequence[str], focus_text: str) -> frozenset[str]:
-    return frozenset([*words, *_mended(_without_joins(words), focus_text)])
-
-
 def _names(asked: str, tokenizer: str) -> frozenset[str]:
     """Words that are written as names: a capital letter within the sentence, or all capitals."""
     written = re.findall(r"(?<![.?!:] )(?<=[^\s]\s)(?:[A-Z][\w'’-]*)|\b[A-Z]{2,}\b", asked)
     latin = [word for word in written if word.lower() not in FUNCTION_WORDS]
     return frozenset(word for words in tokenize(latin, tokenizer=tokenizer) for word in words)
-
-
-def _focus(asked: str) -> str:
-    """The words of the question that name what is asked for."""
-    if language_of(asked) == "en":
-        found = WHAT.search(asked)
-        return found["focus"] if found else ""
-    return _korean_focus(asked.rstrip(" ?.").split())
 
 
 def _korean_focus(spaced: Sequence[str]) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.protocols import Embedder
 from storage.artifacts import Artifacts
+from storage.embeddings import EmbeddingCache
 from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
@@ -42,17 +42,15 @@ def parse_source(
     A document is kept under its content and the options, never under the password that opened it.
     """
     key = content_key("parse", PARSER_VERSION, {"source": source, "options": options, "limits": limits})
-    if (kept := artifacts.recall(key)) and _is_whole(recalled := artifacts.load(Parsed, kept), artifacts):
-        return recalled
+    if kept := artifacts.recall(key):
+        recalled = artifacts.load(Parsed, kept)
+        if recalled.document is None or artifacts.verify(recalled.document):
+            return recalled
     parsed = _read(source, artifacts, options=options, limits=limits, password=password, log=log)
     locked = parsed.failure and parsed.failure.reason == "needs_password"
     if not parsed.may_pass and not locked:
         artifacts.remember(key, artifacts.save("parsed", parsed))
     return parsed
-
-
-def _is_whole(parsed: Parsed, artifacts: Artifacts) -> bool:
-    return parsed.document is None or artifacts.verify(parsed.document)
 
 
 def _read(
@@ -73,23 +71,7 @@ def _read(
         return Parsed(source=source, failure=Failure(reason=error.reason, message=str(error)))
     except DocumentUnreadable as error:
         return Parsed(source=source, failure=error.failure)
-    notes = (*sniffed.notes, *read.document.notes)
-    return _kept(source, read.document, artifacts, notes=notes, retryable_pages=read.retryable)
-
-
-def _kept(
-    source: Source,
-    document: Document,
-    artifacts: Artifacts,
-    *,
-    notes: tuple[str, ...],
-    retryable_pages: tuple[str, ...],
-) -> Parsed:
-    troubled = tuple(
-        PageTrouble(page=page.number, status=page.status, reason=page.reason or "")
-        for page in document.pages
-        if page.status is not PageStatus.OK
-    )
+    document = read.document
     return Parsed(
         source=source,
         document=artifacts.save("document-blocks", document),
@@ -97,9 +79,13 @@ def _kept(
         reader=document.reader,
         pages=len(document.pages),
         paged=document.page_source != "none",
-        troubled=troubled,
-        notes=notes,
-        retryable_pages=retryable_pages,
+        troubled=tuple(
+            PageTrouble(page=page.number, status=page.status, reason=page.reason or "")
+            for page in document.pages
+            if page.status is not PageStatus.OK
+        ),
+        notes=(*sniffed.notes, *document.notes),
+        retryable_pages=read.retryable,
     )
 
 
@@ -117,7 +103,8 @@ def cut(
 ) -> Chunked:
     """The chunks of a document that was read, recalled if they were made before."""
     assert pictured.parsed.document is not None
-    figures = _figure_texts(artifacts.load(DocumentFigures, pictured.figures)) if pictured.figures else []
+    described = artifacts.load(DocumentFigures, pictured.figures).figures if pictured.figures else ()
+    figures = [FigureText(page=one.page, n=one.n, bbox=one.bbox, text=one.text) for one in described if one.text]
     settings = {"chunk_chars": chunk_chars, "overlap_chars": overlap_chars, "tokenizer": tokenizer}
     digest = pictured.parsed.source.digest
     # two files may read the same and are two documents all the same: their chunks have ids of their own
@@ -147,34 +134,12 @@ def cut(
     return chunked
 
 
-def _figure_texts(figures: DocumentFigures) -> list[FigureText]:
-    return [
-        FigureText(page=figure.page, n=figure.n, bbox=figure.bbox, text=figure.text)
-        for figure in figures.figures
-        if figure.text
-    ]
-
-
 TEXTS_PER_SAVE = 32
-
-
-class VectorCache(Protocol):
-    """Vectors by embedder and text; `storage.embeddings.EmbeddingCache` is one."""
-
-    def get_many(self, embedder_id: str, texts: Sequence[str]) -> dict[str, NDArray[np.float16]]:
-        """Vectors of those texts that are known."""
-        ...
-
-    def put_many(
-        self, embedder_id: str, texts: Sequence[str], vectors: NDArray[np.float32] | NDArray[np.float16]
-    ) -> None:
-        """Keep the vectors of `texts`."""
-        ...
 
 
 def embed_texts(
     embedder: Embedder,
-    cache: VectorCache,
+    cache: EmbeddingCache,
     texts: Sequence[str],
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float16]:
@@ -200,7 +165,11 @@ def embed_texts(
 
 
 def embed_document(
-    chunked: Chunked, artifacts: Artifacts, embedder: Embedder, cache: VectorCache, on_progress: Callable[[int], None]
+    chunked: Chunked,
+    artifacts: Artifacts,
+    embedder: Embedder,
+    cache: EmbeddingCache,
+    on_progress: Callable[[int], None],
 ) -> Embedded:
     """The vectors of a document's chunks, kept as one npy file."""
     texts = [chunk.search_text for chunk in artifacts.load(Searchable, chunked.chunks).chunks]

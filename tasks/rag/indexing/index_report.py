@@ -6,19 +6,21 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
 from pydantic import Field, ValidationError
 
 from storage.files import write
 from storage.index import CatalogueEntry
 from storage.records import Record
 from storage.storage_errors import NotAnIndex
-from tasks.rag.corpus import PageTrouble, Parsed
+from tasks.rag.corpus import Chunked, PageTrouble, Parsed, Pictured
 from tasks.rag.indexing.scan import ScanResult
 
 HEARTBEAT_S = 5.0
@@ -85,7 +87,7 @@ def read_status(index: Path) -> IndexStatus | None:
         return None
     except ValidationError as error:
         raise NotAnIndex(f"{index / STATUS_FILE} is not of this program or version; run `trivet rag index`") from error
-    if status.state == "running" and status.host == socket.gethostname() and not _alive(status.pid):
+    if status.state == "running" and status.host == socket.gethostname() and not psutil.pid_exists(status.pid):
         return status.model_copy(update={"state": "interrupted"})
     return status
 
@@ -114,46 +116,36 @@ class StatusFile:
             self.status = self.status.model_copy(update={"heartbeat": datetime.now(UTC), **changes})
             write(self._path, self.status.model_dump_json(indent=1).encode(), durable=False)
 
+    def beat_until(self, ended: threading.Event) -> None:
+        """Write the file every few seconds until the event is set."""
+        while not ended.wait(HEARTBEAT_S):
+            self.update()
+
 
 @contextmanager
 def status_of_build(index: Path, *, generation: str | None, run: str | None) -> Generator[StatusFile]:
     """Write the status from the start to the end of a build, whatever that end is."""
     file = StatusFile(index, generation=generation, run=run)
     ended = threading.Event()
-    beat = threading.Thread(target=_beat, args=(file, ended), name="index-heartbeat", daemon=True)
+    beat = threading.Thread(target=file.beat_until, args=(ended,), name="index-heartbeat", daemon=True)
+
+    def stop() -> None:
+        ended.set()
+        if beat.is_alive():
+            beat.join()
+
     try:
         file.update()
         beat.start()
         yield file
         file.update(ended=datetime.now(UTC))
     except BaseException as error:
-        _stop(beat, ended)
+        stop()
         state = "failed" if isinstance(error, Exception) else "interrupted"
         file.update(state=state, ended=datetime.now(UTC), error=f"{type(error).__name__}: {error}")
         raise
     finally:
-        _stop(beat, ended)
-
-
-def _stop(beat: threading.Thread, ended: threading.Event) -> None:
-    ended.set()
-    if beat.is_alive():
-        beat.join()
-
-
-def _beat(file: StatusFile, ended: threading.Event) -> None:
-    while not ended.wait(HEARTBEAT_S):
-        file.update()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        stop()
 
 
 class DocumentCounts(Record):
@@ -256,9 +248,15 @@ def count_documents(
 
 def _status(entry: CatalogueEntry, parsed: Parsed, before: CatalogueEntry | None) -> DocumentStatus:
     failure = parsed.failure
+    if failure:
+        status = "failed"
+    elif before is None or before.status != "ok":
+        status = "ok"
+    else:
+        status = "unchanged" if before.name == entry.name else "renamed"
     return DocumentStatus(
         document=entry.name,
-        status="failed" if failure else _change(entry, before),
+        status=status,
         digest=entry.document,
         format=parsed.format,
         reader=parsed.reader,
@@ -271,10 +269,27 @@ def _status(entry: CatalogueEntry, parsed: Parsed, before: CatalogueEntry | None
     )
 
 
-def _change(entry: CatalogueEntry, before: CatalogueEntry | None) -> Literal["ok", "unchanged", "renamed"]:
-    if before is None or before.status != "ok":
-        return "ok"
-    return "unchanged" if before.name == entry.name else "renamed"
+def count_figures(pictured: Sequence[Pictured]) -> FigureCounts:
+    """Figures of all documents by status."""
+    counts: Counter[str] = Counter()
+    for item in pictured:
+        counts.update(item.counts)
+    return FigureCounts(
+        found=counts.total(),
+        kept=sum(counts[status] for status in ("described", "skipped", "uninformative", "failed")),
+        described=counts["described"],
+        skipped=counts["skipped"],
+        failed=counts["failed"],
+    )
+
+
+def chunk_lengths(chunked: Sequence[Chunked]) -> LengthStatistics | None:
+    """Characters per chunk over all documents; None without chunks."""
+    cut = [item for item in chunked if item.count]
+    if not cut:
+        return None
+    mean = round(sum(item.chars for item in cut) / sum(item.count for item in cut), 1)
+    return LengthStatistics(min=min(item.shortest for item in cut), mean=mean, max=max(item.longest for item in cut))
 
 
 MOST_ROWS = 500
@@ -302,21 +317,17 @@ def rows_of(failed: Sequence[DocumentStatus]) -> list[dict[str, str]]:
 
 def markdown_of(report: IndexReport, *, failed: Sequence[DocumentStatus], documents: Path, index: Path) -> str:
     """The build in words."""
-    return "\n".join(_lines(report, failed, documents=documents, index=index))
-
-
-def _lines(report: IndexReport, failed: Sequence[DocumentStatus], *, documents: Path, index: Path) -> Iterator[str]:
-    yield f"# {headline(report)}"
-    yield f"documents `{documents}` · index `{index}` · generation `{report.generation}` · {report.seconds:,.1f} s"
-    yield from ("", "| | |", "|---|---:|")
-    for name, count in report.documents.model_dump(exclude={"total"}).items():
-        yield f"| documents {name} | {count:,} |"
-    for name, count in report.figures.model_dump().items():
-        yield f"| figures {name} | {count:,} |"
+    lines = [
+        f"# {headline(report)}",
+        f"documents `{documents}` · index `{index}` · generation `{report.generation}` · {report.seconds:,.1f} s",
+        *("", "| | |", "|---|---:|"),
+    ]
+    counted = {"documents": report.documents.model_dump(exclude={"total"}), "figures": report.figures.model_dump()}
+    lines += [f"| {what} {name} | {count:,} |" for what, counts in counted.items() for name, count in counts.items()]
     if failed:
-        yield from ("", "## Could not be read", f"`trivet rag status --index {index}` tells more of each document.", "")
-        yield from (f"- `{one.document}`: {one.message or one.reason}" for one in failed[:MOST_ROWS])
-        if len(failed) > MOST_ROWS:
-            yield f"- … and {len(failed) - MOST_ROWS:,} more"
+        lines += ["", "## Could not be read", f"`trivet rag status --index {index}` tells more of each document.", ""]
+        lines += [f"- `{one.document}`: {one.message or one.reason}" for one in failed[:MOST_ROWS]]
+        lines += [f"- … and {len(failed) - MOST_ROWS:,} more"] if len(failed) > MOST_ROWS else []
     if report.warnings:
-        yield from ("", "## To know", *(f"- {warning}" for warning in report.warnings))
+        lines += ["", "## To know", *(f"- {warning}" for warning in report.warnings)]
+    return "\n".join(lines)

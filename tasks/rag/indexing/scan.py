@@ -24,7 +24,7 @@ from tasks.documents.document_errors import DocumentError
 from tasks.documents.formats import formats, suffixes
 from tasks.documents.sniff import format_of_members, outside_reader
 from tasks.rag.corpus import Source
-from tasks.rag.rag_errors import FolderMissing, NotAFolder, NothingToIndex
+from tasks.rag.rag_errors import FolderUnusable
 
 IN_MEMORY_BYTES = 64 << 20
 """Files up to this size are read once, hashed and kept in one go."""
@@ -91,7 +91,7 @@ def scan_folder(
     without a `/` it is compared with the file name in any folder (`*.pdf`); with one at its end it means all that is
     in such a folder (`drafts/`). `include` empty means every known suffix; `exclude` wins. Zips are opened unless
     excluded, and patterns then choose among what they hold. Hidden files and Office's lock files are passed over.
-    Raises FolderMissing, NotAFolder, NothingToIndex, ReaderUnusable.
+    Raises FolderUnusable, ReaderUnusable.
     """
     require_folder(folder)
     include = include or [f"*{suffix}" for suffix in suffixes()]
@@ -102,18 +102,18 @@ def scan_folder(
 
 
 def require_folder(folder: Path) -> None:
-    """Raises FolderMissing, NotAFolder."""
+    """Raises FolderUnusable where there is no such folder."""
     if not folder.exists():
-        raise FolderMissing(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
+        raise FolderUnusable(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
     if not folder.is_dir():
-        raise NotAFolder(f"{printable(str(folder))} is not a folder; name the folder that the documents lie in.")
+        raise FolderUnusable(f"{printable(str(folder))} is not a folder; name the folder that the documents lie in.")
 
 
 def _result(scan: _Scan, folder: Path) -> ScanResult:
     if not scan.found:
         troubles = "".join(f" {refused.name}: {refused.message}" for refused in scan.refused[:5])
         seen = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
-        raise NothingToIndex(
+        raise FolderUnusable(
             f"The folder {printable(str(folder))} holds no document to index: {seen}. "
             f"Formats that are read: {', '.join(sorted(suffixes()))}; see `--include`.{troubles}"
         )

@@ -45,9 +45,25 @@ def measure(
     seed: int = 0,
 ) -> Measured:
     """The figures of all questions, and of the groups that the labels `by` make; checks: None without answers."""
-    of_all = _measured(ranked, checks, seed=seed)
-    groups = {label: _groups(questions, ranked, checks, label=label, seed=seed) for label in by}
-    return of_all.model_copy(update={"groups": groups})
+    # questions may all be unanswerable: then there is nothing to find, and abstention alone is measured
+    found = summarise(ranked, seed=seed) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
+    groups: dict[str, dict[str, Measured]] = {}
+    for label in by:
+        ids: dict[str, set[str]] = {}
+        for question in questions:
+            if label in question.labels:
+                ids.setdefault(question.labels[label], set()).add(question.id)
+        groups[label] = {
+            value: measure(
+                (),
+                [one for one in ranked if one.id in members],
+                None if checks is None else [check for check in checks if check.id in members],
+                seed=seed,
+            )
+            for value, members in sorted(ids.items())
+        }
+    answers = summarise_answers(checks, seed=seed) if checks is not None else None
+    return Measured(**dict(found), answers=answers, groups=groups)
 
 
 def labels_of(questions: Sequence[Question], asked: Sequence[str] | None) -> tuple[str, ...]:
@@ -55,7 +71,8 @@ def labels_of(questions: Sequence[Question], asked: Sequence[str] | None) -> tup
 
     Raises ValueError for a label that no line has, or with a value of its own on nearly every line.
     """
-    values = {name: {question.labels.get(name) for question in questions} for name in _label_names(questions)}
+    names = {name for question in questions for name in question.labels}
+    values = {name: {question.labels.get(name) for question in questions} for name in names}
     if asked is None:
         return tuple(name for name in USUAL_LABELS if len(values.get(name, ())) > 1)
     if unknown := [name for name in asked if name not in values]:
@@ -96,56 +113,18 @@ def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | N
 
 def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
     """All figures by their full names, `page.mrr@10` or `answers.abstention.false_answer_rate`; the groups' last."""
-    for unit, found, n in (("page", measured.page, measured.paged), ("document", measured.document, measured.n)):
-        for name, mean in found.items():
-            yield _estimate(f"{unit}.{name}", part, mean, n)
+    found: list[tuple[str, Mean, int]] = []
+    found += [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
+    found += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
     if measured.answers:
-        shares = dict(measured.answers) | {
-            f"abstention.{name}": share for name, share in dict(measured.answers.abstention).items()
-        }
-        for name, share in shares.items():
-            if isinstance(share, Share):
-                yield _estimate(f"answers.{name}", part, share, share.n)
+        abstention = {f"abstention.{name}": share for name, share in dict(measured.answers.abstention).items()}
+        shares = dict(measured.answers) | abstention
+        found += [(f"answers.{name}", one, one.n) for name, one in shares.items() if isinstance(one, Share)]
+    for metric, mean, n in found:
+        yield Estimate(metric=metric, part=part, value=mean.value, low=mean.low, high=mean.high, n=n)
     for label, groups in measured.groups.items():
         for value, group in groups.items():
             yield from figures(group, part=f"{label}={value}")
-
-
-def _estimate(metric: str, part: str, mean: Mean, n: int) -> Estimate:
-    return Estimate(metric=metric, part=part, value=mean.value, low=mean.low, high=mean.high, n=n)
-
-
-def _measured(ranked: Sequence[Ranked], checks: Sequence[AnswerCheck] | None, *, seed: int) -> Measured:
-    # questions may all be unanswerable: then there is nothing to find, and abstention alone is measured
-    found = summarise(ranked, seed=seed) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
-    answers = summarise_answers(checks, seed=seed) if checks is not None else None
-    return Measured(**dict(found), answers=answers)
-
-
-def _groups(
-    questions: Sequence[Question],
-    ranked: Sequence[Ranked],
-    checks: Sequence[AnswerCheck] | None,
-    *,
-    label: str,
-    seed: int,
-) -> dict[str, Measured]:
-    groups: dict[str, set[str]] = {}
-    for question in questions:
-        if label in question.labels:
-            groups.setdefault(question.labels[label], set()).add(question.id)
-    return {
-        value: _measured(
-            [one for one in ranked if one.id in ids],
-            None if checks is None else [check for check in checks if check.id in ids],
-            seed=seed,
-        )
-        for value, ids in sorted(groups.items())
-    }
-
-
-def _label_names(questions: Sequence[Question]) -> set[str]:
-    return {name for question in questions for name in question.labels}
 
 
 class Measurement(NamedTuple):

@@ -159,7 +159,7 @@ def compare(swept: Sequence[Swept], base: Point, *, seed: int = 0) -> Compared:
     rows = [
         Row(
             one,
-            _figures(one, unit)[DECIDING],
+            (one.evaluation.page if unit == "page" else one.evaluation.document)[DECIDING],
             None if one.point == base else paired_difference(_by_question(one, unit), against, seed=seed),
         )
         for one in swept
@@ -174,7 +174,11 @@ def as_json(compared: Compared) -> dict[str, JsonValue]:
         "unit": compared.unit,
         "sorted_by": f"{compared.unit} {DECIDING}",
         "baseline": compared.baseline.model_dump(mode="json"),
-        "points": [_row_json(row) for row in compared.rows],
+        "points": [
+            row.swept.model_dump(mode="json", exclude={"ranked"})
+            | {"difference": row.difference.model_dump(mode="json") if row.difference else None}
+            for row in compared.rows
+        ],
     }
 
 
@@ -211,21 +215,10 @@ def _weight(part: str) -> float:
     return weight
 
 
-def _figures(swept: Swept, unit: Unit) -> dict[str, Mean]:
-    return swept.evaluation.page if unit == "page" else swept.evaluation.document
-
-
 def _by_question(swept: Swept, unit: Unit) -> dict[str, float]:
     """Reciprocal rank by the id of the question, over the questions that have one."""
     scores = {one.id: one.page if unit == "page" else one.document for one in swept.ranked}
     return {name: score[DECIDING] for name, score in scores.items() if score}
-
-
-def _row_json(row: Row) -> JsonValue:
-    swept = row.swept
-    told = swept.model_dump(mode="json", exclude={"ranked"})
-    difference = row.difference.model_dump(mode="json") if row.difference else None
-    return told | {"difference": difference}
 
 
 def _row_csv(row: Row) -> dict[str, str | int | float | None]:
@@ -247,13 +240,8 @@ def _row_csv(row: Row) -> dict[str, str | int | float | None]:
 
 
 def _cells(name: str, mean: Mean | None) -> dict[str, str | int | float | None]:
-    if mean is None:
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    return {
-        name: round(mean.value, 6),
-        f"{name}_low": round(mean.low, 6),
-        f"{name}_high": round(mean.high, 6),
-    }
+    parts = {"": "value", "_low": "low", "_high": "high"}
+    return {f"{name}{end}": None if mean is None else round(getattr(mean, part), 6) for end, part in parts.items()}
 
 
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
@@ -296,7 +284,10 @@ def _figure(compared: Compared) -> Figure:
         rows(axes, layout.searches)
     for row in compared.rows:
         _draw(values, row.value, row, layout)
-        _label(values, row, layout)
+        at = (row.value.high, layout.height(row.swept.point))  # the label stands right of the interval
+        values.annotate(
+            f"{row.value.value:.3f}", at, (5, 0), textcoords="offset points", va="center", fontsize=8, color=SOFT
+        )
         if row.difference:
             _draw(differences, row.difference, row, layout)
     _name(figure, values, differences, compared)
@@ -308,11 +299,10 @@ def _draw(axes: Axes, mean: Mean, row: Row, layout: _Layout) -> None:
     """A dot with its interval; hollow for the point that the others are compared with."""
     style = layout.style(row.swept.point)
     colour = COLOURS[style % len(COLOURS)]
-    around = [[max(mean.value - mean.low, 0)], [max(mean.high - mean.value, 0)]]
     axes.errorbar(
         mean.value,
         layout.height(row.swept.point),
-        xerr=around,
+        xerr=[[max(mean.value - mean.low, 0)], [max(mean.high - mean.value, 0)]],
         fmt=MARKERS[style % len(MARKERS)],
         color=colour,
         markerfacecolor=colour if row.difference else "white",
@@ -321,12 +311,6 @@ def _draw(axes: Axes, mean: Mean, row: Row, layout: _Layout) -> None:
         elinewidth=1.6,
         capsize=0,
     )
-
-
-def _label(axes: Axes, row: Row, layout: _Layout) -> None:
-    """The value, right of its interval."""
-    at = (row.value.high, layout.height(row.swept.point))
-    axes.annotate(f"{row.value.value:.3f}", at, (5, 0), textcoords="offset points", va="center", fontsize=8, color=SOFT)
 
 
 def _name(figure: Figure, values: Axes, differences: Axes, compared: Compared) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from tasks.rag.rag_errors import NoLexicalIndex, StrategyUnusable, UnknownStrategy
+from tasks.rag.rag_errors import NoLexicalIndex, StrategyUnusable
 
 if TYPE_CHECKING:
     from tasks.rag.retrieval.retrievers import Ranked, Retrievers, Scope
@@ -58,7 +58,7 @@ def strategy_names() -> tuple[str, ...]:
 
 
 def find_strategy(name: str) -> RetrievalStrategy:
-    """The strategy of that name. Raises UnknownStrategy naming what is near, StrategyUnusable for a broken package."""
+    """The strategy of that name. Raises StrategyUnusable."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     for point in entry_points(group=ENTRY_POINTS):
@@ -67,7 +67,7 @@ def find_strategy(name: str) -> RetrievalStrategy:
     known = strategy_names()
     near = get_close_matches(name.casefold(), known, n=3, cutoff=0.5)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise UnknownStrategy(f"there is no retrieval strategy {name!r}.{meant} There are: {', '.join(known)}")
+    raise StrategyUnusable(f"there is no retrieval strategy {name!r}.{meant} There are: {', '.join(known)}")
 
 
 def _known(name: str) -> str:
