@@ -168,12 +168,12 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     words, focus_words = tokenize([asked, focus_text], tokenizer=tokenizer)
     words = _with_ordinals(_mended(_without_joins(words), asked), asked)
     focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
-    wants: Wanted = next((wanted for wanted, pattern in WANTED if pattern.search(asked)), "text")
+    wants: list[Wanted] = [wanted for wanted, pattern in WANTED if pattern.search(asked)]
     return Question(
         text=asked,
         language=language_of(asked),
         terms=_terms(words, asked, focus, tokenizer),
-        wants=wants,
+        wants=wants[0] if wants else "text",
         counter=_counter(asked, tokenizer),
         numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", asked.replace(",", ""))),
     )

@@ -30,7 +30,7 @@ def split_text(text: str, *, most_chars: int, overlap_chars: int) -> list[Span]:
     start = _skip_space(text, 0)
     while start < len(text):
         end = _end_of_piece(text, start, ends, most_chars)
-        spans.append(_stripped(text, start, end))
+        spans.append(Span(start, start + len(text[start:end].rstrip())))
         start = _next_start(text, Span(start, end), ends, most_chars, overlap_chars)
     return spans
 
@@ -53,10 +53,8 @@ def _cut(text: str, start: int, limit: int) -> int:
     space = max(text.rfind(sign, start, limit) for sign in (" ", "\t", "\u3000", "\xa0"))
     if space > start:
         return space + 1
-    for place in range(limit, max(start + 1, limit - _SEARCHED_BACK), -1):
-        if _class(text[place - 1]) != _class(text[place]):
-            return place
-    return limit
+    places = range(limit, max(start + 1, limit - _SEARCHED_BACK), -1)
+    return next((place for place in places if _class(text[place - 1]) != _class(text[place])), limit)
 
 
 def _class(sign: str) -> str:
@@ -85,10 +83,6 @@ def _skip_space(text: str, place: int) -> int:
     while place < len(text) and text[place].isspace():
         place += 1
     return place
-
-
-def _stripped(text: str, start: int, end: int) -> Span:
-    return Span(start, start + len(text[start:end].rstrip()))
 
 
 MOST_HEADER_ROWS = 4

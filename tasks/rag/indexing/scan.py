@@ -95,8 +95,7 @@ def scan_folder(
     """
     require_folder(folder)
     include = include or [f"*{suffix}" for suffix in suffixes()]
-    chooser = _Chooser(tuple(map(_matcher, include)), tuple(map(_matcher, exclude)))
-    scan = _Scan(root=folder.resolve(), artifacts=artifacts, chooser=chooser)
+    scan = _Scan(folder.resolve(), artifacts, tuple(map(_matcher, include)), tuple(map(_matcher, exclude)))
     scan.folder(os.fsencode(folder), "")
     return _result(scan, folder)
 
@@ -126,34 +125,19 @@ def _result(scan: _Scan, folder: Path) -> ScanResult:
         for file in ordered
         if first[file.content.digest].name != file.name
     ]
+    files = list(first.values())
+    # an installed package may read some; most installations have none, and open no file for it
+    if any(format.distribution for format in formats()):
+        files = [
+            file.model_copy(update={"reader": outside_reader(scan.artifacts.path(file.content), suffix=file.suffix)})
+            for file in files
+        ]
     return ScanResult(
-        files=tuple(_with_reader(file, scan.artifacts) for file in first.values()),
+        files=tuple(files),
         aliases=tuple(aliases),
         refused=tuple(sorted(scan.refused, key=lambda refused: refused.name)),
         skipped=tuple(sorted(scan.skipped)),
     )
-
-
-def _with_reader(file: ScannedFile, artifacts: Artifacts) -> ScannedFile:
-    """The file with the installed package that reads it; most installations have none, and open no file for it."""
-    if not any(format.distribution for format in formats()):
-        return file
-    reader = outside_reader(artifacts.path(file.content), suffix=file.suffix)
-    return file.model_copy(update={"reader": reader})
-
-
-@dataclass(frozen=True)
-class _Chooser:
-    """Which names are documents to index."""
-
-    include: tuple[re.Pattern[str], ...]
-    exclude: tuple[re.Pattern[str], ...]
-
-    def excludes(self, name: str) -> bool:
-        return any(pattern.fullmatch(name) for pattern in self.exclude)
-
-    def takes(self, name: str) -> bool:
-        return any(pattern.fullmatch(name) for pattern in self.include) and not self.excludes(name)
 
 
 @dataclass
@@ -162,7 +146,8 @@ class _Scan:
 
     root: Path
     artifacts: Artifacts
-    chooser: _Chooser
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...]
     caps: ZipCaps = field(default_factory=ZipCaps)
     found: list[ScannedFile] = field(default_factory=list[ScannedFile])
     refused: list[Refused] = field(default_factory=list[Refused])
@@ -187,12 +172,12 @@ class _Scan:
         if entry.is_symlink() and (message := self._bad_link(entry)):
             self._refuse(name, LINK, message)
         elif entry.is_dir():
-            if not self.chooser.excludes(f"{name}/"):
+            if not self._excludes(f"{name}/"):
                 self.folder(entry.path, f"{name}/")
-        elif _is_zip(name):
-            if not self.chooser.excludes(name):
+        elif name.lower().endswith(".zip"):
+            if not self._excludes(name):
                 self._archive_file(entry, name)
-        elif not self.chooser.takes(name):
+        elif not self._takes(name):
             self.skipped.append(name)
         elif not entry.is_file():
             self._refuse(name, SPECIAL, "It is neither a file nor a folder, and is not opened.")
@@ -255,10 +240,10 @@ class _Scan:
         if message := refusal(info, caps=self.caps):
             self._refuse(name, "refused", f"{message}.")
             return
-        if _is_zip(name) and nested:
+        if name.lower().endswith(".zip") and nested:
             self._refuse(name, ARCHIVE, "It is a zip within a zip within a zip; unpack it and index the folder.")
             return
-        if not _is_zip(name) and not self.chooser.takes(name):
+        if not name.lower().endswith(".zip") and not self._takes(name):
             self.skipped.append(name)
             return
         self._unpackable -= info.file_size
@@ -273,9 +258,9 @@ class _Scan:
         except DocumentError as error:
             self._refuse(name, error.reason, str(error))
             return
-        if not _is_zip(name):
+        if not name.lower().endswith(".zip"):
             self._add(name, self.artifacts.put("document", data))
-        elif not self.chooser.excludes(name):
+        elif not self._excludes(name):
             self._archive(io.BytesIO(data), name, nested=True)
 
     def _add(self, name: str, content: Ref) -> None:
@@ -284,6 +269,12 @@ class _Scan:
 
     def _refuse(self, name: str, reason: str, message: str) -> None:
         self.refused.append(Refused(name=self._free(name), reason=reason, message=message))
+
+    def _excludes(self, name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in self.exclude)
+
+    def _takes(self, name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in self.include) and not self._excludes(name)
 
     def _free(self, name: str) -> str:
         """The name, numbered if another file bears it too: two names on the disk may be one in NFC."""
@@ -303,10 +294,6 @@ def _name(raw: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return raw.decode("utf-8", errors="backslashreplace")
-
-
-def _is_zip(name: str) -> bool:
-    return name.lower().endswith(".zip")
 
 
 def _is_passed_over(inner: str) -> bool:

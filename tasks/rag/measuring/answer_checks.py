@@ -88,7 +88,18 @@ def check_answers(
 
     name_of: the catalogue's name of a gold document. A question that is refused is unscored; a broken index raises.
     """
-    return tuple(_ask(question, asks, name_of) for question in questions)
+    checks: list[AnswerCheck] = []
+    for question in questions:
+        earlier: list[Answered] = []
+        try:
+            for turn in (*question.turns, question.question):
+                earlier.append(asks.ask(turn, history=history_of(earlier)))
+        except ValueError as error:
+            checks.append(AnswerCheck(id=question.id, answerable=question.answerable, unscored=str(error)))
+            continue
+        document = name_of(question.document) if question.document else None
+        checks.append(check_answer(question, earlier[-1], document=document))
+    return tuple(checks)
 
 
 def check_answer(question: Question, answered: Answered, *, document: str | None) -> AnswerCheck:
@@ -138,17 +149,6 @@ def summarise_answers(checks: Sequence[AnswerCheck], *, seed: int = 0) -> Answer
         ),
         unscored=len(checks) - len(scored),
     )
-
-
-def _ask(question: Question, asks: Asks, name_of: Callable[[str], str]) -> AnswerCheck:
-    earlier: list[Answered] = []
-    try:
-        for turn in question.turns:
-            earlier.append(asks.ask(turn, history=history_of(earlier)))
-        answered = asks.ask(question.question, history=history_of(earlier))
-    except ValueError as error:
-        return AnswerCheck(id=question.id, answerable=question.answerable, unscored=str(error))
-    return check_answer(question, answered, document=name_of(question.document) if question.document else None)
 
 
 def _share(values: Sequence[bool | None], *, seed: int) -> Share | None:

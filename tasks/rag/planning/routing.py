@@ -14,7 +14,7 @@ from tasks.language.tokens import BIGRAM, tokenize
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
 from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
 from tasks.rag.planning.names import compact, document_names, name_words, words_of
-from tasks.rag.planning.qualifiers import Period, Qualifiers, fit_of, qualifiers, says_which
+from tasks.rag.planning.qualifiers import Qualifiers, fit_of, qualifiers, says_which
 
 MOST_CHARS = 2_000
 """A longer question is routed by its beginning."""
@@ -169,7 +169,7 @@ class _Routing:
         for mention in mentions:
             for at in mention.documents:
                 named[at] = named.get(at, 0.0) + mention.confidence
-        held = {at: self._said_words(at) for at in scores}
+        held = {at: sum(at in self.lookup.holders(word) for word in self.matched) for at in scores}
         distinctive = {at for word in self._distinctive() for at in self.lookup.holders(word)}
         accepted = {
             at: scores.get(at, 0.0) + named.get(at, 0.0)
@@ -200,9 +200,6 @@ class _Routing:
             if (rarity >= 0.9 and named) or (rarity >= 0.55 and long):
                 found.add(word)
         return found
-
-    def _said_words(self, document: int) -> int:
-        return sum(document in self.lookup.holders(word) for word in self.matched)
 
     def _word_mention(self, document: int) -> Mention:
         words = frozenset(word for word in self.matched if document in self.lookup.holders(word))
@@ -305,7 +302,12 @@ class _Routing:
         """The names, and where question and document agree beside them."""
         names = [_match(mention) for mention in chosen.mentions]
         said, document = self.said, self.router._said[fitting.best[0]]
-        agreed = [("year", _period_name(period)) for period in said.periods if period in document.periods]
+        agreed: list[tuple[str, str]] = []
+        for period in said.periods:
+            if period in document.periods:
+                term = f"제{period.term}기" if period.term else None
+                quarter = f"Q{period.quarter}" if period.quarter else None
+                agreed.append(("year", " ".join(str(part) for part in (period.year, term, quarter) if part)))
         agreed += [("form", form) for form in said.forms if form in document.forms]
         agreed += [("round", str(number)) for number in said.rounds if number in document.rounds]
         agreed += [("date", date) for date in said.dates if date in document.dates]
@@ -315,15 +317,6 @@ class _Routing:
 
 def _match(mention: Mention) -> NameMatch:
     return NameMatch(field=mention.field, value=mention.value, said=mention.said, confidence=mention.confidence)
-
-
-def _period_name(period: Period) -> str:
-    parts = (
-        period.year,
-        f"제{period.term}기" if period.term else None,
-        f"Q{period.quarter}" if period.quarter else None,
-    )
-    return " ".join(str(part) for part in parts if part)
 
 
 class _Kind(NamedTuple):

@@ -115,7 +115,9 @@ class Retrievers:
             return Ranked([], [])
         merit = scores[rows] / max(float(scores[rows].max()), 1e-9)
         if closeness:
-            merit += closeness * _standardised(self.index.vectors.reconstruct(rows) @ self._vector)
+            near = self.index.vectors.reconstruct(rows) @ self._vector
+            # in standard deviations from the mean: embedders differ in the range that their cosines fill
+            merit += closeness * ((near - near.mean()) / max(float(near.std()), 1e-6))
         if self._expansion.statements:
             merit += self.settings.title_bonus * np.array([self._is_wanted_statement(row) for row in rows.tolist()])
         if scope.bonus is not None:
@@ -213,11 +215,6 @@ def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> 
     if not reads(embedder_id, question):
         return 0.0
     return settings.closeness if embedder_id.startswith("minilm@") else max(settings.closeness, OTHER_CLOSENESS)
-
-
-def _standardised(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """In standard deviations from the mean: embedders differ in the range that their cosines fill."""
-    return (values - values.mean()) / max(float(values.std()), 1e-6)
 
 
 def word_scores(

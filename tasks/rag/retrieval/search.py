@@ -91,7 +91,14 @@ def search(
     ordered = pool.found
     if reranker:
         ordered = _reranked(index, question, pool.found[: max(top_k, settings.rerank_pool)], reranker)
-    chosen = _cut(index, ordered, pool.sides, top_k=top_k, per_document=per_document)
+    if pool.sides is not None:
+        sides = [lambda one, rows=rows: bool(rows[one.row]) for rows in pool.sides.rows]
+        chosen = balanced(ordered, sides, top_k, of=pool.sides.of)
+    elif per_document is not None:
+        owner = index.document_of_row
+        chosen = spread(ordered, lambda one: int(owner[one.row]), top_k, most=per_document)
+    else:
+        chosen = ordered[:top_k]
     hits = tuple(
         Hit(
             chunk=read_chunk(index, one.row),
@@ -267,14 +274,3 @@ def _reranked(index: Index, question: str, pool: Sequence[Fused], reranker: Rera
         Fused(pool[at].row, float(scores[at]), pool[at].ranks | {"rerank": rank})
         for rank, at in enumerate(order, start=1)
     ]
-
-
-def _cut(
-    index: Index, found: Sequence[Fused], sides: _Sides | None, *, top_k: int, per_document: int | None
-) -> Sequence[Fused]:
-    if sides is not None:
-        return balanced(found, [lambda one, rows=rows: bool(rows[one.row]) for rows in sides.rows], top_k, of=sides.of)
-    if per_document is not None:
-        owner = index.document_of_row
-        return spread(found, lambda one: int(owner[one.row]), top_k, most=per_document)
-    return found[:top_k]
