@@ -245,16 +245,12 @@ class _Grid:
 def _row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
     spots = grid.covering(row)
     line = " | ".join(spot.text for spot in spots if spot.row == row)
-    return Row(line, " | ".join(spot.text for spot in spots), _sentence(spots, names, grid.columns))
-
-
-def _sentence(spots: Sequence[_Spot], names: tuple[tuple[str, ...], ...], columns: int) -> str:
     label = next((spot.text for spot in spots if spot.column == 0), "")
     values = [(_name(group, names), "".join(spot.text for spot in group)) for group in _values(spots)]
-    told = "; ".join(f"{name}: {value}" if name and name != value else value for name, value in values)
-    if not told or not label:
-        return told
-    return f"{label}: {told}" if columns == 2 and not names else f"{label} — {told}"
+    sentence = "; ".join(f"{name}: {value}" if name and name != value else value for name, value in values)
+    if sentence and label:
+        sentence = f"{label}: {sentence}" if grid.columns == 2 and not names else f"{label} — {sentence}"
+    return Row(line, " | ".join(spot.text for spot in spots), sentence)
 
 
 def _values(spots: Sequence[_Spot]) -> list[list[_Spot]]:
@@ -302,8 +298,10 @@ def _likely_header_rows(grid: _Grid) -> int:
     """Leading rows of a table without marks that name its columns: words above rows of numbers."""
     numeric = [_has_number(grid, row) for row in range(grid.rows)]
     first = next((row for row, has in enumerate(numeric) if has), None)
-    if first is None:
-        return _wordy_header_rows(grid)
+    if first is None:  # its first row names columns if it is filled with short, different words
+        words = [spot.text for spot in grid.own(0)]
+        whole = len(words) == grid.columns >= 3 and len(set(words)) == len(words) and grid.rows >= 3
+        return 1 if whole and all(0 < len(word) <= MOST_LABEL_CHARS // 2 for word in words) else 0
     below = numeric[first:]
     if len(below) < 2 or sum(below) < NUMERIC_ROWS * len(below):
         return 0
@@ -317,13 +315,6 @@ def _likely_header_rows(grid: _Grid) -> int:
 def _names_columns(grid: _Grid, row: int) -> bool:
     """Whether a row says something right of the first column, and no number."""
     return any(grid.text(row, column) for column in range(1, grid.columns)) and not _has_number(grid, row)
-
-
-def _wordy_header_rows(grid: _Grid) -> int:
-    """A table without numbers: its first row names columns if it is filled with short, different words."""
-    words = [spot.text for spot in grid.own(0)]
-    whole = len(words) == grid.columns >= 3 and len(set(words)) == len(words) and grid.rows >= 3
-    return 1 if whole and all(0 < len(word) <= MOST_LABEL_CHARS // 2 for word in words) else 0
 
 
 def _has_number(grid: _Grid, row: int) -> bool:

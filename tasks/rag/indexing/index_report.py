@@ -173,9 +173,6 @@ class FigureCounts(Record):
     failed: int = 0
     """Kept, and not described: the model refused them, or could not be reached."""
 
-    def __add__(self, other: FigureCounts) -> FigureCounts:
-        return FigureCounts(**{name: getattr(self, name) + getattr(other, name) for name in FigureCounts.model_fields})
-
 
 class IndexReport(Record):
     """What `trivet rag index --json` prints."""

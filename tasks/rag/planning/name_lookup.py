@@ -183,7 +183,10 @@ class NameLookup:
         if name.kind == "id":
             return 1.0
         if name.kind == "title":
-            return self._title_confidence(name, small=small and not lower)
+            if len(name.words) == 1:
+                return 0.0 if small and not lower else 0.6
+            rare = sum(self.rarity(word) for word in set(name.words))
+            return 0.95 if len(compact(name.words)) >= 6 and rare >= 1 else 0.6
         if way.how == "initials":
             return 0.0 if small else 0.8
         if way.how == "lead":
@@ -193,12 +196,6 @@ class NameLookup:
         if small:
             return 0.9 if len(compact(name.words)) >= 6 else 0.6
         return 0.6 if name.place else 1.0
-
-    def _title_confidence(self, name: _Name, *, small: bool) -> float:
-        if len(name.words) == 1:
-            return 0.0 if small else 0.6
-        rare = sum(self.rarity(word) for word in set(name.words))
-        return 0.95 if len(compact(name.words)) >= 6 and rare >= 1 else 0.6
 
     def _begun(self, word: Word, *, first: bool) -> list[Mention]:
         """Entities of one spelling that begin with a word in capitals: CVS of CVSHEALTH, Pepsi of PEPSICO."""

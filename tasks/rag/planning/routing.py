@@ -99,12 +99,13 @@ class _Routing:
         chosen = self._chosen()
         if not chosen.documents:
             return Filters()
-        if self.query_type == "compare":
-            sides = self._sides(chosen)
-            if len(sides) > 1:
-                return self._compared(sides, chosen)
-        fitting = self._fitting(chosen.documents, chosen.scores)
         mode: RouteMode = "only" if chosen.sure else "prefer"
+        if self.query_type == "compare" and len(sides := self._sides(chosen)) > 1:
+            groups = tuple(self._digests(side) for side in sides)
+            documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
+            matches = tuple(_match(mention) for mention in chosen.mentions)
+            return Filters(mode=mode, documents=documents, matches=matches, groups=groups)
+        fitting = self._fitting(chosen.documents, chosen.scores)
         favoured = fitting.best if len(fitting.best) < len(fitting.documents) else []
         digests = self._digests(fitting.documents)
         return Filters(
@@ -179,7 +180,13 @@ class _Routing:
         for at in self.valued:
             accepted[at] = accepted.get(at, 0.0) + 1.0
         if not accepted:
-            return self._chosen_by_history()
+            # siblings of the last documents, where the question only adds a year, a form or a round
+            said, follows = self.said, self.query_type in {"followup", "compare"}
+            if not self.last or not (said.periods or said.forms or said.rounds or said.dates):
+                return _Chosen([], {}, sure=False, mentions=[])
+            kinds = {kind for at in self.last for kind in self.router._kinds[at].names}
+            siblings = [at for at, kind in enumerate(self.router._kinds) if kinds & kind.names]
+            return _Chosen(sorted({*siblings, *self.last}), {}, sure=follows, mentions=[])
         best = max(accepted.values())
         documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best]
         if len(documents) > max(4, len(self.router._files) // 2):
@@ -209,15 +216,6 @@ class _Routing:
         said = " ".join(word.said for word, held in self.by_word if words & held.keys())
         stem = self.router._stems[document]
         return Mention("title", "name", stem, said, 0.5, frozenset([document]), words, "lead")
-
-    def _chosen_by_history(self) -> _Chosen:
-        """Siblings of the last documents, where the question only adds a year, a form or a round."""
-        said, follows = self.said, self.query_type in {"followup", "compare"}
-        if not self.last or not (said.periods or said.forms or said.rounds or said.dates):
-            return _Chosen([], {}, sure=False, mentions=[])
-        kinds = {kind for at in self.last for kind in self.router._kinds[at].names}
-        siblings = [at for at, kind in enumerate(self.router._kinds) if kinds & kind.names]
-        return _Chosen(sorted({*siblings, *self.last}), {}, sure=follows, mentions=[])
 
     def _fitting(
         self, documents: Collection[int], scores: dict[int, float], said: Qualifiers | None = None
@@ -262,12 +260,6 @@ class _Routing:
         scores = self.lookup.evidence(self.matched, without=own)
         all_sure = all(mention.confidence >= SURE for mention in entities)
         return _Chosen(_all(entities), scores, sure=all_sure, mentions=entities)
-
-    def _compared(self, sides: list[list[int]], chosen: _Chosen) -> Filters:
-        groups = tuple(self._digests(side) for side in sides)
-        documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
-        matches = tuple(_match(mention) for mention in chosen.mentions)
-        return Filters(mode="only" if chosen.sure else "prefer", documents=documents, matches=matches, groups=groups)
 
     def _families(self, documents: Iterable[int]) -> list[list[int]]:
         """Documents with those that are the same in another format."""

@@ -180,26 +180,22 @@ class _Search:
         """The pool in the documents that are allowed and, as far as they hold anything, in those of the filters."""
         if filters.mode == "all" or not filters.documents:
             return _Pool(*self.rank(Scope(allowed)))
-        meant = self.index.rows_of(filters.documents)
-        if allowed is not None:
-            meant = allowed & meant
+        meant_everywhere = self.index.rows_of(filters.documents)
+        meant = meant_everywhere if allowed is None else allowed & meant_everywhere
         if not meant.any():
             return self._everywhere(allowed, filters)
-        bonus = self._bonus(filters)
+        # for documents that are preferred to others, and for those among them that fit best
+        shares: list[NDArray[np.float32]] = []
+        if filters.mode == "prefer":
+            shares.append(meant_everywhere * np.float32(self.settings.preference))
+        if filters.favoured:
+            shares.append(self.index.rows_of(filters.favoured) * np.float32(self.settings.favour))
+        bonus: NDArray[np.float32] | None = np.sum(shares, axis=0) if shares else None
         if len(filters.groups) > 1:
             pool = self._compared(allowed, bonus, filters)
         else:
             pool = _Pool(*self.rank(Scope(meant if filters.mode == "only" else allowed, bonus)), filters)
         return pool if pool.found else self._everywhere(allowed, filters)
-
-    def _bonus(self, filters: Filters) -> NDArray[np.float32] | None:
-        """For documents that are preferred to others, and for those among them that fit best."""
-        shares: list[NDArray[np.float32]] = []
-        if filters.mode == "prefer":
-            shares.append(self.index.rows_of(filters.documents) * np.float32(self.settings.preference))
-        if filters.favoured:
-            shares.append(self.index.rows_of(filters.favoured) * np.float32(self.settings.favour))
-        return np.sum(shares, axis=0) if shares else None
 
     def _everywhere(self, allowed: Rows | None, filters: Filters) -> _Pool:
         said = ", ".join(dict.fromkeys(match.said for match in filters.matches)) or "the question"
