@@ -6,11 +6,25 @@ typer's tables of five columns cannot promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Annotated, Any, get_args
+import enum
+import importlib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from keyword import iskeyword
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
 import typer
+from pydantic_core import PydanticUndefined
 from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; everything else goes to stderr.")]
 
@@ -86,3 +100,226 @@ def _briefly(param: Any) -> Any:
     elif getattr(inner, "__name__", "") in ("str", "Path"):
         param.metavar = "PATH" if inner.__name__ == "Path" else "TEXT"
     return param
+
+
+Given = Mapping[str, Any]
+"""The values of a command line: path of the field → value."""
+
+
+class _Inherit(enum.Enum):
+    default = 0
+
+
+FIELD = _Inherit.default
+"""The option has the default of its field."""
+
+
+class Flag(NamedTuple):
+    """Where an option differs from its field."""
+
+    names: str = ""
+    """Spellings, such as `--pool-size --candidate-num`, the usual one first; empty: `--` and the field's name."""
+    type: Any = None
+    """Type of the words that are typed, where the command turns them into the value of the field."""
+    default: Any = FIELD
+    shown: str | None = None
+    """The default as help shows it, where it depends on other options; `{usual}` is that of the field."""
+    help: str | None = None
+    """In place of the field's docstring, for words whose format the docstring cannot know."""
+    metavar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    callback: Callable[..., Any] | None = None
+    """Checks the typed value before the command starts."""
+    envvar: str | None = None
+
+    def spelled(self, path: str) -> list[str]:
+        """The spellings of the option for the field at `path`."""
+        return self.names.split() or [f"--{path.rpartition('.')[2].replace('_', '-')}"]
+
+    def name(self, path: str) -> str:
+        """The option as Python and YAML name it."""
+        name = self.spelled(path)[0].partition("/")[0].removeprefix("--").replace("-", "_")
+        return f"{name}_" if iskeyword(name) else name
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a command."""
+
+    config: str
+    """Where the model is defined, `package.module:Class`; it is imported when the options are first needed."""
+    flags: Mapping[str, Flag]
+    """Path of the field → how the option differs from it, in the order of the help."""
+
+    @cached_property
+    def model(self) -> type[BaseModel]:
+        """The configuration."""
+        module, _, name = self.config.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+    def named(self, values: Given) -> dict[str, Any]:
+        """The values by the names of the options, `max_calls` for `--max-calls`, as YAML files name them."""
+        return {self.flags[path].name(path): value for path, value in values.items()}
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """The options as parameters of a function, as typer reads them."""
+        return [self._parameter(path, flag) for path, flag in self.flags.items()]
+
+    def defaults(self) -> dict[str, Any]:
+        """The value of each option where it is not given."""
+        return {path: self._default(path, flag) for path, flag in self.flags.items()}
+
+    def _parameter(self, path: str, flag: Flag) -> inspect.Parameter:
+        field, default = self._field(path), self._default(path, flag)
+        usual = None if default is not None else self._usual(path)
+        shown = True if usual is None or usual == () else (flag.shown or "{usual}").format(usual=usual)
+        least, most = (_bound(field, side) for side in ("ge", "le"))
+        kind = flag.type or (_typed(field.annotation) if field else str)
+        option = typer.Option(
+            *flag.spelled(path),
+            help=flag.help or (field.description if field else None),
+            metavar=flag.metavar,
+            envvar=flag.envvar,
+            min=least if flag.min is None else flag.min,
+            max=most if flag.max is None else flag.max,
+            callback=flag.callback,
+            show_default=shown,
+        )
+        return inspect.Parameter(
+            flag.name(path),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[kind | None if default is None else kind, option],
+        )
+
+    def _field(self, path: str) -> FieldInfo | None:
+        """The field at `path`; None for an entry of a table, such as `model.args.device`."""
+        *outer, name = path.split(".")
+        model: Any = self.model
+        for part in outer:
+            model = _unwrapped(model.model_fields[part].annotation)
+        return getattr(model, "model_fields", {}).get(name)
+
+    def _default(self, path: str, flag: Flag) -> Any:
+        if flag.default is not FIELD:
+            return flag.default
+        usual = self._usual(path)
+        if flag.type is str and isinstance(usual, tuple):
+            usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
+        return None if usual == () else usual
+
+    def _usual(self, path: str) -> Any:
+        """The default of the field at `path`, None where it has none: as the outer default has it, else its own."""
+        model: Any = self.model
+        usual: Any = None
+        for part in path.split("."):
+            field = getattr(model, "model_fields", {}).get(part)
+            if hasattr(usual, part):
+                usual = getattr(usual, part)
+            elif field:
+                usual = field.get_default(call_default_factory=True)
+            model = _unwrapped(field.annotation) if field else None
+        return None if usual is PydanticUndefined else usual
+
+
+class ConfigCommand(Command):
+    """A command that has its options from a configuration, which is not imported before they are needed."""
+
+    @cached_property
+    def _whole(self) -> Any:
+        app = typer.Typer(add_completion=False)
+        made = cast("Callable[[], Callable[..., Any]]", getattr(self._bare, "with_options"))  # noqa: B009 set by `command`
+        app.command(cls=Command)(made())
+        return typer.main.get_command(app)
+
+    @property
+    def params(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._whole.params
+
+    @params.setter
+    def params(self, _: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those that typer has found without the configuration are among the whole."""
+
+    @property
+    def callback(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._whole.callback
+
+    @callback.setter
+    def callback(self, bare: Any) -> None:
+        self._bare = bare
+
+
+def command(
+    app: typer.Typer, name: str, options: Options, *, cls: type[ConfigCommand] = ConfigCommand, help: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a function as a command: its first parameter gets the options as `Given`, the others are its own options."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def with_options() -> Callable[..., None]:
+            return _with_options(function, options)
+
+        @wraps(function)
+        def bare() -> None:
+            raise AssertionError("the options of a configuration replace this before it is called")
+
+        bare.__signature__ = inspect.Signature()  # pyright: ignore[reportAttributeAccessIssue]
+        bare.__dict__["with_options"] = with_options
+        app.command(name, cls=cls, help=help)(bare)
+        return function
+
+    return decorate
+
+
+def _with_options(function: Callable[..., None], options: Options) -> Callable[..., None]:
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    paths = {flag.name(path): path for path, flag in options.flags.items()}
+
+    def run(**values: Any) -> None:
+        given = {path: values.pop(name) for name, path in paths.items()}
+        function(given, **values)
+
+    arguments = [one for one in own if one.default is inspect.Parameter.empty]
+    rest = [one for one in own if one.default is not inspect.Parameter.empty]
+    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*arguments, *options.parameters(), *rest)]
+    run.__doc__ = function.__doc__
+    run.__annotations__ = {one.name: one.annotation for one in together}
+    run.__signature__ = inspect.Signature(together)  # pyright: ignore[reportFunctionMemberAccess]
+    return run
+
+
+def nested(given: Given) -> dict[str, Any]:
+    """The values that are given, as the model takes them: `{"spending": {"max_calls": 3}}` for `spending.max_calls`."""
+    whole: dict[str, Any] = {}
+    for path, value in given.items():
+        *outer, name = path.split(".")
+        inside = whole
+        for part in outer:
+            inside = inside.setdefault(part, {})
+        if value is not None:
+            inside[name] = value
+    return whole
+
+
+def absolute(path: Path | None) -> Path | None:
+    """`path` as it is seen from any folder."""
+    return path and path.absolute()
+
+
+def _bound(field: FieldInfo | None, side: str) -> Any:
+    metadata = field.metadata if field else ()
+    return next((value for one in metadata if (value := getattr(one, side, None)) is not None), None)
+
+
+def _unwrapped(annotation: Any) -> Any:
+    """`X` for `X | None`."""
+    if get_origin(annotation) not in (Union, type(int | None)):
+        return annotation
+    [inner] = [one for one in get_args(annotation) if one is not NoneType]
+    return inner
+
+
+def _typed(annotation: Any) -> Any:
+    """The type of one option: `list[str]` for `tuple[str, ...]`, which may be given again."""
+    plain = _unwrapped(annotation)
+    return list[get_args(plain)[0]] if get_origin(plain) is tuple else plain

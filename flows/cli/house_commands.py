@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows.cli.commands import UPKEEP, App, Json
+from flows.cli.commands import App, Json
 from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, plain_errors
 
 if TYPE_CHECKING:
@@ -23,12 +23,6 @@ ORPHANS_DAYS, HISTORY_DAYS = 7, 90
 """What nothing refers to is soon of no use; a result that is gone costs doing its step again."""
 SHOWN = 20
 """Lines of a long list that people get; --json has them all."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `app`."""
-    for command in (backup, restore, gc, doctor):
-        app.command(rich_help_panel=UPKEEP)(command)
 
 
 def backup(
@@ -294,3 +288,6 @@ def _show_database(shown: dict[str, Any]) -> None:
         f"Tables: {revision['current'] or 'none'}"
         + (f"; run `trivet db upgrade` to {revision['head']}" if behind else "")
     )
+
+
+COMMANDS = (backup, restore, gc, doctor)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import show
-from flows.cli.commands import Json
+from flows.cli.commands import Flag, Given, Json, Options, absolute, nested
 from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
-from flows.cli.options import Flag, Given, Options, absolute, command, nested
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import ClusterOption, IndexFolder, TaskRunnerOption, prices_of
 
@@ -47,11 +46,6 @@ OPTIONS = Options(
         "preview_chunks": Flag(),
     },
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add `index` to `trivet rag`."""
-    command(app, "index", OPTIONS)(index)
 
 
 def index(
@@ -126,7 +120,7 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
 
 def _vlm(config: IndexConfig) -> str | None:
     """The vision model by its whole name; ends where it is plain that it cannot be asked."""
-    from flows.cli.refusing import refuse_unusable, refused
+    from flows.cli.shared_options import refuse_unusable, refused
     from tasks.rag.indexing.figure_model import figure_model
 
     if config.vlm is None:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli import show
-from flows.cli.commands import App, Json
-from flows.cli.index_command import register as register_index
+from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.index_command import require_variable
-from flows.cli.options import Flag, Given, Options, command, nested
 from flows.cli.output import REFUSED, emit, fail, plain_errors
 from flows.cli.shared_options import (
     Bm25Weight,
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from tasks.rag.answers import Filters
     from tasks.rag.retrieval.search import Found
 
-app = App(help="Index documents, and answer questions with the page of every claim.")
-register_index(app)
 PasswordEnv = Annotated[
     str | None, typer.Option(metavar="NAME", help="Environment variable that holds the password of the document.")
 ]
@@ -41,7 +37,6 @@ READING = Options(
 )
 
 
-@command(app, "text", READING)
 def text(
     given: Given,
     file: Annotated[Path, typer.Argument(help="A document.")],
@@ -74,7 +69,6 @@ def text(
     emit({"file": str(file), "reader": read.reader, "pages": pages}, as_json, lambda: show.text(read))
 
 
-@app.command()
 def chunks(
     index: IndexFolder,
     document: Annotated[str | None, typer.Option(help="Only chunks of this document (its path in the folder).")] = None,
@@ -99,7 +93,6 @@ def chunks(
     emit({"chunks": listed, "total": len(rows)}, as_json, lambda: show.chunks(listed, len(rows)))
 
 
-@app.command()
 def status(
     index: IndexFolder,
     every: Annotated[bool, typer.Option("--all", help="List the documents without trouble too.")] = False,
@@ -116,7 +109,6 @@ def status(
     emit(found, as_json, lambda: show.status(found, every=every))
 
 
-@app.command()
 def search(
     question: Annotated[str, typer.Argument(help="What to look for.")],
     index: IndexFolder,

@@ -52,7 +52,7 @@ def prefect_api(home: Path) -> Generator[None]:
             yield
         finally:
             if runs() and "prefect" in sys.modules:
-                from flows.running.server_events import tell_the_rest
+                from flows.running.shown import tell_the_rest
 
                 tell_the_rest()
             _started.remove(runs)

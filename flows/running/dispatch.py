@@ -11,13 +11,19 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, cast
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterType,
     DeploymentFilter,
     DeploymentFilterId,
     FlowRunFilter,
@@ -35,9 +41,9 @@ from prefect.serializers import JSONSerializer
 from prefect.states import Cancelled, Cancelling
 from pydantic import TypeAdapter
 
-from flows.running.relaying import Counts, Relay, counting
 from flows.running.warm import settle
 from storage.records import Ref
+from tasks import progress
 from tasks.resources import artifacts, results
 from tasks.sending import Sent
 
@@ -259,3 +265,53 @@ def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[s
         params = json.loads(artifacts().get(Ref.model_validate(params)))
     hints = inspect.get_annotations(function, eval_str=True)
     return {name: TypeAdapter(hints[name]).validate_python(value) for name, value in params.items()}
+
+
+Counts = dict[str, list[int]]
+"""Stage → [done, expected]: JSON knows no tuples."""
+
+_BAR = re.compile(r"(?P<stage>.+): (?P<done>[\d,]+) of (?P<expected>[\d,]+)")
+"""How a bar is described, `embed: 12 of 1,025`; not one whose total is a guess."""
+
+
+class Relay:
+    """Reports here what a child has done, each item once, however often it is told."""
+
+    def __init__(self) -> None:
+        self._told: Counts = {}
+
+    def look(self, client: SyncPrefectClient, child: UUID) -> None:
+        """Report what the bars of the child show."""
+        bars = client.read_artifacts(
+            artifact_filter=ArtifactFilter(
+                flow_run_id=ArtifactFilterFlowRunId(any_=[child]), type=ArtifactFilterType(any_=["progress"])
+            )
+        )
+        for bar in bars:
+            if shown := _BAR.fullmatch(bar.description or ""):
+                self.tell({shown["stage"]: [int(shown[each].replace(",", "")) for each in ("done", "expected")]})
+
+    def tell(self, counts: Mapping[str, Sequence[int]]) -> None:
+        """Report what these counts are ahead of what was told."""
+        for stage, (done, expected) in counts.items():
+            told = self._told.setdefault(stage, [0, 0])
+            if expected > told[1]:
+                progress.expect(stage, expected - told[1])
+            if done > told[0]:
+                progress.advance(stage, done - told[0])
+            self._told[stage] = [max(done, told[0]), max(expected, told[1])]
+
+
+@contextmanager
+def counting() -> Generator[Counts]:
+    """What the steps of this process report meanwhile."""
+    counts: Counts = {}
+    lock = Lock()
+
+    def count(stage: str, done: int, expected: int) -> None:
+        with lock:
+            before = counts.get(stage, [0, 0])
+            counts[stage] = [before[0] + done, before[1] + expected]
+
+    with progress.listening(count):
+        yield counts

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
 import sys
 from contextlib import suppress
+from functools import cache
 from importlib.abc import MetaPathFinder
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from platformdirs import user_data_path
+from pydantic import JsonValue
 
 QUIET = {
     "DO_NOT_TRACK": "1",
@@ -58,3 +63,38 @@ def _ask_loopback_directly() -> None:
     if "*" not in direct:
         hosts = ",".join(dict.fromkeys((*filter(None, direct), *LOOPBACK)))
         os.environ.update(no_proxy=hosts, NO_PROXY=hosts)  # libraries read either
+
+
+GIT_TIMEOUT_S = 5
+LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
+
+
+def program_version() -> str:
+    """Version of this installation."""
+    return version("trivet")
+
+
+@cache
+def git_commit() -> str | None:
+    """Commit of the checkout that runs; None for an installed wheel."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        said = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said.stdout.strip()
+
+
+def environment() -> dict[str, JsonValue]:
+    """Machine and libraries: for people who wonder why a figure moved."""
+    found: dict[str, JsonValue] = {"python": platform.python_version(), "platform": platform.platform()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found

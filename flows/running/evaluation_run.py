@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pydantic import JsonValue
 
-from flows.running.program import environment, git_commit, program_version
+from flows.running.environment import environment, git_commit, program_version
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
 from tasks.budget import Budget

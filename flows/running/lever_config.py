@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from flows.running.models_file import priced, spelled_out
+from flows.running.answer_models import priced, spelled_out
 from models.backends import kinds
 from tasks.budget import Spending
 from tasks.lever.judge.judges import DIGITS, PromptSettings

@@ -1,7 +1,7 @@
 """A run is done again, as the UI's Retry does it: a worker executes the same flow run.
 
 Finished steps are found by their keys, so only what failed or never ran is done. Import it once the environment names
-a server (`flows.service.connecting.connect`): Prefect reads that as it is imported.
+a server (`flows.service.api.connect`): Prefect reads that as it is imported.
 """
 
 from __future__ import annotations

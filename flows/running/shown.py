@@ -1,7 +1,7 @@
 """What a run shows in the Prefect UI: a bar for each stage while it runs, and in the end what happened, in its message.
 
 steps report (tasks/progress.py) ─► a Stage counts ─► a thread looks every 2 s ─► progress artifacts, one per stage
-Steps that are done on a pool report here as well: flows/running/relaying.py reads their bars as they are described.
+Steps that are done on a pool report here as well: flows/running/dispatch.py reads their bars as they are described.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext, TaskRunContext
+from prefect.events.clients import PrefectEventsClient
+from prefect.events.worker import EventsWorker, emit_events_to_cloud
 from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Failed
 
-from flows.running.program import git_commit, program_version
-from flows.running.server_events import tell_patiently
+from flows.running.environment import git_commit, program_version
 from tasks import progress
 
 P = ParamSpec("P")
@@ -299,3 +301,47 @@ def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID
         limit=1,
     )
     return found[0].id if found else None
+
+
+AT_ONCE = 1
+"""Attempts to connect again that take no time; Prefect sleeps a second before those from the fourth on."""
+LAST_WORDS_S = 10.0
+"""Patience with a server that does not take the last events of this process."""
+
+
+_emit = PrefectEventsClient._emit  # pyright: ignore[reportPrivateUsage]
+
+
+def tell_patiently() -> None:
+    """Have this process wait for a server that is away as long with events as with requests, and once only.
+
+    Prefect gives each event eight seconds: too few for a server that is away for a minute, whose later events come
+    without the earlier ones then, and hours for a process that ends with thousands of events and no server.
+    """
+    if emit_events_to_cloud():
+        return
+    patience = 2 ** (PREFECT_CLIENT_MAX_RETRIES.value() + 1)  # seconds: requests wait 2, 4, 8 …
+    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=patience)
+
+    async def emit(self: PrefectEventsClient, event: Any) -> None:
+        try:
+            await _emit(self, event)
+        except Exception:
+            self._reconnection_attempts = AT_ONCE  # the event is kept, and sent before the next that can be sent
+            raise
+        self._reconnection_attempts = patience
+
+    # a method of the class: Prefect drops the events of a client that is not one of its own classes
+    PrefectEventsClient._emit = emit  # pyright: ignore[reportPrivateUsage]
+
+
+def tell_the_rest() -> None:
+    """Send what is left for the server of this moment, before that ends: Prefect's threads would keep to it."""
+    for worker in (EventsWorker, APILogWorker):
+        logging.getLogger(worker.__name__).addFilter(_is_news)
+        worker.drain_all(timeout=LAST_WORDS_S, at_exit=False)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Prefect's workers warn at once of what is still to be sent; what cannot be sent stays a warning."""
+    return not record.getMessage().startswith("Still processing items")

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
+from flows.service.api import Refused
 from flows.service.place import Place
-from flows.service.service_errors import Refused
 from storage.records import Record
 
 PORT = 4200

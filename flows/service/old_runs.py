@@ -18,7 +18,7 @@ from pydantic import Field
 from flows.running.command_server import ServerDidNotStart, prefect_api, wait_until_healthy
 from flows.running.settings import prepare_environment
 from flows.running.shared_api import database_name
-from flows.service.connecting import FILE, Address, auth_of
+from flows.service.api import SERVICE_FILE, Address, auth_of
 from storage.records import Record
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _servers(home: Path) -> Iterator[AbstractContextManager[_Server]]:
 
 def _service(home: Path) -> _Service | None:
     try:
-        return _Service.model_validate_json((home / FILE).read_bytes())
+        return _Service.model_validate_json((home / SERVICE_FILE).read_bytes())
     except FileNotFoundError:
         return None
 

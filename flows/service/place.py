@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.service import connecting
-from flows.service.service_errors import Refused
+from flows.service.api import AUTH_FILE, SERVICE_FILE, Refused
 from storage import files, locking
 
 PARTS = ("server", "cpu", "gpu", "database", "supervisor")
@@ -45,12 +44,12 @@ class Place(NamedTuple):
     @property
     def auth(self) -> Path:
         """The auth string, `user:password`."""
-        return self.home / connecting.AUTH
+        return self.home / AUTH_FILE
 
     @property
     def address(self) -> Path:
         """Where the server is; only there while it should run."""
-        return self.home / connecting.FILE
+        return self.home / SERVICE_FILE
 
     @property
     def asked(self) -> Path:

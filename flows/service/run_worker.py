@@ -17,10 +17,8 @@ import time
 
 from flows.running.settings import prepare_environment, settings
 from flows.service import processes
-from flows.service.api import Api
-from flows.service.handing_back import abandoned, hand_back
+from flows.service.api import Api, ApiAway, ApiFailed, Refused, abandoned, hand_back
 from flows.service.place import Place
-from flows.service.service_errors import ApiAway, ApiFailed, Refused
 
 LOOK_S = 0.5
 """Seconds between two looks whether the pool is there: server and workers start side by side."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
+from flows.running.settings import settings
 from flows.service.place import Place
 from storage.embedded import Cluster
 from storage.records import Record
@@ -71,3 +74,25 @@ def _postgresql(cluster: Cluster) -> Database:
 def _sqlite(file: Path, why: str) -> Database:
     file.touch(mode=0o600)  # SQLite gives the files beside it the same mode
     return Database(kind="sqlite", kept=False, why=why, url=f"sqlite+aiosqlite:///{file}")
+
+
+LOOK_S = 1.0
+"""Seconds between two looks."""
+
+
+def main() -> None:
+    """Start it whenever it is not there, until SIGTERM; then stop it in order."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    cluster = cluster_of(Place(settings().home))
+    while not stopping.is_set():
+        if cluster.status().pid is None:
+            cluster.start()
+            print(f"PostgreSQL runs, pid {cluster.status().pid}", flush=True)
+        stopping.wait(LOOK_S)
+    cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

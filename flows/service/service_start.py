@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 from pydantic import Field, ValidationError
 
 from flows.running.shared_api import end_shared_api
-from flows.service import service_stop, supervising
-from flows.service.api import Api
+from flows.service import processes, supervising
+from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
 from flows.service.asked_service import Asked, Wanted, differences, remembered, settle
 from flows.service.home_disk import full_disks
 from flows.service.place import Place
-from flows.service.programs import environment_of, programs_of
+from flows.service.processes import Found
 from flows.service.run_worker import worker_name
-from flows.service.server_database import Database, choose
-from flows.service.service_errors import ApiAway, ApiFailed, DidNotStart, Refused
+from flows.service.server_database import Database, choose, cluster_of
+from flows.service.supervising import environment_of, programs_of, supervisor_in
 from storage.records import Record
 
 HEALTHY_S = 180.0
@@ -93,7 +93,7 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
             return _finish(start, "unchanged", since=None)
         if running and before and before.port != asked.port and not asked.server:
             _check_port(asked.port)  # before anything is stopped for it
-        service_stop.end(place)
+        end(place)
         end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
         return _started(start, "restarted" if running else "started", changed, say)
 
@@ -135,7 +135,7 @@ def _started(start: _Start, state: str, changed: list[str], say: Callable[[str],
         _start_programs(start, say)
         return _finish(start, state, since=since).model_copy(update={"changed": tuple(changed)})
     except BaseException:
-        service_stop.end(start.place)
+        end(start.place)
         raise
 
 
@@ -253,3 +253,48 @@ def _why(place: Place, part: str) -> str:
     log = place.log_of(part)
     lines = log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:] if log.exists() else []
     return f"{' / '.join(lines)}; the whole is in {log}"
+
+
+ORDER_S = 150.0
+"""Longest wait for the supervisor to end all programs one after the other; it kills those that do not."""
+GRACE_S = 15.0
+"""Longest wait for a program whose supervisor was killed."""
+WORKING = "flows.service.run_worker"
+
+
+def end(place: Place) -> list[str]:
+    """End every process of the service; gives what was running, in words. Runs are handed back, not lost.
+
+    Raises DatabaseUnavailable when Prefect's PostgreSQL does not stop.
+    """
+    found = processes.of_service(place.mark)
+    ended: list[str] = []
+    if supervisor := supervisor_in(found):
+        processes.end([supervisor], grace_s=ORDER_S)
+        ended.append("the service")
+    if orphans := processes.of_service(place.mark):
+        _end_orphans(place, orphans)
+        ended.append(f"{len(orphans)} processes without a supervisor")
+    if cluster_of(place).stop():
+        ended.append("Prefect's PostgreSQL without its keeper")
+    place.address.unlink(missing_ok=True)
+    return ended
+
+
+def _end_orphans(place: Place, orphans: list[Found]) -> None:
+    """Workers first, which hand back their runs while the server lives; then runs without worker; then the rest."""
+    processes.end([each for each in orphans if WORKING in each.command], grace_s=GRACE_S)
+    runs = [each for each in processes.of_service(place.mark) if each.run]
+    processes.kill(each.process for each in runs)
+    _hand_back(place, {each.run for each in runs if each.run})
+    processes.end(processes.of_service(place.mark), grace_s=GRACE_S)
+
+
+def _hand_back(place: Place, runs: set[str]) -> None:
+    address = address_of(place.home)
+    if address is None:
+        return
+    try:
+        hand_back(Api(address.api_url, auth_of(place.home)), runs, why="the service was stopped")
+    except ApiFailed:
+        return  # the server is dead too: the worker of the next start hands back what its predecessor had

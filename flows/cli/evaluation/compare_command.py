@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `trivet eval`."""
-    app.command()(compare)
-
-
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help=f"The baseline. {RUN}")],
     b: Annotated[str, typer.Argument(metavar="B", help="The run to compare with it, named like A.")],

@@ -24,13 +24,6 @@ DataDir = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `list`, `new` and `check` to `trivet eval`."""
-    app.command("list")(list_benchmarks)
-    app.command("new")(new)
-    app.command("check")(check)
-
-
 class Listed(NamedTuple):
     """A benchmark as the table shows it."""
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
-from flows.cli.commands import Command, Json
+from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options
 from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
-from flows.cli.evaluation import show_eval_run
-from flows.cli.options import ConfigCommand, Flag, Given, Options, command
-from flows.cli.output import FAILED, REFUSED, emit, fail, plain_errors, sentences
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption
 
 if TYPE_CHECKING:
     from flows.cli.shared_options import TaskRunnerName
     from flows.running.evaluation_config import EvaluateConfig
-    from tasks.evaluation.evaluation_records import EvalReport
+    from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
+    from tasks.evaluation.running.rescoring import Rescored
     from tasks.evaluation.running.run_estimate import RunEstimate
+
 
 PAIRS = "K=V,…"
 MODEL = (
@@ -101,11 +103,6 @@ SWITCHES = {
 """Those of them that take no value, or True and False."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add `run` to `trivet eval`."""
-    command(app, "run", OPTIONS, cls=RunCommand)(run)
-
-
 def run(
     given: Given,
     config: Annotated[
@@ -123,13 +120,13 @@ def run(
     try:
         if dry_run:
             estimate = dry_run_of(flags, config, quiet=as_json)
-            emit(estimate, as_json, lambda: show_eval_run.estimate(estimate))
+            emit(estimate, as_json, lambda: show_estimate(estimate))
             return
         outcome = start(flags, config, quiet=as_json, task_runner=task_runner, cluster=cluster)
     except ValidationError as error:
         fail(sentences(error), REFUSED)
     kept = not flags["debug"] and flags["save"] != "file"
-    emit(outcome.report, as_json, lambda: show_eval_run.report(outcome.report, kept=kept))
+    emit(outcome.report, as_json, lambda: show_report(outcome.report, kept=kept))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
 
@@ -181,7 +178,7 @@ def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
 
 def _refuse_unusable(config: EvaluateConfig) -> None:
     """End where it is plain that the model, or the judge that was named, cannot be asked."""
-    from flows.cli.refusing import refuse_unusable_spec
+    from flows.cli.shared_options import refuse_unusable_spec
 
     refuse_unusable_spec(config.model, "model")
     if config.judge and not config.auto_judge:
@@ -217,16 +214,12 @@ def expected_errors() -> Generator[None]:
         yield
 
 
-class EvalCommand(Command):
+class RunCommand(ConfigCommand):
     """Takes `--apply_chat_template` without a value as True, and explains flags that need not be given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As click has it, after the flags of the seed's command line were brought into its form."""
+        """Read the arguments, after flags of `python -m eval.eval` were brought into click's form."""
         return super().parse_args(ctx, _without_idle_flags(_with_template_value(args)))
-
-
-class RunCommand(EvalCommand, ConfigCommand):
-    """With the options of the configuration."""
 
 
 def _with_template_value(args: list[str]) -> list[str]:
@@ -253,3 +246,101 @@ def _without_idle_flags(args: list[str]) -> list[str]:
             idle = ""
             kept.append(word)
     return kept
+
+
+def show_report(found: EvalReport, *, kept: bool = True) -> None:
+    """Scores with their intervals, and what a reader must know beside them. kept: `eval show` finds the run."""
+    screen = Screen(highlight=False)
+    if found.results:
+        screen.print(_scores(found))
+    for result in found.results:
+        for note in result.notes:
+            screen.print(f"[yellow]{escape(result.task)}[/]: {escape(note)}")
+    for task, run in found.skipped.items():
+        screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}; --overwrite evaluates again")
+    for note in found.notes:
+        screen.print(escape(note))
+    if found.results and kept:
+        screen.print(f"[dim]trivet eval show {found.run.id[:8]}[/]")
+
+
+def _scores(found: EvalReport) -> Table:
+    table = _table(escape(found.run.model.name), "task", "metric")
+    for name in ("score", "95 % interval", "items", "samples", "tokens"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in found.results:
+        table.add_row(*_row(result, result.headline))
+        for further in _further(result):
+            name = f"{further.part.removeprefix('group=')} {further.metric}".lstrip()
+            table.add_row("", escape(name), _figure(further.value), _interval(further), f"{further.n:,}", "", "")
+    return table
+
+
+def _row(result: TaskResult, headline: Estimate | None) -> list[str]:
+    counts = result.counts
+    score, interval = ("—", "—") if headline is None else (_figure(headline.value), _interval(headline))
+    tokens = result.usage.prompt_tokens + result.usage.completion_tokens
+    metric = headline.metric if headline else "none scored"
+    counted = [f"{count:,}" if count else "·" for count in (counts.items, counts.samples, tokens)]
+    return [escape(result.task), escape(metric), score, interval, *counted]
+
+
+def _further(result: TaskResult) -> Iterator[Estimate]:
+    """For code, every pass@k, and those of each language or difficulty if there are several."""
+    if result.family == "code":
+        language = result.headline.metric.partition("pass@")[0] if result.headline else ""  # `python_`, or nothing
+        several = len({one.part for one in result.estimates if one.part}) + bool(language) > 1
+        shown = (one for one in result.estimates if not one.headline and (several or not one.part))
+        yield from sorted(shown, key=lambda one: not one.metric.startswith(language))
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "—"
+    return f"{_figure(estimate.low)} – {_figure(estimate.high)}"
+
+
+def show_estimate(found: RunEstimate) -> None:
+    """Calls, tokens and cost of a run that was not started."""
+    screen = Screen(highlight=False)
+    table = _table("nothing was asked", "task")
+    for name in ("items", "repeats", "calls", "stored", "prompt tokens", "answer tokens, at most", "cost, at most"):
+        table.add_column(name, justify="right")
+    for task in found.tasks:
+        counted = (task.items, task.repeats, task.calls, task.stored, task.prompt_tokens, task.completion_tokens)
+        cost = "—" if task.cost is None else f"{task.cost:.2f}"
+        table.add_row(escape(task.task), *(f"{count:,}" for count in counted), cost)
+    if found.tasks:
+        screen.print(table)
+    if found.harness:
+        screen.print(f"not counted, tasks of the harness: {escape(', '.join(found.harness))}")
+    for task, run in found.skipped.items():
+        screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}")
+
+
+def show_rescored(found: Rescored) -> None:
+    """Old figures beside those of today's grader, and the items that changed."""
+    screen = Screen(highlight=False)
+    table = _table(f"run {found.run[:8]}, graded again", "task", "metric")
+    for name in ("then", "now", "items changed"):
+        table.add_column(name, justify="right")
+    for again in found.tasks:
+        old, new = again.old.headline, again.new.headline
+        figures = [_figure(one.value) if one else "—" for one in (old, new)]
+        metric = new.metric if new else "none scored"
+        table.add_row(escape(again.old.task), escape(metric), *figures, str(len(again.changes)))
+    screen.print(table)
+    for again in found.tasks:
+        for change in again.changes:
+            screen.print(escape(f"{again.old.task} {change.item}: {change.before:g} → {change.after:g}"))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        table.add_column(name)
+    return table

@@ -31,11 +31,6 @@ RunArgument = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `trivet eval`."""
-    app.command()(show)
-
-
 def show(
     run: RunArgument,
     task: Annotated[str | None, typer.Option(help="Only this benchmark, with its groups.")] = None,

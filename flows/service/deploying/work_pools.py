@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+from uuid import UUID
+
+from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import (
     GlobalConcurrencyLimitCreate,
@@ -10,6 +14,7 @@ from prefect.client.schemas.actions import (
     WorkPoolUpdate,
 )
 from prefect.client.schemas.objects import WorkPool
+from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 from pydantic import JsonValue
 
@@ -77,3 +82,74 @@ def place_slots(client: SyncPrefectClient, told: Folder, memory: Memory) -> None
             continue
         if memory.differs(name, "slots", ours=most, theirs=found.limit):
             client.update_global_concurrency_limit(slot, GlobalConcurrencyLimitUpdate(limit=most))
+
+
+WEBHOOK = "trivet-notify"
+"""Block that holds the address of `notify_url`."""
+TOLD = {"description", "tags", "trigger", "actions"}
+"""Parts that the folder has; whether it is on, the UI says."""
+
+
+def place_automations(client: SyncPrefectClient, told: Folder, memory: Memory) -> tuple[str, ...]:
+    """Every automation of the folder, once; one that calls a webhook only where there is an address. Their names."""
+    block = _webhook(told.notify_url, memory) if told.notify_url else None
+    named: list[str] = []
+    for entry in told.automations:
+        if _calls(entry):
+            if block is None:
+                continue
+            entry = entry | {"actions": [_with_block(action, block) for action in _actions(entry)]}
+        automation = AutomationCore.model_validate(entry)
+        _place(client, automation, memory)
+        named.append(automation.name)
+    return tuple(named)
+
+
+def _place(client: SyncPrefectClient, automation: AutomationCore, memory: Memory) -> None:
+    name = f"automation {automation.name}"
+    found, *doubles = client.read_automations_by_name(automation.name) or [None]
+    for double in doubles:
+        if double is not None:
+            client.delete_automation(double.id)
+            memory.changed.append(f"{name}: a double was removed")
+    if found is None:
+        client.create_automation(automation)
+        memory.made(name, rule=_rule(automation))
+    elif memory.differs(name, "rule", ours=_rule(automation), theirs=_rule(found)):
+        automation.enabled = found.enabled
+        client.update_automation(found.id, automation)
+
+
+def _rule(automation: AutomationCore) -> dict[str, Any]:
+    """What the folder says of an automation; its sets are in order, so that equal ones are equal."""
+    rule = automation.model_dump(mode="json", include=TOLD)
+    rule["trigger"] = {
+        name: sorted(value) if isinstance(value, list) else value for name, value in rule["trigger"].items()
+    }
+    return rule
+
+
+def _actions(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    return cast(list[dict[str, Any]], entry.get("actions", []))
+
+
+def _calls(entry: dict[str, Any]) -> bool:
+    return any(action.get("type") == "call-webhook" for action in _actions(entry))
+
+
+def _with_block(action: dict[str, Any], block: UUID) -> dict[str, Any]:
+    return {"block_document_id": str(block)} | action if action.get("type") == "call-webhook" else action
+
+
+def _webhook(url: str, memory: Memory) -> UUID:
+    """The block with the address; a secret of the server, for it may hold a key."""
+    blocks: Any = Webhook  # its types do not tell that `_sync` keeps it from answering with a coroutine
+    try:
+        found = blocks.load(WEBHOOK, _sync=True)
+    except ValueError:  # there is none
+        found = None
+    if found is None or found.url.get_secret_value() != url:
+        memory.changed.append(f"block webhook/{WEBHOOK}: {'made' if found is None else 'address'}")
+        told = {"method": "POST", "url": url, "headers": {"Content-Type": "application/json"}}
+        return blocks.model_validate(told).save(WEBHOOK, overwrite=True, _sync=True)
+    return found._block_document_id

@@ -1,4 +1,4 @@
-"""`trivet lever run`, and its stages one by one: the same flow, up to the stage that is named."""
+"""`trivet lever`: train a selector of demonstrations, whole or stage by stage; `predict`, `vqa-score`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
-from flows.cli.commands import Json
+from flows.cli.commands import App, Flag, Given, Json, Options, command, nested
 from flows.cli.engine import Outcome, prefect_for_a_command, run_flow
-from flows.cli.lever import show_lever_run
-from flows.cli.options import Flag, Given, Options, command, nested
-from flows.cli.output import FAILED, REFUSED, emit, fail, plain_errors
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic import ValidationError
 
     from flows.running.lever_config import LeverConfig
-    from flows.running.lever_run import LeverReport
+    from tasks.lever.data.vqa_scores import VqaScores
+    from tasks.lever.learning.lever_report import LeverReport
+    from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
+
 
 STAGES = {
     "run": (
@@ -35,11 +40,9 @@ STAGES = {
     "rl-data": ("rl-data", "Let a trained selector draw demonstrations, and the judge answer with them."),
     "rce": ("rce", "Train on rewarded groups of demonstrations."),
     "grpo": ("grpo", "Train on comparisons within groups, judged as it goes."),
-    "evaluate": ("evaluate", "Measure selectors beside chance, similarity and the best that there is."),
+    "evaluate": ("evaluate", "Measure selectors against random choice, similarity and the oracle."),
 }
-"""Command → the last stage of the flow, and what it says of itself."""
-
-
+"""Command → last stage of the flow, help."""
 OF_REAL_DATA: dict[str, Any] = {
     "dataset": {"train_queries": 800, "test": 1000},
     "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
@@ -54,11 +57,11 @@ OF_REAL_DATA: dict[str, Any] = {
     "grpo": {},
     "oracle": {"most_judgments": 20_000},
 }
-"""What a run on anything but the CPU world has in place of the flow's own defaults; {}: the seed's."""
+"""Defaults of runs on real data, in place of those of the CPU world; {}: the defaults of Lever-Plus."""
 
 
 def _shown(*path: str) -> str:
-    """The default of real data beside that of the CPU world."""
+    """The default for real data beside that for the CPU world."""
     return f"{reduce(getitem, path, OF_REAL_DATA)}; {{usual}} for digits"
 
 
@@ -68,7 +71,7 @@ DATASET = "digits (a world for CPUs), okvqa, vqav2, textvqa or vizwiz."
 VECTORS = "What the selector sees of queries and candidates: joint, image or text."
 SAMPLER = "How the candidates of a query are found: RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
 FROM = "Begin with this stage, from files of the results folder: sft, rl-data, rce, grpo or evaluate."
-NO_GATE = "Ablation: the state of the pointer network does not take in what was picked."
+NO_GATE = "Ablation: the state of the pointer network ignores the demonstrations picked so far."
 UNSET: dict[str, Any] = {"default": None}
 ON: dict[str, Any] = {"type": bool, "default": False}
 OPTIONS = Options(
@@ -108,13 +111,9 @@ OPTIONS = Options(
         "save": Flag(**UNSET),
     },
 )
-"""What is not given is left to the file of --config and to the defaults of the dataset, so nothing has a value here."""
+"""Unset options leave the value to the file of --config and to the defaults of the dataset."""
 
-
-def register(app: typer.Typer) -> None:
-    """Add `run` and the stages to `trivet lever`."""
-    for name, (until, about) in STAGES.items():
-        command(app, name, OPTIONS, help=about)(_command(until))
+app = App(help="Train a small network that selects demonstrations for a vision-language model.")
 
 
 def _command(until: str) -> Callable[..., None]:
@@ -135,7 +134,7 @@ def _command(until: str) -> Callable[..., None]:
             outcome = start(lambda: config_of(given, until=until, file=config, settings=settings or ()), quiet=as_json)
         except ValidationError as error:
             fail(_sentences(error), REFUSED)
-        emit(outcome.report.told(), as_json, lambda: show_lever_run.report(outcome.report))
+        emit(outcome.report.told(), as_json, lambda: show(outcome.report))
         if outcome.unfinished:
             fail(outcome.unfinished, FAILED)
 
@@ -147,7 +146,7 @@ def start(configure: Callable[[], LeverConfig], *, quiet: bool) -> Outcome[Lever
     with expected_errors():
         config = configure()
     with prefect_for_a_command(expected_errors(), quiet=quiet):
-        from flows.cli.refusing import refuse_unusable
+        from flows.cli.shared_options import refuse_unusable
         from flows.lever import post_train
         from tasks.lever.judge.judges import DIGITS
         from tasks.lever.lever_errors import Unfinished
@@ -266,3 +265,151 @@ def _sentences(error: ValidationError) -> str:
         else f"{'.'.join(map(str, item['loc']))}: {item['msg']} (it is {str(item['input'])[:80]!r})"
         for item in error.errors()
     )
+
+
+def predict(
+    checkpoint: Annotated[Path, typer.Argument(help="A trained selector: .safetensors, or .ckpt and .pt of the seed.")],
+    query_emb: Annotated[Path, typer.Option(help="query_embeddings.pt, ids beside it.")],
+    cand_emb: Annotated[Path, typer.Option(help="candidate_embeddings.pt, ids beside it.")],
+    ids: Annotated[Path | None, typer.Option(help="Ids of the queries, where none lie beside them.")] = None,
+    cand_ids: Annotated[Path | None, typer.Option(help="Ids of the candidates, where none lie beside them.")] = None,
+    shots: Annotated[int, typer.Option("--shots", "--shot-num", min=1, help="Demonstrations of each query.")] = 2,
+    pool_size: Annotated[
+        int, typer.Option("--pool-size", "--candidate-num", min=1, help="Most similar candidates to choose from.")
+    ] = 64,
+    heads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of attention heads, for a checkpoint of Lever-Plus that does not record it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
+    from tasks.lever.lever_errors import LeverError
+
+    with plain_errors(LeverError):
+        from tasks.lever.compat.seed_checkpoints import open_selector
+        from tasks.lever.data.embedding_files import QueryPools, read_bank, read_embeddings
+        from tasks.lever.learning import prediction
+
+        opened = open_selector(checkpoint, heads=heads)
+        candidates = read_embeddings(cand_emb, ids=cand_ids)
+        bank, pools = (candidates.bank, candidates.pools) if isinstance(candidates, QueryPools) else (candidates, None)
+        queries = read_bank(query_emb, ids=ids)
+        opened.refuse_other(queries.encoder, dimension=queries.dimension, path=checkpoint)
+        found = prediction.predict(opened.selector, queries, bank, shots=shots, pools=pools, pool_size=pool_size)
+    told = {query: one._asdict() for query, one in found.items()}
+    emit(told, as_json, lambda: _show_prediction(told, opened.notes))
+
+
+def _show_prediction(told: dict[str, dict[str, Any]], notes: Sequence[str]) -> None:
+    screen = Screen(highlight=False)
+    for note in notes:
+        screen.print(f"[dim]{harmless(note)}[/]", markup=True)
+    for query, one in told.items():
+        screen.print(f"{query}  {', '.join(one['demonstrations'])}", markup=False)
+
+
+def vqa_score(
+    questions: Annotated[Path, typer.Option(metavar="FILE", help='Official JSON: {"questions": [{question_id, …}]}.')],
+    annotations: Annotated[
+        Path, typer.Option(metavar="FILE", help='{"annotations": [{question_id, answers: [{answer}], answer_type}]}.')
+    ],
+    results: Annotated[
+        Path, typer.Option(metavar="FILE", help="JSON: [{question_id, answer}], an answer for each question.")
+    ],
+    stem: Annotated[
+        bool,
+        typer.Option("--stem", help="Compare stems of words, as OK-VQA does, with a slightly different stemmer."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Score answers about pictures by VQA accuracy, from 0 to 1: overall and per type of answer.
+
+    With --json also per question: {overall, per_answer_type, per_question}.
+    """
+    from tasks.lever.data.vqa_scores import score_files
+    from tasks.lever.lever_errors import LeverError
+
+    with plain_errors(LeverError):
+        scores = score_files(questions, annotations, results, stem=stem)
+    emit(scores, as_json, lambda: _show_scores(scores))
+
+
+def _show_scores(scores: VqaScores) -> None:
+    screen = Screen(highlight=False, soft_wrap=True)
+    screen.print(f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions", markup=False)
+    for name, accuracy in scores.per_answer_type.items():
+        screen.print(f"{accuracy:.4f}  {name}", markup=False)
+
+
+def show(found: LeverReport) -> None:
+    """Accuracies with their intervals, gains, and where everything lies."""
+    screen = Screen(highlight=False)
+    if found.summary:
+        screen.print(_title(found.summary), style="bold", markup=False)
+        screen.print(_accuracies(found.summary))
+        for line in _gains(found.summary):
+            screen.print(line)
+    else:
+        screen.print(f"done: {', '.join(found.stages)}")
+    for note in found.notes:
+        screen.print(note, style="yellow", markup=False, soft_wrap=True)
+    for path in found.files:
+        screen.print(escape(path), style="dim", soft_wrap=True)
+
+
+def _title(found: Summary) -> str:
+    about = found.conditions
+    seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
+    questions = max(figure.accuracy.n for figure in found.figures)
+    return (
+        f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}, {questions:,} questions: VQA accuracy"
+    )
+
+
+def _accuracies(found: Summary) -> Table:
+    shots = sorted({one.shots for one in found.figures})
+    about = found.conditions
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("demonstrations by")
+    for count in shots:
+        table.add_column(f"{count} shot{'s' if count > 1 else ''}", justify="right", no_wrap=True)
+        if count == about.trained_shots:
+            table.add_column("95 % interval", justify="right", no_wrap=True)
+    for name in dict.fromkeys(one.selector for one in found.figures):
+        cells = [escape(name.replace("_", " "))]
+        for count in shots:
+            figure = found.figure(name, shots=count)
+            bound = "≥ " if figure and figure.is_lower_bound else ""
+            cells.append(f"{bound}{figure.accuracy.value:.3f}" if figure else "·")
+            if count == about.trained_shots:
+                cells.append(_interval(figure.accuracy) if figure else "")
+        table.add_row(*cells)
+    return table
+
+
+def _gains(found: Summary) -> list[str]:
+    shots = found.conditions.trained_shots
+    lines = [
+        f"{gain.better} − {gain.worse.replace('_', ' ')}: {gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
+        for gain in found.gains
+        if gain.shots == shots
+    ]
+    ways = [
+        f"{way.selector} is {way.share:.0%} of the way from random to the oracle"
+        for way in found.ways
+        if way.shots == shots and way.selector == "grpo"
+    ]
+    return lines + ways
+
+
+def _interval(estimate: SeedEstimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "—"
+    return f"{estimate.low:.3f} … {estimate.high:.3f}"
+
+
+for _name, (_until, _about) in STAGES.items():
+    command(app, _name, OPTIONS, help=_about)(_command(_until))
+app.command("predict")(predict)
+app.command("vqa-score")(vqa_score)
