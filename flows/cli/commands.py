@@ -1,12 +1,13 @@
-"""How all commands read their options and show their help.
+"""Base classes of all commands, and options that are made from the fields of a configuration.
 
-`--data_dir` is `--data-dir`. Help is plain text: an option and its type stand whole on a line at any width, which
-typer's tables of five columns cannot promise.
+`--data_dir` is accepted for `--data-dir`. Help is plain text: an option and its type fit on one line at any width,
+which typer's tables of five columns cannot guarantee. A command lists the fields of its flow's pydantic model that it
+offers, nested ones by their path (`spending.max_calls`); type, bounds, default and help are the field's own, and a
+`Flag` names only what differs.
 """
 
 from __future__ import annotations
 
-import enum
 import importlib
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -30,31 +31,31 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 
 PIPELINES, SERVICE, UPKEEP = "Pipelines", "Service", "Upkeep"
 SECTIONS = (PIPELINES, SERVICE, UPKEEP, None)
-"""Sections of `trivet --help` in order; None: commands without a section."""
+"""Sections of `trivet --help`, in order; None: commands without a section."""
 
 
 class Command(TyperCommand):
-    """Takes its options in either spelling, and names the type of an option in few words."""
+    """A command whose options may be spelled with `_` or `-`, with short type names in its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, every option spelled as it is declared."""
+        """Parse the arguments, with every option in its declared spelling."""
         known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
         return super().parse_args(ctx, [_declared(word, known) for word in args])
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, with the types that help shows."""
+        """The parameters, with short type names."""
         return [_briefly(param) for param in super().get_params(ctx)]
 
 
 class Group(TyperGroup):
-    """Its help says of each command what it does in a whole sentence."""
+    """A group whose help shows the first paragraph of each command's help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, with the types that help shows."""
         return [_briefly(param) for param in super().get_params(ctx)]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The commands by section, each with the first paragraph of its help."""
+        """Write the commands, by section."""
         found = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
         for section in SECTIONS:
             rows = [
@@ -68,7 +69,7 @@ class Group(TyperGroup):
 
 
 class App(typer.Typer):
-    """A group of such commands."""
+    """A typer application of such commands and groups."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(cls=Group, no_args_is_help=True, rich_markup_mode=None, **how)
@@ -76,19 +77,19 @@ class App(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **how: Any
     ) -> Callable[..., Any]:
-        """Register a function as one of these commands."""
+        """Register a function as a command of the class `Command`."""
         return super().command(name, cls=cls or Command, **how)
 
 
 def _declared(word: str, known: Collection[str]) -> str:
-    """`--data-dir=x` for `--data_dir=x` where that is an option; any other word as it is."""
+    """`--data-dir=x` for `--data_dir=x` if that is an option; any other word unchanged."""
     flag, equals, value = word.partition("=")
     dashed = flag.replace("_", "-")
     return f"{dashed}{equals}{value}" if dashed in known else word
 
 
 def _briefly(param: Any) -> Any:
-    """The parameter with a short name for its type; none for a switch, which takes no value."""
+    """The parameter with a short type name; a switch, which takes no value, gets none."""
     if param.metavar is not None or param.param_type_name != "option":
         return param
     kind = param.type_descriptor.annotation
@@ -103,15 +104,11 @@ def _briefly(param: Any) -> Any:
 
 
 Given = Mapping[str, Any]
-"""The values of a command line: path of the field → value."""
+"""Values of a command line: path of the field → value."""
 
 
-class _Inherit(enum.Enum):
-    default = 0
-
-
-FIELD = _Inherit.default
-"""The option has the default of its field."""
+FIELD = object()
+"""Marker: the option has the default of its field."""
 
 
 class Flag(NamedTuple):
@@ -120,12 +117,12 @@ class Flag(NamedTuple):
     names: str = ""
     """Spellings, such as `--pool-size --candidate-num`, the usual one first; empty: `--` and the field's name."""
     type: Any = None
-    """Type of the words that are typed, where the command turns them into the value of the field."""
+    """Type of the typed value, if the command converts it to that of the field."""
     default: Any = FIELD
     shown: str | None = None
-    """The default as help shows it, where it depends on other options; `{usual}` is that of the field."""
+    """The default as help shows it, if it depends on other options; `{usual}` is that of the field."""
     help: str | None = None
-    """In place of the field's docstring, for words whose format the docstring cannot know."""
+    """Replaces the docstring of the field."""
     metavar: str | None = None
     min: float | None = None
     max: float | None = None
@@ -138,7 +135,7 @@ class Flag(NamedTuple):
         return self.names.split() or [f"--{path.rpartition('.')[2].replace('_', '-')}"]
 
     def name(self, path: str) -> str:
-        """The option as Python and YAML name it."""
+        """Name of the option in Python and YAML."""
         name = self.spelled(path)[0].partition("/")[0].removeprefix("--").replace("-", "_")
         return f"{name}_" if iskeyword(name) else name
 
@@ -148,26 +145,26 @@ class Options:
     """The options of a command."""
 
     config: str
-    """Where the model is defined, `package.module:Class`; it is imported when the options are first needed."""
+    """The model, `package.module:Class`; imported when the options are first needed."""
     flags: Mapping[str, Flag]
-    """Path of the field → how the option differs from it, in the order of the help."""
+    """Path of the field → differences of the option, in the order of the help."""
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """The configuration."""
+        """The pydantic model."""
         module, _, name = self.config.partition(":")
         return getattr(importlib.import_module(module), name)
 
     def named(self, values: Given) -> dict[str, Any]:
-        """The values by the names of the options, `max_calls` for `--max-calls`, as YAML files name them."""
+        """Values by the names of options in YAML files: `max_calls` for `--max-calls`."""
         return {self.flags[path].name(path): value for path, value in values.items()}
 
     def parameters(self) -> list[inspect.Parameter]:
-        """The options as parameters of a function, as typer reads them."""
+        """The options as parameters of a function for typer."""
         return [self._parameter(path, flag) for path, flag in self.flags.items()]
 
     def defaults(self) -> dict[str, Any]:
-        """The value of each option where it is not given."""
+        """The default of each option."""
         return {path: self._default(path, flag) for path, flag in self.flags.items()}
 
     def _parameter(self, path: str, flag: Flag) -> inspect.Parameter:
@@ -210,7 +207,7 @@ class Options:
         return None if usual == () else usual
 
     def _usual(self, path: str) -> Any:
-        """The default of the field at `path`, None where it has none: as the outer default has it, else its own."""
+        """The default of the field at `path`: that of the outer default, else its own; None if it has none."""
         model: Any = self.model
         usual: Any = None
         for part in path.split("."):
@@ -224,7 +221,7 @@ class Options:
 
 
 class ConfigCommand(Command):
-    """A command that has its options from a configuration, which is not imported before they are needed."""
+    """A command with the options of a configuration, which is imported only when they are needed."""
 
     @cached_property
     def _whole(self) -> Any:
@@ -239,7 +236,7 @@ class ConfigCommand(Command):
 
     @params.setter
     def params(self, _: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those that typer has found without the configuration are among the whole."""
+        """Ignored: the parameters that typer found are part of the whole."""
 
     @property
     def callback(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -253,7 +250,7 @@ class ConfigCommand(Command):
 def command(
     app: typer.Typer, name: str, options: Options, *, cls: type[ConfigCommand] = ConfigCommand, help: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a function as a command: its first parameter gets the options as `Given`, the others are its own options."""
+    """Register a function as a command: its first parameter receives the options as `Given`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         def with_options() -> Callable[..., None]:
@@ -289,7 +286,7 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
 
 
 def nested(given: Given) -> dict[str, Any]:
-    """The values that are given, as the model takes them: `{"spending": {"max_calls": 3}}` for `spending.max_calls`."""
+    """Values as the model takes them, without unset ones: `{"spending": {"max_calls": 3}}` for `spending.max_calls`."""
     whole: dict[str, Any] = {}
     for path, value in given.items():
         *outer, name = path.split(".")
@@ -302,7 +299,7 @@ def nested(given: Given) -> dict[str, Any]:
 
 
 def absolute(path: Path | None) -> Path | None:
-    """`path` as it is seen from any folder."""
+    """The absolute path; None for None."""
     return path and path.absolute()
 
 
@@ -320,6 +317,6 @@ def _unwrapped(annotation: Any) -> Any:
 
 
 def _typed(annotation: Any) -> Any:
-    """The type of one option: `list[str]` for `tuple[str, ...]`, which may be given again."""
+    """The type of an option: `list[str]`, which may be repeated, for `tuple[str, ...]`."""
     plain = _unwrapped(annotation)
     return list[get_args(plain)[0]] if get_origin(plain) is tuple else plain

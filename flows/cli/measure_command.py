@@ -271,7 +271,7 @@ def _show(measured: Measured, notes: Sequence[str]) -> None:
         _show_answers(measured.answers)
     for label, groups in measured.groups.items():
         _show_groups(label, groups)
-    show_notes(notes)
+    console.notes(notes)
 
 
 def _show_answers(figures: AnswerFigures) -> None:
@@ -300,12 +300,6 @@ def _show_groups(label: str, groups: dict[str, Measured]) -> None:
             cells += ["–"] * len(said)
         table.add_row(escape(value), str(figures.n if figures else group.n), *cells)
     console.print(table)
-
-
-def show_notes(notes: Sequence[str]) -> None:
-    """Print notes, a line each."""
-    for note in notes:
-        console.print(f"[yellow]note[/yellow] {escape(note)}", soft_wrap=True)
 
 
 def _cells(mean: Mean | None) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the checks of what they name."""
+"""Options that several commands share, and checks of the files and models that they name."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ ClusterOption = Annotated[
 
 
 def model_errors() -> tuple[type[Exception], ...]:
-    """The errors of a model that cannot answer."""
+    """Errors of a model that cannot answer."""
     from models.model_errors import ModelError
 
     return (ModelError,)
 
 
 def require_file(path: Path, wanted: str) -> None:
-    """End with one sentence unless `path` is a file that can be read."""
+    """Exit unless `path` is a readable file."""
     if not path.exists():
         fail(f"there is no file {path}; name {wanted}", REFUSED)
     if not path.is_file():
@@ -82,9 +82,9 @@ def prices_of(option: str | None) -> dict[str, float] | None:
 
 
 def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
-    """End unless the model called `name` can be asked, as far as that is seen without loading it.
+    """Exit if it is certain, without loading it, that a model cannot be used.
 
-    said: the option with its value. pictures: True where it will be shown some.
+    said: the option with its value. pictures: the model must accept images.
     """
     from models.chats import local_of
     from tasks.resources import vision
@@ -97,7 +97,7 @@ def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
 
 
 def require_here(local: Local, *, pictures: bool = False) -> None:
-    """Raises ModelUnavailable for a model that lacks its files, eyes for pictures, or the engine that runs it."""
+    """Raise ModelUnavailable if a local model lacks its files, its engine, or support for pictures."""
     from flows.running.settings import settings
     from models.chats import require_vllm, require_weights
 
@@ -107,7 +107,7 @@ def require_here(local: Local, *, pictures: bool = False) -> None:
 
 
 def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
-    """As `refuse_unusable`, of a model that answers benchmarks."""
+    """As `refuse_unusable`, for a model of an evaluation."""
     import importlib.util
 
     from models.backends import kinds
@@ -127,7 +127,7 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
 
 @contextmanager
 def refused(what: str) -> Generator[None]:
-    """End with one sentence, `what` and the reason, where a model is unavailable; with --debug that propagates."""
+    """Exit with `what` and the reason if a model is unavailable; with --debug the error propagates."""
     from models.model_errors import ModelUnavailable
 
     try:

@@ -28,7 +28,6 @@ from flows.cli.measure_command import (
     counting,
     keep,
     rounded,
-    show_notes,
 )
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import Strategy, model_errors, require_file
@@ -321,7 +320,7 @@ def _show(compared: Compared, folder: Path, notes: Sequence[str]) -> None:
     console.print(f"[dim]by {compared.unit}; differs: mrr@10 less that of {base}, paired by question[/dim]")
     for name in ("sweep.png", "sweep.svg", "sweep.csv", "sweep.json"):
         console.print(f"  {escape(str(folder / name))}", soft_wrap=True)
-    show_notes(notes)
+    console.notes(notes)
 
 
 def _cells(row: Row, compared: Compared) -> tuple[str, ...]:

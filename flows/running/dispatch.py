@@ -70,9 +70,14 @@ class PoolStepFailed(RuntimeError):
 def send(sent: Sent, deployment: str) -> Any:
     """What the step returns on the pool of `deployment` (`flow/name`); raises what it raises there, PoolStepFailed."""
     with get_client(sync_client=True) as client:
-        mine = _whole(client, _this_run())
-        found = _under_way(client, sent, deployment)
-        child = _joined(client, found, mine[0]) if found else _started(sent, deployment, mine[0])
+        context = TaskRunContext.get()
+        assert context, "only a step of a run is sent"
+        assert context.task_run.flow_run_id, "only a step of a run is sent"
+        mine = _whole(client, context.task_run.flow_run_id)
+        if child := _under_way(client, sent, deployment):
+            client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{mine[0]}"})
+        else:
+            child = _started(sent, deployment, mine[0])
         relay = Relay()
         try:
             child = _waited_for(client, child, mine, relay)
@@ -86,14 +91,6 @@ def send(sent: Sent, deployment: str) -> Any:
             results().remove(outcome_of(child.id))
     relay.tell(json.loads(told).get("counts", {}))
     return opened(told)
-
-
-def _this_run() -> UUID:
-    """The flow run whose step is to be done."""
-    context = TaskRunContext.get()
-    assert context, "only a step of a run is sent"
-    assert context.task_run.flow_run_id, "only a step of a run is sent"
-    return context.task_run.flow_run_id
 
 
 def _whole(client: SyncPrefectClient, run: UUID) -> list[UUID]:
@@ -122,12 +119,6 @@ def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRu
         limit=1,
     )
     return runs[0] if runs else None
-
-
-def _joined(client: SyncPrefectClient, child: FlowRun, run: UUID) -> FlowRun:
-    """The child, which knows that this run waits for it as well."""
-    client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{run}"})
-    return child
 
 
 def _started(sent: Sent, deployment: str, run: UUID) -> FlowRun:
@@ -219,17 +210,16 @@ def outcome_of(run: object) -> str:
 
 def keep_outcome(run: object, work: Callable[[], Any]) -> None:
     """Do the work of a child, and leave what it returns or raises for its parent. Raises what `work` raises."""
+    became: dict[str, Any] = {}
     with counting() as counts:
         try:
-            value = work()
+            became = {"value": _serializer.dumps(work()).decode()}
         except Exception as error:
-            _leave(run, counts, error=_described(error))
+            became = {"error": _described(error)}
             raise
-        _leave(run, counts, value=_serializer.dumps(value).decode())
-
-
-def _leave(run: object, counts: Counts, **became: Any) -> None:
-    results().write(outcome_of(run), json.dumps({"counts": counts, **became}).encode())
+        finally:
+            if became:
+                results().write(outcome_of(run), json.dumps({"counts": counts, **became}).encode())
 
 
 def _described(error: Exception) -> dict[str, Any]:

@@ -39,7 +39,11 @@ def prepare_environment() -> None:
     """Set what is not set yet; Prefect's own home goes below ours unless the user, or a worker, has chosen one."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    _ask_loopback_directly()
+    # loopback past the user's proxy: a proxy elsewhere would ask itself
+    direct = [host.strip() for host in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")]
+    if "*" not in direct:
+        hosts = ",".join(dict.fromkeys((*filter(None, direct), *LOOPBACK)))
+        os.environ.update(no_proxy=hosts, NO_PROXY=hosts)  # libraries read either
     os.environ.setdefault("PREFECT_HOME", str(home_folder() / "prefect"))
     if "prefect" not in sys.modules and not any(isinstance(finder, _HomeFirst) for finder in sys.meta_path):
         sys.meta_path.insert(0, _HomeFirst())
@@ -55,14 +59,6 @@ class _HomeFirst(MetaPathFinder):
             sys.meta_path.remove(self)
             with suppress(OSError):  # a home that cannot be made is refused when something is kept there
                 home_folder().mkdir(parents=True, exist_ok=True)
-
-
-def _ask_loopback_directly() -> None:
-    """Add this machine to what is asked past the user's proxy: a proxy elsewhere would ask itself."""
-    direct = [host.strip() for host in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")]
-    if "*" not in direct:
-        hosts = ",".join(dict.fromkeys((*filter(None, direct), *LOOPBACK)))
-        os.environ.update(no_proxy=hosts, NO_PROXY=hosts)  # libraries read either
 
 
 GIT_TIMEOUT_S = 5

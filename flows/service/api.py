@@ -51,7 +51,9 @@ class Api(NamedTuple):
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
-            with _opener(self.url).open(request, timeout=TIMEOUT_S) as answer:
+            here = urllib.parse.urlsplit(self.url).hostname in LOOPBACK  # no proxy stands before this machine
+            opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
+            with opener.open(request, timeout=TIMEOUT_S) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             with error:
@@ -59,12 +61,6 @@ class Api(NamedTuple):
             raise ApiFailed(f"{self.url}{path} answers {error.code}: {said}", status=error.code) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ApiAway(f"no Prefect server answers at {self.url} ({error})") from error
-
-
-def _opener(url: str) -> urllib.request.OpenerDirector:
-    """What asks there: past any proxy where it is this machine."""
-    here = urllib.parse.urlsplit(url).hostname in LOOPBACK
-    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
 
 
 class ServiceError(RuntimeError):
@@ -158,23 +154,23 @@ MOST = 200
 
 
 def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
-    """Have those that count as under way run again (or be cancelled, where that was asked); gives their ids.
+    """Reschedule the runs that are under way, or complete their cancellation; gives the IDs of those.
 
-    runs: ids of flow runs that no process works for. Raises ApiFailed, ApiAway.
+    runs: IDs of flow runs that have no process. Raises ApiFailed, ApiAway.
     """
-    return [run for run in sorted(runs) if _hand_back(api, run, why)]
-
-
-def _hand_back(api: Api, run: str, why: str) -> bool:
-    state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")
-    if state not in UNDER_WAY:
-        return False
-    proposed: dict[str, Any] = {"type": "CANCELLED", "name": "Cancelled", "message": why}
-    if state != "CANCELLING":
-        details = {"scheduled_time": datetime.now(UTC).isoformat()}
-        proposed = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
-    said = api.post(f"/flow_runs/{run}/set_state", {"state": proposed, "force": False})
-    return said["status"] == "ACCEPT"
+    handed: list[str] = []
+    for run in sorted(runs):
+        state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")
+        if state not in UNDER_WAY:
+            continue
+        proposed: dict[str, Any] = {"type": "CANCELLED", "name": "Cancelled", "message": why}
+        if state != "CANCELLING":
+            details = {"scheduled_time": datetime.now(UTC).isoformat()}
+            proposed = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
+        said = api.post(f"/flow_runs/{run}/set_state", {"state": proposed, "force": False})
+        if said["status"] == "ACCEPT":
+            handed.append(run)
+    return handed
 
 
 def abandoned(api: Api, *, pool: str, worker: str, alive: Collection[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""`trivet doctor --gpu`: what a machine has for GPU work, piece by piece, each tried; imports nothing heavy.
+"""`trivet doctor --gpu`: test what a machine has for GPU work; imports nothing heavy.
 
-A piece is tried in a process of its own (flows.service.gpu_doctor): CUDA and FAISS call abort() when something is
-off.
+Each test runs in a process of its own, because CUDA and FAISS may call abort(): `python -m flows.service.gpu_doctor
+NAME [ARGUMENT …]` prints a JSON list of checks; of any other end, the last line of the traceback is shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from flows.service.doctor import Check, Report
+from flows.service.doctor import Check, Report, missing, ok, report
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,36 +53,26 @@ def examine_gpu(model: Path | None = None) -> Report:
     checks += [torch, *rest, *_engine(), *_tried("faiss")]
     if torch.status != "ok":
         unseen = "not run: torch sees no GPU"
-        return _report([*checks, *(_lacking(name, unseen, torch.remedy) for name in ("generation", "index build"))])
+        return report([*checks, *(_lacking(name, unseen, torch.remedy) for name in ("generation", "index build"))])
     for kind in ("hf", "vllm") if find_spec("vllm") else ("hf",):
         checks += _tried("generation", kind, *([str(model.absolute())] if model else []))
-    return _report([*checks, *_tried("index build")])
-
-
-def _report(checks: Sequence[Check]) -> Report:
-    return Report(ok=all(check.status != "missing" for check in checks), checks=tuple(checks))
+    return report([*checks, *_tried("index build")])
 
 
 def _lacking(name: str, detail: str, remedy: str | None = None) -> Check:
-    return Check(name=name, status="missing", detail=detail, remedy=remedy or REMEDIES[name])
+    return missing(name, detail, remedy or REMEDIES[name])
 
 
 def _driver() -> Check:
-    """As the kernel module tells it; under WSL only nvidia-smi knows."""
-    told = DRIVER.read_text() if DRIVER.is_file() else _asked_of_the_tool()
+    """The version that the kernel module reports; under WSL, only nvidia-smi knows it."""
+    told = DRIVER.read_text() if DRIVER.is_file() else ""
+    if not told and (program := shutil.which("nvidia-smi")):
+        command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+        with suppress(OSError, subprocess.SubprocessError):
+            told = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout
     if found := re.search(r"\b(\d{3,}(?:\.\d+)+)\b", told):
-        return Check(name="driver", status="ok", detail=f"NVIDIA {found[1]}")
+        return ok("driver", f"NVIDIA {found[1]}")
     return _lacking("driver", "no NVIDIA driver")
-
-
-def _asked_of_the_tool() -> str:
-    if not (program := shutil.which("nvidia-smi")):
-        return ""
-    command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
 
 
 def _engine() -> list[Check]:
@@ -160,8 +150,8 @@ def try_torch() -> list[Check]:
         detail = f"{torch.__version__}, {built}: sees no GPU"
         remedy = REMEDIES["driver" if torch.version.cuda else "torch"]
         return [
-            Check(name="torch", status="missing", detail=detail, remedy=remedy),
-            Check(name="memory", status="missing", detail="no GPU", remedy=remedy),
+            missing("torch", detail, remedy),
+            missing("memory", "no GPU", remedy),
         ]
     memory = [
         f"{torch.cuda.get_device_name(number)}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
@@ -169,8 +159,8 @@ def try_torch() -> list[Check]:
         for free, total in [torch.cuda.mem_get_info(number)]
     ]
     return [
-        Check(name="torch", status="ok", detail=f"{torch.__version__}, {built}"),
-        Check(name="memory", status="ok", detail=", ".join(memory)),
+        ok("torch", f"{torch.__version__}, {built}"),
+        ok("memory", ", ".join(memory)),
     ]
 
 
@@ -181,7 +171,7 @@ def try_engine() -> list[Check]:
     import vllm  # pyright: ignore[reportMissingImports]
 
     installed = ", ".join(dict.fromkeys(packages_distributions().get("vllm", ["vllm"])))
-    return [Check(name="engine", status="ok", detail=f"{installed} {vllm.__version__}")]
+    return [ok("engine", f"{installed} {vllm.__version__}")]
 
 
 def try_faiss() -> list[Check]:
@@ -193,20 +183,26 @@ def try_faiss() -> list[Check]:
     built = "GPU" in faiss.get_compile_options()
     detail = f"{faiss.__version__}, {f'built for GPUs, sees {gpus()}' if built else 'built without GPUs'}"
     if gpus():
-        return [Check(name="faiss", status="ok", detail=detail)]
+        return [ok("faiss", detail)]
     detail += ": large indexes are grouped by one CPU thread"
-    return [Check(name="faiss", status="missing", detail=detail, remedy=REMEDIES["driver" if built else "faiss"])]
+    return [missing("faiss", detail, REMEDIES["driver" if built else "faiss"])]
 
 
 def try_generation(kind: str, model: str | None = None, device: str = "cuda") -> list[Check]:
     """A few tokens by a backend of this process, `hf` or `vllm`."""
+    import torch
+
     from models.backends import open_backend
     from models.held import release_held
     from models.protocols import ChatRequest, Message, Text
 
     with tempfile.TemporaryDirectory() as folder:
         path = model or make_model(Path(folder))
-        backend = open_backend(kind, name=str(path), args={"device": device} if kind == "hf" else _vllm_arguments())
+        args: dict[str, Any] = {"device": device}
+        if kind == "vllm":  # which refuses to start if it cannot have its share of all memory: 0.9 of what is free
+            free, total = torch.cuda.mem_get_info()
+            args = {"gpu_memory_utilization": round(0.9 * free / total, 2), "max_model_len": 256}
+        backend = open_backend(kind, name=str(path), args=args)
         words = Message(role="user", content=(Text(text=PROMPT),))
         request = ChatRequest(messages=(words,), max_tokens=NEW_TOKENS, template=False)
         backend.complete(request)  # loads and compiles
@@ -216,15 +212,7 @@ def try_generation(kind: str, model: str | None = None, device: str = "cuda") ->
         release_held()
     said = f"{model} says {answer.text[:SHOWN_CHARS]!r}" if model else "a tiny model of random weights"
     detail = f"{kind} on {device}: {answer.completion_tokens} tokens in {took:.2f} s; {said}"
-    return [Check(name="generation", status="ok", detail=detail)]
-
-
-def _vllm_arguments() -> dict[str, Any]:
-    """Nine tenths of what is free, as a share of all: vLLM refuses to start when it cannot have its share."""
-    import torch
-
-    free, total = torch.cuda.mem_get_info()
-    return {"gpu_memory_utilization": round(0.9 * free / total, 2), "max_model_len": 256}
+    return [ok("generation", detail)]
 
 
 def make_model(folder: Path, *, dtype: str = "float32", **sizes: Any) -> Path:
@@ -266,8 +254,8 @@ def try_index() -> list[Check]:
         f"one CPU thread {cpu.took_s:.1f} s, {cpu.recall:.3f}"
     )
     if gpu.recall < cpu.recall - RECALL_TOLERANCE:
-        return [Check(name="index build", status="missing", detail=detail, remedy=REMEDIES["index build"])]
-    return [Check(name="index build", status="ok", detail=detail)]
+        return [missing("index build", detail, REMEDIES["index build"])]
+    return [ok("index build", detail)]
 
 
 def make_vectors(rows: int, dimension: int) -> NDArray[np.float16]:

@@ -23,14 +23,14 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from flows.service.serving_work import Asked, Begun, Item, LiveIndex, Refusal, Work, refusal
+from flows.service.serving_work import Begun, Item, LiveIndex, Question, Refusal, Work, refusal
 from storage.sessions import Sessions
 from storage.storage_errors import StorageError
 from tasks.rag.answering.assistant import Event
-from tasks.rag.answers import Answered, Turn
+from tasks.rag.answers import Answered
 
 MOST_BODY_BYTES = 1_000_000
 DRAINED_BYTES = 8 * MOST_BODY_BYTES
@@ -41,22 +41,6 @@ LOOKED_FOR_S = 0.25
 CLIENT_GONE = 499
 """Nobody reads this; the log of a proxy may show it."""
 SESSION_HEADER = "X-Trivet-Session"
-
-
-class Question(BaseModel):
-    """The body of `POST /ask`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    question: str
-    history: tuple[Turn, ...] = ()
-    """Turns before this one, oldest first."""
-    session: str | None = None
-    """In place of `history`: the id of a kept session to go on with, or `new`; the answer is kept there."""
-    documents: tuple[str, ...] | None = Field(default=None, min_length=1)
-    """Names of the documents to look in."""
-    stream: bool = False
-    """Server-sent events `stage`, `draft` ({delta} or {replace}), then `answer` or `error`."""
 
 
 def create_app(
@@ -108,8 +92,7 @@ def create_app(
                 503, f"{at_once} questions are being answered; ask again in a moment", {"Retry-After": "1"}
             )
         await busy.acquire()
-        asked = Asked(question.question, question.history, question.session, question.documents)
-        work = Work(asked, live=live, sessions=sessions, done=busy.release)
+        work = Work(question, live=live, sessions=sessions, done=busy.release)
         work.start()
         return await _respond(_items(request, work, stopping), stream=question.stream)
 

@@ -20,7 +20,6 @@ from flows.service.place import Place
 from flows.service.server_database import VARIABLES
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 
@@ -79,13 +78,6 @@ def _database() -> str:
     return os.environ[named]
 
 
-if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except Refused as error:
-        sys.exit(str(error))
-
-
 WAITS = "automation_bucket"
 """Prefect's table of what its automations wait for."""
 LIMITS = "concurrency_limit_v2"
@@ -97,12 +89,13 @@ MOST_LEASES = 100_000
 
 async def put_right(url: str) -> None:
     """Put right the server's database at `url` and its leases; the first start, without tables, has nothing to do."""
+    from sqlalchemy import inspect
     from sqlalchemy.ext.asyncio import create_async_engine
 
     engine = create_async_engine(url)
     try:
         async with engine.begin() as connection:
-            if not await connection.run_sync(_has_tables):
+            if not await connection.run_sync(lambda sync: {WAITS, LIMITS} <= set(inspect(sync).get_table_names())):
                 return
             await begin_waits(connection)
             await free_slots(connection, held=await renew_leases())
@@ -170,8 +163,8 @@ async def free_slots(connection: AsyncConnection, *, held: Counter[str]) -> None
             await connection.execute(count, {"id": limit, "held": held[str(limit)]})
 
 
-def _has_tables(connection: Connection) -> bool:
-    from sqlalchemy import inspect
-
-    found = inspect(connection)
-    return all(map(found.has_table, (WAITS, LIMITS)))
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Refused as error:
+        sys.exit(str(error))

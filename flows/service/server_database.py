@@ -56,19 +56,15 @@ def choose(place: Place, environment: Mapping[str, str]) -> Database:
     if not begun and not cluster.programs():
         return _sqlite(file, f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)")
     try:
-        return _postgresql(cluster)
+        url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)
+        why = f"this system's PostgreSQL {cluster.status().major} has {EXTENSION}"
+        return Database(kind="postgresql", kept=True, why=why, url=url)
     except WrongPostgresVersion:
         raise
     except DatabaseUnavailable as error:
         if begun:
             raise
         return _sqlite(file, f"the PostgreSQL of this system does not start: {error}")
-
-
-def _postgresql(cluster: Cluster) -> Database:
-    url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)
-    major = cluster.status().major
-    return Database(kind="postgresql", kept=True, why=f"this system's PostgreSQL {major} has {EXTENSION}", url=url)
 
 
 def _sqlite(file: Path, why: str) -> Database:

@@ -10,20 +10,22 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
+from flows.running.settings import prepare_environment
 from flows.running.shared_api import end_shared_api
 from flows.service import processes, supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
 from flows.service.asked_service import Asked, Wanted, differences, remembered, settle
+from flows.service.deploying import deploy
 from flows.service.home_disk import full_disks
 from flows.service.place import Place
-from flows.service.processes import Found
 from flows.service.run_worker import worker_name
 from flows.service.server_database import Database, choose, cluster_of
 from flows.service.supervising import environment_of, programs_of, supervisor_in
@@ -85,7 +87,9 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
         if asked.server:
             _check(start)
         running = supervising.parts(place) is not None and service_of(place) is not None
-        changed = _changes(before, asked) if running else []
+        changed: list[str] = []
+        if running:
+            changed = differences(before, asked) if before else ["programs of another version"]
         for each in changed:
             say(f"changed, so it starts again: {each}")
         if running and not changed:
@@ -95,7 +99,14 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
             _check_port(asked.port)  # before anything is stopped for it
         end(place)
         end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
-        return _started(start, "restarted" if running else "started", changed, say)
+        try:
+            since = datetime.now(UTC)
+            _start_programs(start, say)
+            done = _finish(start, "restarted" if running else "started", since=since)
+            return done.model_copy(update={"changed": tuple(changed)})
+        except BaseException:
+            end(place)
+            raise
 
 
 def service_of(place: Place) -> Service | None:
@@ -104,10 +115,6 @@ def service_of(place: Place) -> Service | None:
         return Service.model_validate_json(place.address.read_bytes())
     except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
         return None
-
-
-def _changes(before: Asked | None, asked: Asked) -> list[str]:
-    return differences(before, asked) if before else ["programs of another version"]
 
 
 def _auth(place: Place, before: Asked | None, environment: Mapping[str, str], *, joins: bool) -> str | None:
@@ -129,16 +136,6 @@ def _check(start: _Start) -> None:
         raise
 
 
-def _started(start: _Start, state: str, changed: list[str], say: Callable[[str], None]) -> Up:
-    try:
-        since = datetime.now(UTC)
-        _start_programs(start, say)
-        return _finish(start, state, since=since).model_copy(update={"changed": tuple(changed)})
-    except BaseException:
-        end(start.place)
-        raise
-
-
 def _start_programs(start: _Start, say: Callable[[str], None]) -> None:
     place, asked, auth = start.place, start.asked, start.auth
     database = None
@@ -157,7 +154,9 @@ def _start_programs(start: _Start, say: Callable[[str], None]) -> None:
     place.keep(place.auth, auth or "")
     place.keep(place.asked, asked.model_dump_json())
     place.keep(place.address, service.model_dump_json())
-    programs = programs_of(asked, database, umask=_umask())
+    umask = os.umask(0o077)  # can be read only by setting it
+    os.umask(umask)
+    programs = programs_of(asked, database, umask=umask)
     supervising.start(
         place, programs, environment_of(place, asked, database, auth, start.environment), folder=asked.folder
     )
@@ -173,12 +172,6 @@ def _check_port(port: int) -> None:
             raise Refused(f"127.0.0.1:{port} cannot be used ({error.strerror}); choose another --port") from error
 
 
-def _umask() -> int:
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
-
-
 def _finish(start: _Start, state: str, *, since: datetime | None) -> Up:
     """Wait, deploy, wait; the second start of the same service does it too.
 
@@ -190,9 +183,11 @@ def _finish(start: _Start, state: str, *, since: datetime | None) -> Up:
     os.environ["PREFECT_API_URL"] = service.api_url
     if start.auth:
         os.environ["PREFECT_API_AUTH_STRING"] = start.auth
-    deploy = None if start.asked.workers_only else _import_deploy()  # while the server starts
+    if not start.asked.workers_only:
+        prepare_environment()
+        import_module("prefect.client.orchestration")  # a second of work, while the server starts
     _await(start.place, "server", api.ready, patient=since is None)
-    deployed: Any = deploy() if deploy else None
+    deployed = None if start.asked.workers_only else deploy()
     for pool in service.pools:
         online = partial(is_online, start.place, api, pool, since=since)
         _await(start.place, pool, online, patient=since is None)
@@ -200,16 +195,6 @@ def _finish(start: _Start, state: str, *, since: datetime | None) -> Up:
     if deployed is None:
         return done
     return done.model_copy(update={"deployments": deployed.deployments, "failed": deployed.failed})
-
-
-def _import_deploy() -> Callable[[], Any]:
-    from flows.running.settings import prepare_environment
-
-    prepare_environment()
-    import_module("prefect.client.orchestration")  # a second of work
-    from flows.service.deploying import deploy
-
-    return deploy
 
 
 def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:
@@ -220,7 +205,11 @@ def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: boo
     deadline = time.monotonic() + HEALTHY_S
     while not healthy():
         if not patient:
-            _raise_if_dead(place, part)
+            parts = supervising.parts(place)
+            if parts is None:
+                raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
+            if any(one.name == part and one.state in DEAD for one in parts):
+                raise DidNotStart(f"{part} ends as soon as it has started: {_why(place, part)}")
         if time.monotonic() > deadline:
             raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_why(place, part)}")
         time.sleep(LOOK_S)
@@ -236,14 +225,6 @@ def is_online(place: Place, api: Api, pool: str, *, since: datetime | None = Non
         raise
     ours = (each for each in workers if each["name"] == worker_name(pool, place) and each["status"] == "ONLINE")
     return any(since is None or datetime.fromisoformat(each["last_heartbeat_time"]) >= since for each in ours)
-
-
-def _raise_if_dead(place: Place, name: str) -> None:
-    parts = supervising.parts(place)
-    if parts is None:
-        raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
-    if any(part.name == name and part.state in DEAD for part in parts):
-        raise DidNotStart(f"{name} ends as soon as it has started: {_why(place, name)}")
 
 
 def _why(place: Place, part: str) -> str:
@@ -273,28 +254,17 @@ def end(place: Place) -> list[str]:
         processes.end([supervisor], grace_s=ORDER_S)
         ended.append("the service")
     if orphans := processes.of_service(place.mark):
-        _end_orphans(place, orphans)
+        # workers first, which hand back their runs while the server lives; then runs without a worker; then the rest
+        processes.end([each for each in orphans if WORKING in each.command], grace_s=GRACE_S)
+        runs = [each for each in processes.of_service(place.mark) if each.run]
+        processes.kill(each.process for each in runs)
+        if address := address_of(place.home):
+            with suppress(ApiFailed):  # the server is dead too: the next worker hands back its predecessor's runs
+                api = Api(address.api_url, auth_of(place.home))
+                hand_back(api, {each.run for each in runs if each.run}, why="the service was stopped")
+        processes.end(processes.of_service(place.mark), grace_s=GRACE_S)
         ended.append(f"{len(orphans)} processes without a supervisor")
     if cluster_of(place).stop():
         ended.append("Prefect's PostgreSQL without its keeper")
     place.address.unlink(missing_ok=True)
     return ended
-
-
-def _end_orphans(place: Place, orphans: list[Found]) -> None:
-    """Workers first, which hand back their runs while the server lives; then runs without worker; then the rest."""
-    processes.end([each for each in orphans if WORKING in each.command], grace_s=GRACE_S)
-    runs = [each for each in processes.of_service(place.mark) if each.run]
-    processes.kill(each.process for each in runs)
-    _hand_back(place, {each.run for each in runs if each.run})
-    processes.end(processes.of_service(place.mark), grace_s=GRACE_S)
-
-
-def _hand_back(place: Place, runs: set[str]) -> None:
-    address = address_of(place.home)
-    if address is None:
-        return
-    try:
-        hand_back(Api(address.api_url, auth_of(place.home)), runs, why="the service was stopped")
-    except ApiFailed:
-        return  # the server is dead too: the worker of the next start hands back what its predecessor had

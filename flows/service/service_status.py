@@ -6,6 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -62,6 +63,10 @@ def status(place: Place, *, store: Path | None) -> Status:
         problems.append("no supervisor watches over what runs; run `trivet up` again")
     if found or service:
         problems = [*full_disks(place, store=store), *problems]  # first: it may be why parts are ill
+    memory = 0
+    for each in found:
+        with suppress(psutil.Error):
+            memory += each.process.memory_info().rss
     state = "down" if not service and not found else "unhealthy" if problems else "healthy"
     return Status(
         state=state,
@@ -71,7 +76,7 @@ def status(place: Place, *, store: Path | None) -> Status:
         database=service.database if service else None,
         parts=tuple(parts or ()),
         pools=tuple(pools),
-        memory_bytes=sum(_memory(each.process) for each in found),
+        memory_bytes=memory,
         disk_bytes=disk_use(place, store=store),
     )
 
@@ -107,13 +112,6 @@ def _pool(place: Place, api: Api, name: str) -> Pool:
     )
 
 
-def _memory(process: psutil.Process) -> int:
-    try:
-        return process.memory_info().rss
-    except psutil.Error:
-        return 0
-
-
 LOOK_S = 0.3
 
 
@@ -138,14 +136,8 @@ def follow(logs: dict[str, Path]) -> Iterator[tuple[str, str]]:
         for part, log in logs.items():
             for line in files[part]:
                 yield part, line.rstrip("\n")
-            if _was_replaced(files[part].fileno(), log):
-                files[part].close()
-                files[part] = log.open(errors="replace")
+            with suppress(FileNotFoundError):
+                if os.fstat(files[part].fileno()).st_ino != log.stat().st_ino:
+                    files[part].close()
+                    files[part] = log.open(errors="replace")
         time.sleep(LOOK_S)
-
-
-def _was_replaced(file: int, log: Path) -> bool:
-    try:
-        return os.fstat(file).st_ino != log.stat().st_ino
-    except FileNotFoundError:
-        return False

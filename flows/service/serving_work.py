@@ -11,6 +11,8 @@ from threading import Event as Flag
 from threading import Lock, Thread
 from typing import NamedTuple, Protocol
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from models.model_errors import ModelError
 from storage.generations import Index, read_pointer
 from storage.sessions import Session, Sessions
@@ -26,14 +28,20 @@ log = logging.getLogger(__name__)
 NEW_SESSION = "new"
 
 
-class Asked(NamedTuple):
-    """What a client wants to know."""
+class Question(BaseModel):
+    """The body of `POST /ask`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     question: str
-    history: Sequence[Turn] = ()
+    history: tuple[Turn, ...] = ()
+    """Turns before this one, oldest first."""
     session: str | None = None
-    documents: Sequence[str] | None = None
-    """Names."""
+    """In place of `history`: the id of a kept session to go on with, or `new`; the answer is kept there."""
+    documents: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """Names of the documents to look in."""
+    stream: bool = False
+    """Server-sent events `stage`, `draft` ({delta} or {replace}), then `answer` or `error`."""
 
 
 class Begun(NamedTuple):
@@ -68,7 +76,7 @@ class Work:
     done: called in the event loop when the thread has ended, however it did.
     """
 
-    def __init__(self, asked: Asked, *, live: LiveIndex, sessions: Sessions, done: Callable[[], None]) -> None:
+    def __init__(self, asked: Question, *, live: LiveIndex, sessions: Sessions, done: Callable[[], None]) -> None:
         self._asked, self._live, self._sessions, self._done = asked, live, sessions, done
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Item] = asyncio.Queue()

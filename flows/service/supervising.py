@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
 from flows.running.environment import QUIET
-from flows.service import processes
 from flows.service.api import DidNotStart
 from flows.service.asked_service import Asked
 from flows.service.place import Place
@@ -142,11 +141,6 @@ def _part(told: dict[str, Any]) -> Part:
 def supervisor_in(found: Iterable[Found]) -> Found | None:
     """The supervisor among the processes of a service."""
     return next((each for each in found if MODULE in each.command), None)
-
-
-def supervisor_of(place: Place) -> Found | None:
-    """The running supervisor of this place."""
-    return supervisor_in(processes.of_service(place.mark))
 
 
 GPU_DEPLOYMENT = "gpu-step/gpu"

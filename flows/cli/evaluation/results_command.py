@@ -36,28 +36,27 @@ def results(
     model: Annotated[
         list[str] | None, typer.Option("--model", "--models", help="Only this model; may be repeated.")
     ] = None,
-    format: Annotated[
-        Format, typer.Option(help="html: one page with plots, sortable, that fetches nothing.")
-    ] = "table",
+    format: Annotated[Format, typer.Option(help="html: a sortable page with plots, complete in itself.")] = "table",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
     all_runs: Annotated[
         bool,
-        typer.Option("--all-runs", help="Every run, not only a model's last with the same settings."),
+        typer.Option("--all-runs", help="Include every run, not only the last of each model and settings."),
     ] = False,
     path: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Read results files there instead of the database.")
+        Path | None, typer.Option(metavar="FOLDER", help="Read results files from this folder instead of the database.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Rank models on benchmarks, with error bars; only equal data and settings are ranked together."""
     from storage.storage_errors import StorageError
     from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.ranking import rank
+    from tasks.resources import evaluations
 
     format = "json" if as_json else format
     tasks = [name for given in task or () for name in given.split(",") if name] or None
     with plain_errors(EvaluationError, failed=(StorageError,)):
-        found = _from_files(path, all_runs) if path else _from_database(all_runs)
+        found = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
         boards = rank(_chosen(found, tasks, model))
         written = _as(format, boards, source=str(path) if path else "the database")
         if out:
@@ -70,12 +69,6 @@ def results(
         _show_boards(boards)
     else:
         sys.stdout.write(written)
-
-
-def _from_database(all_runs: bool) -> Sequence[StoredScore]:
-    from tasks.resources import evaluations
-
-    return evaluations().scores(all_runs=all_runs)
 
 
 def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
@@ -145,7 +138,9 @@ def _show_boards(boards: Sequence[Board]) -> None:
     if len(boards) > 1 and len(models) > 1:
         console.print(_overview(boards, models), "")
     for board in boards:
-        console.print(_title(board), soft_wrap=True)
+        lower = "" if board.higher_is_better else ", lower is better"
+        title = f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
+        console.print(title, soft_wrap=True)
         console.print(_ranking(board), "")
     console.print(
         "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
@@ -168,11 +163,6 @@ def _cell(board: Board, row: Row | None) -> str:
         return "[dim]–[/dim]"
     value = board.shown(row.score.value)
     return f"[bold]{value}[/bold]" if row.rank == 1 and len(board.rows) > 1 else value
-
-
-def _title(board: Board) -> str:
-    lower = "" if board.higher_is_better else ", lower is better"
-    return f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
 
 
 def _ranking(board: Board) -> Table:
@@ -212,7 +202,7 @@ def export(
     ] = "lm-eval",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write. Unset: stdout.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout, the text under `content`.")
+        bool, typer.Option("--json", help="Print one JSON object, with the text under `content`.")
     ] = False,
 ) -> None:
     """Write a run in a form that other programs read."""
@@ -244,7 +234,7 @@ def import_results(
     path: PathArgument,
     as_json: Json = False,
 ) -> None:
-    """Write results files into the database, as after a run that could not reach it; again changes nothing."""
+    """Write results files into the database, after runs that could not reach it; repeating it changes nothing."""
     from storage.storage_errors import StorageError
     from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.result_imports import import_all

@@ -1,4 +1,4 @@
-"""`trivet eval run`: a model on benchmarks, from the command line of `python -m eval.eval`."""
+"""`trivet eval run`: measure a model on benchmarks, with the options of `python -m eval.eval`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODEL = (
     "Backend: openai, responses, hf, vllm, curator, replay, scripted or package.module.Class; a name from the file "
     "that TRIVET_MODELS names; or auto: what is available here, which is printed."
 )
-BATCH = "Requests that a model in this process answers together."
+BATCH = "Batch size of a model in this process."
 JUDGE = "Model that grades open answers; auto: the benchmark's own choice."
 JUDGE_ARGS = "Arguments that open that model: base_url=…,api_key_env=…"
 DEVICE = "Device of a model in this process: cpu, cuda:0 …; unset: a GPU if there is one."
@@ -71,7 +71,7 @@ OPTIONS = Options(
         "settings.debug": Flag(),
     },
 )
-"""Every one of them may stand in the YAML file of --config, too."""
+"""All of them may also stand in the YAML file of --config."""
 TEMPLATE_FLAGS = ("--apply_chat_template", "--apply-chat-template")
 WITHOUT_EFFECT = {
     "--use_cache": "answers are always kept in the response store",
@@ -91,7 +91,7 @@ WITHOUT_EFFECT = {
     "--write_out": "`trivet eval show RUN --item ID` shows prompts and answers",
     "--max_batch_size": "batches shrink by themselves when memory runs out",
 }
-"""Flags of `python -m eval.eval` that ask for what is done anyway, and where to look instead."""
+"""Flags of `python -m eval.eval` without effect here, and why."""
 SWITCHES = {
     "--log_samples",
     "--check_integrity",
@@ -100,20 +100,20 @@ SWITCHES = {
     "--is_external_model",
     "--write_out",
 }
-"""Those of them that take no value, or True and False."""
+"""Those of them that take no value, or True or False."""
 
 
 def run(
     given: Given,
     config: Annotated[
-        Path | None, typer.Option(help="YAML file with the same names; its values override the options.")
+        Path | None, typer.Option(help="YAML file of the same options; its values override the command line.")
     ] = None,
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the calls, tokens and cost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure a model on benchmarks; killed anywhere and run again, it asks only for what is missing."""
+    """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
     from pydantic import ValidationError
 
     flags = OPTIONS.named(given)
@@ -139,7 +139,7 @@ def start(
     task_runner: TaskRunnerName | None = None,
     cluster: str | None = None,
 ) -> Outcome[EvalReport]:
-    """Run `evaluate` here and now. Raises pydantic.ValidationError for options that do not fit."""
+    """Run `evaluate` in this process. Raises pydantic.ValidationError for invalid options."""
     with prefect_for_a_command(expected_errors(), quiet=quiet):
         from flows.cli.evaluation.eval_config import config_of
         from flows.evaluate import evaluate
@@ -152,7 +152,7 @@ def start(
 
 
 def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> RunEstimate:
-    """What a run would ask, how many tokens that may take and what it may cost; asks nobody."""
+    """Calls, tokens and cost of a run; calls no model."""
 
     with expected_errors(), progress_bars(quiet):
         from flows.cli.evaluation.eval_config import config_of
@@ -177,7 +177,7 @@ def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
 
 
 def _refuse_unusable(config: EvaluateConfig) -> None:
-    """End where it is plain that the model, or the judge that was named, cannot be asked."""
+    """Exit if it is certain that the model, or the named judge, cannot be used."""
     from flows.cli.shared_options import refuse_unusable_spec
 
     refuse_unusable_spec(config.model, "model")
@@ -187,7 +187,7 @@ def _refuse_unusable(config: EvaluateConfig) -> None:
 
 @contextmanager
 def expected_errors() -> Generator[None]:
-    """What an evaluation may refuse or miss, as a sentence."""
+    """Expected errors of an evaluation, as one sentence."""
     from flows.running.command_server import ServerDidNotStart
     from flows.running.task_runners import ClusterUnusable
     from models.model_errors import ModelError
@@ -215,7 +215,7 @@ def expected_errors() -> Generator[None]:
 
 
 class RunCommand(ConfigCommand):
-    """Takes `--apply_chat_template` without a value as True, and explains flags that need not be given."""
+    """Reads `--apply_chat_template` without a value as True, and ignores flags without effect with a note."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, after flags of `python -m eval.eval` were brought into click's form."""
@@ -249,7 +249,7 @@ def _without_idle_flags(args: list[str]) -> list[str]:
 
 
 def show_report(found: EvalReport, *, kept: bool = True) -> None:
-    """Scores with their intervals, and what a reader must know beside them. kept: `eval show` finds the run."""
+    """Print scores with their intervals, and notes. kept: the run is in the database."""
     screen = Screen(highlight=False)
     if found.results:
         screen.print(_scores(found))
@@ -286,7 +286,7 @@ def _row(result: TaskResult, headline: Estimate | None) -> list[str]:
 
 
 def _further(result: TaskResult) -> Iterator[Estimate]:
-    """For code, every pass@k, and those of each language or difficulty if there are several."""
+    """Further figures of code benchmarks: every pass@k, and those of each language or difficulty if several."""
     if result.family == "code":
         language = result.headline.metric.partition("pass@")[0] if result.headline else ""  # `python_`, or nothing
         several = len({one.part for one in result.estimates if one.part}) + bool(language) > 1
@@ -305,7 +305,7 @@ def _interval(estimate: Estimate) -> str:
 
 
 def show_estimate(found: RunEstimate) -> None:
-    """Calls, tokens and cost of a run that was not started."""
+    """Print the estimate of --dry-run."""
     screen = Screen(highlight=False)
     table = _table("nothing was asked", "task")
     for name in ("items", "repeats", "calls", "stored", "prompt tokens", "answer tokens, at most", "cost, at most"):
@@ -323,7 +323,7 @@ def show_estimate(found: RunEstimate) -> None:
 
 
 def show_rescored(found: Rescored) -> None:
-    """Old figures beside those of today's grader, and the items that changed."""
+    """Print old figures beside new ones, and the items that changed."""
     screen = Screen(highlight=False)
     table = _table(f"run {found.run[:8]}, graded again", "task", "metric")
     for name in ("then", "now", "items changed"):

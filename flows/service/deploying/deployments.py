@@ -15,10 +15,8 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
-from flows.service.deploying.deployed_before import Memory
 from flows.service.deploying.deployments_folder import Deployment, Folder, Schedule
-
-MENDED = "correct {where} and run `trivet deploy` again"
+from flows.service.deploying.server_state import Memory
 
 
 class Placed(NamedTuple):
@@ -70,25 +68,21 @@ def _place(client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any], me
     try:
         found = client.read_deployment_by_name(name)
     except ObjectNotFound:
-        _create(client, told, flow)
+        client.create_deployment(
+            flow_id=client.create_flow_from_name(flow.name),
+            name=told.name,
+            parameters=told.parameters,
+            schedules=[_new(one) for one in told.schedules],
+            pull_steps=[],
+            **_settings(told),
+            **_form(told, flow),
+        )
         memory.made(
             f"deployment {name}", parameters=told.parameters, settings=_settings(told), schedules=_told(told.schedules)
         )
         return
     _update(client, told, flow, found, memory)
     _place_schedules(client, told, found, memory, name=name)
-
-
-def _create(client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any]) -> None:
-    client.create_deployment(
-        flow_id=client.create_flow_from_name(flow.name),
-        name=told.name,
-        parameters=told.parameters,
-        schedules=[_new(one) for one in told.schedules],
-        pull_steps=[],
-        **_settings(told),
-        **_form(told, flow),
-    )
 
 
 def _form(told: Deployment, flow: Flow[..., Any], *, enforced: bool = True) -> dict[str, Any]:
@@ -160,7 +154,11 @@ def _place_schedules(
         if isinstance(one.schedule, CronSchedule)
     ]
     zones = {one["slug"]: one["timezone"] for one in has}
-    ours = tuple(_in_zone(one, zones.get(one.slug)) for one in told.schedules)
+    # the zone of the server stays, unless the folder names one
+    ours = tuple(
+        one if one.timezone or not zones.get(one.slug) else one.model_copy(update={"timezone": zones[one.slug]})
+        for one in told.schedules
+    )
     if ours != told.schedules and _told(ours) == has:
         return  # and who named the zone, the folder or the UI, stays known
     if not memory.differs(f"deployment {name}", "schedules", ours=_told(ours), theirs=has):
@@ -172,11 +170,6 @@ def _place_schedules(
             )
         else:
             client.create_deployment_schedules(found.id, [_new(one)])
-
-
-def _in_zone(told: Schedule, zone: str | None) -> Schedule:
-    """The schedule in the zone that it has on the server, unless the folder names one."""
-    return told if told.timezone or not zone else told.model_copy(update={"timezone": zone})
 
 
 def _new(told: Schedule) -> DeploymentScheduleCreate:
@@ -221,4 +214,4 @@ def _unfit(flow: Flow[..., Any], parameters: dict[str, Any]) -> str | None:
 
 
 def _mended(where: str) -> str:
-    return MENDED.format(where=where)
+    return f"correct {where} and run `trivet deploy` again"
