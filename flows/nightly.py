@@ -125,7 +125,7 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
 
 
 def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
-    """One model, as a child of its own."""
+    """Evaluate one model, as a child run."""
     name = f"evaluate {label} {few(task.task for task in chosen.tasks)}"
     child: Any = evaluate.with_options(flow_run_name=lambda: name)
     measured = parts.once(

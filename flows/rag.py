@@ -113,7 +113,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 
 
 def _parsed(config: IndexConfig, found: ScanResult, ongoing: Build) -> Gathered[tuple[Parsed, ...]]:
-    """The documents as they were read; failures are shown at once, and too many of them end the run."""
+    """The parsed documents; failures are shown at once, and too many of them end the run."""
     ongoing.enter("parse")
     parsed = on_each(
         shard_sources(found.sources),
@@ -137,7 +137,7 @@ def _described(
     vlm: str | None,
     seen_by: str,
 ) -> Gathered[tuple[Pictured, ...]]:
-    """The documents with their figures, each of which was asked about once."""
+    """The documents with descriptions of their figures, each described once."""
     ongoing.enter("extract_figures")
     pictured = on_each(
         parsed, find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env

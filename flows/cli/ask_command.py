@@ -52,11 +52,7 @@ HOW = "How chunks are found. Unset: depends on the kind of question."
 TOP_K = "Number of chunks. Unset: depends on the kind of question."
 OPTIONS = Options(
     ANSWERS,
-    {
-        **MODELS,
-        "answers.strategy": Flag(type=Strategy, help=HOW),
-        "answers.top_k": Flag(min=1, max=100, help=TOP_K),
-    },
+    {**MODELS, "answers.strategy": Flag(type=Strategy, help=HOW), "answers.top_k": Flag(min=1, max=100, help=TOP_K)},
 )
 EvidenceOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write images of the cited pages, with the cited boxes drawn.")
@@ -151,11 +147,7 @@ def opened(index: Path, chosen: Given, *, patient: bool = False) -> Generator[As
     with (
         plain_errors(*refused, failed=(StorageError, *model_errors())),
         open_assistant(
-            index,
-            llm=chosen["llm"],
-            reranker=chosen["reranker"],
-            answers=AnswerSettings(**settings),
-            patient=patient,
+            index, llm=chosen["llm"], reranker=chosen["reranker"], answers=AnswerSettings(**settings), patient=patient
         ) as assistant,
     ):
         yield assistant

@@ -16,15 +16,7 @@ import typer
 from rich.markup import escape
 
 from flows.cli import show_answer
-from flows.cli.ask_command import (
-    ANSWERS,
-    MODELS,
-    EvidenceOption,
-    SpeakOption,
-    opened,
-    prepare_evidence,
-    write_evidence,
-)
+from flows.cli.ask_command import ANSWERS, MODELS, EvidenceOption, SpeakOption, opened, prepare_evidence, write_evidence
 from flows.cli.commands import Given, Json, Options
 from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
 from flows.cli.shared_options import IndexFolder
@@ -230,14 +222,12 @@ def _command(talk: Conversation, line: str, manner: Manner) -> None:
 
 
 def _kept(talk: Conversation) -> str:
-    """How to resume the session so far."""
     if talk.session is None:
         return ""
     return f"; kept as session {talk.session.short_id}; resume it with `--resume {talk.session.short_id}`"
 
 
 def _sources(answered: Answered) -> None:
-    """Every citation with its whole quote."""
     line = partial(show_answer.console.print, soft_wrap=not show_answer.console.is_terminal)  # a pipe gets lines whole
     for citation in answered.citations:
         page = f", page {citation.page}" if citation.page else ""

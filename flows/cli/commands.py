@@ -309,7 +309,6 @@ def _bound(field: FieldInfo | None, side: str) -> Any:
 
 
 def _unwrapped(annotation: Any) -> Any:
-    """`X` for `X | None`."""
     if get_origin(annotation) not in (Union, type(int | None)):
         return annotation
     [inner] = [one for one in get_args(annotation) if one is not NoneType]

@@ -98,8 +98,6 @@ def interruptible(*, left: str) -> Generator[None]:
 
 
 class _Ending:
-    """The end of a command after a signal."""
-
     def __init__(self, left: str) -> None:
         self.said = False
         self._left = left
@@ -127,7 +125,6 @@ class _Ending:
         return f"terminated; {self._left}", TERMINATED
 
     def _end_now(self) -> None:
-        """Exit without waiting for threads."""
         sentence, code = self.of(signal.SIGTERM)
         cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar has hidden it
         with suppress(OSError):
@@ -171,8 +168,6 @@ def progress_bars(quiet: bool) -> Generator[None]:
 
 
 class _Bars:
-    """A bar per stage, created with its first report; shards report from several threads."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._lock = Lock()

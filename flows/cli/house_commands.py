@@ -25,10 +25,7 @@ SHOWN = 20
 """Lines shown of a long list; --json has all of them."""
 
 
-def backup(
-    file: Path = typer.Argument(help="The tar file to write."),
-    as_json: Json = False,
-) -> None:
+def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: Json = False) -> None:
     """Write artifacts, keys, results and the database to one tar file; runs may continue meanwhile."""
     from flows.running.settings import settings
     from storage import backup as archive
@@ -40,10 +37,7 @@ def backup(
     emit(manifest, as_json, lambda: typer.echo(f"{file}: {_contents(manifest)}."))
 
 
-def restore(
-    file: Path = typer.Argument(help="A tar file that `trivet backup` wrote."),
-    as_json: Json = False,
-) -> None:
+def restore(file: Path = typer.Argument(help="A tar file that `trivet backup` wrote."), as_json: Json = False) -> None:
     """Restore a backup into an empty TRIVET_HOME, and verify it."""
     from flows.running.settings import settings
     from storage import backup as archive
@@ -111,11 +105,7 @@ def doctor(
         False, "--gpu", help="Only test driver, torch, memory, vLLM, FAISS, a generation and an index build."
     ),
     model: Path | None = typer.Option(
-        None,
-        "--model",
-        exists=True,
-        file_okay=False,
-        help="With --gpu: folder of the model; unset: a tiny one.",
+        None, "--model", exists=True, file_okay=False, help="With --gpu: folder of the model; unset: a tiny one."
     ),
     as_json: Json = False,
 ) -> None:
@@ -138,7 +128,6 @@ def doctor(
 
 
 def _walls(as_json: bool) -> None:
-    """Try every wall of the sandbox; exit 1 if one does not hold."""
     from tasks.sandbox import Sandbox
     from tasks.sandbox.sandbox_errors import SandboxUnavailable
     from tasks.sandbox.walls import inspect

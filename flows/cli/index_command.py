@@ -175,7 +175,6 @@ def _prices(option: str | None) -> dict[str, float] | None:
 
 
 def _flag(field: str) -> str:
-    """The option of a field, for `sentences`."""
     outer, _, inner = field.partition(".")
     if outer == "figures":
         return f"figure {inner}"
@@ -184,7 +183,6 @@ def _flag(field: str) -> str:
 
 
 def _show_report(report: IndexReport, index: Path) -> None:
-    """Counts of a build."""
     documents, figures = report.documents, report.figures
     changes = ", ".join(f"{getattr(documents, name)} {name}" for name in CHANGES if getattr(documents, name))
     console.print(f"[bold]{escape(str(index))}[/bold] is at generation {report.generation}")
@@ -203,7 +201,6 @@ def _show_report(report: IndexReport, index: Path) -> None:
 
 
 def _show_plan(plan: FigurePlan) -> None:
-    """Cost of describing the figures."""
     console.print(f"{plan.found:,} figures found, {plan.kept:,} worth a question, {plan.duplicates:,} duplicates")
     for reason, count in plan.dropped.items():
         console.print(f"  dropped {count:,}: {escape(reason)}")

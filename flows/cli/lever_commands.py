@@ -15,8 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import App, Flag, Given, Json, Options, command, nested
-from flows.cli.engine import Outcome, prefect_for_a_command, run_flow
+from flows.cli.engine import prefect_for_a_command, run_flow
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
+from flows.cli.shared_options import refuse_unusable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,6 @@ OF_REAL_DATA: dict[str, Any] = {
 
 
 def _shown(*path: str) -> str:
-    """The default for real data beside that for the CPU world."""
     return f"{reduce(getitem, path, OF_REAL_DATA)}; {{usual}} for digits"
 
 
@@ -131,7 +131,16 @@ def _command(until: str) -> Callable[..., None]:
         from pydantic import ValidationError
 
         try:
-            outcome = start(lambda: config_of(given, until=until, file=config, settings=settings or ()), quiet=as_json)
+            with expected_errors():
+                chosen = config_of(given, until=until, file=config, settings=settings or ())
+            with prefect_for_a_command(expected_errors(), quiet=as_json):
+                from flows.lever import post_train
+                from tasks.lever.judge.judges import DIGITS
+                from tasks.lever.lever_errors import Unfinished
+
+                if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
+                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=True)
+                outcome = run_flow(post_train, chosen, Unfinished)
         except ValidationError as error:
             fail(_sentences(error), REFUSED)
         emit(outcome.report.told(), as_json, lambda: show(outcome.report))
@@ -139,21 +148,6 @@ def _command(until: str) -> Callable[..., None]:
             fail(outcome.unfinished, FAILED)
 
     return stage
-
-
-def start(configure: Callable[[], LeverConfig], *, quiet: bool) -> Outcome[LeverReport]:
-    """Run `post_train` here and now. Raises pydantic.ValidationError for options that do not fit, before it begins."""
-    with expected_errors():
-        config = configure()
-    with prefect_for_a_command(expected_errors(), quiet=quiet):
-        from flows.cli.shared_options import refuse_unusable
-        from flows.lever import post_train
-        from tasks.lever.judge.judges import DIGITS
-        from tasks.lever.lever_errors import Unfinished
-
-        if config.judge != DIGITS and config.until not in ("embed", "pools"):
-            refuse_unusable(config.judge, f"--judge {config.judge}", pictures=True)
-        return run_flow(post_train, config, Unfinished)
 
 
 def config_of(given: Given, *, until: str, file: Path | None = None, settings: Sequence[str] = ()) -> LeverConfig:
@@ -175,7 +169,7 @@ def config_of(given: Given, *, until: str, file: Path | None = None, settings: S
 
 
 def _read(given: Given) -> dict[str, Any]:
-    """The options with the names of the field in place of older ones; a switch that is off says nothing."""
+    """The given options, with older names replaced; a switch that is off counts as not given."""
     from tasks.lever.data.folder_layout import judge_of, sampler_of, vectors_of
 
     readers = {"judge": judge_of, "sampler": sampler_of, "vectors": vectors_of}
@@ -185,7 +179,7 @@ def _read(given: Given) -> dict[str, Any]:
 
 
 def _dataset_in(chosen: dict[str, Any]) -> str | None:
-    """The dataset that a file or `--set` names; a bare name is put where it belongs."""
+    """The dataset that a file or `--set` names; a bare name is moved to `dataset.name`."""
     if isinstance(given := chosen.get("dataset"), str):
         chosen["dataset"] = {"name": given}
         return given
@@ -209,7 +203,7 @@ def _in_file(path: Path | None) -> dict[str, Any]:
 
 
 def _set(chosen: dict[str, Any], text: str) -> None:
-    """Put one `a.b=value` where it belongs; values are YAML."""
+    """Set the field of one `a.b=value`; values are YAML."""
     import yaml
 
     name, equals, value = text.partition("=")
@@ -258,7 +252,7 @@ def expected_errors() -> Generator[None]:
 
 
 def _sentences(error: ValidationError) -> str:
-    """What pydantic refused, a parameter a line, named as `--set` and YAML files name it."""
+    """Validation errors, one parameter per line, named as in `--set` and YAML files."""
     return "\n".join(
         str(item["ctx"]["error"])
         if item["type"] == "value_error" and "ctx" in item
@@ -318,8 +312,7 @@ def vqa_score(
         Path, typer.Option(metavar="FILE", help="JSON: [{question_id, answer}], an answer for each question.")
     ],
     stem: Annotated[
-        bool,
-        typer.Option("--stem", help="Compare stems of words, as OK-VQA does, with a slightly different stemmer."),
+        bool, typer.Option("--stem", help="Compare stems of words, as OK-VQA does, with a slightly different stemmer.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -96,11 +96,7 @@ class Search(NamedTuple):
         from tasks.rag.measuring import indexes
 
         return indexes.places_in(
-            opened,
-            strategy=self.strategy.value,
-            bm25_weight=self.bm25_weight,
-            route=self.route,
-            rerank=self.rerank,
+            opened, strategy=self.strategy.value, bm25_weight=self.bm25_weight, route=self.route, rerank=self.rerank
         )
 
 
@@ -260,7 +256,6 @@ ABSTENTION_ROWS = (
 
 
 def _show(measured: Measured, notes: Sequence[str]) -> None:
-    """Figures with their intervals."""
     if measured.n:
         table = Table("", "page", "95 %", "document", "95 %", box=None, header_style="bold")
         for name in measured.document:
@@ -271,7 +266,7 @@ def _show(measured: Measured, notes: Sequence[str]) -> None:
         _show_answers(measured.answers)
     for label, groups in measured.groups.items():
         _show_groups(label, groups)
-    console.notes(notes)
+    console.print_notes(notes)
 
 
 def _show_answers(figures: AnswerFigures) -> None:
@@ -287,7 +282,6 @@ def _show_answers(figures: AnswerFigures) -> None:
 
 
 def _show_groups(label: str, groups: dict[str, Measured]) -> None:
-    """A line per value of the label, with the main figures."""
     answered = any(group.answers for group in groups.values())
     said = ("correct", "cited", "false answers") if answered else ()
     table = Table(escape(label), "n", "page hit@5", "page mrr@10", "95 %", *said, box=None, header_style="bold")

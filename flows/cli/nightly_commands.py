@@ -47,8 +47,7 @@ def report(
         Path | None, typer.Argument(metavar="SUITE.yaml", help="The suite. Unset: the suite that ran last.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the report to this .md or .html file."),
+        Path | None, typer.Option(metavar="FILE", help="Write the report to this .md or .html file.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -85,7 +84,6 @@ def _last_report(suite: Path | None) -> NightReport:
 
 
 def _show(found: NightReport) -> None:
-    """How the night ended, each figure with its change, and what failed."""
     from rich.table import Table
     from rich.text import Text
 
@@ -127,7 +125,6 @@ def _moved(change: Change | None) -> tuple[str, str]:
 
 @contextmanager
 def _expected_errors() -> Generator[None]:
-    """Expected errors of a night, as one sentence."""
     from flows.cli.evaluation.run_command import expected_errors
     from tasks.nightly.nightly_errors import NightlyError, NoNight, SuiteUnusable
 

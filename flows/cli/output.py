@@ -38,14 +38,14 @@ class Screen(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
-    def line(self, markup: str) -> None:
+    def print_line(self, markup: str) -> None:
         """Print a line, which a terminal wraps; files and pipes get it whole."""
         self.print(markup, soft_wrap=True)
 
-    def notes(self, notes: Iterable[str]) -> None:
+    def print_notes(self, notes: Iterable[str]) -> None:
         """Print notes, a line each."""
         for note in notes:
-            self.line(f"[yellow]note[/yellow] {escape(note)}")
+            self.print_line(f"[yellow]note[/yellow] {escape(note)}")
 
 
 def harmless(text: str) -> str:

@@ -169,7 +169,7 @@ def search(
 
 
 def _routed(opened: Index, filters: Filters) -> list[str]:
-    """Where the search looked, if the question named documents, and which of its words did."""
+    """A note on the documents that the question names, and the words that name them."""
     if filters.mode == "all":
         return []
     names = [entry.name for entry in opened.catalogue if entry.document in filters.documents]
@@ -181,78 +181,75 @@ def _routed(opened: Index, filters: Filters) -> list[str]:
 
 
 def _show_text(document: Document) -> None:
-    """Blocks of a document, page by page."""
     console.print(f"[bold]{escape(document.title or 'untitled')}[/bold]  ({escape(document.reader)})")
-    console.notes(document.notes)
+    console.print_notes(document.notes)
     for page in document.pages:
         reason = f": {page.reason}" if page.reason else ""
         console.rule(
             f"{'page ' + str(page.number) if page.number else 'without pages'} · {page.status}{escape(reason)}"
         )
         for block in page.blocks:
-            console.line(f"[cyan]{block.kind:>9}[/cyan] {escape(textwrap.indent(block.text, ' ' * 10).lstrip())}")
+            console.print_line(f"[cyan]{block.kind:>9}[/cyan] {escape(textwrap.indent(block.text, ' ' * 10).lstrip())}")
 
 
 def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:
-    """Chunks as they are indexed."""
     for chunk in listed:
         place = _place(chunk["document_name"], chunk["page"])
         console.rule(f"{escape(place)} · {chunk['kind']}")
-        console.line(f"[dim]{chunk['id']}[/dim]")
+        console.print_line(f"[dim]{chunk['id']}[/dim]")
         if chunk["heading_path"]:
-            console.line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
-        console.line(escape(chunk["text"]))
+            console.print_line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
+        console.print_line(escape(chunk["text"]))
     console.print(f"[dim]{len(listed):,} of {total:,} chunks[/dim]")
 
 
 def _show_hits(found: Found) -> None:
-    """Hits, best first."""
     for number, hit in enumerate(found.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         place = _place(hit.document_name, hit.chunk.page)
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
-        console.line(f"[bold]{number}. {escape(place)}[/bold]")
+        console.print_line(f"[bold]{number}. {escape(place)}[/bold]")
         console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
         console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
     if not found.hits:
         console.print("nothing found; try other words, or another --strategy")
-    console.notes(found.notes)
+    console.print_notes(found.notes)
 
 
 def _show_status(status: IndexStatus, *, every: bool) -> None:
-    """The state of an index, and the documents that a reader should know of; `every`: the others too."""
+    """The state of an index, and documents with problems; every: all documents."""
     colour = {"completed": "green", "running": "cyan"}.get(status.state, "yellow")
     state = status.state.replace("_", " ")
     console.print(f"[{colour}]{state}[/{colour}] at {status.step}, generation {status.generation or 'none yet'}")
     console.print(f"  started    {status.started:%Y-%m-%d %H:%M:%S}, heartbeat {status.heartbeat:%H:%M:%S} UTC")
     if status.error:
-        console.line(f"  [red]error[/red]      {escape(status.error)}")
+        console.print_line(f"  [red]error[/red]      {escape(status.error)}")
     counts = Counter(item.status for item in status.documents)
     if counts:
         console.print(f"  documents  {', '.join(f'{count} {name}' for name, count in counts.items())}")
     if lengths := status.chunk_chars:
         console.print(f"  chunks     {lengths.min} to {lengths.max} characters, {lengths.mean:.0f} on average")
     for warning in status.warnings:
-        console.line(f"  [yellow]note[/yellow]       {escape(warning)}")
+        console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
     _troubles(status.documents)
     if every:
         _list(status.documents)
 
 
 def _troubles(documents: Sequence[DocumentStatus]) -> None:
-    """What a reader should know, failed documents first; names are too long for a column of a table."""
+    """Documents with problems, failed ones first; names are too long for a column of a table."""
     for item in sorted(documents, key=lambda item: item.status != "failed"):
         if item.status == "failed":
-            console.line(f"[red]failed[/red]  {escape(item.document)}")
-            console.line(f"        {escape(item.message or item.reason or '')}")
+            console.print_line(f"[red]failed[/red]  {escape(item.document)}")
+            console.print_line(f"        {escape(item.message or item.reason or '')}")
         elif item.troubled_pages or item.notes:
-            console.line(f"[yellow]note[/yellow]    {escape(item.document)}")
+            console.print_line(f"[yellow]note[/yellow]    {escape(item.document)}")
             for line in (*_troubled_pages(item), *item.notes[:NOTES_SHOWN]):
-                console.line(f"        {escape(line)}")
+                console.print_line(f"        {escape(line)}")
 
 
 def _troubled_pages(item: DocumentStatus) -> Iterator[str]:
-    """A line per kind of trouble: pages of a scan have the same one."""
+    """A line per kind of problem: pages of a scan share one."""
     pages: dict[str, list[int | None]] = {}
     for page in item.troubled_pages:
         pages.setdefault(f"{page.status}, {page.reason}", []).append(page.page)
@@ -266,7 +263,7 @@ def _list(documents: Iterable[DocumentStatus]) -> None:
     console.print(f"[bold]{'status':<10} {'pages':>6} {'chunks':>7}  document[/bold]")
     for item in documents:
         same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
-        console.line(f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}")
+        console.print_line(f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}")
 
 
 def _place(name: str, page: int | None) -> str:

@@ -70,7 +70,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; ends with a sentence when it cannot."""
+    """A listening socket; exits if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -84,7 +84,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _run(create: Callable[[Callable[[], bool]], FastAPI], listening: socket.socket) -> None:
-    """Serve until a signal ends it; `create` is told how to know that one has come."""
+    """Serve until a signal; `create` receives a function that says whether one has come."""
     import uvicorn
 
     sys.stdout.flush()  # whoever waits for the address reads a pipe

@@ -30,9 +30,7 @@ def up(
         None, min=1, max=65535, help="Port of the server on this machine. Unset: the one used last, or 4200."
     ),
     server: str | None = typer.Option(
-        None,
-        metavar="URL",
-        help="Join this server instead of starting one, with PREFECT_API_AUTH_STRING.",
+        None, metavar="URL", help="Join this server instead of starting one, with PREFECT_API_AUTH_STRING."
     ),
     workers_only: bool = typer.Option(
         False, "--workers-only", help="Only start workers, for --server or PREFECT_API_URL; deploy nothing."
@@ -65,7 +63,7 @@ def up(
 
 
 class _Terminated(SystemExit):
-    """SIGTERM came; of this class, since event loops keep any other to themselves."""
+    """SIGTERM was received; a SystemExit, since event loops swallow other exceptions."""
 
 
 @contextmanager

@@ -19,16 +19,7 @@ from rich.table import Table
 
 from flows.cli.commands import Flag, Given, Json, Options, absolute, nested
 from flows.cli.index_command import run_build
-from flows.cli.measure_command import (
-    Counted,
-    QuestionsFile,
-    Search,
-    StoreOption,
-    console,
-    counting,
-    keep,
-    rounded,
-)
+from flows.cli.measure_command import Counted, QuestionsFile, Search, StoreOption, console, counting, keep, rounded
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import Strategy, model_errors, require_file
 from flows.running.environment import git_commit, program_version
@@ -144,7 +135,7 @@ class _Measured(NamedTuple):
 
 
 def _measure(common: Sweep, points: Sequence[Point]) -> _Measured:
-    """Build the indexes first, so that what is wrong with them shows early; then measure what is missing."""
+    """Build the indexes, so that their errors show early; then measure the points that are missing."""
     from storage.index import open_index
     from tasks.rag.measuring.indexes import gold_in
 
@@ -171,7 +162,7 @@ def _measure(common: Sweep, points: Sequence[Point]) -> _Measured:
 
 
 def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking, Path], list[str]]:
-    """An index per way to cut, with one server for all builds; what is built and unchanged is only looked through."""
+    """Build an index per chunking, with one server for all builds; unchanged ones are only checked."""
     from pydantic import ValidationError
 
     from flows.running.command_server import prefect_api
@@ -269,7 +260,7 @@ def _row(common: Sweep, swept: Swept, opened: Index, folder: Path) -> Evaluated:
 
 
 class _Kept:
-    """The finished points of a folder, a line each; a line is on the disk before the next point begins."""
+    """The finished points of a folder, one line each; each is on disk before the next point begins."""
 
     def __init__(self, path: Path) -> None:
         from storage.files import make_folder
@@ -309,7 +300,6 @@ def _write_files(out: Path, compared: Compared) -> None:
 
 
 def _show(compared: Compared, folder: Path, notes: Sequence[str]) -> None:
-    """The points, best first, and where the files are."""
     table = Table(box=None, header_style="bold", pad_edge=False)  # it fits 80 columns
     for header in ("chunks", "search", "mrr@10", "95 %", "hit@5", "differs", "95 %", "ms"):
         table.add_column(header, no_wrap=header != "search")
@@ -320,7 +310,7 @@ def _show(compared: Compared, folder: Path, notes: Sequence[str]) -> None:
     console.print(f"[dim]by {compared.unit}; differs: mrr@10 less that of {base}, paired by question[/dim]")
     for name in ("sweep.png", "sweep.svg", "sweep.csv", "sweep.json"):
         console.print(f"  {escape(str(folder / name))}", soft_wrap=True)
-    console.notes(notes)
+    console.print_notes(notes)
 
 
 def _cells(row: Row, compared: Compared) -> tuple[str, ...]:
@@ -339,7 +329,7 @@ def _cells(row: Row, compared: Compared) -> tuple[str, ...]:
 
 
 def _difference(mean: Mean | None) -> tuple[str, str]:
-    """Coloured where the interval leaves zero out."""
+    """Difference and interval, coloured if the interval excludes zero."""
     if mean is None:
         return "–", ""
     colour = "green" if mean.low > 0 else "red" if mean.high < 0 else None

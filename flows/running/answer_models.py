@@ -1,4 +1,4 @@
-"""Opens what answers questions, as the settings of this machine say."""
+"""Models by name: those that answer questions on this machine, and those from the user's own file."""
 
 from __future__ import annotations
 
@@ -35,11 +35,7 @@ def open_assistant(
     from tasks.rag.answering.assistant import open_assistant as opened
 
     return opened(
-        index,
-        models=models_of(llm),
-        patient=patient,
-        reranker=reranker or settings().reranker,
-        answers=answers,
+        index, models=models_of(llm), patient=patient, reranker=reranker or settings().reranker, answers=answers
     )
 
 
@@ -91,7 +87,7 @@ def _has_server() -> bool:
 
 
 def _has_place(name: str) -> bool:
-    """True for a model in this process, and for one whose name says where it is served."""
+    """Whether a model runs in this process, or its name contains its endpoint."""
     return name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]
 
 

@@ -1,4 +1,4 @@
-"""What Prefect and the model libraries read from the environment, set before any of them is imported."""
+"""Environment of Prefect and the model libraries, set before they are imported; and the version of the program."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def prepare_environment() -> None:
 
 
 class _HomeFirst(MetaPathFinder):
-    """Makes the home when Prefect is imported, which warns of a missing one; commands without Prefect make none."""
+    """Creates the home when Prefect, which warns of a missing one, is imported; other commands create none."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002
         if fullname == "prefect":

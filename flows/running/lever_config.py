@@ -11,14 +11,7 @@ from flows.running.answer_models import priced, spelled_out
 from models.backends import kinds
 from tasks.budget import Spending
 from tasks.lever.judge.judges import DIGITS, PromptSettings
-from tasks.lever.lever_options import (
-    BeamSettings,
-    NetworkSettings,
-    OracleSettings,
-    RewardMode,
-    RlDataSettings,
-    Vectors,
-)
+from tasks.lever.lever_options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings, Vectors
 from tasks.lever.lever_records import Sampler
 from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
 
@@ -172,7 +165,7 @@ class LeverConfig(_Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        """Said before anything is trained."""
+        """Refuse inconsistent settings before anything is trained."""
         most = max((self.shots, *self.evaluated_shots) if self.until == "evaluate" else (self.shots,))
         if most > self.pool_size:
             raise ValueError(f"{most} shots from pools of {self.pool_size}: widen pool_size, or lower the shots")

@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class _Enough(Exception):
-    """The last stage that was asked for is done."""
+    """The last requested stage is done."""
 
 
 @dataclass

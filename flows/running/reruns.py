@@ -118,7 +118,6 @@ def _connected() -> Generator[SyncPrefectClient]:
 
 
 def _found(client: SyncPrefectClient, wanted: str) -> FlowRun:
-    """The one run that is meant. Raises CannotRerun."""
     runs: list[FlowRun] = []
     with suppress(ValueError, ObjectNotFound):
         runs = [client.read_flow_run(UUID(wanted))]
@@ -139,7 +138,7 @@ def _found(client: SyncPrefectClient, wanted: str) -> FlowRun:
 
 
 def _beginning_with(client: SyncPrefectClient, beginning: str) -> list[FlowRun]:
-    """Runs whose id begins so; the server itself finds whole ids only."""
+    """Runs whose ID begins so; the server itself finds only whole IDs."""
     if not BEGINNING.fullmatch(beginning):
         return []
     pages = (
@@ -149,7 +148,7 @@ def _beginning_with(client: SyncPrefectClient, beginning: str) -> list[FlowRun]:
 
 
 def _refuse(client: SyncPrefectClient, run: FlowRun) -> None:
-    """Raises CannotRerun for a run that is under way, that waits for another, or that no worker can start."""
+    """Raise CannotRerun if a run is under way, is part of another, or cannot be started by a worker."""
     if run.state is None or not run.state.is_final():
         raise CannotRerun(f"{_label(run)} has not ended; wait for it, or cancel it first")
     # the run that sent this one to the pool of its GPU steps, or whose child it is, as a model of a night
@@ -174,7 +173,7 @@ def _refuse(client: SyncPrefectClient, run: FlowRun) -> None:
 
 
 def _without_a_place(client: SyncPrefectClient, deployment: UUID) -> list[FlowRun]:
-    """The runs of a deployment that leave no place for one more, where that one would be cancelled; else none."""
+    """The runs that fill a deployment whose further runs are cancelled; empty if there is room."""
     found = client.read_deployment(deployment)
     limit, options = found.global_concurrency_limit, found.concurrency_options
     if limit is None or options is None or options.collision_strategy != ConcurrencyLimitStrategy.CANCEL_NEW:

@@ -172,8 +172,6 @@ class Stage:
 
 
 class _Told(NamedTuple):
-    """Last state of a stage that was sent."""
-
     artifact: UUID
     percent: float
     words: str
@@ -193,7 +191,7 @@ def _is_running(run: FlowRun) -> bool:
 
 
 def _failed(error: Exception, around: tuple[FlowRun, ...]) -> State[Any]:
-    """The state of a run that an error has ended; around: those that it is a part of, the first can be retried."""
+    """The state of a run that an error has ended; around: its parents, of which the first can be retried."""
     is_sentence = type(error).__module__.startswith(OURS) and str(error)
     words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
     if around:
@@ -219,8 +217,6 @@ def _bars(run: UUID, log: Log) -> Generator[None]:
 
 
 class _Board:
-    """The stages of a run, and what was sent of them."""
-
     def __init__(self, run: UUID, log: Log) -> None:
         self.succeeded = False
         self.ended = Event()

@@ -1,4 +1,11 @@
-"""The few requests that the service makes of the Prefect server, without importing prefect."""
+"""The Prefect server of the service: its errors, where it is, and the few requests made without importing prefect.
+
+ServiceError
+├── Refused      a request that cannot be met: a port that is taken, a server that refuses the auth string
+├── DidNotStart  a part does not become healthy; the message names its log
+└── ApiFailed    the server answers, and refuses
+    └── ApiAway  the server does not answer
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _engine() -> list[Check]:
 
 
 def _tried(name: str, *arguments: str) -> list[Check]:
-    """What the trial of this name finds; a trial that ends in any other way is a check that failed."""
+    """The checks of a trial; one that does not exit normally is a failed check."""
     with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as noise:
         child = subprocess.Popen(
             [*TRIALS, name, *arguments], stdout=told, stderr=noise, stdin=subprocess.DEVNULL, start_new_session=True
@@ -103,7 +103,7 @@ def _tried(name: str, *arguments: str) -> list[Check]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """With all that it started: an engine has processes of its own."""
+    """End the process and its children: an engine has processes of its own."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -149,19 +149,13 @@ def try_torch() -> list[Check]:
     if not torch.cuda.is_available():
         detail = f"{torch.__version__}, {built}: sees no GPU"
         remedy = REMEDIES["driver" if torch.version.cuda else "torch"]
-        return [
-            missing("torch", detail, remedy),
-            missing("memory", "no GPU", remedy),
-        ]
+        return [missing("torch", detail, remedy), missing("memory", "no GPU", remedy)]
     memory = [
         f"{torch.cuda.get_device_name(number)}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
         for number in range(torch.cuda.device_count())
         for free, total in [torch.cuda.mem_get_info(number)]
     ]
-    return [
-        ok("torch", f"{torch.__version__}, {built}"),
-        ok("memory", ", ".join(memory)),
-    ]
+    return [ok("torch", f"{torch.__version__}, {built}"), ok("memory", ", ".join(memory))]
 
 
 def try_engine() -> list[Check]:

@@ -100,7 +100,7 @@ def create_app(
 
 
 def _authorization(auth: SecretStr) -> Any:
-    """A dependency that refuses whoever does not send the auth string."""
+    """A dependency that refuses requests without the auth string."""
     expected = f"Bearer {auth.get_secret_value()}".encode()
 
     async def check(authorization: Annotated[str, Header()] = "") -> None:
@@ -113,7 +113,6 @@ def _authorization(auth: SecretStr) -> Any:
 
 
 async def _body(request: Request) -> bytes:
-    """The body. Raises HTTPException 413."""
     kept, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
@@ -127,7 +126,6 @@ async def _body(request: Request) -> bytes:
 
 
 def _parsed(body: bytes) -> Question:
-    """The question. Raises HTTPException 422."""
     try:
         question = Question.model_validate_json(body)
     except ValidationError as error:
@@ -142,7 +140,7 @@ def _parsed(body: bytes) -> Question:
 
 
 async def _items(request: Request, work: Work, stopping: Callable[[], bool]) -> AsyncGenerator[Item]:
-    """What the work gives, to its end, or until the client is gone; whoever stops reading abandons the work."""
+    """The items of the work, until it ends or the client is gone; to stop reading abandons the work."""
     try:
         while True:
             item = await work.next(within_s=LOOKED_FOR_S)
@@ -157,7 +155,7 @@ async def _items(request: Request, work: Work, stopping: Callable[[], bool]) -> 
 
 
 async def _respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
-    """The answer whole, or events to come; what fails before the first event has its own status."""
+    """The whole answer, or a stream of events; a failure before the first event has its own status."""
     first = await anext(items, None)
     headers = {SESSION_HEADER: first.session} if isinstance(first, Begun) and first.session else {}
     if stream and isinstance(first, Begun):
@@ -177,7 +175,6 @@ async def _respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
 
 
 async def _events(items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
-    """Server-sent events."""
     draft = ""
     async with aclosing(items):
         async for item in items:
@@ -197,7 +194,7 @@ async def _events(items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
 
 
 def _change(before: str, now: str) -> dict[str, str]:
-    """What a client does to its draft: append, or begin anew."""
+    """The change of a draft: text to append, or a replacement."""
     return {"delta": now[len(before) :]} if now.startswith(before) else {"replace": now}
 
 

@@ -1,4 +1,9 @@
-"""Which database Prefect's server gets: the user's, the first PostgreSQL here that has pg_trgm, else SQLite."""
+"""The database of Prefect's server: the user's, the first PostgreSQL here that has pg_trgm, else SQLite.
+
+`python -m flows.service.server_database` keeps Prefect's PostgreSQL running. The supervisor watches that process, not
+the server: PostgreSQL daemonizes, recovers from a crash, and runs as another account under root; storage.embedded
+handles this.
+"""
 
 from __future__ import annotations
 

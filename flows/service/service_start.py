@@ -1,4 +1,4 @@
-"""`trivet up`: what runs is what was asked for, healthy, with everything deployed; again changes nothing.
+"""`trivet up` and `down`: what runs is what was asked for, healthy and deployed; repeating it changes nothing.
 
 asked ─► end what differs ─► database ─► supervisor ─► server answers ─► deploy ─► workers answer ─► Up
 """
@@ -67,8 +67,6 @@ class Up(Service):
 
 
 class _Start(NamedTuple):
-    """What a start needs."""
-
     place: Place
     asked: Asked
     auth: str | None
@@ -80,12 +78,21 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
     place.prepare()
     with place.alone():
         before = remembered(place)
-        joins = bool(wanted.server) or wanted.workers_only
-        auth = _auth(place, before, environment, joins=joins)
+        if wanted.server or wanted.workers_only:
+            auth = environment.get("PREFECT_API_AUTH_STRING")
+        elif before and not before.server and place.auth.exists():
+            auth = place.auth.read_text().strip()
+        else:
+            auth = f"trivet:{secrets.token_urlsafe(32)}"
         asked = settle(wanted, before, environment, secret=auth or "")
         start = _Start(place, asked, auth, environment)
         if asked.server:
-            _check(start)
+            try:
+                Api(asked.api_url, auth).post("/work_pools/filter", {"limit": 1})
+            except ApiFailed as error:
+                if error.status in (401, 403):
+                    raise Refused(f"{asked.api_url} does not let us in; set PREFECT_API_AUTH_STRING") from error
+                raise
         running = supervising.parts(place) is not None and service_of(place) is not None
         changed: list[str] = []
         if running:
@@ -115,25 +122,6 @@ def service_of(place: Place) -> Service | None:
         return Service.model_validate_json(place.address.read_bytes())
     except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
         return None
-
-
-def _auth(place: Place, before: Asked | None, environment: Mapping[str, str], *, joins: bool) -> str | None:
-    """The server's auth string: of our own one that is made once, of another the user's."""
-    if joins:
-        return environment.get("PREFECT_API_AUTH_STRING")
-    if before and not before.server and place.auth.exists():
-        return place.auth.read_text().strip()
-    return f"trivet:{secrets.token_urlsafe(32)}"
-
-
-def _check(start: _Start) -> None:
-    """Whether the server that is joined lets us in."""
-    try:
-        Api(start.asked.api_url, start.auth).post("/work_pools/filter", {"limit": 1})
-    except ApiFailed as error:
-        if error.status in (401, 403):
-            raise Refused(f"{start.asked.api_url} does not let us in; set PREFECT_API_AUTH_STRING") from error
-        raise
 
 
 def _start_programs(start: _Start, say: Callable[[str], None]) -> None:
@@ -228,7 +216,7 @@ def is_online(place: Place, api: Api, pool: str, *, since: datetime | None = Non
 
 
 def _why(place: Place, part: str) -> str:
-    """A full disk, or the last words of a part."""
+    """Why a part is not healthy: a full disk, or the end of its log."""
     if full := full_disks(place, store=None):
         return "; ".join(full)
     log = place.log_of(part)

@@ -1,4 +1,4 @@
-"""How the service is: its parts, its pools, what it takes of the machine."""
+"""State of the service: its parts, its pools, the memory it uses, and its logs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,6 @@ def status(place: Place, *, store: Path | None) -> Status:
 
 
 def _look(place: Place, service: Service, parts: Sequence[Part] | None) -> tuple[list[Pool], list[str]]:
-    """The pools, and what is wrong."""
     if parts is None:
         return [], ["it was started, and does not run; run `trivet up` again"]
     ill = [part for part in parts if part.state != "running"]

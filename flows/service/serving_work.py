@@ -1,4 +1,4 @@
-"""A question of the server while it is answered: in a thread of its own, which nothing has to wait for."""
+"""A question of the server in a thread of its own, and the shared index generation that answers it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from threading import Lock, Thread
@@ -45,10 +46,10 @@ class Question(BaseModel):
 
 
 class Begun(NamedTuple):
-    """The question can be answered; the first item of every answer."""
+    """First item of every answer."""
 
     session: str | None
-    """Where the answer will be kept."""
+    """ID of the session that keeps the answer."""
 
 
 class Refusal(NamedTuple):
@@ -64,7 +65,7 @@ class OtherIndex(Exception):
 
 
 class _Abandoned(Exception):
-    """Nobody waits for the answer any more."""
+    """The client is gone."""
 
 
 Item = Begun | Event | Answered | Refusal
@@ -83,15 +84,15 @@ class Work:
         self._abandoned = Flag()
 
     def start(self) -> None:
-        """Begin; a thread that hangs in a model does not keep the program from ending."""
+        """Start the thread; one that hangs in a model does not keep the program from ending."""
         Thread(target=self._run, daemon=True, name="question").start()
 
     def abandon(self) -> None:
-        """Nobody waits any more: the thread ends at its next event, and keeps nothing."""
+        """Have the thread end at its next event, and keep nothing."""
         self._abandoned.set()
 
     async def next(self, *, within_s: float) -> Item | None:
-        """What comes next; None where nothing comes in that time."""
+        """The next item; None after a timeout."""
         with suppress(TimeoutError):
             return await asyncio.wait_for(self._items.get(), within_s)
         return None
@@ -152,7 +153,7 @@ class Work:
 
 
 def refusal(error: BaseException) -> Refusal:
-    """What a client is told of an error."""
+    """The response to an error."""
     match error:
         case UnknownSession() | UnknownDocument():
             return Refusal(404, str(error))
@@ -170,7 +171,7 @@ def refusal(error: BaseException) -> Refusal:
 
 
 class OpenIndex(Asks, Protocol):
-    """What answers from one generation."""
+    """An open generation that answers questions."""
 
     @property
     def index(self) -> Index:
@@ -178,19 +179,19 @@ class OpenIndex(Asks, Protocol):
         ...
 
 
+@dataclass
 class _Opened:
-    """A generation with those who use it; closed when it is neither current nor used."""
+    """A generation with the number of its users; closed when it is neither current nor used."""
 
-    def __init__(self, stack: ExitStack, opened: OpenIndex) -> None:
-        self.stack = stack
-        self.opened = opened
-        self.users = 0
+    stack: ExitStack
+    opened: OpenIndex
+    users: int = 0
 
 
 class LiveIndex:
-    """Lends the current generation; for any number of threads at once.
+    """Lends the current generation to any number of threads.
 
-    open_current: opens what is current at that moment.
+    open_current: opens the current generation.
     """
 
     def __init__(self, folder: Path, open_current: Callable[[], AbstractContextManager[OpenIndex]]) -> None:
@@ -201,7 +202,7 @@ class LiveIndex:
 
     @contextmanager
     def borrow(self) -> Generator[OpenIndex]:
-        """The current generation, which stays open until it is given back. Raises StorageError."""
+        """The current generation, which stays open during the block. Raises StorageError."""
         with self._lock:
             lent = self._refreshed()
             lent.users += 1
@@ -213,14 +214,14 @@ class LiveIndex:
                 self._close_if_done(lent)
 
     def close(self) -> None:
-        """Give up the current generation; those who use it still have it until they give it back."""
+        """Give up the current generation, which stays open for its present users."""
         with self._lock:
             last, self._current = self._current, None
             if last:
                 self._close_if_done(last)
 
     def _refreshed(self) -> _Opened:
-        """The current generation, opened again when CURRENT names another one."""
+        """The current generation, reopened if CURRENT names another one."""
         before = self._current
         try:
             if before and read_pointer(self.folder).manifest == before.opened.index.digest:

@@ -1,6 +1,6 @@
-"""supervisord, which keeps the programs running: its file, its start, what it says of them.
+"""The programs of the service, and supervisord, which keeps them running.
 
-A program that dies is started again for ever, after a wait that grows by a second each time it dies young.
+A program that dies is restarted without limit, after a delay that grows by a second each time it dies young.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ def compare(
         int, typer.Option(min=0, help="Number of changed items to show of each kind; --json lists all.")
     ] = 5,
     fail_on_regression: Annotated[
-        bool,
-        typer.Option("--fail-on-regression", help="Exit 1 if B is significantly worse."),
+        bool, typer.Option("--fail-on-regression", help="Exit 1 if B is significantly worse.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +56,7 @@ def compare(
 
 
 def _shared(before: FoundRun, after: FoundRun, wanted: list[str] | None) -> list[str]:
-    """Tasks that both runs have, or those named; a named one that a run lacks is refused by `require`."""
+    """The named tasks, or those that both runs have."""
     for task in wanted or ():
         before.require(task)
         after.require(task)
@@ -70,7 +69,7 @@ def _shared(before: FoundRun, after: FoundRun, wanted: list[str] | None) -> list
 
 
 def _compare(before: FoundRun, after: FoundRun, tasks: list[str]) -> tuple[list[TaskComparison], list[str]]:
-    """Each task compared, and a note for each that cannot be; raises if none can."""
+    """The comparison of each task, and notes about tasks that cannot be compared; raises if none can."""
     from tasks.evaluation.evaluation_errors import ResultsUnusable
     from tasks.evaluation.results.run_comparison import compare_task
 
@@ -97,7 +96,6 @@ ANSWER_CHARS = 40
 def _show(
     before: RunFacts, after: RunFacts, compared: Sequence[TaskComparison], notes: Sequence[str], *, flips: int
 ) -> None:
-    """Both runs by name, then each task, then what could not be compared."""
     console = Screen(highlight=False)
     for letter, run in (("A", before), ("B", after)):
         ended = f"{run.ended_at:%Y-%m-%d %H:%M}" if run.ended_at else run.status
@@ -105,7 +103,7 @@ def _show(
     for one in compared:
         console.print()
         _task(console, one, flips=flips)
-    console.notes(notes)
+    console.print_notes(notes)
 
 
 def _task(console: Screen, one: TaskComparison, *, flips: int) -> None:

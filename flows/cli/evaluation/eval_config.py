@@ -130,7 +130,7 @@ def read_yaml(path: Path, *, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _line_of(name: str, text: str) -> int:
-    """The line of a YAML file on which a setting stands, in either spelling."""
+    """Line number of a setting in a YAML file, in either spelling."""
     lines = enumerate(text.split("\n"), 1)
     return next((number for number, words in lines if words.replace("-", "_").startswith(name)), 1)
 

@@ -39,8 +39,7 @@ def results(
     format: Annotated[Format, typer.Option(help="html: a sortable page with plots, complete in itself.")] = "table",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
     all_runs: Annotated[
-        bool,
-        typer.Option("--all-runs", help="Include every run, not only the last of each model and settings."),
+        bool, typer.Option("--all-runs", help="Include every run, not only the last of each model and settings.")
     ] = False,
     path: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Read results files from this folder instead of the database.")
@@ -72,7 +71,7 @@ def results(
 
 
 def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
-    """The figures of every results file below `path`; one that cannot be read costs a note, unless all are so."""
+    """The figures of every results file below `path`; unreadable files are noted. Raises ResultsUnusable if all are."""
     from tasks.evaluation.evaluation_errors import ResultsUnusable
     from tasks.evaluation.results.ranking import latest, scores_of
     from tasks.evaluation.results.results_file import read_results
@@ -96,7 +95,7 @@ def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
 
 
 def _chosen(scores: Sequence[StoredScore], tasks: list[str] | None, models: list[str] | None) -> list[StoredScore]:
-    """Those of the tasks and models named; a name that nothing has ends with what there is."""
+    """The scores of the named tasks and models; exits if a name is unknown."""
     for wanted, known, kind in (
         (tasks, {score.task for score in scores}, "task"),
         (models, {score.model for score in scores}, "model"),
@@ -127,7 +126,6 @@ def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
 
 
 def _show_boards(boards: Sequence[Board]) -> None:
-    """All rankings; where there are several, an overview first."""
     from tasks.evaluation.results.ranking import models_of
 
     console = Screen(highlight=False)
@@ -230,10 +228,7 @@ def _text(report: EvalReport, format: ExportFormat) -> str:
     return json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
 
 
-def import_results(
-    path: PathArgument,
-    as_json: Json = False,
-) -> None:
+def import_results(path: PathArgument, as_json: Json = False) -> None:
     """Write results files into the database, after runs that could not reach it; repeating it changes nothing."""
     from storage.storage_errors import StorageError
     from tasks.evaluation.evaluation_errors import EvaluationError

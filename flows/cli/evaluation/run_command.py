@@ -12,12 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options
-from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
-from flows.cli.shared_options import ClusterOption, TaskRunnerOption
+from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
 
 if TYPE_CHECKING:
-    from flows.cli.shared_options import TaskRunnerName
     from flows.running.evaluation_config import EvaluateConfig
     from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
     from tasks.evaluation.running.rescoring import Rescored
@@ -119,10 +118,16 @@ def run(
     flags = OPTIONS.named(given)
     try:
         if dry_run:
-            estimate = dry_run_of(flags, config, quiet=as_json)
+            estimate = _estimated(flags, config, quiet=as_json)
             emit(estimate, as_json, lambda: show_estimate(estimate))
             return
-        outcome = start(flags, config, quiet=as_json, task_runner=task_runner, cluster=cluster)
+        with prefect_for_a_command(expected_errors(), quiet=as_json):
+            from flows.evaluate import evaluate
+            from flows.running.task_runners import placed
+            from tasks.evaluation.evaluation_errors import NotKept, TasksFailed, Unfinished
+
+            chosen = _config(flags, config)
+            outcome = run_flow(placed(evaluate, task_runner, cluster), chosen, TasksFailed, Unfinished, NotKept)
     except ValidationError as error:
         fail(sentences(error), REFUSED)
     kept = not flags["debug"] and flags["save"] != "file"
@@ -131,37 +136,14 @@ def run(
         fail(outcome.unfinished, FAILED)
 
 
-def start(
-    flags: Mapping[str, Any],
-    file: Path | None,
-    *,
-    quiet: bool,
-    task_runner: TaskRunnerName | None = None,
-    cluster: str | None = None,
-) -> Outcome[EvalReport]:
-    """Run `evaluate` in this process. Raises pydantic.ValidationError for invalid options."""
-    with prefect_for_a_command(expected_errors(), quiet=quiet):
-        from flows.cli.evaluation.eval_config import config_of
-        from flows.evaluate import evaluate
-        from flows.running.task_runners import placed
-        from tasks.evaluation.evaluation_errors import NotKept, TasksFailed, Unfinished
-
-        config = config_of(flags, file)
-        _refuse_unusable(config)
-        return run_flow(placed(evaluate, task_runner, cluster), config, TasksFailed, Unfinished, NotKept)
-
-
-def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> RunEstimate:
+def _estimated(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> RunEstimate:
     """Calls, tokens and cost of a run; calls no model."""
-
     with expected_errors(), progress_bars(quiet):
-        from flows.cli.evaluation.eval_config import config_of
         from tasks.evaluation.running.run_estimate import estimate_run
         from tasks.evaluation.running.task_choice import choose
         from tasks.resources import artifacts, evaluations, responses
 
-        config = config_of(flags, file)
-        _refuse_unusable(config)
+        config = _config(flags, file)
         planned = choose(
             config.tasks,
             artifacts(),
@@ -176,13 +158,15 @@ def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
         return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
 
 
-def _refuse_unusable(config: EvaluateConfig) -> None:
-    """Exit if it is certain that the model, or the named judge, cannot be used."""
-    from flows.cli.shared_options import refuse_unusable_spec
+def _config(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
+    """The configuration; exits if it is certain that the model, or the named judge, cannot be used."""
+    from flows.cli.evaluation.eval_config import config_of
 
+    config = config_of(flags, file)
     refuse_unusable_spec(config.model, "model")
     if config.judge and not config.auto_judge:
         refuse_unusable_spec(config.judge, "annotator_model")
+    return config
 
 
 @contextmanager

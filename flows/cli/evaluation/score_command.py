@@ -137,8 +137,7 @@ def grade(
         Path | None, typer.Option(metavar="FILE", help="File for the lines {id, equal, stage}. Unset: stdout.")
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes for symbolic comparison. Default: half of the processors."),
+        int | None, typer.Option(min=1, help="Processes for symbolic comparison. Default: half of the processors.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
 ) -> None:

@@ -60,7 +60,10 @@ def show(
                 report = report.model_copy(update={"results": shown})
             emit(report, as_json, lambda: _show_run(report, path=found.path, every=task is not None))
             return
-        chosen = task or _only_task(found)
+        tasks = [result.task for result in found.report.results]
+        if task is None and len(tasks) != 1:
+            fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
+        chosen = task or tasks[0]
         samples = _samples(found, chosen, item, repeat)
         looked = [look_up(found, chosen, sample, artifacts(), responses()) for sample in samples]
     told = {
@@ -70,13 +73,6 @@ def show(
         "samples": [one.model_dump(mode="python") for one in looked],
     }
     emit(told, as_json, lambda: _show_item(found.report, chosen, looked))
-
-
-def _only_task(found: FoundRun) -> str:
-    tasks = [result.task for result in found.report.results]
-    if len(tasks) != 1:
-        fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
-    return tasks[0]
 
 
 def _samples(found: FoundRun, task: str, item: str, repeat: int | None) -> list[Sample]:
@@ -98,10 +94,9 @@ MOST_CHARS = 20_000
 
 
 def _show_item(report: EvalReport, task: str, looked: Sequence[Looked]) -> None:
-    """An item of a task, its prompt once and every repeat's answer and verdict."""
     first = looked[0]
     group = f"  {escape(first.sample.group)}" if first.sample.group else ""
-    console.line(
+    console.print_line(
         f"[bold]{escape(task)} {escape(first.sample.item)}[/bold]{group}  [dim]run {escape(report.run.id)}[/dim]"
     )
     if first.system:
@@ -121,20 +116,20 @@ def _repeat(one: Looked, *, numbered: bool, prompts: bool) -> None:
         if reply is not None:
             _text(f"answer{turn}", reply or "(empty)")
     if one.missed:
-        console.line(f"[yellow]no answer[/yellow]  {escape(one.missed)}")
+        console.print_line(f"[yellow]no answer[/yellow]  {escape(one.missed)}")
     _verdict(one.sample)
     for call in one.calls:
         _call(call)
     if not one.calls and one.sample.keys:
-        console.line(f"[dim]keys       {' '.join(map(escape, one.sample.keys))}[/dim]")
-    console.notes(one.notes)
+        console.print_line(f"[dim]keys       {' '.join(map(escape, one.sample.keys))}[/dim]")
+    console.print_notes(one.notes)
 
 
 def _verdict(sample: Sample) -> None:
     score = "unscored" if sample.score is None else f"{sample.score:g}"
     marks = [name for name in ("truncated", "missing") if getattr(sample, name)]
     colour = "yellow" if sample.status == "unscored" else "green" if sample.score else "red"
-    console.line(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{''.join(f', {mark}' for mark in marks)}")
+    console.print_line(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{''.join(f', {mark}' for mark in marks)}")
     if sample.missing or sample.extracted is not None:
         _field("extracted", "(no answer was found)" if sample.extracted is None else sample.extracted)
     if sample.gold is not None:
@@ -150,10 +145,10 @@ def _verdict(sample: Sample) -> None:
 def _call(call: Call) -> None:
     prompt, answer = ("?" if count is None else count for count in (call.prompt_tokens, call.completion_tokens))
     tokens = f"{prompt} + {answer} tokens, {call.latency_s:.2f} s"
-    console.line(
+    console.print_line(
         f"[dim]{call.by:<10} {escape(call.model)}, {escape(call.finish_reason)}, {tokens}, key {call.key}[/dim]"
     )
-    console.line(f"[dim]sent       {escape(json.dumps(call.sent or call.parameters, ensure_ascii=False))}[/dim]")
+    console.print_line(f"[dim]sent       {escape(json.dumps(call.sent or call.parameters, ensure_ascii=False))}[/dim]")
     if call.by == "judge":
         _text("judge says", call.answer)
 
@@ -163,11 +158,11 @@ def _field(name: str, value: str) -> None:
     if "\n" in value:
         _text(name, value)
     else:
-        console.line(f"[bold]{escape(f'{name:<10}')}[/bold] {escape(_short(value))}")
+        console.print_line(f"[bold]{escape(f'{name:<10}')}[/bold] {escape(_short(value))}")
 
 
 def _text(name: str, text: str) -> None:
-    console.line(f"[bold]{escape(name)}[/bold]")
+    console.print_line(f"[bold]{escape(name)}[/bold]")
     console.print(Padding(Text(_short(text)), (0, 0, 0, 3)))
 
 
@@ -189,24 +184,26 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
     revision = f"@{model.revision}" if model.revision else ""
     colour = STATUS_COLOURS[run.status]
     took = f", took {(run.ended_at - run.started_at).total_seconds():.1f} s" if run.ended_at else ""
-    console.line(f"[bold]{escape(model.name)}{escape(revision)}[/bold]  {escape(model.backend)}  {_words(model.args)}")
-    console.line(f"  run        {escape(run.id)}  [{colour}]{run.status}[/{colour}]")
-    console.line(f"  started    {run.started_at:%Y-%m-%d %H:%M:%S %Z}{took}")
+    console.print_line(
+        f"[bold]{escape(model.name)}{escape(revision)}[/bold]  {escape(model.backend)}  {_words(model.args)}"
+    )
+    console.print_line(f"  run        {escape(run.id)}  [{colour}]{run.status}[/{colour}]")
+    console.print_line(f"  started    {run.started_at:%Y-%m-%d %H:%M:%S %Z}{took}")
     commit = f", commit {escape(run.git_commit[:12])}" if run.git_commit else ""
-    console.line(f"  version    {escape(run.version)}{commit}")
+    console.print_line(f"  version    {escape(run.version)}{commit}")
     if path:
-        console.line(f"  file       {escape(str(path))}")
+        console.print_line(f"  file       {escape(str(path))}")
     for result in report.results:
         console.print()
         _task(result, every=every)
     for name, earlier in report.skipped.items():
-        console.line(f"[dim]{escape(name)} was evaluated before, by run {escape(earlier)}[/dim]")
-    console.notes(report.notes)
+        console.print_line(f"[dim]{escape(name)} was evaluated before, by run {escape(earlier)}[/dim]")
+    console.print_notes(report.notes)
 
 
 def _task(result: TaskResult, *, every: bool) -> None:
     data = result.data
-    console.line(f"[bold]{escape(result.task)}[/bold]  {result.family}, version {escape(result.version)}")
+    console.print_line(f"[bold]{escape(result.task)}[/bold]  {result.family}, version {escape(result.version)}")
     figures = [estimate for estimate in result.estimates if not estimate.part]
     groups = [estimate for estimate in result.estimates if estimate.part]
     hidden = 0 if every else max(0, len(groups) - GROUPS_SHOWN)
@@ -215,19 +212,19 @@ def _task(result: TaskResult, *, every: bool) -> None:
         table.add_row(*_figure(estimate))
     console.print(table)
     if hidden:
-        console.line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
-    console.line(f"  samples    {_counts(result.counts)}")
-    console.line(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
-    console.line(f"  settings   {_words(result.settings)}")
-    console.line(f"  calls      {_usage(result.usage)}")
+        console.print_line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
+    console.print_line(f"  samples    {_counts(result.counts)}")
+    console.print_line(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
+    console.print_line(f"  settings   {_words(result.settings)}")
+    console.print_line(f"  calls      {_usage(result.usage)}")
     if result.judge or result.judge_usage:
         used = f": {_usage(result.judge_usage)}" if result.judge_usage else ""
-        console.line(f"  judge      {escape(result.judge or 'unnamed')}{used}")
+        console.print_line(f"  judge      {escape(result.judge or 'unnamed')}{used}")
     items = (result.items,) if result.items else ()
     for name, refs in (("items", items), ("responses", result.responses), ("graded", result.samples)):
         if refs:
-            console.line(f"  {name:<10} {', '.join(f'{ref.kind}/{ref.digest[:12]}' for ref in refs)}")
-    console.notes(result.notes)
+            console.print_line(f"  {name:<10} {', '.join(f'{ref.kind}/{ref.digest[:12]}' for ref in refs)}")
+    console.print_notes(result.notes)
 
 
 def _figure(estimate: Estimate) -> tuple[str, ...]:
@@ -239,7 +236,6 @@ def _figure(estimate: Estimate) -> tuple[str, ...]:
 
 
 def _counts(counts: Counts) -> str:
-    """Numbers of samples by status; problems are coloured."""
     parts = [f"{counts.samples} answers to {counts.items} items, {counts.scored} scored"]
     for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
         parts.append(f"[yellow]{count} {name}[/yellow]" if count else f"0 {name}")
@@ -253,5 +249,4 @@ def _usage(usage: Usage) -> str:
 
 
 def _words(values: object) -> str:
-    """Arguments and settings on one line."""
     return escape(json.dumps(values, ensure_ascii=False)) if values else ""

@@ -1,4 +1,7 @@
-"""A step travels to a worker by name: what it is, and where it keeps things, stands in the worker's installation."""
+"""Steps on a cluster: CPU work is sent to workers by name, the rest stays in threads of the flow's process.
+
+A worker finds a step, and the store for its results, in its own installation and settings.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,6 @@ def place_deployments(client: SyncPrefectClient, told: Folder, memory: Memory) -
 
 
 def _flow(told: Deployment) -> Flow[..., Any]:
-    """The flow of the entrypoint. Raises Unfit."""
     if ":" in told.entrypoint:
         raise Unfit(f"{told.entrypoint} is a path: name the flow as the module has it, `flows.rag.build_index`")
     try:
@@ -86,7 +85,7 @@ def _place(client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any], me
 
 
 def _form(told: Deployment, flow: Flow[..., Any], *, enforced: bool = True) -> dict[str, Any]:
-    """What follows from the flow's code: the server has no say in it."""
+    """Settings that follow from the flow's code, and cannot be edited in the UI."""
     schema = parameter_schema(flow).model_dump(mode="json", exclude_unset=True)
     return {"entrypoint": told.entrypoint, "parameter_openapi_schema": schema, "enforce_parameter_schema": enforced}
 
@@ -94,7 +93,7 @@ def _form(told: Deployment, flow: Flow[..., Any], *, enforced: bool = True) -> d
 def _update(
     client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any], found: DeploymentResponse, memory: Memory
 ) -> None:
-    """Write what differs. Raises Unfit where parameters that were set in the UI do not fit the flow any more."""
+    """Write what differs. Raises Unfit if parameters set in the UI do not fit the flow any more."""
     name = f"deployment {flow.name}/{told.name}"
     change: dict[str, Any] = {}
     if memory.differs(name, "parameters", ours=told.parameters, theirs=found.parameters):
@@ -145,7 +144,7 @@ def _settings_of(found: DeploymentResponse) -> dict[str, Any]:
 def _place_schedules(
     client: SyncPrefectClient, told: Deployment, found: DeploymentResponse, memory: Memory, *, name: str
 ) -> None:
-    """The schedules of the folder, by slug; whether one is on, and any other, is left to the UI."""
+    """Create or update the schedules of the folder, by slug; whether one is active is left to the UI."""
     slugs = {one.slug for one in told.schedules}
     theirs = {one.slug: one for one in found.schedules if one.slug in slugs}
     has: list[dict[str, Any]] = [
@@ -186,7 +185,6 @@ def _told(schedules: tuple[Schedule, ...]) -> list[dict[str, Any]]:
 
 
 def _cron(told: Schedule) -> CronSchedule:
-    """The schedule as Prefect has it. Raises Unfit."""
     try:
         return CronSchedule(cron=told.cron, timezone=told.timezone or "UTC")
     except ValidationError as error:
@@ -203,7 +201,7 @@ def refuse(flow: Flow[..., Any], parameters: dict[str, Any], *, where: str) -> N
 
 
 def _unfit(flow: Flow[..., Any], parameters: dict[str, Any]) -> str | None:
-    """What the flow has against these parameters; one that is not given is asked for when a run starts."""
+    """Why the flow refuses these parameters, or None; missing ones are asked for when a run starts."""
     if not parameters:
         return None
     try:
