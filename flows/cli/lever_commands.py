@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 STAGES = {
     "run": (
         "evaluate",
-        "Train a selector of demonstrations and measure it; killed anywhere, it goes on when run again.",
+        "Train a selector of demonstrations and measure it; an interrupted run continues when started again.",
     ),
     "embed": ("embed", "Export the vectors of pictures and questions."),
     "pools": ("pools", "Choose the candidates of every query."),
     "sft": ("sft", "Train a selector that imitates the best demonstrations."),
-    "rl-data": ("rl-data", "Let a trained selector draw demonstrations, and the judge answer with them."),
+    "rl-data": ("rl-data", "Let a trained selector draw demonstrations, and have the judge answer with them."),
     "rce": ("rce", "Train on rewarded groups of demonstrations."),
-    "grpo": ("grpo", "Train on comparisons within groups, judged as it goes."),
+    "grpo": ("grpo", "Train on comparisons within groups, which the judge answers during training."),
     "evaluate": ("evaluate", "Measure selectors against random choice, similarity and the oracle."),
 }
 """Command → last stage of the flow, help."""
@@ -67,10 +67,10 @@ def _shown(*path: str) -> str:
 
 Start = Literal["sft", "rl-data", "rce", "grpo", "evaluate"]
 """Stages that can begin from files of the results folder."""
-DATASET = "digits (a world for CPUs), okvqa, vqav2, textvqa or vizwiz."
+DATASET = "digits (small, for CPUs), okvqa, vqav2, textvqa or vizwiz."
 VECTORS = "What the selector sees of queries and candidates: joint, image or text."
 SAMPLER = "How the candidates of a query are found: RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
-FROM = "Begin with this stage, from files of the results folder: sft, rl-data, rce, grpo or evaluate."
+FROM = "First stage, from files of the results folder: sft, rl-data, rce, grpo or evaluate."
 NO_GATE = "Ablation: the state of the pointer network ignores the demonstrations picked so far."
 UNSET: dict[str, Any] = {"default": None}
 ON: dict[str, Any] = {"type": bool, "default": False}
@@ -262,14 +262,17 @@ def _sentences(error: ValidationError) -> str:
 
 
 def predict(
-    checkpoint: Annotated[Path, typer.Argument(help="A trained selector: .safetensors, or .ckpt and .pt of the seed.")],
-    query_emb: Annotated[Path, typer.Option(help="query_embeddings.pt, ids beside it.")],
-    cand_emb: Annotated[Path, typer.Option(help="candidate_embeddings.pt, ids beside it.")],
-    ids: Annotated[Path | None, typer.Option(help="Ids of the queries, where none lie beside them.")] = None,
-    cand_ids: Annotated[Path | None, typer.Option(help="Ids of the candidates, where none lie beside them.")] = None,
-    shots: Annotated[int, typer.Option("--shots", "--shot-num", min=1, help="Demonstrations of each query.")] = 2,
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A trained selector: .safetensors, or .ckpt or .pt of Lever-Plus.")
+    ],
+    query_emb: Annotated[Path, typer.Option(help="File query_embeddings.pt, with its IDs beside it.")],
+    cand_emb: Annotated[Path, typer.Option(help="File candidate_embeddings.pt, with its IDs beside it.")],
+    ids: Annotated[Path | None, typer.Option(help="IDs of the queries, if not beside their file.")] = None,
+    cand_ids: Annotated[Path | None, typer.Option(help="IDs of the candidates, if not beside their file.")] = None,
+    shots: Annotated[int, typer.Option("--shots", "--shot-num", min=1, help="Number of demonstrations per query.")] = 2,
     pool_size: Annotated[
-        int, typer.Option("--pool-size", "--candidate-num", min=1, help="Most similar candidates to choose from.")
+        int,
+        typer.Option("--pool-size", "--candidate-num", min=1, help="Number of most similar candidates to choose from."),
     ] = 64,
     heads: Annotated[
         int | None,

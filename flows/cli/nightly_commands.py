@@ -21,10 +21,12 @@ FORMATS = (".md", ".html")
 
 @app.command()
 def run(
-    suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml", help="Models, benchmarks, index, selector.")],
+    suite: Annotated[
+        Path, typer.Argument(metavar="SUITE.yaml", help="YAML file of models, benchmarks, index and selector.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Run a suite now; killed anywhere and run again, it asks only for what is missing."""
+    """Run a suite now; an interrupted run, started again, does only what is missing."""
     from flows.cli.engine import prefect_for_a_command, run_flow
 
     with prefect_for_a_command(_expected_errors(), quiet=as_json):
@@ -51,7 +53,7 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make the report of the last night again, from the database."""
+    """Recreate the report of the last night from the database."""
     if out and out.suffix not in FORMATS:
         fail(f"--out {out}: name a file that ends in {' or '.join(FORMATS)}", REFUSED)
     with _expected_errors():

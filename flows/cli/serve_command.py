@@ -30,13 +30,13 @@ def serve(
     given: Given,
     index: IndexFolder,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = DEFAULT_PORT,
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Listen on an address that other machines reach.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Answer over HTTP: POST /ask, GET /documents, GET /health; a new generation of the index is picked up."""
+    """Answer over HTTP: POST /ask, GET /documents, GET /health; a new generation of the index is used at once."""
     from flows.running.answer_models import open_assistant
     from flows.running.settings import settings
     from flows.service.index_server import AuthUnusable, auth_string, create_app

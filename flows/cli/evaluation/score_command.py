@@ -19,15 +19,16 @@ from flows.cli.evaluation import run_command
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
 from flows.cli.shared_options import require_file
 
-SHARED = ("judge.name", "judge.args", "data_dir", "settings.ks", "settings.unsafe_code")
+FLAGS = run_command.OPTIONS.flags
+KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
+MODEL = "Name of the model that answered, for the result."
 OPTIONS = Options(
     run_command.OPTIONS.config,
     {
-        **{path: run_command.OPTIONS.flags[path] for path in SHARED},
+        **{path: FLAGS[path] for path in ("judge.name", "judge.args", "data_dir", "settings.unsafe_code")},
         "settings.limit": Flag(),
-        "model.name": run_command.OPTIONS.flags["model.name"]._replace(
-            default="recorded", help="Name of the model that answered, for the result."
-        ),
+        "settings.ks": FLAGS["settings.ks"]._replace(help=KS),
+        "model.name": FLAGS["model.name"]._replace(default="recorded", help=MODEL),
     },
 )
 ROWS = (
