@@ -318,7 +318,7 @@ def _places(config: LeverConfig, files: Layout) -> list[Path]:
 
 
 def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, summary: Summary) -> None:
-    """The figures where users look for them: files, the Prefect UI, the database."""
+    """Write the figures to files, the Prefect UI and the database."""
     drawn = draw_results(summary, seeds=tuple(ongoing.seeds))
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from flows.running.program import environment, git_commit, program_version
+from flows.running.environment import environment, git_commit, program_version
 from storage.records import Ref
 from storage.storage_errors import StorageError
 from tasks.lever.learning.lever_report import LeverReport, SeedReport
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class _Enough(Exception):
-    """The last stage that was asked for is done."""
+    """The last requested stage is done."""
 
 
 @dataclass

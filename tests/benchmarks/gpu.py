@@ -35,8 +35,7 @@ import numpy as np
 import PIL.Image
 import torch
 
-from flows.service.gpu_doctor import _driver
-from flows.service.gpu_trials import build, make_model, make_vectors
+from flows.service.gpu_doctor import _driver, build, make_model, make_vectors
 from models.causal_lm import CausalLM
 from models.clip import GPU_BATCH, Clip, image_features
 from models.pointer import PointerConfig, PointerSelector

@@ -1,40 +1,32 @@
-"""`trivet eval results`: what was measured, ranked, on the screen or as a file."""
+"""`trivet eval results`, `export` and `import`: the leaderboard, runs for other programs, files for the database."""
 
 from __future__ import annotations
 
-import enum
 import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.output import REFUSED, Screen, fail, harmless, plain_errors
+from flows.cli.commands import Json
+from flows.cli.evaluation.show_command import RunArgument
+from flows.cli.output import DONE_WITH_FAILURES, REFUSED, Screen, emit, fail, harmless, plain_errors
 
 if TYPE_CHECKING:
     from storage.evaluated import StoredScore
+    from tasks.evaluation.evaluation_records import EvalReport
     from tasks.evaluation.results.ranking import Board, Row
+    from tasks.evaluation.results.result_imports import Imported
     from tasks.evaluation.results.task_columns import TaskColumn
 
 
-class Format(enum.StrEnum):
-    """What a leaderboard is written as."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-    markdown = "markdown"
-    html = "html"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `trivet eval`."""
-    app.command()(results)
+Format = Literal["table", "json", "csv", "markdown", "html"]
+ExportFormat = Literal["lm-eval", "model-card"]
 
 
 def results(
@@ -44,28 +36,26 @@ def results(
     model: Annotated[
         list[str] | None, typer.Option("--model", "--models", help="Only this model; may be repeated.")
     ] = None,
-    format: Annotated[Format, typer.Option(help="html: one page with plots, sortable, that fetches nothing.")] = (
-        Format.table
-    ),
+    format: Annotated[Format, typer.Option(help="html: a sortable page with plots, complete in itself.")] = "table",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
     all_runs: Annotated[
-        bool,
-        typer.Option("--all-runs", help="Every run, not only a model's last with the same settings."),
+        bool, typer.Option("--all-runs", help="Include every run, not only the last of each model and settings.")
     ] = False,
     path: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Read results files there instead of the database.")
+        Path | None, typer.Option(metavar="FOLDER", help="Read results files from this folder instead of the database.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Rank models on benchmarks, with error bars; only equal data and settings are ranked together."""
     from storage.storage_errors import StorageError
     from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.ranking import rank
+    from tasks.resources import evaluations
 
-    format = Format.json if as_json else format
+    format = "json" if as_json else format
     tasks = [name for given in task or () for name in given.split(",") if name] or None
     with plain_errors(EvaluationError, failed=(StorageError,)):
-        found = _from_files(path, all_runs) if path else _from_database(all_runs)
+        found = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
         boards = rank(_chosen(found, tasks, model))
         written = _as(format, boards, source=str(path) if path else "the database")
         if out:
@@ -74,20 +64,14 @@ def results(
             write(out, written.encode("utf-8", "replace"))
     if out:
         typer.echo(f"{out}: {len(boards)} rankings", err=True)
-    elif format is Format.table:
+    elif format == "table":
         _show_boards(boards)
     else:
         sys.stdout.write(written)
 
 
-def _from_database(all_runs: bool) -> Sequence[StoredScore]:
-    from tasks.resources import evaluations
-
-    return evaluations().scores(all_runs=all_runs)
-
-
 def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
-    """The figures of every results file below `path`; one that cannot be read costs a note, unless all are so."""
+    """The figures of every results file below `path`; unreadable files are noted. Raises ResultsUnusable if all are."""
     from tasks.evaluation.evaluation_errors import ResultsUnusable
     from tasks.evaluation.results.ranking import latest, scores_of
     from tasks.evaluation.results.results_file import read_results
@@ -111,7 +95,7 @@ def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
 
 
 def _chosen(scores: Sequence[StoredScore], tasks: list[str] | None, models: list[str] | None) -> list[StoredScore]:
-    """Those of the tasks and models named; a name that nothing has ends with what there is."""
+    """The scores of the named tasks and models; exits if a name is unknown."""
     for wanted, known, kind in (
         (tasks, {score.task for score in scores}, "task"),
         (models, {score.model for score in scores}, "model"),
@@ -130,19 +114,18 @@ def _chosen(scores: Sequence[StoredScore], tasks: list[str] | None, models: list
 def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
     from tasks.evaluation.results import ranking
 
-    if format is Format.html:
+    if format == "html":
         from tasks.evaluation.results.leaderboard_page import render_page
 
         return render_page(boards, made_at=datetime.now(UTC), source=source)
-    if format is Format.json:
+    if format == "json":
         return json.dumps({"scores": ranking.as_rows(boards)}, ensure_ascii=False, allow_nan=False) + "\n"
-    if format is Format.csv:
+    if format == "csv":
         return ranking.as_csv(boards)
     return ranking.as_markdown(boards)  # a table in a file is one of markdown
 
 
 def _show_boards(boards: Sequence[Board]) -> None:
-    """All rankings; where there are several, an overview first."""
     from tasks.evaluation.results.ranking import models_of
 
     console = Screen(highlight=False)
@@ -153,7 +136,9 @@ def _show_boards(boards: Sequence[Board]) -> None:
     if len(boards) > 1 and len(models) > 1:
         console.print(_overview(boards, models), "")
     for board in boards:
-        console.print(_title(board), soft_wrap=True)
+        lower = "" if board.higher_is_better else ", lower is better"
+        title = f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
+        console.print(title, soft_wrap=True)
         console.print(_ranking(board), "")
     console.print(
         "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
@@ -178,11 +163,6 @@ def _cell(board: Board, row: Row | None) -> str:
     return f"[bold]{value}[/bold]" if row.rank == 1 and len(board.rows) > 1 else value
 
 
-def _title(board: Board) -> str:
-    lower = "" if board.higher_is_better else ", lower is better"
-    return f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
-
-
 def _ranking(board: Board) -> Table:
     from tasks.evaluation.results.ranking import when
 
@@ -205,3 +185,74 @@ def _further(column: TaskColumn, row: Row) -> str:
     value = row.columns[column.name]
     text = shown(value, thousands=",")
     return f"[yellow]{text}[/yellow]" if column.is_defect and value else text
+
+
+PathArgument = Annotated[
+    Path, typer.Argument(metavar="FILE|FOLDER", help="A results file, or a folder with any number of them.")
+]
+
+
+def export(
+    run: RunArgument,
+    format: Annotated[
+        ExportFormat,
+        typer.Option(help="lm-eval: results of the lm-evaluation-harness; model-card: YAML front matter for the hub."),
+    ] = "lm-eval",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write. Unset: stdout.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, with the text under `content`.")
+    ] = False,
+) -> None:
+    """Write a run in a form that other programs read."""
+    from storage import files
+    from storage.storage_errors import StorageError
+    from tasks.evaluation.evaluation_errors import EvaluationError
+    from tasks.evaluation.results.finding_runs import find_run
+    from tasks.resources import evaluations
+
+    with plain_errors(EvaluationError, failed=(StorageError,)):
+        text = _text(find_run(run, evaluations()).report, format)
+        if out is None:
+            told = {"run": run, "format": format, "content": text}
+            emit(told, as_json, lambda: typer.echo(text, nl=False))
+            return
+        files.write(out.absolute(), text.encode("utf-8", "replace"))
+    typer.echo(f"wrote {out}", err=True)
+
+
+def _text(report: EvalReport, format: ExportFormat) -> str:
+    from tasks.evaluation.results.result_exports import lm_eval_of, model_card_of
+
+    if format == "model-card":
+        return model_card_of(report)
+    return json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
+
+
+def import_results(path: PathArgument, as_json: Json = False) -> None:
+    """Write results files into the database, after runs that could not reach it; repeating it changes nothing."""
+    from storage.storage_errors import StorageError
+    from tasks.evaluation.evaluation_errors import EvaluationError
+    from tasks.evaluation.results.result_imports import import_all
+    from tasks.resources import evaluations, kept_responses
+
+    with plain_errors(EvaluationError, failed=(StorageError,)):
+        done, unusable = import_all(path, evaluations())
+        answers = kept_responses().store_unsaved()
+    told = {"imported": [one.model_dump(mode="json") for one in done], "unusable": unusable, "answers": answers}
+    emit(told, as_json, lambda: _say(done, unusable, answers))
+    if unusable:
+        fail(f"{len(unusable)} files were not imported", DONE_WITH_FAILURES if done else REFUSED)
+
+
+def _say(done: list[Imported], unusable: dict[str, str], answers: int) -> None:
+    from flows.cli.output import harmless
+
+    for one in done:
+        rows = f"{one.changed} rows written" if one.changed else "everything was there already"
+        typer.echo(harmless(f"{one.file}: run {one.run}, {', '.join(one.tasks)}, {one.samples} samples; {rows}"))
+        for note in one.notes:
+            typer.echo(harmless(f"  note: {note}"))
+    if answers:
+        typer.echo(f"{answers} answers that waited for the database are in the response store now")
+    for reason in unusable.values():
+        typer.echo(harmless(f"not imported: {reason}"))
