@@ -13,14 +13,16 @@ from tasks.budget import Spending
 from tasks.lever.judge.judges import DIGITS, PromptSettings
 from tasks.lever.lever_options import (
     BeamSettings,
+    GrpoSettings,
     NetworkSettings,
     OracleSettings,
+    RceSettings,
     RewardMode,
     RlDataSettings,
+    SftSettings,
     Vectors,
 )
 from tasks.lever.lever_records import Sampler
-from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
 
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)

@@ -16,7 +16,7 @@ from tasks.evaluation import evaluation_errors as of_evaluation
 from tasks.evaluation.evaluation_records import EvalReport
 from tasks.keys import content_key
 from tasks.lever import lever_errors as of_lever
-from tasks.lever.learning.lever_report import LeverReport
+from tasks.lever.learning.lever_results import LeverReport
 from tasks.nightly.night_records import Failure, IndexRun, ModelRun, SelectorRun
 from tasks.rag import rag_errors as of_rag
 from tasks.rag.indexing.index_report import IndexReport

@@ -43,15 +43,15 @@ def predict(
 
     with plain_errors(LeverError):
         from tasks.lever.compat.seed_checkpoints import open_selector
-        from tasks.lever.data.embedding_files import QueryPools, read_bank, read_embeddings
-        from tasks.lever.learning import prediction
+        from tasks.lever.data.embeddings import QueryPools, read_bank, read_embeddings
+        from tasks.lever.learning.choosing import predict
 
         opened = open_selector(checkpoint, heads=heads)
         candidates = read_embeddings(cand_emb, ids=cand_ids)
         bank, pools = (candidates.bank, candidates.pools) if isinstance(candidates, QueryPools) else (candidates, None)
         queries = read_bank(query_emb, ids=ids)
         opened.refuse_other(queries.encoder, dimension=queries.dimension, path=checkpoint)
-        found = prediction.predict(opened.selector, queries, bank, shots=shots, pools=pools, pool_size=pool_size)
+        found = predict(opened.selector, queries, bank, shots=shots, pools=pools, pool_size=pool_size)
     told = {query: one._asdict() for query, one in found.items()}
     emit(told, as_json, lambda: _show(told, opened.notes))
 

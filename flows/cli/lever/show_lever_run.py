@@ -10,7 +10,7 @@ from rich.table import Table
 from flows.cli.output import Screen
 
 if TYPE_CHECKING:
-    from tasks.lever.learning.lever_report import LeverReport
+    from tasks.lever.learning.lever_results import LeverReport
     from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
 
 

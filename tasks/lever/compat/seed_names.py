@@ -13,26 +13,24 @@ from tasks.lever.compat.seed_datasets import (
     load_beam_data,
     split_beam_data,
 )
-from tasks.lever.compat.seed_pointers import (
-    beam_search_pointer,
-    compute_step_logits,
-    evaluate_pointer_candidate,
-    generate_pointer_candidates_for_query,
-    predict_with_v3,
-    sample_pointer_with_temperature,
-)
 from tasks.lever.compat.seed_selector import (
     PointerSelectorV3,
     PointerSelectorV3Config,
     adaptive_kl_beta,
+    beam_search_pointer,
     build_model_v3,
     build_model_v3_with_adapter,
     compute_group_relative_advantage,
     compute_kl_penalty,
     compute_softmax_weights,
+    compute_step_logits,
+    evaluate_pointer_candidate,
+    generate_pointer_candidates_for_query,
     load_v3_from_grpo_checkpoint,
     load_v3_from_sft_checkpoint,
     normalize_rewards_zscore,
+    predict_with_v3,
+    sample_pointer_with_temperature,
 )
 from tasks.lever.compat.seed_trainer import GRPOTrainer
 from tasks.lever.judge.rewards import compute_reward_for_candidate

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from storage.artifacts import Artifacts
 from storage.records import Ref
-from tasks.lever.data.banks import EmbeddingBank
+from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Dataset, Embedded, Pools, Sampler
 

@@ -19,8 +19,8 @@ from models.protocols import VisionEmbedder
 from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.keys import content_key
-from tasks.lever.data.banks import EmbeddingBank, bank_of
 from tasks.lever.data.dataset_pictures import Pictures
+from tasks.lever.data.embeddings import EmbeddingBank, bank_of
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, Embedded, VqaItem
 
