@@ -13,7 +13,7 @@ from flows.cli.output import Screen, emit, harmless, plain_errors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.lever.data.vqa_scores import VqaScores
+    from tasks.lever.data.vqa_files import VqaScores
 
 
 def register(app: typer.Typer) -> None:
@@ -81,7 +81,7 @@ def vqa_score(
 
     With --json also of each question: {overall, per_answer_type, per_question}.
     """
-    from tasks.lever.data.vqa_scores import score_files
+    from tasks.lever.data.vqa_files import score_files
     from tasks.lever.lever_errors import LeverError
 
     with plain_errors(LeverError):

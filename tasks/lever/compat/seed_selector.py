@@ -47,37 +47,24 @@ class PointerSelectorV3Config(NamedTuple):
 class PointerSelectorV3(PointerSelector):
     """The pointer network with its losses as methods."""
 
-    def __init__(
-        self,
-        d_model: int = 768,
-        K: int = 32,  # noqa: N803  Lever-Plus's name
-        shot_num: int = 2,
-        label_smoothing: float = 0.0,
-        dropout: float = 0.5,
-        hidden_dim: int = 256,
-        num_heads: int = 1,
-        attn_dropout: float = 0.1,
-        num_layers: int = 3,
-        clip_epsilon: float = 0.2,
-        kl_beta: float = 0.1,
-        advantage_clip: float = 5.0,
-        gate: bool = True,
-    ) -> None:
-        if label_smoothing:
-            raise ValueError(f"label_smoothing {label_smoothing}: must be 0, no loss here smooths its labels")
+    def __init__(self, *args: Any, **named: Any) -> None:
+        """The fields of PointerSelectorV3Config, in their order or by name."""
+        shape = PointerSelectorV3Config(*args, **named)
+        if shape.label_smoothing:
+            raise ValueError(f"label_smoothing {shape.label_smoothing}: must be 0, no loss here smooths its labels")
         config = PointerConfig(
-            embedding_dim=d_model,
-            hidden=hidden_dim,
-            layers=num_layers,
-            heads=num_heads,
-            dropout=dropout,
-            attention_dropout=attn_dropout,
-            gate=gate,
+            embedding_dim=shape.d_model,
+            hidden=shape.hidden_dim,
+            layers=shape.num_layers,
+            heads=shape.num_heads,
+            dropout=shape.dropout,
+            attention_dropout=shape.attn_dropout,
+            gate=shape.gate,
         )
         super().__init__(config)
-        self.d_model, self.K, self.shot_num = d_model, K, shot_num
-        self.hidden_dim, self.num_heads, self.num_layers = hidden_dim, num_heads, num_layers
-        self.clip_epsilon, self.kl_beta, self.advantage_clip = clip_epsilon, kl_beta, advantage_clip
+        self.d_model, self.K, self.shot_num = shape.d_model, shape.K, shape.shot_num
+        self.hidden_dim, self.num_heads, self.num_layers = shape.hidden_dim, shape.num_heads, shape.num_layers
+        self.clip_epsilon, self.kl_beta, self.advantage_clip = shape.clip_epsilon, shape.kl_beta, shape.advantage_clip
 
     @classmethod
     def of(cls, selector: PointerSelector) -> Self:
@@ -162,12 +149,12 @@ class PointerSelectorV3(PointerSelector):
         self, rewards: Tensor, normalize: bool = True, min_std: float = 0.1, judged: Tensor | None = None
     ) -> Tensor:
         """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean."""
-        if not normalize:
+        if normalize:
+            found = losses.advantages(rewards, floor=min_std, judged=judged)
+        else:
             known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
             mean = torch.where(known, rewards, 0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
             found = torch.where(known, rewards - mean, 0)
-            return found.clamp(-self.advantage_clip, self.advantage_clip)
-        found = losses.advantages(rewards, floor=min_std, judged=judged)
         return found.clamp(-self.advantage_clip, self.advantage_clip)
 
     def compute_kl_divergence(self, log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
