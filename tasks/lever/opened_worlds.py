@@ -68,11 +68,11 @@ class Effort(Record):
     """Device, concurrency and budget of a step; its result does not depend on them."""
 
     device: str | None = None
-    """`cpu`, `cuda:0` …; None: a GPU if there is one."""
+    """`cpu`, `cuda:0` …; unset: a GPU if there is one."""
     concurrency: int = Field(default=16, ge=1)
-    """Questions under way at once, at an endpoint."""
+    """Concurrent questions at an endpoint."""
     spending: Spending = Spending()
-    """When to stop asking the judge."""
+    """Limits on the calls of the judge."""
 
 
 def open_setting(world: World, effort: Effort) -> Setting:

@@ -337,12 +337,18 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_in_database)
 def write_database(report: LeverReport, *, dataset: Ref) -> str:
     """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
-    from tasks.lever.learning.lever_results import record
+    from tasks.lever.learning.lever_results import rows_of
+    from tasks.lever.learning.selector_evaluation import Evaluated
     from tasks.resources import evaluations
 
-    recorded = record(report, artifacts().load(Dataset, dataset), artifacts())
+    refs = [one.evaluated for one in report.seeds if one.evaluated]
+    found = rows_of(
+        report,
+        artifacts().load(Dataset, dataset),
+        lambda: (artifacts().load(Evaluated, ref) for ref in refs),
+    )
     with slot("database"):
-        evaluations().write([recorded])
+        evaluations().write([found])
     return report.run
 
 

@@ -1,4 +1,4 @@
-"""A run as others read it: the seed's JSON, tables of the Prefect UI, and rows of the evaluation tables."""
+"""The report of a run, and what is made of it: the seed's JSON, plots, Prefect artifacts, rows of the evaluation tables."""
 
 from __future__ import annotations
 
@@ -21,6 +21,50 @@ from tasks.lever.lever_records import Curve, Dataset, TrainedSelector, VqaItem
 
 Reopen = Callable[[], Iterable[Evaluated]]
 """Reads what each seed found, again at each call, so that it need not be held."""
+
+
+class SeedReport(Record):
+    """Results of one seed."""
+
+    seed: int
+    trained: tuple[TrainedSelector, ...] = ()
+    evaluated: Ref | None = None
+    """Artifact of kind Evaluated."""
+
+
+class LeverReport(Record):
+    """A run from its first stage to its last."""
+
+    run: str
+    started_at: datetime
+    ended_at: datetime
+    version: str
+    """Version of Trivet."""
+    git_commit: str | None
+    environment: dict[str, Any]
+    config: dict[str, Any]
+    stages: tuple[str, ...]
+    """Those that it went through."""
+    seeds: tuple[SeedReport, ...] = ()
+    summary: Summary | None = None
+    """Figures over all seeds, if the run got so far."""
+    files: tuple[str, ...] = ()
+    """Written for users."""
+    notes: tuple[str, ...] = ()
+    unfinished: dict[str, str] = Field(default_factory=dict[str, str])
+    """Item → why it may succeed another time."""
+
+    def told(self) -> dict[str, Any]:
+        """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
+        figures = self.summary.figures if self.summary else ()
+        shots = self.summary.conditions.trained_shots if self.summary else None
+        at = {
+            one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se}
+            for one in figures
+            if one.shots == shots
+        }
+        rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
+        return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}
 
 
 def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
@@ -76,26 +120,34 @@ def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[s
     return "\n".join([*_lines(summary), *shown, *kept])
 
 
-def rows_of(
-    summary: Summary,
-    dataset: Dataset,
-    *,
-    run: rows.Run,
-    evaluated: Reopen,
-    source: str,
-    settings: Mapping[str, JsonValue],
-) -> rows.Evaluated:
-    """The run as the evaluation tables hold it: its figures, and a sample for each test question and seed.
+def rows_of(report: LeverReport, dataset: Dataset, evaluated: Reopen) -> rows.Evaluated:
+    """A run as the evaluation tables hold it: its figures, and a sample for each test question and seed.
 
-    source: where the questions came from. settings: what else can change a figure, beside the conditions and seeds.
+    Its settings are those that can change a figure, with the conditions and seeds.
     """
+    summary = report.summary
+    assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
+    changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
     return rows.Evaluated(
-        run=run,
-        dataset=rows.Dataset(
-            name=f"{dataset.name}/test", source=source, checksum=_checksum(dataset.test), count=len(dataset.test)
+        run=rows.Run(
+            id=report.run,
+            kind="lever",
+            started_at=report.started_at,
+            ended_at=report.ended_at,
+            status="failed" if report.unfinished else "completed",
+            version=report.version,
+            git_commit=report.git_commit,
+            environment=report.environment,
+            config=report.config,
         ),
-        settings=rows.EvalSettings(name="lever", parameters={**settings, **about, "seeds": list(summary.seeds)}),
+        dataset=rows.Dataset(
+            name=f"{dataset.name}/test",
+            source="official VQA files",
+            checksum=_checksum(dataset.test),
+            count=len(dataset.test),
+        ),
+        settings=rows.EvalSettings(name="lever", parameters={**changing, **about, "seeds": list(summary.seeds)}),
         results=tuple(_results(summary)),
         more_samples=lambda: _samples(summary, dataset, evaluated()),
     )
@@ -239,74 +291,6 @@ def _checksum(items: Sequence[VqaItem]) -> str:
     for item in items:
         digest.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
     return digest.hexdigest()
-
-
-class SeedReport(Record):
-    """Results of one seed."""
-
-    seed: int
-    trained: tuple[TrainedSelector, ...] = ()
-    evaluated: Ref | None = None
-    """Artifact of kind Evaluated."""
-
-
-class LeverReport(Record):
-    """A run from its first stage to its last."""
-
-    run: str
-    started_at: datetime
-    ended_at: datetime
-    version: str
-    """Version of Trivet."""
-    git_commit: str | None
-    environment: dict[str, Any]
-    config: dict[str, Any]
-    stages: tuple[str, ...]
-    """Those that it went through."""
-    seeds: tuple[SeedReport, ...] = ()
-    summary: Summary | None = None
-    """Figures over all seeds, if the run got so far."""
-    files: tuple[str, ...] = ()
-    """Written for users."""
-    notes: tuple[str, ...] = ()
-    unfinished: dict[str, str] = Field(default_factory=dict[str, str])
-    """Item → why it may succeed another time."""
-
-    def told(self) -> dict[str, Any]:
-        """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
-        figures = self.summary.figures if self.summary else ()
-        shots = self.summary.conditions.trained_shots if self.summary else None
-        at = {
-            one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se}
-            for one in figures
-            if one.shots == shots
-        }
-        rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
-        return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}
-
-
-def record(report: LeverReport, dataset: Dataset, artifacts: Artifacts) -> rows.Evaluated:
-    """The rows of a run that was evaluated."""
-    assert report.summary
-    run = rows.Run(
-        id=report.run,
-        kind="lever",
-        started_at=report.started_at,
-        ended_at=report.ended_at,
-        status="failed" if report.unfinished else "completed",
-        version=report.version,
-        git_commit=report.git_commit,
-        environment=report.environment,
-        config=report.config,
-    )
-
-    def evaluated() -> Iterator[Evaluated]:
-        return (artifacts.load(Evaluated, one.evaluated) for one in report.seeds if one.evaluated)
-
-    changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
-    return rows_of(
-        report.summary, dataset, run=run, evaluated=evaluated, source="official VQA files", settings=changing
-    )
 
 
 def trainings_of(seeds: Sequence[SeedReport], artifacts: Artifacts) -> list[Training]:
