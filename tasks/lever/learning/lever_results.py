@@ -1,4 +1,4 @@
-"""The report of a run, and what is made of it: the seed's JSON, plots, Prefect artifacts, rows of the evaluation tables."""
+"""The report of a run and what is made of it: the seed's JSON, plots, Prefect artifacts, rows of evaluation tables."""
 
 from __future__ import annotations
 
