@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from flows.running.lever_config import LeverConfig
-    from tasks.lever.data.vqa_scores import VqaScores
-    from tasks.lever.learning.lever_report import LeverReport
+    from tasks.lever.data.vqa_files import VqaScores
+    from tasks.lever.learning.lever_results import LeverReport
     from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
 
 
@@ -285,15 +285,15 @@ def predict(
 
     with plain_errors(LeverError):
         from tasks.lever.compat.seed_checkpoints import open_selector
-        from tasks.lever.data.embedding_files import QueryPools, read_bank, read_embeddings
-        from tasks.lever.learning import prediction
+        from tasks.lever.data.embeddings import QueryPools, read_bank, read_embeddings
+        from tasks.lever.learning import choosing
 
         opened = open_selector(checkpoint, heads=heads)
         candidates = read_embeddings(cand_emb, ids=cand_ids)
         bank, pools = (candidates.bank, candidates.pools) if isinstance(candidates, QueryPools) else (candidates, None)
         queries = read_bank(query_emb, ids=ids)
         opened.refuse_other(queries.encoder, dimension=queries.dimension, path=checkpoint)
-        found = prediction.predict(opened.selector, queries, bank, shots=shots, pools=pools, pool_size=pool_size)
+        found = choosing.predict(opened.selector, queries, bank, shots=shots, pools=pools, pool_size=pool_size)
     told = {query: one._asdict() for query, one in found.items()}
     emit(told, as_json, lambda: _show_prediction(told, opened.notes))
 
@@ -323,7 +323,7 @@ def vqa_score(
 
     With --json also per question: {overall, per_answer_type, per_question}.
     """
-    from tasks.lever.data.vqa_scores import score_files
+    from tasks.lever.data.vqa_files import score_files
     from tasks.lever.lever_errors import LeverError
 
     with plain_errors(LeverError):

@@ -11,9 +11,18 @@ from flows.running.answer_models import priced, spelled_out
 from models.backends import kinds
 from tasks.budget import Spending
 from tasks.lever.judge.judges import DIGITS, PromptSettings
-from tasks.lever.lever_options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings, Vectors
+from tasks.lever.lever_options import (
+    BeamSettings,
+    GrpoSettings,
+    NetworkSettings,
+    OracleSettings,
+    RceSettings,
+    RewardMode,
+    RlDataSettings,
+    SftSettings,
+    Vectors,
+)
 from tasks.lever.lever_records import Sampler
-from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
 
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)

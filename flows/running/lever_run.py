@@ -12,7 +12,7 @@ from uuid import uuid4
 from flows.running.environment import environment, git_commit, program_version
 from storage.records import Ref
 from storage.storage_errors import StorageError
-from tasks.lever.learning.lever_report import LeverReport, SeedReport
+from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_errors import Unfinished
 from tasks.lever.lever_records import TrainedSelector

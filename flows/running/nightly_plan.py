@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flows.running.lever_config import LeverConfig
     from flows.running.rag_config import IndexConfig
     from tasks.evaluation.evaluation_records import EvalReport
-    from tasks.lever.learning.lever_report import LeverReport
+    from tasks.lever.learning.lever_results import LeverReport
     from tasks.rag.indexing.index_report import IndexReport
     from tasks.step import Gathered
 

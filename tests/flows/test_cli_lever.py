@@ -11,7 +11,7 @@ import pytest
 
 from flows.cli import lever_commands
 from flows.cli.lever_commands import OF_REAL_DATA, STAGES, config_of
-from tasks.lever.learning.lever_report import LeverReport
+from tasks.lever.learning.lever_results import LeverReport
 from tasks.lever.learning.selector_comparison import summarise
 from tests.command import run_here
 from tests.lever.outcomes import seed_of
