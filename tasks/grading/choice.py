@@ -60,16 +60,14 @@ def grade_one(item: Item, response: Response) -> Sample:
     visible = visible_answer(response.text)
     choice = find_choice(visible, asked) if visible is not None else None
     gold = "".join(sorted(set(str(item.gold).upper()) & set(asked.letters)))
-    return Sample(
-        item=item.id,
-        repeat=response.repeat,
+    return Sample.graded(
+        item,
+        response,
         score=_score(choice.letters, gold, asked) if choice else 0.0,
         extracted=choice.letters if choice else None,
         gold=gold,
         reason=choice.where if choice else _why_none(response, visible),
-        group=item.group,
         detail=_chosen(choice, asked),
-        truncated=response.truncated,
         missing=choice is None,
     )
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from tasks.grading.grading_errors import RulesUnusable
-from tasks.grading.grading_records import Item, Response, Sample, Summary
+from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary
 from tasks.grading.reasoning import visible_answer
 from tasks.grading.rules.rule_kinds import Rule, rules_of
 from tasks.grading.sample_statistics import tally

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from tasks.grading.grading_errors import RulesUnusable
+from tasks.grading.grading_records import RulesUnusable
 from tasks.grading.rules import rule_formats, rule_keywords, rule_languages, rule_lengths
 
 Rule = Callable[[str], bool]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.grading_errors import RulesUnusable
+from tasks.grading.grading_records import RulesUnusable
 from tasks.grading.rules.rule_kinds import KINDS, rule_of, rules_of
 
 AT_LEAST_2 = {"relation": "at least"}
