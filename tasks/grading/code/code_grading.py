@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from tasks.grading.grading_records import Counts, Item, Response, Sample, Summary
 from tasks.grading.reasoning import visible_text
-from tasks.grading.sample_statistics import tally, unbiased_pass
+from tasks.grading.sample_statistics import tally, unbiased_pass, unscored_metric
 from tasks.measure.estimates import ByItem, Estimate, estimate
 from tasks.sandbox import Execution, Sandbox
 from tasks.sandbox.languages import language_named
@@ -101,8 +101,7 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
             metrics[f"{part.prefix}pass@1"] = None  # where nothing was scored
             metrics |= {f"{part.prefix}pass@{k}": one.value for k, one in passes.items()}
             left_out |= part.left_out(wanted, found.counts) if ks else {}
-    metrics["num_total"] = found.counts.items
-    metrics |= {"num_unscored": found.counts.unscored} if found.counts.unscored else {}
+    metrics |= {"num_total": found.counts.items} | unscored_metric(found.counts)
     metrics |= {"k_left_out": left_out} if left_out else {}
     return Summary(metrics, tuple(one for _, passes in found_of for one in passes.values()), found.counts)
 

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary
 from tasks.grading.reasoning import visible_answer
 from tasks.grading.rules.rule_checks import KINDS, arguments_of
-from tasks.grading.sample_statistics import tally
+from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import Estimate, estimate, estimates, wilson
 
 VARIANTS = ("strict", "loose")
@@ -95,9 +95,7 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
         for level in ("prompt", "instruction")
         for name in VARIANTS
     }
-    metrics["num_total"] = found.counts.items
-    if found.counts.unscored:
-        metrics["num_unscored"] = found.counts.unscored
+    metrics |= {"num_total": found.counts.items} | unscored_metric(found.counts)
     return Summary(metrics, (*overall, *per_kind), found.counts)
 
 
