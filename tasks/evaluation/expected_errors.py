@@ -6,7 +6,7 @@ Apart from `evaluation_errors`, which commands import before they know whether a
 from __future__ import annotations
 
 from tasks.evaluation.evaluation_errors import EvaluationError
-from tasks.grading.grading_errors import GradingError
+from tasks.grading.grading_records import GradingError
 from tasks.sandbox.sandbox_errors import SandboxError
 
 EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)

@@ -187,7 +187,7 @@ def expected_errors() -> Generator[None]:
         UnknownTask,
     )
     from tasks.evaluation.expected_errors import EXPECTED_ERRORS
-    from tasks.grading.grading_errors import TemplateUnusable
+    from tasks.grading.grading_records import TemplateUnusable
     from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
 
     asked = (OptionUnusable, UnknownTask, PreflightFailed, NeedsLogLikelihood, TemplateUnusable)

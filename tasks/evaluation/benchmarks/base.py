@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
 from tasks.grading.grading_records import Summary
-from tasks.grading.grading_tools import AskAll, Judge, Tools
+from tasks.grading.judge_grading import AskAll, Judge, Tools
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data, DataFile

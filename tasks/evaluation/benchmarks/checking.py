@@ -9,7 +9,7 @@ from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
-from tasks.grading.grading_errors import TemplateUnusable
+from tasks.grading.grading_records import TemplateUnusable
 
 SHOWN_CHARS = 80
 

@@ -41,7 +41,7 @@ class CodeBenchmark(BaseBenchmark):
         return grade_program(item, response, self.try_out, sandbox)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        from tasks.grading.code.pass_at_k import summarise_code
+        from tasks.grading.code.code_grading import summarise_code
 
         return summarise_code(samples, ks=self.ks)
 
