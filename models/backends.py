@@ -18,9 +18,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError
 
 from models.model_errors import ModelUnavailable
-from models.openai_sampling import AS_ASKED, Thinking
 from models.protocols import Chat
-from models.structured import ResponseFormat
+from models.request_fields import AS_ASKED, ResponseFormat, Thinking
 
 ENTRY_POINTS = "trivet.backends"
 PRESS = {

@@ -12,8 +12,8 @@ from pydantic import JsonValue, SecretStr
 
 from models.backends import backends, check_args, kinds, open_backend, parse_model_args
 from models.model_errors import ModelUnavailable
-from models.openai_sampling import BRIEFLY
 from models.protocols import Chat
+from models.request_fields import BRIEFLY
 from models.weight_files import GENERATOR_FILES, digest_files, digest_folder
 
 

@@ -15,8 +15,8 @@ from pydantic import JsonValue, SecretStr
 
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.openai import OpenAIChat
-from models.openai_sampling import AS_ASKED, LEAST, Thinking
 from models.protocols import ChatRequest, ChatResponse
+from models.request_fields import AS_ASKED, LEAST, Thinking
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual
 class CuratorChat:
     """A model by LiteLLM's name, at its provider or at `base_url`.
 
-    response_format: the format of each answer (models.structured).
+    response_format: the format of each answer (models.request_fields).
     A seed is left out where the server has refused it by name (Gemini does), and `sent` shows that.
     Raises ModelUnavailable where the provider asks for a key and there is none, and for what it would not heed.
     """

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.prompts import Listener
 from models.protocols import ChatRequest
-from models.stops import Listener
 
 TAIL_TOKENS = 4
 """Tokens that are looked at for a stop, beyond one for each byte of it: special ones have no text."""

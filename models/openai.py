@@ -13,21 +13,22 @@ from pydantic import JsonValue, SecretStr
 
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.openai_endpoint import NO_NAMES, AnswerFailed, End, Endpoint, NoSuchPath, whole_json
-from models.openai_sampling import (
+from models.prompt_pictures import picture_size
+from models.prompts import Listener, plain_text, raw_prompt, sendable
+from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from models.request_fields import (
     BRIEFLY,
     LEAST,
     Thinking,
+    advised,
     as_answered,
+    format_in_id,
     raw_sampling,
     refuse_named_template,
     sampling,
     thinking_in_id,
+    with_name,
 )
-from models.prompt_pictures import picture_size
-from models.prompts import plain_text, raw_prompt, sendable
-from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
-from models.stops import Listener
-from models.structured import advised, format_in_id, with_name
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -45,7 +46,7 @@ class OpenAIChat:
     `base_url` is no part of `id`: a model that moves to another port keeps its answers, so different weights must
     be served under different names. thinking: how a reasoning model (gpt-5, o3 …) thinks; by default with the least
     effort that it takes, and with tokens for that beyond `max_tokens`, so that an answer may be longer than that.
-    response_format: the format of each answer (models.structured); chats alone have one, so raw prompts are refused.
+    response_format: the format of each answer (models.request_fields); chats alone have one, so raw prompts are refused.
     """
 
     def __init__(

@@ -10,22 +10,23 @@ from pydantic import JsonValue, SecretStr
 
 from models.openai import OpenAIChat, data_url
 from models.openai_endpoint import AnswerFailed, Endpoint, NoSuchPath, whole_answer
-from models.openai_sampling import (
+from models.prompts import Listener, plain_text, sendable
+from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from models.request_fields import (
     BRIEFLY,
     LEAST,
     Thinking,
+    advised,
     as_answered,
+    format_in_id,
     freedom,
     is_reasoning,
     most_tokens,
     reasoning_effort,
     refuse_named_template,
     thinking_in_id,
+    with_name,
 )
-from models.prompts import plain_text, sendable
-from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
-from models.stops import Listener
-from models.structured import advised, format_in_id, with_name
 
 log = logging.getLogger(__name__)
 

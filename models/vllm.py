@@ -14,9 +14,9 @@ from pydantic import JsonValue
 from models.causal_weights import GENERATOR_FILES, Weights, find_weights, weights_folder
 from models.decoding import readable
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.prompts import Listener
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.stops import Listener
-from models.structured import format_in_id
+from models.request_fields import format_in_id
 from models.token_likelihoods import Window, encode, pair_windows, rolling_windows
 from models.vision_weights import kind_of
 from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
@@ -44,7 +44,7 @@ class VLLMChat:
 
     The engine runs in processes of its own that end with this one. It is opened with the first question, shared with
     all who ask for the same weights with the same settings, and let go of when another model of this process is asked
-    (models.held). Threads may ask at once: their requests share its batches. Requests begin in the order given, so
+    (models.local). Threads may ask at once: their requests share its batches. Requests begin in the order given, so
     that those that begin alike, side by side, have their common beginning computed once.
     `id` holds a fingerprint of weights, configuration, tokenizer and chat templates. At temperature 0 the answers are
     those of `hf`, up to rounding; above it tokens are drawn with a seed that belongs to the request.
@@ -73,7 +73,7 @@ class VLLMChat:
         """gpu_memory_utilization: share of the device's memory that the engine takes; of the machine's, on a CPU.
 
         min_pixels, max_pixels: a picture is resized to so many; None: as the model's own settings say.
-        response_format: the format of each answer (models.structured); how likely texts are has nothing to do with it.
+        response_format: the format of each answer (models.request_fields); how likely texts are has nothing to do with it.
         """
         if dtype.removeprefix("torch.") not in DTYPES:
             raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
@@ -193,7 +193,7 @@ class VLLMChat:
     def _answer(self, number: int, request: ChatRequest, answer: str) -> _Reading:
         reader = self._reader()
         with reader.lock:
-            tokens = [*encode(reader.loaded, answer, special=False), reader.end_token]
+            tokens = [*encode(reader.loaded, answer, special=False), reader.loaded.end_token]
             prompt = reader.prompt(number, request, room_for=len(tokens))
         return _Reading(Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens)), prompt.pngs)
 

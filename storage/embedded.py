@@ -18,9 +18,8 @@ from typing import Literal
 from urllib.parse import quote
 
 from storage import files
-from storage.postgres_binaries import Binaries, copy_to, installed, offers
+from storage.postgres_binaries import Account, Binaries, account_of, copy_to, installed, may_enter, offers
 from storage.records import Record
-from storage.server_account import Account, account_of, may_enter
 from storage.storage_errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
 
 DATABASE = "trivet"

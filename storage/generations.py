@@ -16,11 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from storage.digests import FileDigest
 from storage.lexical import Lexical
 from storage.records import Record
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
 from storage.vectors import Vectors
+
+
+class FileDigest(Record):
+    """What a file must be."""
+
+    sha256: str
+    size: int
 
 
 class Fact(Record):

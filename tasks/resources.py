@@ -196,6 +196,6 @@ def reranker(name: str) -> Reranker:
 
 @cache
 def _reranker(name: str) -> Reranker:
-    from models.rerankers import open_reranker
+    from models.embedders import open_reranker
 
     return open_reranker(name)

@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from storage import locking
+from storage import files
 
 ADDRESS = Path("api", "address.json")
 """Below the home: where the server is, and how it lets commands in; file mode 0600."""
@@ -73,7 +73,7 @@ class Watched:
 @contextmanager
 def nobody_uses_it(home: Path) -> Generator[None]:
     """Keep commands from starting or using a server while the block runs. Raises InUse where one does already."""
-    with locking.alone(home, LOCK, wait=_refuse), (home / HOLDERS).open("a") as holders:
+    with files.alone(home, LOCK, wait=_refuse), (home / HOLDERS).open("a") as holders:
         try:
             fcntl.flock(holders, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

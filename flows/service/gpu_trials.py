@@ -104,7 +104,7 @@ def try_faiss() -> list[Check]:
 def try_generation(kind: str, model: str | None = None, device: str = "cuda") -> list[Check]:
     """A few tokens by a backend of this process, `hf` or `vllm`."""
     from models.backends import open_backend
-    from models.held import release_held
+    from models.local import release_held
     from models.protocols import ChatRequest, Message, Text
 
     with tempfile.TemporaryDirectory() as folder:

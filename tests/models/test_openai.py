@@ -21,7 +21,8 @@ from models.model_errors import (
 )
 from models.openai import OpenAIChat, OpenAIEmbedder
 from models.openai_endpoint import NoSuchPath
-from models.openai_sampling import (
+from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
+from models.request_fields import (
     AS_ASKED,
     BRIEFLY,
     REASONING_TOKENS,
@@ -29,7 +30,6 @@ from models.openai_sampling import (
     is_reasoning,
     reasoning_effort,
 )
-from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
 from tests.models.server import (
     DIMENSION,
     MODEL,

@@ -11,8 +11,18 @@ from models.chats import local_of, open_chat
 from models.curator import CuratorChat
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
-from models.registry import VARIABLE, Entry, Price, named, open_spelled, press_of, registered, spelled
-from models.registry_file import RegistryUnusable, read_models
+from models.registry import (
+    VARIABLE,
+    Entry,
+    Price,
+    RegistryUnusable,
+    named,
+    open_spelled,
+    press_of,
+    read_models,
+    registered,
+    spelled,
+)
 from tests.models.server import MODEL, serving
 
 MODELS = """\
