@@ -239,14 +239,20 @@ def _open_hf(asked: Asked) -> Chat:
 def _open_vllm(asked: Asked) -> Chat:
     args = checked_args(VLLMArgs, asked)
     model = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
-    if importlib.util.find_spec("vllm") is None:
-        raise ModelUnavailable(
-            f"vLLM is not installed here; serve the model (`vllm serve {model}`) and give `--model openai --model_name "
-            f"{model} --base-url http://127.0.0.1:8000/v1`, or run it with `--model hf --model_args pretrained={model}`"
-        )
+    require_vllm(model)
     from models.vllm import VLLMChat
 
     return VLLMChat(model, **args.model_dump(exclude={"pretrained", "batch_size", "data_parallel_size"}))
+
+
+def require_vllm(pretrained: str) -> None:
+    """Raises ModelUnavailable where vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise ModelUnavailable(
+            "vLLM is not installed here; install it (`pip install 'trivet[gpu]'`), or load the model with transformers "
+            f"(hf:{pretrained}), or serve it (`vllm serve {pretrained}`) and name it openai:{pretrained} "
+            f"(`--model openai --model_name {pretrained} --base-url http://127.0.0.1:8000/v1`)"
+        )
 
 
 def _open_replay(asked: Asked) -> Chat:

@@ -240,10 +240,7 @@ class CausalLM:
                     yield number, sums[number]
 
     def _batches(
-        self,
-        jobs: Sequence[Job],
-        run: Callable[[Sequence[Job]], list[Done]],
-        bytes_of: Callable[[Job], int],
+        self, jobs: Sequence[Job], run: Callable[[Sequence[Job]], list[Done]], bytes_of: Callable[[Job], int]
     ) -> Iterator[tuple[Sequence[Job], list[Done] | ModelError]]:
         """Each batch of jobs with what `run` makes of it; a job that does not even fit alone gives its error.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,13 +68,10 @@ class Loaded(NamedTuple):
 
 def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | None, trust_remote_code: bool) -> Weights:
     """Where a model lies and what it is; loads nothing. Raises ModelUnavailable."""
-    if dtype.removeprefix("torch.") not in DTYPES:
-        raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}")
+    check_dtype(dtype)
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
     folder = weights_folder(name, revision, wanted, "model")
-    config = read_json(folder / "config.json")
-    if not config:
-        raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
+    config = model_config(folder)
     if adapter := weights_folder(peft, None, wanted, "LoRA") if peft else None:
         check_adapter(adapter)
     digests = [digest_folder(place, wanted) for place in (folder, adapter) if place]
@@ -87,6 +84,19 @@ def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | Non
         adapter=adapter,
         trust_remote_code=trust_remote_code,
     )
+
+
+def check_dtype(dtype: str) -> None:
+    """Raises ModelUnavailable for what is no dtype that a model can be loaded in."""
+    if dtype.removeprefix("torch.") not in DTYPES:
+        raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}")
+
+
+def model_config(folder: Path) -> dict[str, Any]:
+    """The model's config.json. Raises ModelUnavailable."""
+    if not (config := read_json(folder / "config.json")):
+        raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
+    return config
 
 
 def weights_folder(name: str, revision: str | None, wanted: tuple[str, ...], what: str) -> Path:
@@ -245,16 +255,13 @@ def require_whole(info: Mapping[str, Any], tokenizer: Any, folder: Path, *, unus
     """
     missing = sorted(name for name in info["missing_keys"] if unused is None or not name.startswith(unused))
     if missing:
+        others = f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
         raise ModelUnavailable(
-            f"the weights in {folder} are not whole: {missing[0]} is missing{_others(missing)}; fetch them again, or "
+            f"the weights in {folder} are not whole: {missing[0]} is missing{others}; fetch them again, or "
             "name a model of the kind that is asked for"
         )
     if len(tokenizer.get_vocab()) <= len(tokenizer.all_special_tokens):
         raise ModelUnavailable(f"{folder} holds no vocabulary; fetch the files of its tokenizer too (tokenizer.json)")
-
-
-def _others(missing: Sequence[str]) -> str:
-    return f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
 
 
 def check_adapter(folder: Path) -> None:

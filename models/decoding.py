@@ -44,12 +44,7 @@ class Draws:
     """
 
     def __init__(
-        self,
-        drawings: Sequence[Drawing | None],
-        *,
-        limits: Sequence[int],
-        prompt_tokens: int,
-        device: Any,
+        self, drawings: Sequence[Drawing | None], *, limits: Sequence[int], prompt_tokens: int, device: Any
     ) -> None:
         drawn = [(row, drawing) for row, drawing in enumerate(drawings) if drawing]
         numbers = np.full((len(drawn), max(limits)), 0.5)

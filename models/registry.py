@@ -24,7 +24,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -38,15 +38,7 @@ from pydantic import (
     model_validator,
 )
 
-from models.backends import (
-    OF_THE_CALLER,
-    PRESS,
-    backends,
-    check_args,
-    is_endpoint,
-    open_backend,
-    parse_model_args,
-)
+from models.backends import OF_THE_CALLER, PRESS, backends, check_args, is_endpoint, open_backend, parse_model_args
 from models.model_errors import ModelUnavailable
 from models.protocols import Chat
 from models.request_fields import BRIEFLY
@@ -66,6 +58,17 @@ BESIDE = {
 """Fields of an entry, and what model_args call them."""
 NAME = re.compile(r"\w[\w.-]*")
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+Place = tuple[str, ...]
+"""Where in the file a value is: `("qwen", "args", "dtype")`."""
+DEPTH = 3
+"""Models, their fields, and what is in these."""
+FILES = ("replay", "scripted")
+"""Backends whose name is a file."""
+PERHAPS_LOCAL = ("peft", "tokenizer")
+"""Arguments that are a folder or a name of the hub."""
+SECRET_NAME = re.compile(r"(\w+_)?(api_?key|key|token|password|passwd|secret|authorization)", re.I)
+NO_SECRET = ("bos_token", "eos_token", "pad_token", "add_bos_token")
+SECRET = re.compile(r"\b(sk-[\w-]{16,}|(hf_|gsk_|xai-|AIza)[\w-]{30,}|Bearer \S{8,})")
 
 
 class Price(BaseModel):
@@ -189,8 +192,6 @@ def registered() -> dict[str, Entry]:
     """All models of the file that TRIVET_MODELS names; empty where it names none. Raises RegistryUnusable."""
     if not (file := os.environ.get(VARIABLE)):
         return {}
-    from models.registry import read_models
-
     return read_models(Path(file))
 
 
@@ -217,37 +218,34 @@ def open_spelled(name: str, *, base_url: str | None, api_key: SecretStr | None, 
     return open_backend(kind, name=model, args=args, thinking=BRIEFLY, **chosen)
 
 
-Place = tuple[str, ...]
-"""Where in the file a value is: `("qwen", "args", "dtype")`."""
-DEPTH = 3
-"""Models, their fields, and what is in these."""
-FILES = ("replay", "scripted")
-"""Backends whose name is a file."""
-PERHAPS_LOCAL = ("peft", "tokenizer")
-"""Arguments that are a folder or a name of the hub."""
-SECRET_NAME = re.compile(r"(\w+_)?(api_?key|key|token|password|passwd|secret|authorization)", re.I)
-NO_SECRET = ("bos_token", "eos_token", "pad_token", "add_bos_token")
-SECRET = re.compile(r"\b(sk-[\w-]{16,}|(hf_|gsk_|xai-|AIza)[\w-]{30,}|Bearer \S{8,})")
-
-
 class RegistryUnusable(ModelUnavailable):
     """The file cannot be taken as it is; its text names file and line."""
 
 
+class _Source(NamedTuple):
+    """A file, and the line of each value in it."""
+
+    file: Path
+    lines: Mapping[Place, int]
+
+    def at(self, *place: str) -> str:
+        """Where a value is, for messages: its line, or that of the nearest one around it."""
+        known = next((place[:end] for end in range(len(place), 0, -1) if place[:end] in self.lines), ())
+        return f"{self.file}, line {self.lines.get(known, 1)}: {'.'.join(place)}"
+
+
 def read_models(file: Path) -> dict[str, Entry]:
     """The models of a file by their names. Raises RegistryUnusable."""
-    plain, lines = _parsed(file)
-    models: dict[str, Entry] = {}
-    for name, given in plain.items():
-        models[name] = _entry(name, given, file, lines)
+    plain, source = _parsed(file)
+    models = {name: _entry(name, given, source) for name, given in plain.items()}
     if len(defaults := [name for name, entry in models.items() if entry.default]) > 1:
-        where = f"{file}, line {_line((defaults[1], 'default'), lines)}"
+        where = source.at(defaults[1], "default")
         raise RegistryUnusable(f"{where}: {defaults[0]!r} is the default already; mark one model only")
     return models
 
 
-def _parsed(file: Path) -> tuple[dict[str, Any], dict[Place, int]]:
-    """The file's values, and the line of each."""
+def _parsed(file: Path) -> tuple[dict[str, Any], _Source]:
+    """The file's values, and where each is."""
     import yaml
 
     try:
@@ -272,7 +270,7 @@ def _parsed(file: Path) -> tuple[dict[str, Any], dict[Place, int]]:
                 f"{file}, line {line}: {'.'.join(place)!r} is in line {lines[place]} too; write it once"
             )
         lines[place] = line
-    return {str(name): value for name, value in cast("dict[Any, Any]", plain).items()}, lines
+    return {str(name): value for name, value in cast("dict[Any, Any]", plain).items()}, _Source(file, lines)
 
 
 def _places(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
@@ -286,15 +284,8 @@ def _places(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
         yield from _places(value, below)
 
 
-def _line(place: Place, lines: Mapping[Place, int]) -> int:
-    """The line of a place, or of the nearest one around it."""
-    while place and place not in lines:
-        place = place[:-1]
-    return lines.get(place, 1)
-
-
-def _entry(name: str, given: Any, file: Path, lines: Mapping[Place, int]) -> Entry:
-    where = f"{file}, line {_line((name,), lines)}: {name}"
+def _entry(name: str, given: Any, source: _Source) -> Entry:
+    where = source.at(name)
     if is_taken(name):
         raise RegistryUnusable(f"{where}: the name means something already; call the model otherwise")
     if not NAME.fullmatch(name):
@@ -303,36 +294,38 @@ def _entry(name: str, given: Any, file: Path, lines: Mapping[Place, int]) -> Ent
         )
     if not isinstance(given, dict):
         raise RegistryUnusable(f"{where}: expected `backend` and `name`, such as {{backend: hf, name: …}}")
-    _refuse_secrets((name,), cast("dict[Any, Any]", given), file, lines)
+    _refuse_secrets((name,), cast("dict[Any, Any]", given), source)
     try:
         entry = Entry.model_validate(given)
     except ValidationError as error:
-        raise _refused(name, error, file, lines) from None
-    if SECRET.search(json.dumps(entry.model_dump(mode="json"))) or _with_login(entry.base_url):
+        raise _refused(name, error, source) from None
+    address = urlsplit(entry.base_url or "")
+    hidden = "@" in address.netloc or address.query
+    if hidden or SECRET.search(json.dumps(entry.model_dump(mode="json"))):
         raise RegistryUnusable(
             f"{where}: a value of it looks like a key or a password; export that as an environment variable and name "
             "the variable: api_key_env (a whole address with a password: OPENAI_BASE_URL)"
         )
-    return _anchored(entry, file.absolute().parent)
+    return _anchored(entry, source.file.absolute().parent)
 
 
-def _refuse_secrets(at: Place, given: Mapping[Any, Any], file: Path, lines: Mapping[Place, int]) -> None:
+def _refuse_secrets(at: Place, given: Mapping[Any, Any], source: _Source) -> None:
     for name, value in given.items():
         place = (*at, str(name))
         if SECRET_NAME.fullmatch(place[-1].replace("-", "_")) and place[-1] not in NO_SECRET:
             raise RegistryUnusable(
-                f"{file}, line {_line(place, lines)}: {'.'.join(place)}: no secret belongs in this file; export it as "
-                "an environment variable and name that: `api_key_env: NAME`"
+                f"{source.at(*place)}: no secret belongs in this file; export it as an environment variable and name "
+                "that: `api_key_env: NAME`"
             )
         if name == "args" and isinstance(value, dict):
-            _refuse_secrets(place, cast("dict[Any, Any]", value), file, lines)
+            _refuse_secrets(place, cast("dict[Any, Any]", value), source)
 
 
-def _refused(name: str, error: ValidationError, file: Path, lines: Mapping[Place, int]) -> RegistryUnusable:
+def _refused(name: str, error: ValidationError, source: _Source) -> RegistryUnusable:
     """What pydantic refused first, without its value."""
     first = error.errors(include_input=False, include_url=False)[0]
     place = (name, *(str(part) for part in first["loc"]))
-    where = f"{file}, line {_line(place, lines)}: {'.'.join(place)}"
+    where = source.at(*place)
     if first["type"] == "extra_forbidden":
         return RegistryUnusable(f"{where} is not known; give {', '.join(Entry.model_fields)}")
     if first["type"] == "missing":
@@ -340,11 +333,6 @@ def _refused(name: str, error: ValidationError, file: Path, lines: Mapping[Place
     if place[-1] == "api_key_env":
         return RegistryUnusable(f"{where}: write the name of an environment variable, such as TEAM_KEY, and no key")
     return RegistryUnusable(f"{where}: {first['msg'].removeprefix('Value error, ')}")
-
-
-def _with_login(address: str | None) -> bool:
-    parts = urlsplit(address or "")
-    return "@" in parts.netloc or bool(parts.query)
 
 
 def _anchored(entry: Entry, folder: Path) -> Entry:

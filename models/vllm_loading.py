@@ -53,10 +53,7 @@ REMEDIES = (
         FAILED,
         f"it says no cause, as one that is killed for the memory it takes: free some of this machine's, or {MEMORY}",
     ),
-    (
-        r"not initialized from checkpoint|safetensor",
-        "the weights in that folder are not whole: fetch them again",
-    ),
+    (r"not initialized from checkpoint|safetensor", "the weights in that folder are not whole: fetch them again"),
     (
         r"architecture|no vllm implementation|model type",
         "vLLM runs no model of this kind; take it with `--model hf`, or another one",

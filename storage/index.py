@@ -34,16 +34,7 @@ from storage.records import Record
 from storage.storage_errors import DamagedIndex, NotAnIndex
 from storage.vectors import write_vectors
 
-__all__ = [
-    "CatalogueEntry",
-    "Fact",
-    "Generation",
-    "Index",
-    "claim",
-    "is_current",
-    "open_index",
-    "publish",
-]
+__all__ = ["CatalogueEntry", "Fact", "Generation", "Index", "claim", "is_current", "open_index", "publish"]
 
 COMPANIONS = frozenset({"CURRENT", "generations", "index_status.json", "chunk_preview.json"})
 """What an index folder may hold before its first generation is there."""
