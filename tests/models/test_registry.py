@@ -217,7 +217,7 @@ def test_a_file_that_is_not_there_is_named(file: Path) -> None:
         ),
         (
             "a: {backend: hf, name: m, default: true}\nb: {backend: hf, name: n, default: true}\n",
-            "line 2: 'a' is the default already",
+            r"line 2: b\.default: 'a' is the default already",
         ),
     ],
 )
