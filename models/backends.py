@@ -54,7 +54,7 @@ class OpenAIArgs(BackendArgs):
     timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
     reasoning_effort: str | None = None
     response_format: ResponseFormat = None
-    """Format of each answer; see models.structured."""
+    """Format of each answer; see models.request_fields."""
 
 
 class HFArgs(BackendArgs):

@@ -161,7 +161,7 @@ class Entry(BaseModel):
 def named(name: str) -> Entry | None:
     """The model that the file calls `name`; None where there is no file, or none of that name.
 
-    Raises models.registry_file.RegistryUnusable for a file that cannot be read.
+    Raises RegistryUnusable for a file that cannot be read.
     """
     if is_taken(name) or not NAME.fullmatch(name):
         return None

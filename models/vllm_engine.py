@@ -60,7 +60,7 @@ class _Abandon(NamedTuple):
 class Driver:
     """Runs an engine in a thread of its own, so that jobs of all threads share its batches.
 
-    While there are jobs it holds models.held.ALONE: another model is loaded when they are done, not between them.
+    While there are jobs it holds models.local.ALONE: another model is loaded when they are done, not between them.
     """
 
     def __init__(self, llm: Any, lora: Any) -> None:
