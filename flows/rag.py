@@ -24,7 +24,7 @@ from flows.running.settings import settings
 from flows.running.shown import few, flow_version, say, watched
 from flows.running.task_runners import task_runner
 from models.chats import is_in_process, revision_of
-from models.rerankers import fingerprint_of
+from models.embedders import fingerprint_of
 from models.weight_files import fingerprint
 from tasks.language.tokens import installed_tokenizer
 from tasks.rag.batching import BatchReport

@@ -184,6 +184,6 @@ def embedder(name: str) -> Embedder:
 @_one_at_a_time
 def reranker(name: str) -> Reranker:
     """The cross-encoder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
-    from models.rerankers import open_reranker
+    from models.embedders import open_reranker
 
     return open_reranker(name)

@@ -237,7 +237,7 @@ def _key(common: Sweep, point: Point, opened: Index) -> str:
 
 @cache
 def _weights_of(reranker: str) -> str:
-    from models.rerankers import fingerprint_of
+    from models.embedders import fingerprint_of
 
     return fingerprint_of(reranker)
 

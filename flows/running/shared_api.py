@@ -33,7 +33,7 @@ from typing import IO, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from storage import files, locking
+from storage import files
 from storage.records import Record
 
 START_S = 90.0
@@ -94,7 +94,7 @@ def join(home: Path, *, linger_s: float, log: Path) -> Joined | None:
     folder = (home / ADDRESS).parent
     files.make_folder(folder)
     folder.chmod(0o700)
-    with locking.alone(home, LOCK, wait=lambda: time.sleep(0.02)):
+    with files.alone(home, LOCK, wait=lambda: time.sleep(0.02)):
         found = _recorded(home)
         if found and not _is_usable(found, home):
             if found.is_alive and _is_held(home):  # one that is only slow, too, is not taken from a command
@@ -111,7 +111,7 @@ def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
     if not (home / ADDRESS).exists():
         return False
     if even_in_use:
-        with locking.alone(home, LOCK, wait=lambda: time.sleep(0.02)):
+        with files.alone(home, LOCK, wait=lambda: time.sleep(0.02)):
             return _end(home, _recorded(home))
     with suppress(InUse), nobody_uses_it(home):
         return _end(home, _recorded(home))
@@ -307,7 +307,7 @@ class Watched:
 @contextmanager
 def nobody_uses_it(home: Path) -> Generator[None]:
     """Keep commands from starting or using a server while the block runs. Raises InUse where one does already."""
-    with locking.alone(home, LOCK, wait=_refuse), (home / HOLDERS).open("a") as holders:
+    with files.alone(home, LOCK, wait=_refuse), (home / HOLDERS).open("a") as holders:
         try:
             fcntl.flock(holders, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -187,7 +187,7 @@ def try_generation(kind: str, model: str | None = None, device: str = "cuda") ->
     import torch
 
     from models.backends import open_backend
-    from models.held import release_held
+    from models.local import release_held
     from models.protocols import ChatRequest, Message, Text
 
     with tempfile.TemporaryDirectory() as folder:

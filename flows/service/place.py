@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flows.service.api import AUTH_FILE, SERVICE_FILE, Refused
-from storage import files, locking
+from storage import files
 
 PARTS = ("server", "cpu", "gpu", "database", "supervisor")
 """What has a log: the server, the worker of each pool, who keeps Prefect's PostgreSQL running, and who keeps all."""
@@ -112,5 +112,5 @@ class Place(NamedTuple):
     @contextmanager
     def alone(self) -> Generator[None]:
         """One command at a time starts or stops the service of a home."""
-        with locking.alone(self.home, "service", wait=lambda: time.sleep(0.2)):
+        with files.alone(self.home, "service", wait=lambda: time.sleep(0.2)):
             yield

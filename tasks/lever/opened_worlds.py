@@ -122,7 +122,7 @@ def in_shard(ids: Sequence[str], shard: int) -> Sequence[str]:
 @contextmanager
 def training_folder(name: str, **inputs: object) -> Generator[Path]:
     """Where a training keeps its state until it is through: the same one for the same inputs, for one run at a time."""
-    from storage.locking import alone
+    from storage.files import alone
 
     key = content_key(name, TRAINING_VERSION, inputs)[:32]
     folder = resources().home / "cache" / "training" / key

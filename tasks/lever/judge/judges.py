@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from models.chats import is_in_process, revision_of
-from models.held import release_held
+from models.local import release_held
 from models.protocols import ChatRequest, Image, Message, Text
 from models.registry import press_of
 from storage.records import Record, Ref
@@ -84,7 +84,7 @@ def fingerprint_of_judge(name: str) -> str:
 
 def encoder_spec(name: str, *, adapters: Path | None) -> EncoderSpec:
     """A CLIP as it lies on this disk. Raises models.model_errors.ModelUnavailable."""
-    from models.clip_weights import find_clip
+    from models.weight_files import find_clip
 
     return EncoderSpec(name=name, adapters=adapters, fingerprint=find_clip(name, adapters=adapters).fingerprint)
 
