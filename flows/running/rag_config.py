@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 
 from flows.running.models_file import priced, spelled_out
 from tasks.budget import Spending
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
 from tasks.rag.indexing.figures import FigureSettings
 from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS
 

@@ -23,10 +23,9 @@ from typing import Any, Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents import document_errors
-from tasks.documents.assembly import join_pages
 from tasks.documents.blocks import BBox, Document, Page, PageStatus
+from tasks.documents.document_readers import Header, ReadOptions, join_pages
 from tasks.documents.formats import format_named
-from tasks.documents.read_options import Header, ReadOptions
 
 JOBS_PER_CHILD = 200
 """Parsers leak; a child is replaced after this many documents."""

@@ -20,7 +20,7 @@ from pkgutil import resolve_name
 from typing import Any, TextIO
 
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
-from tasks.documents.read_options import ReadOptions
+from tasks.documents.document_readers import ReadOptions
 
 PR_SET_PDEATHSIG = 1
 OUT_OF_MEMORY = re.compile(

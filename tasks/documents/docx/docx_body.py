@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from tasks.documents.assembly import table_text
 from tasks.documents.blocks import Cell, Kind
+from tasks.documents.document_readers import table_text
 from tasks.documents.docx.docx_inline import (
     CHART,
     MC,

@@ -12,17 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.documents.assembly import BlockList, SimpleReader, storable
+from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate, Kind
 from tasks.documents.document_errors import NeedsPassword, RefusedDocument, UnsupportedDocument
+from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader, storable
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_package import Part, R, W, WordPackage, attribute
 from tasks.documents.docx.docx_styles import Numbering, Styles
-from tasks.documents.images.raster_images import ABROAD, Embedded, candidates, read_embedded
-from tasks.documents.read_options import Header, Reader, ReadOptions
+from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
 
 READER = "trivet docx 1"
-OLE_MAGIC = bytes.fromhex("D0CF11E0A1B11AE1")
 _NOTE_PARTS = ("footnotes", "endnotes", "comments")
 _CORE_NAMES = {
     "title": "title",

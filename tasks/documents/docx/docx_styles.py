@@ -9,6 +9,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
+from tasks.documents.document_readers import counted, roman
 from tasks.documents.docx.docx_package import W, attribute, child_is_on, child_value
 
 _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
@@ -117,8 +118,6 @@ _GANADA = "가나다라마바사아자차카타파하"
 _CHOSUNG = "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"
 _KOREAN_DIGITS = "영일이삼사오육칠팔구"
 _HANJA_DIGITS = "〇一二三四五六七八九"
-_ROMAN_SIGNS = ("m", "cm", "d", "cd", "c", "xc", "l", "xl", "x", "ix", "v", "iv", "i")
-_ROMAN_VALUES = (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1)
 
 
 class _Level(NamedTuple):
@@ -209,7 +208,7 @@ def format_number(number: int, format: str) -> str:
             letter = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
             return letter.upper() if format == "upperLetter" else letter
         case "lowerRoman" | "upperRoman":
-            return _roman(number).upper() if format == "upperRoman" else _roman(number)
+            return roman(number).upper() if format == "upperRoman" else roman(number)
         case "ganada":
             return _GANADA[(number - 1) % 14]
         case "chosung":
@@ -217,9 +216,9 @@ def format_number(number: int, format: str) -> str:
         case "koreanDigital" | "koreanDigital2":
             return _digits(number, _HANJA_DIGITS if format.endswith("2") else _KOREAN_DIGITS)
         case "koreanCounting":
-            return _counted(number, _KOREAN_DIGITS, "십백천")
+            return counted(number, _KOREAN_DIGITS[1:], "십백천") or _digits(number, _KOREAN_DIGITS)
         case "koreanLegal" | "chineseCounting" | "ideographDigital" | "japaneseCounting":
-            return _counted(number, _HANJA_DIGITS, "十百千")
+            return counted(number, _HANJA_DIGITS[1:], "十百千") or _digits(number, _HANJA_DIGITS)
         case "decimalEnclosedCircle" | "decimalEnclosedCircleChinese":
             return chr(0x2460 + number - 1) if 1 <= number <= 20 else f"({number})"
         case "decimalEnclosedParen":
@@ -229,38 +228,14 @@ def format_number(number: int, format: str) -> str:
         case "numberInDash":
             return f"- {number} -"
         case "ordinal":
-            return f"{number}{_ordinal_ending(number)}"
+            ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+            return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
         case _:
             return str(number)
 
 
-def _roman(number: int) -> str:
-    letters = ""
-    for value, sign in zip(_ROMAN_VALUES, _ROMAN_SIGNS, strict=True):
-        letters += sign * (number // value)
-        number %= value
-    return letters
-
-
 def _digits(number: int, digits: str) -> str:
     return "".join(digits[int(digit)] for digit in str(abs(number)))
-
-
-def _counted(number: int, digits: str, units: str) -> str:
-    """십일 for 11: tens, hundreds and thousands by their names, a leading one unspoken."""
-    if not 0 < number < 10_000:
-        return _digits(number, digits)
-    parts: list[str] = []
-    for power in (3, 2, 1, 0):
-        if digit := number // 10**power % 10:
-            parts.append(("" if digit == 1 and power else digits[digit]) + (units[power - 1] if power else ""))
-    return "".join(parts)
-
-
-def _ordinal_ending(number: int) -> str:
-    if number % 100 in (11, 12, 13):
-        return "th"
-    return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
 
 
 def _lists(root: ET.Element) -> dict[str, _List]:

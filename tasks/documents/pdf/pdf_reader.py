@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pymupdf
 
 from tasks.documents.blocks import BBox, Page, PageStatus
+from tasks.documents.document_readers import Header, ReadOptions
 from tasks.documents.pdf.pdf_blocks import (
     BodyStyle,
     Content,
@@ -23,8 +24,8 @@ from tasks.documents.pdf.pdf_blocks import (
     running_rows,
 )
 from tasks.documents.pdf.pdf_columns import page_tables
+from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes, title_of
 from tasks.documents.pdf.pdf_grids import Point, drawn_edges
-from tasks.documents.pdf.pdf_opening import complaints, metadata_of, open_document, opening_notes, title_of
 from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, ocr_available, read_scan, why_no_text
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
 from tasks.documents.pdf.pdf_text import (
@@ -38,7 +39,6 @@ from tasks.documents.pdf.pdf_text import (
     remarks,
     unreadable,
 )
-from tasks.documents.read_options import Header, ReadOptions
 
 if TYPE_CHECKING:
     from tasks.documents.pdf.pdf_plumber import Plumber

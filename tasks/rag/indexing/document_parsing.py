@@ -7,9 +7,9 @@ from pathlib import Path
 from storage.artifacts import Artifacts
 from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.formats import sniff
 from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
-from tasks.documents.read_options import ReadOptions
-from tasks.documents.sniff import sniff
 from tasks.keys import content_key
 from tasks.rag.corpus import PageTrouble, Parsed, Source
 

@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.documents.assembly import BlockList, SimpleReader
 from tasks.documents.document_errors import EmptyDocument, RefusedDocument
-from tasks.documents.read_options import Header, Reader, ReadOptions
+from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader
 
 READER = "trivet text 1"
 MOST_BYTES = 100_000_000

@@ -15,9 +15,8 @@ from typing import Any, Literal, NamedTuple, cast
 import pymupdf
 
 from tasks.documents.blocks import LONGEST_SIDE_PX, BBox, ImageCandidate
-from tasks.documents.images.chart_images import find_charts
-from tasks.documents.images.image_geometry import Rect, common
-from tasks.documents.pdf.pdf_opening import open_document
+from tasks.documents.pdf.pdf_charts import Rect, common, find_charts
+from tasks.documents.pdf.pdf_document import open_document
 
 CHART_DPI = 150
 TOUCH_PT = 1.0
