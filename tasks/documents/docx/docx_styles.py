@@ -53,17 +53,18 @@ class Styles:
         nodes = [] if root is None else root.findall(f"{W}style")
         paragraphs = [node for node in nodes if attribute(node, "type") in (None, "paragraph")]
         self._styles = {attribute(node, "styleId") or "": _style(node) for node in paragraphs}
-        self._default = next((attribute(node, "styleId") for node in paragraphs if _is_default(node)), None)
+        defaults = [node for node in paragraphs if attribute(node, "default") in ("1", "true", "on")]
+        self._default = attribute(defaults[0], "styleId") if defaults else None
 
     def look(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
         """What `paragraph` is."""
         style_id = child_value(paragraph, "pPr/pStyle") or self._default
         chain = self._chain(style_id)
-        names = {style.name.casefold() for style in chain[:1]}
+        name = chain[0].name.casefold() if chain else ""
         return ParagraphLook(
             heading=_heading_level(child_value(paragraph, "pPr/outlineLvl"), chain),
-            title=bool(names & _TITLE_STYLES),
-            caption=bool(names & _CAPTION_STYLES),
+            title=name in _TITLE_STYLES,
+            caption=name in _CAPTION_STYLES,
             item=self._item(paragraph, chain, numbering),
             starts_page=child_is_on(paragraph, "pPr/pageBreakBefore") or any(style.starts_page for style in chain),
         )
@@ -109,10 +110,6 @@ def _style(node: ET.Element) -> _Style:
     )
 
 
-def _is_default(node: ET.Element) -> bool:
-    return attribute(node, "default") in ("1", "true", "on")
-
-
 _PRIVATE_USE = range(0xE000, 0xF900)
 _GANADA = "가나다라마바사아자차카타파하"
 _CHOSUNG = "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"
@@ -136,11 +133,13 @@ class _Level(NamedTuple):
 
 
 class _List(NamedTuple):
-    """A list as paragraphs name it: its levels, what it shares a counter with, and where it starts anew."""
+    """A list as paragraphs name it."""
 
     abstract: str
+    """What it shares a counter with."""
     levels: dict[int, _Level]
     starts: dict[int, int]
+    """Numbers with which levels start anew."""
 
 
 class Numbering:
@@ -248,18 +247,13 @@ def _lists(root: ET.Element) -> dict[str, _List]:
         linked = child_value(abstracts[abstract], "numStyleLink") if abstract in abstracts else None
         abstract = by_style.get(linked, abstract) if linked else abstract
         if abstract in abstracts:
-            lists[attribute(number, "numId") or ""] = _with_overrides(number, abstract, _levels(abstracts[abstract]))
+            levels, starts = _levels(abstracts[abstract]), dict[int, int]()
+            for override in number.iter(f"{W}lvlOverride"):
+                levels |= _levels(override)
+                if (start := child_value(override, "startOverride")) is not None:
+                    starts[integer(attribute(override, "ilvl"), 0)] = integer(start, 1)
+            lists[attribute(number, "numId") or ""] = _List(abstract, levels, starts)
     return lists
-
-
-def _with_overrides(number: ET.Element, abstract: str, levels: dict[int, _Level]) -> _List:
-    starts: dict[int, int] = {}
-    for override in number.iter(f"{W}lvlOverride"):
-        level = integer(attribute(override, "ilvl"), 0)
-        if (start := child_value(override, "startOverride")) is not None:
-            starts[level] = integer(start, 1)
-        levels = levels | _levels(override)
-    return _List(abstract, levels, starts)
 
 
 def _levels(node: ET.Element) -> dict[int, _Level]:

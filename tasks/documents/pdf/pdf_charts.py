@@ -176,17 +176,13 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
 
 def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
     """Rows and columns from the first to the last that a box reaches; what lies off the page counts to its edge."""
-    ends = (
-        int(min(max(offset / cell_pt, 0), cells - 1))
-        for offset, cells in (
-            (rect.y0 - page.y0, shape[0]),
-            (rect.y1 - page.y0, shape[0]),
-            (rect.x0 - page.x0, shape[1]),
-            (rect.x1 - page.x0, shape[1]),
-        )
-    )
-    top, bottom, left, right = ends
-    return range(top, bottom), range(left, right)
+
+    def cell(offset: float, cells: int) -> int:
+        return int(min(max(offset / cell_pt, 0), cells - 1))
+
+    rows = range(cell(rect.y0 - page.y0, shape[0]), cell(rect.y1 - page.y0, shape[0]))
+    columns = range(cell(rect.x0 - page.x0, shape[1]), cell(rect.x1 - page.x0, shape[1]))
+    return rows, columns
 
 
 def _nested(clusters: Sequence[list[Element]], page: Rect) -> list[list[Element]]:
@@ -244,23 +240,17 @@ def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
     marks = [element.rect for element in _small_shapes(cluster)]
     if len(marks) < FEWEST_MARKS:
         return False
-    axes = any(
-        element.kind != "free" and max(element.rect.width / box.width, element.rect.height / box.height) > 0.6
-        for element in cluster
-    )
-    strewn = hull(marks)
-    levels = {round(mark.y0 / 4) for mark in marks}
-    return (
-        axes
-        and strewn.width > box.width / 2
-        and strewn.height > box.height / 2
-        and len(levels) >= min(10, len(marks) / 2)
-    )
+    straight = [element.rect for element in cluster if element.kind != "free"]
+    axes = any(max(rect.width / box.width, rect.height / box.height) > 0.6 for rect in straight)
+    over = hull(marks)
+    strewn = over.width > box.width / 2 and over.height > box.height / 2
+    return axes and strewn and len({round(mark.y0 / 4) for mark in marks}) >= min(10, len(marks) / 2)
 
 
 def _is_diagram(elements: Sequence[Element]) -> bool:
     """Three or more boxes that stand apart, and two or more lines or arrowheads that lead from box to box."""
-    boxes = [element.rect for element in elements if element.kind == "box" and _could_hold_a_word(element.rect)]
+    rects = (element.rect for element in elements if element.kind == "box")
+    boxes = [rect for rect in rects if rect.width >= 30 and rect.height >= 12]  # each could hold a word
     if not 3 <= len(boxes) <= MOST_NODES:
         return False
     apart = [box for box in boxes if not any(other is not box and box.grown(1, 1).touches(other) for other in boxes)]
@@ -268,10 +258,6 @@ def _is_diagram(elements: Sequence[Element]) -> bool:
         return False
     links = [element for element in elements if element.kind != "box"]
     return sum(any(_leads_to(link, box) for box in apart) for link in links) >= 2
-
-
-def _could_hold_a_word(rect: Rect) -> bool:
-    return rect.width >= 30 and rect.height >= 12
 
 
 def _leads_to(link: Element, box: Rect) -> bool:
@@ -397,13 +383,8 @@ def merged(boxes: Sequence[Rect]) -> list[Rect]:
 
 def hull(rects: Iterable[BBox]) -> Rect:
     """Smallest box around all of them."""
-    boxes = list(rects)
-    return Rect(
-        min(box[0] for box in boxes),
-        min(box[1] for box in boxes),
-        max(box[2] for box in boxes),
-        max(box[3] for box in boxes),
-    )
+    x0s, y0s, x1s, y1s = zip(*rects, strict=True)
+    return Rect(min(x0s), min(y0s), max(x1s), max(y1s))
 
 
 def common(one: Rect, other: Rect) -> Rect:
