@@ -44,7 +44,7 @@ PasswordEnv = Annotated[
     str | None, typer.Option(metavar="NAME", help="Environment variable that holds the password of the document.")
 ]
 READING = Options(
-    "tasks.documents.read_options:ReadOptions",
+    "tasks.documents.document_readers:ReadOptions",
     {"pdf_reader": Flag(), "tables": Flag("--tables/--no-tables"), "ocr": Flag()},
 )
 
@@ -57,9 +57,9 @@ def text(
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
     from tasks.documents.document_errors import DocumentError, ReaderUnusable
+    from tasks.documents.document_readers import ReadOptions
+    from tasks.documents.formats import sniff
     from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, read_document
-    from tasks.documents.read_options import ReadOptions
-    from tasks.documents.sniff import sniff
 
     password = require_variable(password_env)
     require_file(file, "a document")

@@ -99,7 +99,8 @@ def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
 def require_here(local: Local, *, pictures: bool = False) -> None:
     """Raise ModelUnavailable if a local model lacks its files, its engine, or support for pictures."""
     from flows.running.settings import settings
-    from models.chats import require_vllm, require_weights
+    from models.backends import require_vllm
+    from models.chats import require_weights
 
     require_weights(local, pictures=pictures)
     if local.kind == "vllm" and not settings().gpu_deployment:  # whose machine has the engine

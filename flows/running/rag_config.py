@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 
 from flows.running.answer_models import priced, spelled_out
 from tasks.budget import Spending
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
 from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS
 from tasks.rag.answers import AnswerSettings
 from tasks.rag.indexing.figures import FigureSettings

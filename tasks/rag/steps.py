@@ -11,8 +11,8 @@ from pydantic import JsonValue
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
 from tasks.keys import slug
 from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import AnswerSettings

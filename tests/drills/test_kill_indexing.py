@@ -21,8 +21,8 @@ import pytest
 from storage.artifacts import Artifacts
 from storage.generations import read_pointer
 from storage.records import Ref
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
 from tasks.keys import content_key
 from tasks.rag.corpus import Source
 from tasks.rag.indexing.document_stages import PARSER_VERSION

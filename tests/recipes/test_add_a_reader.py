@@ -99,7 +99,7 @@ import json, sys
 from pathlib import Path
 from storage.artifacts import Artifacts
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
+from tasks.documents.document_readers import ReadOptions
 from tasks.rag.indexing.document_stages import parse_source
 from tasks.rag.indexing.scan import scan_folder
 

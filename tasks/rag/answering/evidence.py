@@ -11,9 +11,8 @@ from typing import NamedTuple
 from storage import files
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
-from tasks.documents.formats import format_named
+from tasks.documents.formats import format_named, sniff
 from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, render_pages
-from tasks.documents.sniff import sniff
 from tasks.rag.answers import Citation
 
 MOST_NAME_CHARS = 60

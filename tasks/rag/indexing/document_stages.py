@@ -14,9 +14,9 @@ from storage.artifacts import Artifacts
 from storage.embeddings import EmbeddingCache
 from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.formats import sniff
 from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
-from tasks.documents.read_options import ReadOptions
-from tasks.documents.sniff import sniff
 from tasks.keys import content_key
 from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, Searchable, Source
 from tasks.rag.facts.fact_extraction import extract_facts

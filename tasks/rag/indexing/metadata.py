@@ -18,7 +18,7 @@ from typing import Literal
 from storage.records import Record
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_errors import DocumentError
-from tasks.documents.text.text_reader import decode, read_bytes
+from tasks.documents.text_reader import decode, read_bytes
 from tasks.rag.facts.fact_values import bare
 from tasks.rag.rag_errors import MetadataUnusable
 

@@ -20,8 +20,8 @@ from tasks.bulk import ask_all
 from tasks.calls import Limits, ResponseStore, answered
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_errors import DocumentError
+from tasks.documents.formats import sniff
 from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, find_images
-from tasks.documents.sniff import sniff
 from tasks.group_commit import GroupStore
 from tasks.keys import content_key
 from tasks.rag.corpus import Parsed, Pictured, flat

@@ -21,8 +21,7 @@ from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.documents.archives import ZipCaps, member_name, open_zip, printable, read_member, refusal
 from tasks.documents.document_errors import DocumentError
-from tasks.documents.formats import formats, suffixes
-from tasks.documents.sniff import format_of_members, outside_reader
+from tasks.documents.formats import format_of_members, formats, outside_reader, suffixes
 from tasks.rag.corpus import Source
 from tasks.rag.rag_errors import FolderUnusable
 

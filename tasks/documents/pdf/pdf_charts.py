@@ -8,7 +8,7 @@ that lines connect. Rules, cell fills, page borders, underlines and rounded pane
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.documents.blocks import BBox
-from tasks.documents.images.image_geometry import Rect, hull, merged
 
 RULE_PT = 2.0
 """A path thinner than this is a line, however it was drawn: borders are often thin filled shapes."""
@@ -177,17 +176,13 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
 
 def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
     """Rows and columns from the first to the last that a box reaches; what lies off the page counts to its edge."""
-    ends = (
-        int(min(max(offset / cell_pt, 0), cells - 1))
-        for offset, cells in (
-            (rect.y0 - page.y0, shape[0]),
-            (rect.y1 - page.y0, shape[0]),
-            (rect.x0 - page.x0, shape[1]),
-            (rect.x1 - page.x0, shape[1]),
-        )
-    )
-    top, bottom, left, right = ends
-    return range(top, bottom), range(left, right)
+
+    def cell(offset: float, cells: int) -> int:
+        return int(min(max(offset / cell_pt, 0), cells - 1))
+
+    rows = range(cell(rect.y0 - page.y0, shape[0]), cell(rect.y1 - page.y0, shape[0]))
+    columns = range(cell(rect.x0 - page.x0, shape[1]), cell(rect.x1 - page.x0, shape[1]))
+    return rows, columns
 
 
 def _nested(clusters: Sequence[list[Element]], page: Rect) -> list[list[Element]]:
@@ -245,23 +240,17 @@ def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
     marks = [element.rect for element in _small_shapes(cluster)]
     if len(marks) < FEWEST_MARKS:
         return False
-    axes = any(
-        element.kind != "free" and max(element.rect.width / box.width, element.rect.height / box.height) > 0.6
-        for element in cluster
-    )
-    strewn = hull(marks)
-    levels = {round(mark.y0 / 4) for mark in marks}
-    return (
-        axes
-        and strewn.width > box.width / 2
-        and strewn.height > box.height / 2
-        and len(levels) >= min(10, len(marks) / 2)
-    )
+    straight = [element.rect for element in cluster if element.kind != "free"]
+    axes = any(max(rect.width / box.width, rect.height / box.height) > 0.6 for rect in straight)
+    over = hull(marks)
+    strewn = over.width > box.width / 2 and over.height > box.height / 2
+    return axes and strewn and len({round(mark.y0 / 4) for mark in marks}) >= min(10, len(marks) / 2)
 
 
 def _is_diagram(elements: Sequence[Element]) -> bool:
     """Three or more boxes that stand apart, and two or more lines or arrowheads that lead from box to box."""
-    boxes = [element.rect for element in elements if element.kind == "box" and _could_hold_a_word(element.rect)]
+    rects = (element.rect for element in elements if element.kind == "box")
+    boxes = [rect for rect in rects if rect.width >= 30 and rect.height >= 12]  # each could hold a word
     if not 3 <= len(boxes) <= MOST_NODES:
         return False
     apart = [box for box in boxes if not any(other is not box and box.grown(1, 1).touches(other) for other in boxes)]
@@ -269,10 +258,6 @@ def _is_diagram(elements: Sequence[Element]) -> bool:
         return False
     links = [element for element in elements if element.kind != "box"]
     return sum(any(_leads_to(link, box) for box in apart) for link in links) >= 2
-
-
-def _could_hold_a_word(rect: Rect) -> bool:
-    return rect.width >= 30 and rect.height >= 12
 
 
 def _leads_to(link: Element, box: Rect) -> bool:
@@ -350,3 +335,59 @@ def _lines(words: Sequence[BBox]) -> list[Rect]:
         else:
             lines.append(Rect(*word))
     return lines
+
+
+class Rect(NamedTuple):
+    """x0, y0, x1, y1 in points."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+    @property
+    def area(self) -> float:
+        return self.width * self.height
+
+    def grown(self, dx: float, dy: float) -> Rect:
+        return Rect(self.x0 - dx, self.y0 - dy, self.x1 + dx, self.y1 + dy)
+
+    def union(self, other: BBox) -> Rect:
+        return Rect(min(self.x0, other[0]), min(self.y0, other[1]), max(self.x1, other[2]), max(self.y1, other[3]))
+
+    def touches(self, other: BBox) -> bool:
+        return self.x0 <= other[2] and other[0] <= self.x1 and self.y0 <= other[3] and other[1] <= self.y1
+
+    def holds(self, other: BBox) -> bool:
+        return self.x0 <= other[0] and self.y0 <= other[1] and other[2] <= self.x1 and other[3] <= self.y1
+
+
+def merged(boxes: Sequence[Rect]) -> list[Rect]:
+    """Boxes that overlap become one, until none do."""
+    apart: list[Rect] = []
+    for box in boxes:
+        while overlapped := next((other for other in apart if other.touches(box)), None):
+            apart.remove(overlapped)
+            box = box.union(overlapped)
+        apart.append(box)
+    return apart
+
+
+def hull(rects: Iterable[BBox]) -> Rect:
+    """Smallest box around all of them."""
+    x0s, y0s, x1s, y1s = zip(*rects, strict=True)
+    return Rect(min(x0s), min(y0s), max(x1s), max(y1s))
+
+
+def common(one: Rect, other: Rect) -> Rect:
+    """What two boxes share; its sides are zero where they share nothing."""
+    x0, y0 = max(one.x0, other.x0), max(one.y0, other.y0)
+    return Rect(x0, y0, max(x0, min(one.x1, other.x1)), max(y0, min(one.y1, other.y1)))

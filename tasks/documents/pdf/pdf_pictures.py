@@ -15,9 +15,8 @@ from typing import Any, Literal, NamedTuple, cast
 import pymupdf
 
 from tasks.documents.blocks import LONGEST_SIDE_PX, BBox, ImageCandidate
-from tasks.documents.images.chart_images import find_charts
-from tasks.documents.images.image_geometry import Rect, common
-from tasks.documents.pdf.pdf_opening import open_document
+from tasks.documents.pdf.pdf_charts import Rect, common, find_charts, hull
+from tasks.documents.pdf.pdf_document import open_document
 
 CHART_DPI = 150
 TOUCH_PT = 1.0
@@ -70,27 +69,23 @@ def _page_images(page: pymupdf.Page, number: int) -> Iterator[ImageCandidate]:
 
 def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
     """The pictures of a page, and whether it has a background image besides."""
-    upright = _unrotated(page)
+    upright = Rect(*(page.rect * page.derotation_matrix))
     tiles = _chained_both_ways(_placements(page, upright))
     grounds = [image for image in tiles if image.rect.area > GROUND_SHARE * upright.area]
     if grounds and _visible_chars(page) < GROUND_CHARS:
         return [_joined(grounds)], False  # a scan
     images = [image for image in tiles if image not in grounds]
-    charts = [
-        Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector")
-        for chart in find_charts(_paths(page), upright, lambda: _words(page))
-    ]
+    paths = cast("list[dict[str, Any]]", page.get_cdrawings())
+    found = find_charts(paths, upright, lambda: [word[:4] for word in cast("list[Any]", page.get_text("words"))])
+    charts = [Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector") for chart in found]
     return _layered([*images, *charts]), bool(grounds)
 
 
 def _placements(page: pymupdf.Page, upright: Rect) -> list[Placement]:
     """Every image that the page shows, inline ones and stencils included."""
-    found: list[Placement] = []
-    for info in cast("list[dict[str, Any]]", page.get_image_info()):
-        rect = common(Rect(*info["bbox"]), upright)
-        if rect.width > SMALLEST_PT and rect.height > SMALLEST_PT:
-            found.append(Placement(rect, _density(info), "raster"))
-    return found
+    infos = cast("list[dict[str, Any]]", page.get_image_info())
+    found = [Placement(common(Rect(*info["bbox"]), upright), _density(info), "raster") for info in infos]
+    return [image for image in found if image.rect.width > SMALLEST_PT and image.rect.height > SMALLEST_PT]
 
 
 def _density(info: dict[str, Any]) -> tuple[float, float]:
@@ -151,12 +146,9 @@ def _layered(pictures: Sequence[Placement]) -> list[Placement]:
 
 
 def _joined(pictures: Sequence[Placement]) -> Placement:
-    rect = pictures[0].rect
-    for picture in pictures[1:]:
-        rect = rect.union(picture.rect)
     scale = (max(picture.scale[0] for picture in pictures), max(picture.scale[1] for picture in pictures))
     drawn = any(picture.source == "vector" for picture in pictures)
-    return Placement(rect, scale, "vector" if drawn else "raster")
+    return Placement(hull(picture.rect for picture in pictures), scale, "vector" if drawn else "raster")
 
 
 def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
@@ -184,18 +176,6 @@ def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placeme
 
 def _problem(page: int, n: int, problem: str, *, bbox: BBox | None = None) -> ImageCandidate:
     return ImageCandidate(page=page, bbox=bbox, n=n, source="raster", problem=problem)
-
-
-def _unrotated(page: pymupdf.Page) -> Rect:
-    return Rect(*(page.rect * page.derotation_matrix))
-
-
-def _paths(page: pymupdf.Page) -> list[dict[str, Any]]:
-    return cast("list[dict[str, Any]]", page.get_cdrawings())
-
-
-def _words(page: pymupdf.Page) -> list[BBox]:
-    return [word[:4] for word in cast("list[Any]", page.get_text("words"))]
 
 
 def _visible_chars(page: pymupdf.Page) -> int:

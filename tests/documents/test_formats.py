@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, UnsupportedDocument
-from tasks.documents.sniff import sniff
+from tasks.documents.formats import sniff
 
 
 def _zip(*names: str) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.documents.assembly import join_pages
 from tasks.documents.blocks import Block, Kind, Page, PageStatus
+from tasks.documents.document_readers import join_pages
 
 
 def _page(number: int, *blocks: tuple[Kind, str, int | None]) -> Page:

@@ -7,11 +7,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.documents.assembly import BlockList, SimpleReader
 from tasks.documents.document_errors import EmptyDocument, RefusedDocument
-from tasks.documents.read_options import Header, Reader, ReadOptions
+from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader
 
-READER = "trivet text 1"
 MOST_BYTES = 100_000_000
 _BOMS = {  # UTF-32 before UTF-16, whose mark it begins with
     codecs.BOM_UTF8: "utf-8-sig",
@@ -38,9 +36,8 @@ class Decoded(NamedTuple):
     notes: tuple[str, ...]
 
 
-def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
+def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """A plain text file; pages only where form feeds part it."""
-    del password, options  # plain text has neither locks nor choices
     decoded = decode(read_bytes(path))
     pages = decoded.text.split("\f")
     if len(pages) > 1 and not pages[-1].strip():
@@ -52,7 +49,7 @@ def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Read
     read = blocks.paged(len(pages)) if paged else blocks.unpaged()
     header = Header(
         format="txt",
-        reader=READER,
+        reader="trivet text 1",
         page_source="stored" if paged else "none",
         page_count=len(read),
         metadata={"encoding": decoded.encoding},
@@ -123,18 +120,13 @@ def _nearly_utf8(data: bytes) -> str | None:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        text = data.decode("utf-8", errors="surrogatepass" if _has_surrogates(data) else "replace")
+        try:
+            text = data.decode("utf-8", errors="surrogatepass")
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", errors="replace")
     broken = text.count("\ufffd")
     foreign = sum(not sign.isascii() for sign in text) - broken
     return text if broken <= max(1, foreign // 100) and foreign > 0 else None
-
-
-def _has_surrogates(data: bytes) -> bool:
-    try:
-        data.decode("utf-8", errors="surrogatepass")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _cp949(data: bytes, *, final: bool) -> str | None:
