@@ -58,8 +58,13 @@ def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
 def configure(made: Resources) -> None:
     """Set the resources of this process; what was opened with the same ones stays open."""
     if set_resources(made):
-        for forget in _forget:
-            forget()
+        forget()
+
+
+def forget() -> None:
+    """Have everything opened anew when it is asked for next, as another process would."""
+    for each in _forget:
+        each()
 
 
 @_kept

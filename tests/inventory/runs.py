@@ -78,8 +78,9 @@ def _of_a_service(served: Path, empty: Path) -> Iterator[str]:
         (served / file).parent.mkdir(parents=True, exist_ok=True)
         (served / file).write_text(text)
     for home, *command in ((served, "env"), (served, "logs"), (empty, "down"), (empty, "db", "stop"), (empty, "gc")):
-        own = {"TRIVET_HOME": str(home), "PREFECT_HOME": str(home / "prefect"), "PREFECT_API_URL": ""}
-        done = run_apart(*command, "--json", **own)
+        done = run_apart(
+            *command, "--json", TRIVET_HOME=str(home), PREFECT_HOME=str(home / "prefect"), PREFECT_API_URL=""
+        )
         yield from (f"{' '.join(command)} --json | {path}" for path in paths(done.json))
 
 
