@@ -103,7 +103,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
 
 
 class _Asked(NamedTuple):
-    """A task whose answers are there, and its shards on their way through the grader."""
+    """A task with its answers, and the scoring of its shards."""
 
     task: PlannedTask
     generated: Generated
@@ -111,7 +111,7 @@ class _Asked(NamedTuple):
 
 
 def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing, *, revision: str) -> Generated:
-    """The answers to a task; this waits for them, since one model fills the device."""
+    """The answers to a task; waits for them, since one model fills the device."""
     if config.model.backend == "replay":
         recorded = recorded_of(config.model, task.task)
         return called(recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=digest_of(recorded))
@@ -131,7 +131,7 @@ def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing, *, re
 
 
 def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> list[PrefectFuture[Scored]]:
-    """Every shard on its way, in parallel, while the next task generates."""
+    """Submit every shard for scoring, in parallel with the generation of the next task."""
     step, shards = score.with_options(tags=generate.tags) if _wants_device(task) else score, generated.shards
     chosen: dict[str, Any] = {"task": as_is(task), "spending": config.spending}
     return [
@@ -171,7 +171,7 @@ def _wants_device(task: PlannedTask) -> bool:
 
 
 def _keep(report: EvalReport, config: EvaluateConfig, ongoing: Ongoing) -> EvalReport:
-    """Into the database, and into a file where the user wants one or the database is away; notes what is worse now."""
+    """Write the report to the database, and to a file if wanted or the database is unavailable; note regressions."""
     to_database = config.save != "file" and bool(report.results)
     if to_database:
         compared = _against_last(report)

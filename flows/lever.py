@@ -35,12 +35,10 @@ from tasks.lever.judge.judges import (
     encoder_spec,
     fingerprint_of_judge,
 )
-from tasks.lever.learning.lever_report import LeverReport
-from tasks.lever.learning.lever_results import headline_of
-from tasks.lever.learning.opened_worlds import shards_of
+from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_records import Embedded
-from tasks.lever.step_values import DatasetRead, Effort, Learning, World
+from tasks.lever.opened_worlds import DatasetRead, Effort, Learning, World, shards_of
 from tasks.lever.steps import (
     build_pools,
     draw_results,
@@ -318,7 +316,7 @@ def _places(config: LeverConfig, files: Layout) -> list[Path]:
 
 
 def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, summary: Summary) -> None:
-    """The figures where users look for them: files, the Prefect UI, the database."""
+    """Write the figures to files, the Prefect UI and the database."""
     drawn = draw_results(summary, seeds=tuple(ongoing.seeds))
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"

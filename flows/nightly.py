@@ -26,10 +26,9 @@ from flows.evaluate import evaluate
 from flows.lever import post_train
 from flows.rag import build_index
 from flows.running.answer_models import models_of
+from flows.running.environment import git_commit, program_version
 from flows.running.evaluation_config import EvaluateConfig
-from flows.running.nightly_parts import Parts, index_run, model_run, selector_run
-from flows.running.nightly_plan import known_flags, plan_of
-from flows.running.program import git_commit, program_version
+from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
 from flows.running.shown import few, flow_version, watched
 from tasks.evaluation.running.open_models import release_models
@@ -135,7 +134,7 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
 
 
 def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
-    """One model, as a child of its own."""
+    """Evaluate one model, as a child run."""
     name = f"evaluate {label} {few(task.task for task in chosen.tasks)}"
     child: Any = evaluate.with_options(flow_run_name=lambda: name)
     measured = parts.once(

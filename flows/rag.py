@@ -11,30 +11,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from prefect import State, flow
 from prefect.runtime import flow_run
 from prefect.states import Completed
-from pydantic import BaseModel, ConfigDict
 
 from flows.running.answer_models import models_of
+from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
 from flows.running.settings import settings
 from flows.running.shown import few, flow_version, say, watched
 from flows.running.task_runners import task_runner
 from models.chats import is_in_process, revision_of
-from models.rerankers import fingerprint_of
+from models.embedders import fingerprint_of
 from models.weight_files import fingerprint
 from tasks.language.tokens import installed_tokenizer
-from tasks.rag.answers import AnswerSettings
 from tasks.rag.batching import BatchReport
 from tasks.rag.corpus import Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
 from tasks.rag.indexing.figure_model import figure_model
-from tasks.rag.indexing.index_building import Build, build
 from tasks.rag.indexing.index_report import IndexReport, failures, headline
 from tasks.rag.indexing.picturing import refusal_in
+from tasks.rag.indexing.publishing import Build, build
 from tasks.rag.indexing.scan import ScanResult, require_folder
 from tasks.rag.rag_errors import Unfinished
 from tasks.rag.steps import (
@@ -115,7 +113,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 
 
 def _parsed(config: IndexConfig, found: ScanResult, ongoing: Build) -> Gathered[tuple[Parsed, ...]]:
-    """The documents as they were read; failures are shown at once, and too many of them end the run."""
+    """The parsed documents; failures are shown at once, and too many of them end the run."""
     ongoing.enter("parse")
     parsed = on_each(
         shard_sources(found.sources),
@@ -139,7 +137,7 @@ def _described(
     vlm: str | None,
     seen_by: str,
 ) -> Gathered[tuple[Pictured, ...]]:
-    """The documents with their figures, each of which was asked about once."""
+    """The documents with descriptions of their figures, each described once."""
     ongoing.enter("extract_figures")
     pictured = on_each(
         parsed, find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env
@@ -150,27 +148,6 @@ def _described(
         distinct.shards, seeing, settings=config.figures, vlm=vlm, revision=seen_by, spending=config.spending
     )
     return described._replace(unfinished=pictured.unfinished | described.unfinished)
-
-
-class AnswerConfig(BaseModel):
-    """What `answer_batch` needs to know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    questions: Path
-    """JSONL, a question a line: `{id, question, history?}`."""
-    index: Path
-    """Folder of the index."""
-    out: Path
-    """JSONL of the answers, in the order of the questions."""
-    llm: str | None = None
-    """Who answers: `none`, `local`, `openai`, or one model: `openai:MODEL`, `hf:FOLDER` or `vllm:FOLDER` in process,
-    each with arguments behind a comma, or a name of the file in TRIVET_MODELS; unset: as the settings of this machine
-    say."""
-    reranker: str | None = None
-    """Cross-encoder by name or path (`hf:…` is the same); unset: as the settings say, else none."""
-    answers: AnswerSettings = AnswerSettings()
-    """How chunks are found, and how much of them is told."""
 
 
 @flow(

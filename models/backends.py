@@ -18,9 +18,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError
 
 from models.model_errors import ModelUnavailable
-from models.openai_sampling import AS_ASKED, Thinking
 from models.protocols import Chat
-from models.structured import ResponseFormat
+from models.request_fields import AS_ASKED, ResponseFormat, Thinking
 
 ENTRY_POINTS = "trivet.backends"
 PRESS = {
@@ -47,7 +46,7 @@ class BackendArgs(BaseModel):
 
 
 class OpenAIArgs(BackendArgs):
-    """Arguments of `openai` and `responses`."""
+    """Arguments of `openai`, `responses` and `curator`."""
 
     model: str | None = Field(default=None, validation_alias=AliasChoices("model", "pretrained"))
     base_url: str | None = Field(default=None, validation_alias=AliasChoices("base_url", "api_base"))
@@ -55,7 +54,7 @@ class OpenAIArgs(BackendArgs):
     timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
     reasoning_effort: str | None = None
     response_format: ResponseFormat = None
-    """Format of each answer; see models.structured."""
+    """Format of each answer; see models.request_fields."""
 
 
 class HFArgs(BackendArgs):
@@ -92,17 +91,6 @@ class VLLMArgs(BackendArgs):
     trust_remote_code: bool = False
     min_pixels: int | None = Field(default=None, ge=1)
     max_pixels: int | None = Field(default=None, ge=1)
-    response_format: ResponseFormat = None
-
-
-class CuratorArgs(BackendArgs):
-    """Arguments of `curator`."""
-
-    model: str | None = Field(default=None, validation_alias=AliasChoices("model", "pretrained"))
-    api_base: str | None = Field(default=None, validation_alias=AliasChoices("api_base", "base_url"))
-    api_key: SecretStr | None = None
-    timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
-    reasoning_effort: str | None = None
     response_format: ResponseFormat = None
 
 
@@ -191,7 +179,10 @@ def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
 def parse_model_args(text: str) -> dict[str, JsonValue]:
     """The arguments of `k=v,k2=v2`, or of a JSON object: numbers and booleans as such. Raises ModelUnavailable."""
     if text.lstrip().startswith("{"):
-        return _parse_object(text)
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ModelUnavailable(f"model_args: this is no JSON object ({error})") from None
     args: dict[str, JsonValue] = {}
     for piece in (piece.strip() for piece in text.split(",")):
         if not piece:
@@ -205,13 +196,6 @@ def parse_model_args(text: str) -> dict[str, JsonValue]:
     return args
 
 
-def _parse_object(text: str) -> dict[str, JsonValue]:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ModelUnavailable(f"model_args: this is no JSON object ({error})") from None
-
-
 def _value(text: str) -> JsonValue:
     if WHOLE.fullmatch(text):
         return int(text)
@@ -220,17 +204,28 @@ def _value(text: str) -> JsonValue:
     return WORDS.get(text.lower(), text)
 
 
-def _open_openai(asked: Asked) -> Chat:
+def _open_endpoint(asked: Asked) -> Chat:
     args = checked_args(OpenAIArgs, asked)
-    place = _place(args, args.base_url, asked)
     model = _model_name(args.model or asked.name, asked.kind, "model")
+    effort = args.reasoning_effort
+    chosen: dict[str, Any] = {
+        "base_url": args.base_url or asked.base_url,
+        "api_key": args.api_key or asked.api_key,
+        "timeout_s": args.timeout_s or asked.timeout_s,
+        "thinking": asked.thinking._replace(effort=effort) if effort else asked.thinking,
+        "response_format": args.response_format,
+    }
+    if asked.kind == "curator":
+        from models.curator import CuratorChat
+
+        return CuratorChat(model, **chosen)
     if asked.kind == "responses":
         from models.openai_responses import OpenAIResponses
 
-        return OpenAIResponses(model, **place)
+        return OpenAIResponses(model, **chosen)
     from models.openai import OpenAIChat
 
-    return OpenAIChat(model, **place)
+    return OpenAIChat(model, **chosen)
 
 
 def _open_hf(asked: Asked) -> Chat:
@@ -244,34 +239,20 @@ def _open_hf(asked: Asked) -> Chat:
 def _open_vllm(asked: Asked) -> Chat:
     args = checked_args(VLLMArgs, asked)
     model = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
-    if importlib.util.find_spec("vllm") is None:
-        raise ModelUnavailable(
-            f"vLLM is not installed here; serve the model (`vllm serve {model}`) and give `--model openai --model_name "
-            f"{model} --base-url http://127.0.0.1:8000/v1`, or run it with `--model hf --model_args pretrained={model}`"
-        )
+    require_vllm(model)
     from models.vllm import VLLMChat
 
     return VLLMChat(model, **args.model_dump(exclude={"pretrained", "batch_size", "data_parallel_size"}))
 
 
-def _open_curator(asked: Asked) -> Chat:
-    args = checked_args(CuratorArgs, asked)
-    name = _model_name(args.model or asked.name, asked.kind, "model")
-    from models.curator import CuratorChat
-
-    return CuratorChat(name, **_place(args, args.api_base, asked))
-
-
-def _place(args: OpenAIArgs | CuratorArgs, base_url: str | None, asked: Asked) -> dict[str, Any]:
-    """Where an endpoint is, and how it is asked."""
-    effort = args.reasoning_effort
-    return {
-        "base_url": base_url or asked.base_url,
-        "api_key": args.api_key or asked.api_key,
-        "timeout_s": args.timeout_s or asked.timeout_s,
-        "thinking": asked.thinking._replace(effort=effort) if effort else asked.thinking,
-        "response_format": args.response_format,
-    }
+def require_vllm(pretrained: str) -> None:
+    """Raises ModelUnavailable where vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise ModelUnavailable(
+            "vLLM is not installed here; install it (`pip install 'trivet[gpu]'`), or load the model with transformers "
+            f"(hf:{pretrained}), or serve it (`vllm serve {pretrained}`) and name it openai:{pretrained} "
+            f"(`--model openai --model_name {pretrained} --base-url http://127.0.0.1:8000/v1`)"
+        )
 
 
 def _open_replay(asked: Asked) -> Chat:
@@ -290,10 +271,10 @@ def _open_scripted(asked: Asked) -> Chat:
 
 BACKENDS: dict[str, Backend] = {
     "openai": Backend(
-        _open_openai, OpenAIArgs, "endpoint", "`openai:MODEL` (any OpenAI-compatible endpoint)", subject="model"
+        _open_endpoint, OpenAIArgs, "endpoint", "`openai:MODEL` (any OpenAI-compatible endpoint)", subject="model"
     ),
     "responses": Backend(
-        _open_openai,
+        _open_endpoint,
         OpenAIArgs,
         "endpoint",
         "`responses:MODEL` (the same through the Responses API, where there is one)",
@@ -307,7 +288,7 @@ BACKENDS: dict[str, Backend] = {
         subject="pretrained",
     ),
     "vllm": Backend(_open_vllm, VLLMArgs, "process", "`vllm:FOLDER` (vLLM, in this process)", subject="pretrained"),
-    "curator": Backend(_open_curator, CuratorArgs, "endpoint", "`curator:BACKEND/MODEL`", subject="model"),
+    "curator": Backend(_open_endpoint, OpenAIArgs, "endpoint", "`curator:BACKEND/MODEL`", subject="model"),
     "replay": Backend(_open_replay, ReplayArgs, "file", "`replay:FILE` (recorded answers)", subject="path"),
     "scripted": Backend(
         _open_scripted, ScriptedArgs, "file", "`scripted` or `scripted:FILE`", subject="rules", needs_subject=False

@@ -7,19 +7,23 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import torch
 from pydantic import JsonValue
+from torch import Tensor
 
 from models.causal_weights import Loaded, find_weights, load, refuse_longer
-from models.chat_templates import render
 from models.decoding import Drawing, Draws, Ends, readable, seed_of
-from models.held import ALONE, held
+from models.local import ALONE, held
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
+from models.prompt_pictures import pictures_of
+from models.prompts import Listener, cut, render
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.stops import Listener, cut
-from models.token_likelihoods import Part, Window, encode, pair_windows, rolling_windows, score
+from models.token_likelihoods import Window, encode, pair_windows, rolling_windows, score
+
+if TYPE_CHECKING:
+    from models.vision_weights import Sight
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +49,7 @@ class Prompt(NamedTuple):
 class CausalLM:
     """Answers with the model of a folder or of the hub, and tells how likely texts are.
 
-    It is loaded with the first question, and let go of when another model of this process is asked (models.held).
+    It is loaded with the first question, and let go of when another model of this process is asked (models.local).
     `id` holds a fingerprint of weights, configuration, tokenizer and chat
     templates, so that no answer is taken for another model's. Requests of `complete_many` are sorted by length,
     the longest first: memory that does not suffice shows at once. temperature 0 takes the likeliest token; above it
@@ -105,7 +109,7 @@ class CausalLM:
             except RequestRefused as error:
                 yield number, error
         prompts.sort(key=lambda prompt: (prompt.request.max_tokens, len(prompt.tokens)), reverse=True)
-        for batch, answers in self._batches(prompts, self._generate, lambda prompt: self._cache_bytes(prompt)):
+        for batch, answers in self._batches(prompts, self._generate, self._cache_bytes):
             if isinstance(answers, ModelError):
                 yield batch[0].number, answers
             else:
@@ -137,34 +141,51 @@ class CausalLM:
     def _load(self) -> Loaded:
         return held(("text", self._weights, repr(self._placing)), lambda: load(self._weights, **self._placing))
 
+    def _sight(self) -> Sight | None:
+        """How the model takes pictures; None: it takes none."""
+        return None
+
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
-        loaded = self._load()
-        text, is_whole = render(loaded.tokenizer, request)
+        loaded, sight = self._load(), self._sight()
+        text, is_whole = render(loaded.tokenizer, request, sight)
         tokens = encode(loaded, text, special=False if is_whole else None) or [loaded.prefix_token]
-        room = loaded.context_tokens - len(tokens)
-        if room < 1:
+        if sight:
+            tokens = sight.expanded(tokens, list(pictures_of(request.messages)))
+        return Prompt(number, request, tokens, min(request.max_tokens, self._room(tokens)))
+
+    def _room(self, tokens: Sequence[int]) -> int:
+        """Tokens that fit into the context behind these. Raises ContextOverflow."""
+        most, sees = self._load().context_tokens, self._sight() is not None
+        if len(tokens) >= most:
+            remedy = "show fewer or smaller pictures (max_pixels)" if sees else "shorten the prompt"
             raise ContextOverflow(
-                f"The prompt has {len(tokens)} tokens and {self.id} takes {loaded.context_tokens}, answer included; "
-                "shorten the prompt, or use a model with a longer context."
+                f"The prompt has {len(tokens)} tokens{', pictures included,' if sees else ''} and {self.id} takes "
+                f"{most}, answer included; {remedy}, or use a model with a longer context."
             )
-        return Prompt(number, request, tokens, min(request.max_tokens, room))
+        return most - len(tokens)
+
+    def _inputs(self, rows: Sequence[tuple[ChatRequest, list[int]]]) -> dict[str, Tensor]:
+        """What the model reads: the tokens of each request, padded at the left."""
+        loaded = self._load()
+        width, blank = max(len(tokens) for _, tokens in rows), loaded.tokenizer.pad_token_id
+        padded = [[blank] * (width - len(tokens)) + tokens for _, tokens in rows]
+        seen = [[0] * (width - len(tokens)) + [1] * len(tokens) for _, tokens in rows]
+        inputs = {"input_ids": torch.tensor(padded), "attention_mask": torch.tensor(seen)}
+        return {name: value.to(loaded.model.device) for name, value in inputs.items()}
 
     @torch.inference_mode()
     def _generate(self, batch: Sequence[Prompt], listener: Listener | None = None) -> list[ChatResponse]:
-        """One answer for each prompt, in order; padding stands at the left."""
+        """One answer for each prompt, in order."""
         loaded = self._load()
         model, tokenizer = loaded.model, loaded.tokenizer
-        width, limits = max(len(prompt.tokens) for prompt in batch), [prompt.limit for prompt in batch]
-        blanks = [width - len(prompt.tokens) for prompt in batch]
-        rows = [[tokenizer.pad_token_id] * blank + prompt.tokens for blank, prompt in zip(blanks, batch, strict=True)]
-        seen = [[0] * blank + [1] * (width - blank) for blank in blanks]
+        inputs = self._inputs([(prompt.request, prompt.tokens) for prompt in batch])
+        limits, width = [prompt.limit for prompt in batch], inputs["input_ids"].shape[1]
         drawings = [self._drawing(prompt) for prompt in batch]
         place: dict[str, Any] = {"limits": limits, "prompt_tokens": width, "device": model.device}
         ends = Ends([prompt.request.stop for prompt in batch], tokenizer=tokenizer, listener=listener, **place)
         tokens = model.generate(
-            input_ids=torch.tensor(rows, device=model.device),
-            attention_mask=torch.tensor(seen, device=model.device),
-            generation_config=generation_settings(model, tokenizer, max(limits)),
+            **inputs,
+            generation_config=_generation_settings(model, tokenizer, max(limits)),
             logits_processor=[Draws(drawings, **place)],
             stopping_criteria=[ends],
         )[:, width:].tolist()
@@ -209,7 +230,7 @@ class CausalLM:
         rows = sorted(reads.items(), key=lambda row: len(row[0]), reverse=True)
         missing, sums = [len(group) for group in windows], [LogProb(0.0, True)] * len(windows)
         yield from ((number, sums[number]) for number, count in enumerate(missing) if not count)
-        for _, parts in self._batches(rows, self._parts, lambda row: self._logit_bytes(row)):
+        for _, parts in self._batches(rows, lambda part: list(score(self._load(), part)), self._logit_bytes):
             if isinstance(parts, ModelError):
                 raise parts
             for number, total, greedy in parts:
@@ -218,14 +239,8 @@ class CausalLM:
                 if not missing[number]:
                     yield number, sums[number]
 
-    def _parts(self, rows: Sequence[tuple[tuple[int, ...], list[Window]]]) -> list[Part]:
-        return list(score(self._load(), rows))
-
     def _batches(
-        self,
-        jobs: Sequence[Job],
-        run: Callable[[Sequence[Job]], list[Done]],
-        bytes_of: Callable[[Job], int],
+        self, jobs: Sequence[Job], run: Callable[[Sequence[Job]], list[Done]], bytes_of: Callable[[Job], int]
     ) -> Iterator[tuple[Sequence[Job], list[Done] | ModelError]]:
         """Each batch of jobs with what `run` makes of it; a job that does not even fit alone gives its error.
 
@@ -249,7 +264,8 @@ class CausalLM:
     def _rows(self, row_bytes: int) -> int:
         if not self._is_auto or self._load().model.device.type != "cpu":
             return self.batch_size
-        return max(1, min(self.batch_size, int(_free_bytes() * MEMORY_SHARE / max(1, row_bytes))))
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return max(1, min(self.batch_size, int(free * MEMORY_SHARE / max(1, row_bytes))))
 
     def _shrink(self, rows: int, error: ModelError) -> None:
         """Raises `error` if the size of a batch was given."""
@@ -274,7 +290,7 @@ class CausalLM:
         return 8 * len(row[0]) * self._load().model.config.get_text_config().vocab_size
 
 
-def generation_settings(model: Any, tokenizer: Any, most: int) -> Any:
+def _generation_settings(model: Any, tokenizer: Any, most: int) -> Any:
     """The model's own settings, with drawing left to `Draws`."""
     settings = copy.deepcopy(model.generation_config)
     settings.update(
@@ -313,7 +329,3 @@ def _memory_ended(error: RuntimeError) -> TransientModelError:
         "The memory of the device does not suffice for this batch; give a smaller batch_size (or `auto`), a smaller "
         "max_length, or another device."
     )
-
-
-def _free_bytes() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,17 +1,19 @@
-"""The weights of a model that writes: where they lie, what they are, and how they come into memory."""
+"""The weights of a model that writes: where they lie, how they are loaded, and adapters (LoRA) added to them.
+
+Source of LoRA: Hu et al. 2021, arXiv:2106.09685; the library peft reads adapters and knows their kinds.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from models.adapters import adapted, check_adapter
 from models.model_errors import ModelError, ModelUnavailable
-from models.weight_files import GENERATOR_FILES, digest_folder, hub_folder, read_json, require_safetensors
+from models.weight_files import GENERATOR_FILES, digest_folder, hub_folder, label_of, read_json, require_safetensors
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 CONTEXT_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
@@ -21,6 +23,10 @@ SAID_CHARS = 200
 UNKNOWN_SHAPE = ("does not recognize this architecture", "Unrecognized configuration class", "Unrecognized model in")
 NO_LIMIT = 10**9
 """A tokenizer's `model_max_length` beyond this means that it does not know."""
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+PREFIX = "base_model.model."
+"""How the names of an adapter's weights begin, in peft's layout."""
 
 
 class Weights(NamedTuple):
@@ -46,6 +52,12 @@ class Loaded(NamedTuple):
     end_tokens: frozenset[int]
 
     @property
+    def end_token(self) -> int:
+        """What ends an answer: the tokenizer's own end token, where the model takes it for one."""
+        own = self.tokenizer.eos_token_id
+        return own if own in self.end_tokens or not self.end_tokens else min(self.end_tokens)
+
+    @property
     def prefix_token(self) -> int:
         """What stands before a text that nothing comes before. Raises ModelUnavailable."""
         known = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
@@ -56,17 +68,14 @@ class Loaded(NamedTuple):
 
 def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | None, trust_remote_code: bool) -> Weights:
     """Where a model lies and what it is; loads nothing. Raises ModelUnavailable."""
-    if dtype.removeprefix("torch.") not in DTYPES:
-        raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}")
+    check_dtype(dtype)
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
     folder = weights_folder(name, revision, wanted, "model")
-    config = read_json(folder / "config.json")
-    if not config:
-        raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
+    config = model_config(folder)
     if adapter := weights_folder(peft, None, wanted, "LoRA") if peft else None:
         check_adapter(adapter)
     digests = [digest_folder(place, wanted) for place in (folder, adapter) if place]
-    label = folder.resolve().name if Path(name).expanduser().is_dir() else name.partition("@")[0]
+    label = label_of(name, folder)
     return Weights(
         folder=folder,
         label=label if adapter is None else f"{label}+{adapter.resolve().name}",
@@ -75,6 +84,19 @@ def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | Non
         adapter=adapter,
         trust_remote_code=trust_remote_code,
     )
+
+
+def check_dtype(dtype: str) -> None:
+    """Raises ModelUnavailable for what is no dtype that a model can be loaded in."""
+    if dtype.removeprefix("torch.") not in DTYPES:
+        raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}")
+
+
+def model_config(folder: Path) -> dict[str, Any]:
+    """The model's config.json. Raises ModelUnavailable."""
+    if not (config := read_json(folder / "config.json")):
+        raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
+    return config
 
 
 def weights_folder(name: str, revision: str | None, wanted: tuple[str, ...], what: str) -> Path:
@@ -106,6 +128,11 @@ def load(weights: Weights, *, device: str | None, device_map: Any, max_length: i
     with progress_hidden(), failures_named(weights.folder):
         model, tokenizer = _read(weights, device_map)
         model = model if device_map is not None else model.to(device)
+    return loaded_of(model, tokenizer, max_length)
+
+
+def loaded_of(model: Any, tokenizer: Any, max_length: int | None) -> Loaded:
+    """A model and its tokenizer, ready to be asked; the tokenizer gets a padding token if it has none."""
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return Loaded(
@@ -228,13 +255,74 @@ def require_whole(info: Mapping[str, Any], tokenizer: Any, folder: Path, *, unus
     """
     missing = sorted(name for name in info["missing_keys"] if unused is None or not name.startswith(unused))
     if missing:
+        others = f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
         raise ModelUnavailable(
-            f"the weights in {folder} are not whole: {missing[0]} is missing{_others(missing)}; fetch them again, or "
+            f"the weights in {folder} are not whole: {missing[0]} is missing{others}; fetch them again, or "
             "name a model of the kind that is asked for"
         )
     if len(tokenizer.get_vocab()) <= len(tokenizer.all_special_tokens):
         raise ModelUnavailable(f"{folder} holds no vocabulary; fetch the files of its tokenizer too (tokenizer.json)")
 
 
-def _others(missing: Sequence[str]) -> str:
-    return f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
+def check_adapter(folder: Path) -> None:
+    """Raises ModelUnavailable for a folder that holds no adapter, or without the library that reads them."""
+    if importlib.util.find_spec("peft") is None:
+        raise ModelUnavailable(f"peft={folder} needs the library peft, which is not installed; run `pip install peft`")
+    if not read_json(folder / ADAPTER_CONFIG):
+        raise ModelUnavailable(
+            f"{folder} holds no adapter: there is no {ADAPTER_CONFIG} in it; name the folder that has one"
+        )
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise ModelUnavailable(
+            f"{folder} holds no {ADAPTER_WEIGHTS}, and other weight formats can run code when they are read; "
+            "save the adapter again with a newer peft"
+        )
+
+
+def adapted(model: Any, folder: Path) -> Any:
+    """The same model, with an adapter added to its weights: its answers take no longer than without.
+
+    Raises ModelUnavailable for an adapter of another model, one that is not whole, and one that no weights stand for.
+    """
+    from peft import PeftConfig, get_peft_model, set_peft_model_state_dict  # pyright: ignore[reportMissingImports]
+    from safetensors.torch import load_file
+
+    config: Any = PeftConfig.from_pretrained(str(folder))
+    if config.is_prompt_learning:
+        raise ModelUnavailable(
+            f"the adapter in {folder} is of the kind {config.peft_type.value}, a prompt that was learned; "
+            "only adapters that can be added to the weights are read, such as LoRA"
+        )
+    config.inference_mode = True
+    weights = load_file(folder / ADAPTER_WEIGHTS)
+    try:
+        renamed = {name: weights[old] for old, name in _names(model, list(weights)).items()}
+        wrapped: Any = get_peft_model(model, config)
+        read = set_peft_model_state_dict(wrapped, renamed)
+    except (ValueError, RuntimeError, KeyError) as error:
+        raise _of_another(folder, " ".join(str(error).split())[:SAID_CHARS].rstrip(".")) from error
+    if read.unexpected_keys:
+        raise _of_another(folder, f"{read.unexpected_keys[0]} has no place in this one")
+    own = (wrapped.base_model.prefix, ".modules_to_save.")
+    if missing := [name for name in read.missing_keys if any(part in name for part in own)]:
+        raise _of_another(folder, f"{missing[0]} is missing in its file")
+    return wrapped.merge_and_unload(safe_merge=True)
+
+
+def _names(model: Any, names: list[str]) -> dict[str, str]:
+    """The names of an adapter's weights as this version of transformers has them; models were laid out otherwise once.
+
+    peft itself leaves out, without a word, what was trained before the layers of Qwen-VL and LLaVA were moved.
+    """
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightRenaming, rename_source_key
+
+    moves = [move for move in get_model_conversion_mapping(model) if isinstance(move, WeightRenaming)]
+    return {name: PREFIX + rename_source_key(name.removeprefix(PREFIX), moves, [])[0] for name in names}
+
+
+def _of_another(folder: Path, said: str) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"the adapter in {folder} does not fit the model: {said}; give the model that it was trained with, and all "
+        "files of the adapter"
+    )

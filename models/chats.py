@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +11,8 @@ from pydantic import JsonValue, SecretStr
 
 from models.backends import backends, check_args, kinds, open_backend, parse_model_args
 from models.model_errors import ModelUnavailable
-from models.openai_sampling import BRIEFLY
 from models.protocols import Chat
+from models.request_fields import BRIEFLY
 from models.weight_files import GENERATOR_FILES, digest_files, digest_folder
 
 
@@ -92,31 +91,17 @@ def require_weights(local: Local, *, pictures: bool = False) -> None:
 
     Raises ModelUnavailable.
     """
-    from models.causal_weights import DTYPES, weights_folder
-    from models.weight_files import read_json
+    from models.causal_weights import check_dtype, model_config, weights_folder
 
     check_args(local.kind, local.args)
-    dtype = str(local.args.get("dtype", "auto")).removeprefix("torch.")
-    if local.kind == "hf" and dtype not in DTYPES:
-        raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}")
+    if local.kind == "hf":
+        check_dtype(str(local.args.get("dtype", "auto")))
     revision = local.args.get("revision")
     folder = weights_folder(local.pretrained, str(revision) if revision else None, ("config.json",), "model")
-    config = read_json(folder / "config.json")
-    if not config:
-        raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
-    if pictures and local.kind == "hf" and "vision_config" not in config:
+    if "vision_config" not in model_config(folder) and pictures and local.kind == "hf":
         raise ModelUnavailable(
             f"the model in {folder} reads text alone, and it would be shown pictures; name one that sees, such as "
             "hf:Qwen/Qwen2.5-VL-3B-Instruct"
-        )
-
-
-def require_vllm(pretrained: str) -> None:
-    """Raises ModelUnavailable where vLLM is not installed."""
-    if importlib.util.find_spec("vllm") is None:
-        raise ModelUnavailable(
-            "vLLM is not installed here; install it (`pip install 'trivet[gpu]'`), or load the model with transformers "
-            f"(hf:{pretrained}), or serve it (`vllm serve {pretrained}`) and name it openai:{pretrained}"
         )
 
 

@@ -15,8 +15,8 @@ from pydantic import JsonValue, SecretStr
 
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.openai import OpenAIChat
-from models.openai_sampling import AS_ASKED, LEAST, Thinking
 from models.protocols import ChatRequest, ChatResponse
+from models.request_fields import AS_ASKED, LEAST, Thinking
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual
 class CuratorChat:
     """A model by LiteLLM's name, at its provider or at `base_url`.
 
-    response_format: the format of each answer (models.structured).
+    response_format: the format of each answer (models.request_fields). place: timeout_s.
     A seed is left out where the server has refused it by name (Gemini does), and `sent` shows that.
     Raises ModelUnavailable where the provider asks for a key and there is none, and for what it would not heed.
     """
@@ -117,22 +117,26 @@ class CuratorChat:
         *,
         base_url: str | None = None,
         api_key: SecretStr | None = None,
-        timeout_s: float = 120.0,
         thinking: Thinking = AS_ASKED,
         response_format: Mapping[str, JsonValue] | None = None,
+        **place: Any,
     ) -> None:
         provider, model = parsed = parse_litellm_name(name)
         if base_url in (None, parsed.place.base_url):
             effort = thinking.effort not in (None, LEAST)
-            _refuse_idle(parsed, {"response_format": bool(response_format), "reasoning_effort": effort})
+            said = {"response_format": bool(response_format), "reasoning_effort": effort}
+            if idle := [field for field in parsed.place.ignores if said.get(field)]:
+                raise ModelUnavailable(
+                    f"{name}: the OpenAI endpoint of {provider} takes {' and '.join(idle)} and does not heed it; leave "
+                    "it out"
+                )
             if parsed.place.asks_for_a_key and not api_key:
                 raise ModelUnavailable(
                     f"{name}: {provider} asks for a key and none is set; set {' or '.join(parsed.place.variables)}, or "
                     "name the variable that has it: --api-key-env NAME"
                 )
         self.base_url = base_url or parsed.place.base_url
-        place: dict[str, Any] = {"base_url": self.base_url, "api_key": api_key}
-        place |= {"timeout_s": timeout_s, "thinking": thinking}
+        place |= {"base_url": self.base_url, "api_key": api_key, "thinking": thinking}
         self._chat = OpenAIChat(model, **place, response_format=response_format)
         self.id = f"curator:{name}{self._chat.id.removeprefix(f'openai:{model}')}"
         self._takes_seed = True
@@ -150,11 +154,3 @@ class CuratorChat:
         self._takes_seed = False
         log.warning("%s takes no seed: asked without", self.id)
         return self._chat.complete(without, on_text=on_text)
-
-
-def _refuse_idle(name: LiteLLMName, said: Mapping[str, bool]) -> None:
-    if idle := [field for field in name.place.ignores if said.get(field)]:
-        raise ModelUnavailable(
-            f"{name.provider}/{name.model}: the OpenAI endpoint of {name.provider} takes {' and '.join(idle)} and does "
-            "not heed it; leave it out"
-        )

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.prompts import Listener
 from models.protocols import ChatRequest
-from models.stops import Listener
 
 TAIL_TOKENS = 4
 """Tokens that are looked at for a stop, beyond one for each byte of it: special ones have no text."""
@@ -44,12 +44,7 @@ class Draws:
     """
 
     def __init__(
-        self,
-        drawings: Sequence[Drawing | None],
-        *,
-        limits: Sequence[int],
-        prompt_tokens: int,
-        device: Any,
+        self, drawings: Sequence[Drawing | None], *, limits: Sequence[int], prompt_tokens: int, device: Any
     ) -> None:
         drawn = [(row, drawing) for row, drawing in enumerate(drawings) if drawing]
         numbers = np.full((len(drawn), max(limits)), 0.5)

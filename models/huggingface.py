@@ -1,10 +1,14 @@
-"""Any sentence-transformers model as an embedder: its folder says how tokens become a vector, transformers runs it."""
+"""Any sentence-transformers model as an embedder, any of its cross-encoders as a reranker.
+
+The folder says how tokens become a vector or a score; transformers runs the model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,14 +16,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.causal_weights import failures_named, progress_hidden, require_whole
+from models.causal_weights import device_for, failures_named, progress_hidden, require_whole
 from models.model_errors import ModelUnavailable
-from models.weight_files import digest_folder, hub_folder, read_json, require_safetensors
+from models.prompts import sendable
+from models.weight_files import digest_folder, hub_folder, label_of, read_json, require_safetensors
 
 Pooling = Literal["mean", "cls", "lasttoken"]
 
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
-GPU_BATCH = 32
+BATCH = 32
+CHARS_PER_TOKEN = 32
+"""More than any text has on average: what lies behind as many tokens of them would be cut anyway."""
+MONOTONE = ("Identity", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus")
+"""Activations that leave the order of the logits as it is, so that nothing is lost without them."""
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer")
+"""Architectures that count positions from behind the padding's index: two fewer can be used than the table has."""
+READ_SAFELY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 class Layout(NamedTuple):
@@ -27,12 +39,12 @@ class Layout(NamedTuple):
 
     transformer: Path
     """Folder of the weights and the tokenizer."""
-    pooling: Pooling
     most_tokens: int | None
-    """None: as many as the model has positions."""
+    """None: as many as the tokenizer and the model take."""
     lower_case: bool
-    document_prompt: str
-    question_prompt: str
+    pooling: Pooling = "mean"
+    document_prompt: str = ""
+    question_prompt: str = ""
 
 
 class HuggingFaceEmbedder:
@@ -47,14 +59,16 @@ class HuggingFaceEmbedder:
     def __init__(self, name: str, *, device: str | None = None) -> None:
         folder = hub_folder(name)
         self._layout = read_layout(folder)
-        self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self._device = device_for(device)
         on_gpu = self._device.startswith("cuda")
-        self._batch = GPU_BATCH if on_gpu else 1
+        self._batch = BATCH if on_gpu else 1
         self.precision: Literal["fp32", "bf16"] = "bf16" if on_gpu else "fp32"
-        self._model, self._tokenizer = _load(self._layout.transformer, torch.bfloat16 if on_gpu else torch.float32)
+        self._model, self._tokenizer = _load_encoder(
+            self._layout.transformer, torch.bfloat16 if on_gpu else torch.float32
+        )
         self._model.to(self._device)
         self.dimension: int = self._model.config.hidden_size
-        self.id = f"{_label(name, folder)}@{digest_folder(folder)}/{self.precision}"
+        self.id = f"{label_of(name, folder)}@{digest_folder(folder)}/{self.precision}"
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), dimension), L2-normalised; with the model's document prompt, if it has one."""
@@ -65,30 +79,83 @@ class HuggingFaceEmbedder:
         return self._embed([self._layout.question_prompt + question for question in questions])
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
-        # neighbours in length share a batch, so that little of it is padding
-        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         vectors = np.empty((len(texts), self.dimension), np.float32)
-        for start in range(0, len(texts), self._batch):
-            rows = order[start : start + self._batch]
+        for rows in _batches(texts, self._batch):
             vectors[rows] = self._forward([texts[row] for row in rows]).cpu().numpy()
         return vectors
 
     @torch.inference_mode()
     def _forward(self, texts: list[str]) -> Tensor:
-        clean = [text.encode("utf-8", "replace").decode() for text in texts]  # tokenizers refuse lone surrogates
+        clean = [sendable(text) for text in texts]
+        known = getattr(self._model.config, "max_position_embeddings", None)
+        positions = min(known or self._tokenizer.model_max_length, self._tokenizer.model_max_length)
         tokens = self._tokenizer(
             [text.lower() for text in clean] if self._layout.lower_case else clean,
             padding=True,
             truncation=True,
-            max_length=self._layout.most_tokens or self._positions(),
+            max_length=self._layout.most_tokens or positions,
             return_tensors="pt",
         ).to(self._device)
         hidden: Tensor = self._model(**tokens).last_hidden_state.float()  # (texts, tokens, dimension)
         return F.normalize(pool(hidden, tokens["attention_mask"], self._layout.pooling), dim=-1)
 
-    def _positions(self) -> int:
-        known = getattr(self._model.config, "max_position_embeddings", None)
-        return min(known or self._tokenizer.model_max_length, self._tokenizer.model_max_length)
+
+class CrossEncoderReranker:
+    """A cross-encoder from the Hugging Face cache, the hub, or a folder; on the GPU if there is one, always in fp32.
+
+    A score is the logit of the one label, or log-odds of the second of two: not a probability, but in its order.
+    Pairs of one call share batches: a pair's score in another call, or beside other texts, is the same within 1e-4.
+    Longer pairs than the model takes are cut, the longer side first. Threads may share one.
+    Only safetensors are read and no code of the model is run. Raises ModelUnavailable.
+    """
+
+    def __init__(self, name: str, *, device: str | None = None) -> None:
+        folder = hub_folder(name, what="reranker")
+        layout = read_pair_layout(folder)
+        self._device = device_for(device)
+        self._model, self._tokenizer = _load_classifier(layout.transformer)
+        self._model.to(self._device)
+        self._most_tokens = layout.most_tokens or _most_tokens(self._model.config, self._tokenizer)
+        self._lower_case = layout.lower_case
+        # without a padding token pairs cannot share a batch
+        padded = self._tokenizer.pad_token is not None and self._model.config.pad_token_id is not None
+        self._batch = BATCH if padded else 1
+        self._tokenizing = threading.Lock()  # a fast tokenizer is not to be used by two threads at once
+        self.id = f"{label_of(name, folder)}@{digest_folder(folder)}"
+
+    def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(len(texts),); higher answers better."""
+        scores = np.empty(len(texts), np.float32)
+        for rows in _batches(texts, self._batch):
+            scores[rows] = self._forward(question, [texts[row] for row in rows]).cpu().numpy()
+        if not np.isfinite(scores).all():
+            raise ModelUnavailable(f"the reranker {self.id} gives scores that are no numbers; fetch its weights again")
+        return scores
+
+    @torch.inference_mode()
+    def _forward(self, question: str, texts: list[str]) -> Tensor:
+        with self._tokenizing:
+            tokens = self._tokenizer(
+                [self._clean(question)] * len(texts),
+                [self._clean(text) for text in texts],
+                padding=self._batch > 1,
+                truncation=True,
+                max_length=self._most_tokens,
+                return_tensors="pt",
+            )
+        logits: Tensor = self._model(**tokens.to(self._device)).logits.float()  # (texts, labels)
+        return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+
+    def _clean(self, text: str) -> str:
+        # two long sides take the tokenizer the product of their lengths
+        text = sendable(text[: self._most_tokens * CHARS_PER_TOKEN])
+        return text.lower() if self._lower_case else text
+
+
+def _batches(texts: Sequence[str], rows: int) -> Iterator[list[int]]:
+    """The rows of each batch: neighbours in length share one, so that little of it is padding."""
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    yield from (order[start : start + rows] for start in range(0, len(order), rows))
 
 
 def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
@@ -109,7 +176,7 @@ def read_layout(folder: Path) -> Layout:
 
     Raises ModelUnavailable for modules and poolings that are not supported.
     """
-    paths = _module_paths(folder)
+    paths = _module_paths(folder, KNOWN_MODULES)
     transformer = folder / paths.get("Transformer", "")
     pooling = read_json(folder / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
     limits = read_json(transformer / "sentence_bert_config.json")
@@ -129,15 +196,37 @@ def read_layout(folder: Path) -> Layout:
     return layout
 
 
-def _module_paths(folder: Path) -> dict[str, str]:
-    """Module → its folder, relative; empty for a plain transformers model."""
-    if not (folder / "modules.json").is_file():
-        return {}
-    modules = cast(list[dict[str, Any]], read_json(folder / "modules.json"))
-    paths = {str(module["type"]).rpartition(".")[2]: str(module["path"]) for module in modules}
-    if unknown := [name for name in paths if name not in KNOWN_MODULES]:
+def read_pair_layout(folder: Path) -> Layout:
+    """The layout of a cross-encoder's folder, as sentence-transformers 2 to 6 write it, or of plain transformers.
+
+    Raises ModelUnavailable for modules, activations and prompts that are not supported.
+    """
+    transformer = folder / _module_paths(folder, ["Transformer"]).get("Transformer", "")
+    config, settings = read_json(transformer / "config.json"), read_json(folder / "config_sentence_transformers.json")
+    limits = read_json(transformer / "sentence_bert_config.json")
+    activation = (
+        (config.get("sentence_transformers") or {}).get("activation_fn")
+        or config.get("sbert_ce_default_activation_function")  # before sentence-transformers 4
+        or settings.get("activation_fn")
+        or "Identity"
+    ).rpartition(".")[2]
+    if activation not in MONOTONE:
         raise ModelUnavailable(
-            f"the model in {folder} has a {unknown[0]} module; supported are {', '.join(KNOWN_MODULES)}: "
+            f"the reranker in {folder} puts its scores through {activation}, which may change their order; supported "
+            f"are {', '.join(MONOTONE)}"
+        )
+    if settings.get("default_prompt_name"):
+        raise ModelUnavailable(f"the reranker in {folder} wants a prompt; such models are not supported")
+    return Layout(transformer, limits.get("max_seq_length"), bool(limits.get("do_lower_case")))
+
+
+def _module_paths(folder: Path, known: Sequence[str]) -> dict[str, str]:
+    """Module → its folder, relative; empty for a plain transformers model."""
+    modules: list[dict[str, Any]] = read_json(folder / "modules.json") or []
+    paths = {str(module["type"]).rpartition(".")[2]: str(module.get("path", "")) for module in modules}
+    if unknown := [name for name in paths if name not in known]:
+        raise ModelUnavailable(
+            f"the model in {folder} has a {unknown[0]} module; supported are {', '.join(known)}: "
             "choose another model, or serve this one behind an OpenAI-compatible endpoint"
         )
     return paths
@@ -160,20 +249,51 @@ def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
             )
 
 
-def _load(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+def _load_encoder(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     """Model and tokenizer; typed Any because transformers picks their classes from the folder."""
     require_safetensors(folder)
     from transformers import AutoModel, AutoTokenizer
 
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with progress_hidden(), failures_named(folder):
-        tokenizer = AutoTokenizer.from_pretrained(folder, **source)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **READ_SAFELY)
         model, info = AutoModel.from_pretrained(
-            folder, use_safetensors=True, dtype=dtype, output_loading_info=True, **source
+            folder, use_safetensors=True, dtype=dtype, output_loading_info=True, **READ_SAFELY
         )
         require_whole(info, tokenizer, folder, unused="pooler.")  # vectors are made of the last states
     return model.eval(), tokenizer
 
 
-def _label(name: str, folder: Path) -> str:
-    return folder.resolve().name if Path(name).is_dir() else name.partition("@")[0]
+def _load_classifier(folder: Path) -> tuple[Any, Any]:
+    """Model and tokenizer of a cross-encoder."""
+    require_safetensors(folder)
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.utils import logging as progress
+
+    level = progress.get_verbosity()
+    progress.set_verbosity_error()  # what it would warn of, a head that is missing, is an error below
+    try:
+        with progress_hidden(), failures_named(folder):
+            tokenizer = AutoTokenizer.from_pretrained(folder, **READ_SAFELY)
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **READ_SAFELY
+            )
+    finally:
+        progress.set_verbosity(level)
+    if missing := sorted(info["missing_keys"]):
+        raise ModelUnavailable(
+            f"the model in {folder} is no cross-encoder: it has no weights for {', '.join(missing[:3])}; an embedder "
+            "cannot rerank, name a model that scores pairs (`cross-encoder/…`, `BAAI/bge-reranker-…`)"
+        )
+    if model.config.num_labels not in (1, 2):
+        raise ModelUnavailable(
+            f"the model in {folder} tells {model.config.num_labels} labels apart; a reranker has one, or two of which "
+            "the second is the better"
+        )
+    return model.eval(), tokenizer
+
+
+def _most_tokens(config: Any, tokenizer: Any) -> int:
+    positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
+    if config.model_type in OFFSET_POSITIONS:
+        positions -= (config.pad_token_id or 0) + 1
+    return min(positions, tokenizer.model_max_length)

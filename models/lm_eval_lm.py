@@ -13,9 +13,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused
-from models.prompts import plain_text, raw_prompt, refuse_images
+from models.prompts import cut, plain_text, raw_prompt, refuse_images
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.stops import cut
 
 SECRETS = ("api_key", "token", "password")
 

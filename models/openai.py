@@ -9,25 +9,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import JsonValue, SecretStr
+from pydantic import JsonValue
 
 from models.model_errors import ModelUnavailable, RequestRefused
-from models.openai_endpoint import NO_NAMES, AnswerFailed, End, Endpoint, NoSuchPath, whole_json
-from models.openai_sampling import (
+from models.openai_endpoint import NO_NAMES, AnswerFailed, End, Endpoint, NoSuchPath, whole_answer
+from models.prompt_pictures import picture_size
+from models.prompts import Listener, plain_text, raw_prompt, sendable
+from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from models.request_fields import (
     BRIEFLY,
     LEAST,
     Thinking,
+    advised,
     as_answered,
+    format_in_id,
     raw_sampling,
     refuse_named_template,
     sampling,
     thinking_in_id,
+    with_name,
 )
-from models.prompt_pictures import picture_size
-from models.prompts import plain_text, raw_prompt, sendable
-from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
-from models.stops import Listener
-from models.structured import advised, format_in_id, with_name
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -42,27 +43,26 @@ EMBEDDING_BATCH = 64
 class OpenAIChat:
     """Answers through the Chat Completions API; raw prompts (`template` False) through the Completions API.
 
-    `base_url` is no part of `id`: a model that moves to another port keeps its answers, so different weights must
-    be served under different names. thinking: how a reasoning model (gpt-5, o3 …) thinks; by default with the least
-    effort that it takes, and with tokens for that beyond `max_tokens`, so that an answer may be longer than that.
-    response_format: the format of each answer (models.structured); chats alone have one, so raw prompts are refused.
+    The address is no part of `id`: a model that moves to another port keeps its answers, so different weights must be
+    served under different names. thinking: how a reasoning model (gpt-5, o3 …) thinks; by default with the least effort
+    that it takes, and with tokens for that beyond `max_tokens`, so that an answer may be longer than that.
+    response_format: the format of each answer (models.request_fields); raw prompts, which have none, are then refused.
+    place: base_url, api_key and timeout_s, as Endpoint takes them.
     """
 
     def __init__(
         self,
         model: str,
         *,
-        base_url: str | None = None,
-        api_key: SecretStr | None = None,
-        timeout_s: float = 120.0,
         thinking: Thinking = BRIEFLY,
         response_format: Mapping[str, JsonValue] | None = None,
+        **place: Any,
     ) -> None:
         self.id = f"openai:{model}{thinking_in_id(model, thinking)}{format_in_id(response_format)}"
         self._model = model
         self._thinking = thinking
         self._format = {} if response_format is None else {"response_format": with_name(response_format)}
-        self._endpoint = Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
+        self._endpoint = Endpoint(model, **place)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """One answer. Raises models.model_errors.ModelError; half a stream is a TransientModelError.
@@ -79,7 +79,7 @@ class OpenAIChat:
     def _chat(self, request: ChatRequest, listener: Listener | None) -> ChatResponse:
         body = {
             "model": self._model,
-            "messages": [_message(message) for message in request.messages],
+            "messages": [message_with(message, text="text", picture=_picture) for message in request.messages],
             **sampling(self._model, request, self._thinking),
             **self._format,
         }
@@ -123,37 +123,25 @@ class OpenAIChat:
 
     def _send(self, api: _API, body: dict[str, Any], listener: Listener | None) -> ChatResponse:
         if listener is not None and "stream" in body:
-            return self._endpoint.stream(lambda client: api.read(api.streams(client).create(**body)), listener)
+            return self._endpoint.stream(lambda client: _read(api, api.streams(client).create(**body)), listener)
         # OpenAI streams some models to verified accounts only
         whole = {name: value for name, value in body.items() if name != "stream_options"}
         # as plain JSON: the SDK's own objects cost as much again as the request
-        return self._endpoint.call(lambda client: api.whole(client.post(api.path, body=whole, cast_to=object)))
+        return self._endpoint.call(lambda client: _answered(api, client.post(api.path, body=whole, cast_to=object)))
 
 
 class OpenAIEmbedder:
-    """Unit vectors from the embeddings endpoint, in batches of 64.
+    """Unit vectors from the embeddings endpoint, in batches of 64; place: as Endpoint takes it."""
 
-    dimension: sent as the wanted length of the vectors; None takes the model's own, learnt from one short text.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: SecretStr | None = None,
-        dimension: int | None = None,
-        timeout_s: float = 120.0,
-    ) -> None:
-        self.id = f"openai:{model}" if dimension is None else f"openai:{model}:{dimension}"
+    def __init__(self, model: str, **place: Any) -> None:
+        self.id = f"openai:{model}"
         self._model = model
-        self._wanted = dimension
-        self._endpoint = Endpoint(model, base_url=base_url, api_key=api_key, timeout_s=timeout_s)
+        self._endpoint = Endpoint(model, **place)
 
     @cached_property
     def dimension(self) -> int:
-        """Length of a vector; asks the endpoint once when none was wanted. Raises ModelError."""
-        return self._wanted if self._wanted is not None else self._batch(["dimension"]).shape[1]
+        """Length of a vector, learnt from one short text. Raises ModelError."""
+        return self._batch(["dimension"]).shape[1]
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), dimension), L2-normalised. Raises ModelError."""
@@ -164,7 +152,7 @@ class OpenAIEmbedder:
         if vectors.shape[1] != self.dimension:
             raise RequestRefused(
                 f"{self.id} gave vectors of {vectors.shape[1]} numbers, {self.dimension} were expected; "
-                "set the dimension to what the model gives."
+                "see that the endpoint serves one model under this name."
             )
         return vectors
 
@@ -172,22 +160,23 @@ class OpenAIEmbedder:
         clean = [sendable(text) for text in texts]
         # floats, not the SDK's base64: many compatible servers know only floats
         body: dict[str, Any] = {"model": self._model, "input": clean, "encoding_format": "float"}
-        if self._wanted is not None:
-            body["dimensions"] = self._wanted
         return self._endpoint.call(lambda client: _vectors(client.embeddings.create(**body), count=len(texts)))
 
 
-def _message(message: Message) -> dict[str, Any]:
-    if all(isinstance(part, Text) for part in message.content):
-        # plain text: some servers take parts only where there is an image
-        return {"role": message.role, "content": plain_text(message)}
-    return {"role": message.role, "content": [_part(part) for part in message.content]}
+def message_with(message: Message, *, text: str, picture: Callable[[Image], dict[str, Any]]) -> dict[str, Any]:
+    """A message as an API takes it; text: its type of a part of words, picture: a part with a picture."""
+    content: str | list[dict[str, Any]] = plain_text(message)
+    # plain text where it can be: some servers take parts only where there is an image
+    if not all(isinstance(part, Text) for part in message.content):
+        content = [
+            {"type": text, "text": sendable(part.text)} if isinstance(part, Text) else picture(part)
+            for part in message.content
+        ]
+    return {"role": message.role, "content": content}
 
 
-def _part(part: Text | Image) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"type": "text", "text": sendable(part.text)}
-    return {"type": "image_url", "image_url": {"url": data_url(part)}}
+def _picture(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": data_url(image)}}
 
 
 def data_url(image: Image) -> str:
@@ -196,58 +185,62 @@ def data_url(image: Image) -> str:
     return "data:image/png;base64," + base64.b64encode(image.png).decode()
 
 
-def _chat_response(completion: Any) -> ChatResponse:
-    choice = _first_choice(completion)
+class _API(NamedTuple):
+    """One way to ask: where a request is sent, and how an answer is read, whole and as a stream."""
+
+    path: str
+    streams: Callable[[OpenAI], Any]
+    """The part of the SDK that streams."""
+    said: Callable[[dict[str, Any]], tuple[str, str]]
+    """The answer and the refusal in a choice."""
+    added: Callable[[Any], tuple[str, str]]
+    """What a piece of a stream adds to them."""
+
+
+def _said(choice: dict[str, Any]) -> tuple[str, str]:
     message: dict[str, Any] = choice["message"]
-    said, refusal = _words(message.get("content")), message.get("refusal")
-    return _response(said, refusal, choice.get("finish_reason"), completion.get("usage"))
+    return _words(message.get("content")), message.get("refusal") or ""
 
 
-def _raw_response(completion: Any) -> ChatResponse:
-    choice = _first_choice(completion)
-    return _response(choice["text"], None, choice.get("finish_reason"), completion.get("usage"))
+def _added(choice: Any) -> tuple[str, str]:
+    """Reasoning is part of neither."""
+    if choice.delta is None:  # the last piece of a few servers
+        return "", ""
+    return _words(choice.delta.content), getattr(choice.delta, "refusal", None) or ""
 
 
-def _first_choice(completion: Any) -> dict[str, Any]:
+CHAT = _API("/chat/completions", lambda client: client.chat.completions, _said, _added)
+COMPLETIONS = _API(
+    "/completions",
+    lambda client: client.completions,
+    said=lambda choice: (choice["text"], ""),
+    added=lambda choice: (choice.text or "", ""),
+)
+
+
+def _answered(api: _API, completion: Any) -> ChatResponse:
     if not isinstance(completion, dict):
         raise ValueError(f"it begins with {str(completion)[:80]!r}")
     answer = cast("dict[str, Any]", completion)
     if not answer.get("choices") and (error := answer.get("error")):  # some say so with status 200
         about: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
         raise AnswerFailed(about.get("code"), about.get("message"))
-    return answer["choices"][0]
+    choice: dict[str, Any] = answer["choices"][0]
+    return _response(*api.said(choice), choice.get("finish_reason"), answer.get("usage"))
 
 
-def _read_chat(stream: Any) -> Generator[str, None, ChatResponse]:
+def _read(api: _API, stream: Any) -> Generator[str, None, ChatResponse]:
     """Yields all of the text so far, each time there is more."""
-    return _read(stream, _chat_response, _delta)
-
-
-def _read_raw(stream: Any) -> Generator[str, None, ChatResponse]:
-    """Yields all of the text so far, each time there is more."""
-    return _read(stream, _raw_response, lambda choice: (choice.text or "", ""))
-
-
-def _delta(choice: Any) -> tuple[str, str]:
-    """What a piece of a stream adds to the answer, and to a refusal; reasoning is neither."""
-    if choice.delta is None:  # the last piece of a few servers
-        return "", ""
-    return _words(choice.delta.content), getattr(choice.delta, "refusal", None) or ""
-
-
-def _read(
-    stream: Any, whole: Callable[[Any], ChatResponse], added: Callable[[Any], tuple[str, str]]
-) -> Generator[str, None, ChatResponse]:
     said, refusal, finish_reason, usage = "", "", None, None
     with stream:
-        if (answer := whole_json(stream)) is not None:
-            return whole(answer)
+        if (answer := whole_answer(stream)) is not None:
+            return _answered(api, answer)
         end = End(stream)
         for chunk in stream:
             usage = chunk.usage or usage
             for choice in (chunk.choices or [])[:1]:  # the piece with the usage has none
                 finish_reason = choice.finish_reason or finish_reason
-                more, refused = added(choice)
+                more, refused = api.added(choice)
                 said, refusal = said + more, refusal + refused
                 if more or refused:
                     yield said or refusal
@@ -263,7 +256,7 @@ def _words(content: Any) -> str:
     return content or ""
 
 
-def _response(said: str, refusal: str | None, finish_reason: str | None, usage: Any) -> ChatResponse:
+def _response(said: str, refusal: str, finish_reason: str | None, usage: Any) -> ChatResponse:
     """usage: as a server gives it; a few give none."""
     counts: dict[str, Any] = usage if isinstance(usage, dict) else {}
     ended = finish_reason or "stop"
@@ -273,20 +266,6 @@ def _response(said: str, refusal: str | None, finish_reason: str | None, usage: 
         prompt_tokens=counts.get("prompt_tokens"),
         completion_tokens=counts.get("completion_tokens"),
     )
-
-
-class _API(NamedTuple):
-    """One way to ask: where a request is sent, and how an answer is read, whole and as a stream."""
-
-    path: str
-    streams: Callable[[OpenAI], Any]
-    """The part of the SDK that streams."""
-    whole: Callable[[Any], ChatResponse]
-    read: Callable[[Any], Generator[str, None, ChatResponse]]
-
-
-CHAT = _API("/chat/completions", lambda client: client.chat.completions, _chat_response, _read_chat)
-COMPLETIONS = _API("/completions", lambda client: client.completions, _raw_response, _read_raw)
 
 
 def _vectors(answer: Any, *, count: int) -> NDArray[np.float32]:

@@ -58,9 +58,14 @@ class AnswerFailed(Exception):
 
 
 class Endpoint:
-    """A place that serves one model, and what its failures mean."""
+    """A place that serves one model, and what its failures mean.
 
-    def __init__(self, model: str, *, base_url: str | None, api_key: SecretStr | None, timeout_s: float) -> None:
+    base_url: None is OpenAI's own. timeout_s: for each wait, also between two pieces of a stream.
+    """
+
+    def __init__(
+        self, model: str, *, base_url: str | None = None, api_key: SecretStr | None = None, timeout_s: float = 120.0
+    ) -> None:
         self._model = model
         self._address = parse_address(base_url or OPENAI_BASE_URL)
         self._key = api_key.get_secret_value().strip() if api_key else ""
@@ -78,7 +83,12 @@ class Endpoint:
 
         An exception of `on_text` comes through as it is, and closes the stream.
         """
-        with closing(self._guarded(read)) as texts:
+
+        def guarded() -> Generator[str, None, Result]:
+            with self._failures_named():
+                return (yield from read(self._client))
+
+        with closing(guarded()) as texts:
             while True:
                 try:
                     text = next(texts)
@@ -113,10 +123,6 @@ class Endpoint:
                     raise
                 self._refused |= refused
                 self._renamed |= asked
-
-    def _guarded(self, read: Callable[[OpenAI], Generator[str, None, Result]]) -> Generator[str, None, Result]:
-        with self._failures_named():
-            return (yield from read(self._client))
 
     @cached_property
     def _client(self) -> OpenAI:
@@ -184,32 +190,34 @@ class Endpoint:
 
     def _failed(self, code: str, message: object) -> ModelError:
         said = f"{self._where} broke off: {self._clean(message)}"
-        if code == "context_length_exceeded" or OVERFLOW.search(said):
-            return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
+        if code.startswith(PERMANENT_FAILURES):
+            return self._known(code, said) or RequestRefused(f"{said}. The same request will be refused again.")
+        return self._known(code, said) or TransientModelError(f"{said}.")
+
+    def _known(self, code: str, said: str) -> ModelError | None:
+        """What the code or the words of a failure say, whatever its status."""
         if code in PERMANENT_LIMITS:
             return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
-        if code.startswith(PERMANENT_FAILURES):
-            return RequestRefused(f"{said}. The same request will be refused again.")
-        return TransientModelError(f"{said}.")
+        if code == "context_length_exceeded" or OVERFLOW.search(said):
+            return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
+        return None
 
     def _status_error(self, error: APIStatusError) -> ModelError:
         said = f"{self._where} answered {error.status_code}: {self._clean(_said(error))}"
-        permanent = str(error.code) in PERMANENT_LIMITS
         match error.status_code:
             case 401 | 403:
-                return ModelUnavailable(f"{said}. {self._about_the_key}")
+                sent = "Check the key and what it may use; it is" if self._key else "No key was sent; it is"
+                return ModelUnavailable(f"{said}. {sent} looked for in {KEY_PLACE}.")
             case 404 if self._is_about_the_model(error):
                 return ModelUnavailable(f"{said}. Check the model's name and the base URL.")
             case 404 | 405 | 501:
                 return NoSuchPath(f"{said}. Check that the base URL ends where the API begins (often `/v1`).")
-            case 429 if permanent:
-                return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
-            case 408 | 409 | 425 | 429:
+            case 429 if str(error.code) not in PERMANENT_LIMITS:  # its words on tokens are about a rate
                 return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
-            case status if status >= 500:
+            case 400 | 413 | 422 | 429 if known := self._known(str(error.code), said):
+                return known
+            case status if status >= 500 or status in (408, 409, 425):
                 return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
-            case 400 | 413 | 422 if error.code == "context_length_exceeded" or OVERFLOW.search(said):
-                return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
             case _:
                 return RequestRefused(f"{said}. The same request will be refused again.")
 
@@ -217,12 +225,6 @@ class Endpoint:
         # vLLM, Ollama and OpenAI all write the word; a missing path is `Not Found`, `Invalid URL` or a web page
         said = _said(error)
         return error.code == "model_not_found" or bool(re.search(r"\bmodel\b", said, re.I)) or self._model in said
-
-    @property
-    def _about_the_key(self) -> str:
-        if not self._key:
-            return f"No key was sent; it is looked for in {KEY_PLACE}."
-        return f"Check the key and what it may use; it is looked for in {KEY_PLACE}."
 
     @property
     def _where(self) -> str:
@@ -286,14 +288,8 @@ class End:
             yield event
 
 
-def whole_answer(stream: Any, kind: Any) -> Any | None:
-    """The answer in one piece, as a `kind`, from a server that was asked to stream and does not; None if it does."""
-    answer = whole_json(stream)
-    return None if answer is None else kind.construct(**answer)
-
-
-def whole_json(stream: Any) -> Any | None:
-    """As `whole_answer`, in plain JSON."""
+def whole_answer(stream: Any) -> Any | None:
+    """The answer as JSON, from a server that was asked to stream and sends it whole; None from one that streams."""
     content_type = stream.response.headers.get("content-type", "")
     if "html" in content_type:
         raise ValueError(f"it begins with {stream.response.read()[:80].decode(errors='replace')!r}")

@@ -6,26 +6,27 @@ import logging
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from pydantic import JsonValue, SecretStr
+from pydantic import JsonValue
 
-from models.openai import OpenAIChat, data_url
+from models.openai import OpenAIChat, data_url, message_with
 from models.openai_endpoint import AnswerFailed, Endpoint, NoSuchPath, whole_answer
-from models.openai_sampling import (
+from models.prompts import Listener, plain_text
+from models.protocols import ChatRequest, ChatResponse, Image
+from models.request_fields import (
     BRIEFLY,
     LEAST,
     Thinking,
+    advised,
     as_answered,
+    format_in_id,
     freedom,
     is_reasoning,
     most_tokens,
     reasoning_effort,
     refuse_named_template,
     thinking_in_id,
+    with_name,
 )
-from models.prompts import plain_text, sendable
-from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
-from models.stops import Listener
-from models.structured import advised, format_in_id, with_name
 
 log = logging.getLogger(__name__)
 
@@ -38,25 +39,25 @@ class OpenAIResponses:
 
     `id` differs from that of OpenAIChat: this API takes no seed and has defaults of its own, so the same request may
     get another answer. Which of the two an endpoint speaks is, like its port, no part of the id.
-    Nothing is stored at the endpoint (`store: false`). Reasoning models: see OpenAIChat.
+    Nothing is stored at the endpoint (`store: false`). Reasoning models and arguments: see OpenAIChat.
     """
 
     def __init__(
         self,
         model: str,
         *,
-        base_url: str | None = None,
-        api_key: SecretStr | None = None,
-        timeout_s: float = 120.0,
         thinking: Thinking = BRIEFLY,
         response_format: Mapping[str, JsonValue] | None = None,
+        **place: Any,
     ) -> None:
         self.id = f"responses:{model}{thinking_in_id(model, thinking)}{format_in_id(response_format)}"
         self._model = model
         self._thinking = thinking
-        self._format = {} if response_format is None else {"text": {"format": _flat(with_name(response_format))}}
-        place: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "timeout_s": timeout_s}
-        self._chat = OpenAIChat(model, **place, thinking=thinking, response_format=response_format)
+        self._format: dict[str, Any] = {}
+        if response_format is not None:
+            named = with_name(response_format)  # here what stands under json_schema is beside the type
+            self._format = {"text": {"format": {"type": named["type"], **named.get("json_schema", {})}}}
+        self._chat = OpenAIChat(model, thinking=thinking, response_format=response_format, **place)
         self._endpoint = Endpoint(model, **place)
         self._has_responses = True
 
@@ -97,7 +98,11 @@ def _body(model: str, request: ChatRequest, thinking: Thinking) -> dict[str, Any
     instructions = [plain_text(message) for message in request.messages if message.role == "system"]
     body: dict[str, Any] = {
         "model": model,
-        "input": [_item(message) for message in request.messages if message.role != "system"],
+        "input": [
+            message_with(message, text="input_text", picture=_picture)
+            for message in request.messages
+            if message.role != "system"
+        ],
         "max_output_tokens": max(most_tokens(model, request, thinking), LEAST_OUTPUT_TOKENS),
         "store": False,
     }
@@ -110,21 +115,8 @@ def _body(model: str, request: ChatRequest, thinking: Thinking) -> dict[str, Any
     return body
 
 
-def _flat(response_format: dict[str, Any]) -> dict[str, Any]:
-    """As this API has it: what stands under json_schema, beside the type."""
-    return {"type": response_format["type"], **response_format.get("json_schema", {})}
-
-
-def _item(message: Message) -> dict[str, Any]:
-    if all(isinstance(part, Text) for part in message.content):
-        return {"role": message.role, "content": plain_text(message)}
-    return {"role": message.role, "content": [_part(part) for part in message.content]}
-
-
-def _part(part: Text | Image) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"type": "input_text", "text": sendable(part.text)}
-    return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
+def _picture(image: Image) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": data_url(image), "detail": "auto"}
 
 
 def _read(stream: Any) -> Generator[str, None, ChatResponse]:
@@ -133,8 +125,8 @@ def _read(stream: Any) -> Generator[str, None, ChatResponse]:
 
     said = refusal = ""
     with stream:
-        if (whole := whole_answer(stream, Response)) is not None:
-            return _response(whole)
+        if (whole := whole_answer(stream)) is not None:
+            return _response(Response.construct(**whole))
         for event in stream:
             match event.type:
                 case "response.output_text.delta":

@@ -1,9 +1,24 @@
-"""The words of a request without a chat template, alike for every backend."""
+"""Requests as the text that a model reads, with or without its chat template, and answers up to their stops."""
 
 from __future__ import annotations
 
-from models.model_errors import RequestRefused
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from models.model_errors import NoChatTemplate, RequestRefused
+from models.prompt_pictures import pictures_of
 from models.protocols import ChatRequest, Image, Message, Text
+
+if TYPE_CHECKING:
+    from models.vision_weights import Sight
+
+WITHOUT = (
+    "take a model that is made to be asked, or send the prompts as they stand (`--apply_chat_template False` of eval "
+    "run, `--set prompts.template=false` of lever run)"
+)
+
+Turn = dict[str, Any]
 
 
 def raw_prompt(request: ChatRequest) -> str:
@@ -26,3 +41,140 @@ def plain_text(message: Message) -> str:
 def sendable(text: str) -> str:
     """The text with `?` for lone surrogates: UTF-8 has none, and a question from a shell may."""
     return text.encode("utf-8", "replace").decode()
+
+
+def cut(text: str, stops: Sequence[str]) -> str:
+    """The text before the stop that is complete first; all of it where there is none."""
+    # by its end: word by word, a longer one that begins earlier is not yet known when a shorter one is complete
+    found = [(place + len(stop), place) for stop in stops if stop and (place := text.find(stop)) >= 0]
+    return text[: min(found)[1]] if found else text
+
+
+def settled(text: str, stops: Sequence[str]) -> str:
+    """The text of an answer under way, without an end that may turn out to begin a stop."""
+    whole = cut(text, stops)
+    if len(whole) < len(text):
+        return whole
+    begun = (length for stop in stops for length in range(len(stop) - 1, 0, -1) if text.endswith(stop[:length]))
+    return text[: len(text) - max(begun, default=0)]
+
+
+class Listener:
+    """Passes the text of an answer on, each time there is more that will stay."""
+
+    def __init__(self, on_text: Callable[[str], None], stops: Sequence[str]) -> None:
+        self._on_text = on_text
+        self._stops = stops
+        self._heard = ""
+
+    def __call__(self, text: str) -> None:
+        """Take all of the text so far."""
+        self._tell(settled(text, self._stops))
+
+    def end(self, text: str) -> None:
+        """Take the answer itself."""
+        self._tell(text)
+
+    def _tell(self, text: str) -> None:
+        if text != self._heard:
+            self._heard = text
+            self._on_text(text)
+
+
+class Rendered(NamedTuple):
+    """What the model reads."""
+
+    text: str
+    is_whole: bool
+    """True when the template has written the special tokens; False: the tokenizer adds its own."""
+
+
+def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> Rendered:
+    """The text of a request, with one placeholder for each picture, where it stands among the words.
+
+    The system's words come first; a template that takes none gets them at the head of the first question.
+    sight: of a model that takes pictures; None: the request may hold none.
+    Raises RequestRefused, and NoChatTemplate if the tokenizer has no such template.
+    """
+    if not request.messages:
+        raise RequestRefused("The request has no messages; give at least one.")
+    if sight is None:
+        refuse_images(request, "A prompt without a chat template" if request.template is False else "A text model")
+    if request.template is False:
+        rendered = Rendered("\n\n".join(_as_it_stands(message, sight) for message in request.messages), is_whole=False)
+    else:
+        template = template_of(tokenizer, request.template)
+        turns = [{"role": message.role, "content": _content(message, sight)} for message in request.messages]
+        turns.sort(key=lambda turn: turn["role"] != "system")  # stable: the others keep their order
+        rendered = Rendered(_apply_template(tokenizer, turns, template), is_whole=True)
+    if sight is not None:
+        _check_placeholders(rendered.text, request, sight)
+    return rendered
+
+
+def template_of(tokenizer: Any, wanted: bool | str) -> str:
+    """The text of a template. Raises NoChatTemplate: without one, no request of the run can work."""
+    known = tokenizer.chat_template
+    if not known:
+        raise NoChatTemplate(f"the tokenizer of {tokenizer.name_or_path} has no chat template; {WITHOUT}")
+    named: dict[str, str] = known if isinstance(known, dict) else {"default": known}
+    name = "default" if wanted is True else str(wanted)
+    if name not in named:
+        raise NoChatTemplate(
+            f"the tokenizer of {tokenizer.name_or_path} has no chat template {name!r}, it has "
+            f"{', '.join(sorted(named))}; name one of these, or {WITHOUT}"
+        )
+    return named[name]
+
+
+def _as_it_stands(message: Message, sight: Sight | None) -> str:
+    picture = sight.written if sight else ""
+    return "".join(sendable(part.text) if isinstance(part, Text) else picture for part in message.content)
+
+
+def _content(message: Message, sight: Sight | None) -> str | list[dict[str, str]]:
+    if sight is None:
+        return plain_text(message)
+    return [
+        {"type": "text", "text": sendable(part.text)} if isinstance(part, Text) else {"type": "image"}
+        for part in message.content
+    ]
+
+
+def _apply_template(tokenizer: Any, turns: list[Turn], template: str) -> str:
+    """The text of turns; a template that refuses the system's gets them folded. Raises RequestRefused."""
+    from jinja2 import TemplateError
+
+    goes_on = turns[-1]["role"] == "assistant"
+    how: dict[str, Any] = {"add_generation_prompt": not goes_on, "continue_final_message": goes_on}
+    try:
+        return tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False, **how)
+    except (TemplateError, TypeError, ValueError) as error:
+        folded = _without_system(turns)
+        if len(folded) < len(turns):
+            return _apply_template(tokenizer, folded, template)
+        raise RequestRefused(f"The model's chat template refuses these messages ({error}); {WITHOUT}.") from error
+
+
+def _without_system(turns: list[Turn]) -> list[Turn]:
+    """The system's words at the head of the first turn of the user; the same list where there are none."""
+    said = [turn["content"] for turn in turns if turn["role"] == "system"]
+    others = [turn for turn in turns if turn["role"] != "system"]
+    if not said or not others:
+        return turns
+    first = others[0]["content"]
+    if isinstance(first, str):
+        content = "\n\n".join([*said, first])
+    else:
+        content = [*chain(*said), {"type": "text", "text": "\n\n"}, *first]
+    return [{**others[0], "content": content}, *others[1:]]
+
+
+def _check_placeholders(text: str, request: ChatRequest, sight: Sight) -> None:
+    pictures = len(list(pictures_of(request.messages)))
+    if (found := text.count(sight.token)) != pictures:
+        raise RequestRefused(
+            f"The prompt has {found} places for {pictures} pictures: its words hold {sight.token}, which stands for a "
+            "picture to this model, or its chat template leaves pictures out; take that out of the words, or "
+            f"{WITHOUT}."
+        )

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from models.model_errors import ModelUnavailable, RequestRefused
-from models.prompts import raw_prompt, sendable
+from models.prompts import cut, raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse
-from models.stops import cut
 from models.weight_files import digest_files
 
 SHOWN_CHARS = 80

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_
 
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.prompt_pictures import picture_size, pictures_of
+from models.prompts import Listener, cut
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
-from models.stops import Listener, cut
 
 
 class Rule(BaseModel):
@@ -112,36 +112,6 @@ class ScriptedReranker:
         return np.array(shares, dtype=np.float32)
 
 
-class ScriptedVisionEmbedder:
-    """Texts are alike as far as they share words; a picture's vector and class depend on its bytes."""
-
-    id = "scripted"
-    dimension = 32
-    classes = 8
-
-    def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """(len(pngs), dimension), L2-normalised. Raises RequestRefused for what is no PNG."""
-        return self._stacked([_direction(_checked_png(png), self.dimension) for png in pngs], self.dimension)
-
-    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised."""
-        return self._stacked([self._text(text) for text in texts], self.dimension)
-
-    def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """(len(pngs), classes): 1 at the class that each picture is taken for."""
-        named = [hashlib.sha256(_checked_png(png)).digest()[0] % self.classes for png in pngs]
-        return np.eye(self.classes, dtype=np.float32)[named]
-
-    def _text(self, text: str) -> NDArray[np.float64]:
-        words = sorted(_vocabulary(text)) or [""]
-        return np.sum([_direction(word.encode(), self.dimension) for word in words], axis=0)
-
-    @staticmethod
-    def _stacked(rows: Sequence[NDArray[np.float64]], width: int) -> NDArray[np.float32]:
-        vectors = np.array(rows, dtype=np.float64).reshape(-1, width)
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
 def read_rules(path: Path) -> tuple[Rule, ...]:
     """The rules of a JSON file: a list of objects with the fields of `Rule`. Raises ModelUnavailable."""
     try:
@@ -184,17 +154,6 @@ def _prompt(messages: Sequence[Message]) -> str:
 def _last_image(messages: Sequence[Message]) -> Image | None:
     images = [part for message in messages for part in message.content if isinstance(part, Image)]
     return images[-1] if images else None
-
-
-def _checked_png(png: bytes) -> bytes:
-    if not png.startswith(b"\x89PNG"):
-        raise RequestRefused(f"A picture of {len(png)} bytes is no PNG; give one.")
-    return png
-
-
-def _direction(seed: bytes, width: int) -> NDArray[np.float64]:
-    """(width,): drawn by chance, always the same one for the same bytes."""
-    return np.random.default_rng(list(hashlib.sha256(seed).digest())).standard_normal(width)
 
 
 def _png_size(png: bytes) -> tuple[int, int]:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import inspect
 import io
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import PIL.Image
 
-from models.adapters import adapted
 from models.causal_weights import (
     Loaded,
     Weights,
-    context_tokens_of,
+    adapted,
     device_for,
-    end_tokens_of,
     failures_named,
+    loaded_of,
     progress_hidden,
     require_whole,
     weights_folder,
 )
-from models.model_errors import ModelUnavailable
-from models.prompt_pictures import open_picture
-from models.vision_sight import Pictures, Sight
+from models.model_errors import ModelUnavailable, RequestRefused
+from models.prompt_pictures import open_picture, picture_size
 from models.weight_files import read_json, require_safetensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 SHAPES = ((48, 32), (30, 70), (700, 700))
 """Sizes of the probe pictures whose preprocessing identifies a model's image processor: wide, tall, large."""
@@ -71,19 +76,10 @@ def load_seeing(
         require_whole(info, processor.tokenizer, weights.folder)
         model = model if weights.adapter is None else adapted(model, weights.adapter)
         model = model if device_map is not None else model.to(target)
-    tokenizer = processor.tokenizer
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
-    tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
-    sight = _sight(model, processor, weights.folder)
+    sight = sight_of(processor, model.config, weights.folder)
+    sight = sight._replace(names_types="mm_token_type_ids" in inspect.signature(model.forward).parameters)
     _check_reading(sight, weights.folder)
-    loaded = Loaded(
-        model=model.eval(),
-        tokenizer=tokenizer,
-        context_tokens=max_length or context_tokens_of(model.config, tokenizer),
-        end_tokens=end_tokens_of(model, tokenizer),
-    )
-    return Seeing(loaded, sight, Pictures(sight))
+    return Seeing(loaded_of(model, processor.tokenizer, max_length), sight, Pictures(sight))
 
 
 def _read_model(weights: Weights, device_map: Any) -> tuple[Any, dict[str, Any]]:
@@ -111,7 +107,7 @@ def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
     try:
         processor = _without_videos(PROCESSOR_MAPPING[type(config)]).from_pretrained(folder, **source)
     except TypeError as error:
-        raise unlike(folder) from error
+        raise _unlike(folder) from error
     processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil", **source, **pixels)
     if pixels and "max_pixels" not in inspect.get_annotations(processor.image_processor.valid_kwargs):
         raise ModelUnavailable(
@@ -126,20 +122,19 @@ def _without_videos(kind: Any) -> Any:
     return type(kind.__name__, (kind,), {"get_attributes": staticmethod(lambda: names)})
 
 
-def _sight(model: Any, processor: Any, folder: Path) -> Sight:
-    token: str | None = getattr(processor, "image_token", None)
+def sight_of(processor: Any, config: Any, folder: Path) -> Sight:
+    """How a model with this processor takes pictures; its tokenizer gets the processor's chat template.
+
+    Raises ModelUnavailable for a model that is not supported.
+    """
+    tokenizer, token = processor.tokenizer, getattr(processor, "image_token", None)
     if token is None:
-        raise unlike(folder)
-    names: tuple[str, ...] = ("vision_start_token_id", "vision_end_token_id")
-    around = [getattr(model.config, name, None) for name in names]
-    tokens: list[str] = processor.tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
-    return Sight(
-        processor=processor,
-        token=token,
-        token_id=processor.tokenizer.convert_tokens_to_ids(token),
-        written=token.join(tokens),
-        names_types="mm_token_type_ids" in inspect.signature(model.forward).parameters,
-    )
+        raise _unlike(folder)
+    tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
+    around = [getattr(config, f"vision_{side}_token_id", None) for side in ("start", "end")]
+    marks: list[str] = tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
+    token_id = tokenizer.convert_tokens_to_ids(token)
+    return Sight(processor=processor, token=token, token_id=token_id, written=token.join(marks))
 
 
 def _check_reading(sight: Sight, folder: Path) -> None:
@@ -149,10 +144,10 @@ def _check_reading(sight: Sight, folder: Path) -> None:
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, StopIteration) as error:
         alike, cause = False, error
     if not alike:
-        raise unlike(folder) from cause
+        raise _unlike(folder) from cause
 
 
-def unlike(folder: Path) -> ModelUnavailable:
+def _unlike(folder: Path) -> ModelUnavailable:
     return ModelUnavailable(
         f"the model in {folder} takes pictures in a way that is not supported in this process; take one of the "
         "Qwen-VL (2, 2.5, 3) or LLaVA kind, or serve this one behind an OpenAI-compatible endpoint"
@@ -177,3 +172,74 @@ def _sample(width: int, height: int) -> bytes:
     file = io.BytesIO()
     PIL.Image.linear_gradient("L").resize((width, height)).save(file, "PNG")
     return file.getvalue()
+
+
+PICTURE_BYTES = 512 * 2**20
+"""Most memory for preprocessed pictures kept for later prompts: demonstrations are shown many times."""
+
+
+class Sight(NamedTuple):
+    """How one model takes pictures; typed Any because transformers picks the class from the folder."""
+
+    processor: Any
+    token: str
+    """What stands in a text for a picture, and again for each part of it."""
+    token_id: int
+    written: str
+    """A picture in a prompt without a chat template, as the model was trained to see it."""
+    names_types: bool = False
+    """True if the model takes a mask of the tokens that belong to a picture."""
+
+    def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
+        """The tokens with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
+        counts = iter(self._counts(pngs))
+        return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
+
+    def _counts(self, pngs: Sequence[bytes]) -> list[int]:
+        if not pngs:
+            return []
+        sizes = [picture_size(png) for png in pngs]
+        try:
+            return self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens
+        except ValueError as error:
+            shown = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
+            raise RequestRefused(
+                f"The model takes no pictures of this shape ({error}; pictures of {shown} pixels); crop them."
+            ) from error
+
+    def seen(self, png: bytes) -> dict[str, Tensor]:
+        """One picture as the model takes it."""
+        return dict(self.processor.image_processor(images=[open_picture(png)], return_tensors="pt"))
+
+
+class Pictures:
+    """Pictures as a model takes them; the newest are kept, so that demonstrations are not prepared for each prompt."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._kept: OrderedDict[bytes, dict[str, Tensor]] = OrderedDict()
+
+    def joined(self, pngs: Sequence[bytes]) -> dict[str, Tensor]:
+        """What the model wants for all of them, in their order; nothing for none. Raises RequestRefused."""
+        import torch
+
+        if not pngs:
+            return {}
+        missing = [png for png in dict.fromkeys(pngs) if png not in self._kept]
+        with ThreadPoolExecutor() as pool:  # Pillow and numpy let go of the interpreter
+            self._kept |= zip(missing, pool.map(self._sight.seen, missing), strict=True)
+        for png in dict.fromkeys(pngs):
+            self._kept.move_to_end(png)
+        parts = [self._kept[png] for png in pngs]
+        self._forget()
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def _forget(self) -> None:
+        total = sum(_bytes(part) for part in self._kept.values())
+        while total > PICTURE_BYTES:
+            _, oldest = self._kept.popitem(last=False)
+            total -= _bytes(oldest)
+
+
+def _bytes(part: dict[str, Tensor]) -> int:
+    return sum(value.nbytes for value in part.values())

@@ -14,9 +14,9 @@ from pydantic import JsonValue
 from models.causal_weights import GENERATOR_FILES, Weights, find_weights, weights_folder
 from models.decoding import readable
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.prompts import Listener
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.stops import Listener
-from models.structured import format_in_id
+from models.request_fields import format_in_id
 from models.token_likelihoods import Window, encode, pair_windows, rolling_windows
 from models.vision_weights import kind_of
 from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
@@ -44,7 +44,7 @@ class VLLMChat:
 
     The engine runs in processes of its own that end with this one. It is opened with the first question, shared with
     all who ask for the same weights with the same settings, and let go of when another model of this process is asked
-    (models.held). Threads may ask at once: their requests share its batches. Requests begin in the order given, so
+    (models.local). Threads may ask at once: their requests share its batches. Requests begin in the order given, so
     that those that begin alike, side by side, have their common beginning computed once.
     `id` holds a fingerprint of weights, configuration, tokenizer and chat templates. At temperature 0 the answers are
     those of `hf`, up to rounding; above it tokens are drawn with a seed that belongs to the request.
@@ -57,49 +57,37 @@ class VLLMChat:
         *,
         revision: str | None = None,
         dtype: str = "auto",
-        tensor_parallel_size: int = 1,
-        gpu_memory_utilization: float = 0.9,
-        max_model_len: int | None = None,
-        max_num_seqs: int | None = None,
-        quantization: str | None = None,
         peft: str | None = None,
-        enable_prefix_caching: bool = True,
-        enforce_eager: bool = False,
         trust_remote_code: bool = False,
         min_pixels: int | None = None,
         max_pixels: int | None = None,
         response_format: Mapping[str, JsonValue] | None = None,
+        **engine: Any,
     ) -> None:
-        """gpu_memory_utilization: share of the device's memory that the engine takes; of the machine's, on a CPU.
+        """min_pixels, max_pixels: a picture is resized to so many; None: as the model's own settings say.
 
-        min_pixels, max_pixels: a picture is resized to so many; None: as the model's own settings say.
-        response_format: the format of each answer (models.structured); how likely texts are has nothing to do with it.
+        response_format: the format of each answer (models.request_fields); likelihoods do not depend on it.
+        engine: other fields of models.vllm_loading.Setup.
         """
         if dtype.removeprefix("torch.") not in DTYPES:
             raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
-        self._weights = _find(pretrained, revision, dtype, peft, trust_remote_code)
+        weights = self._weights = _find(pretrained, revision, dtype, peft, trust_remote_code)
         self._format = response_format
         pixels = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         self._pixels = {name: count for name, count in pixels.items() if count is not None}
         self._setup = Setup(
-            folder=self._weights.folder,
-            adapter=self._weights.adapter,
-            dtype=self._weights.dtype,
-            quantization=quantization,
-            tensor_parallel_size=tensor_parallel_size,
-            gpu_memory_utilization=gpu_memory_utilization,
-            max_model_len=max_model_len,
-            max_num_seqs=max_num_seqs,
-            enable_prefix_caching=enable_prefix_caching,
-            enforce_eager=enforce_eager,
+            folder=weights.folder,
+            adapter=weights.adapter,
+            dtype=weights.dtype,
             trust_remote_code=trust_remote_code,
-            sees=kind_of(str(self._weights.folder)).sees,
+            sees=kind_of(str(weights.folder)).sees,
             pixels=tuple(self._pixels.items()),
+            **engine,
         )
-        shaping = {"": max_model_len, "quantization=": quantization} | {f"{k}=": v for k, v in self._pixels.items()}
+        shaping = {"": self._setup.max_model_len, "quantization=": self._setup.quantization}
+        shaping |= {f"{name}=": count for name, count in self._pixels.items()}
         shown = "".join(f":{name}{value}" for name, value in shaping.items() if value)
-        shown += format_in_id(response_format)
-        self.id = f"vllm:{self._weights.label}@{self._weights.fingerprint}:{self._weights.dtype}{shown}"
+        self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{shown}{format_in_id(response_format)}"
         self.prompt_tokens = 0
         """Prompt tokens of all requests so far."""
         self.cached_tokens = 0
@@ -179,10 +167,7 @@ class VLLMChat:
 
     def _reader(self) -> Reader:
         if self._known is None:
-            setup = self._setup
-            context = setup.max_model_len
-            asked: dict[str, Any] = {"context_tokens": context, "response_format": self._format}
-            self._known = Reader(self._weights, sees=setup.sees, pixels=self._pixels, **asked)
+            self._known = Reader(self._weights, self._setup, response_format=self._format)
         return self._known
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
@@ -193,7 +178,7 @@ class VLLMChat:
     def _answer(self, number: int, request: ChatRequest, answer: str) -> _Reading:
         reader = self._reader()
         with reader.lock:
-            tokens = [*encode(reader.loaded, answer, special=False), reader.end_token]
+            tokens = [*encode(reader.loaded, answer, special=False), reader.loaded.end_token]
             prompt = reader.prompt(number, request, room_for=len(tokens))
         return _Reading(Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens)), prompt.pngs)
 

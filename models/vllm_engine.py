@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
-from models.held import ALONE, held, release_held
+from models.local import ALONE, held, release_held
 from models.vllm_loading import Setup, load_llm
 from models.vllm_prompts import vllm_prompt
 
@@ -60,7 +60,7 @@ class _Abandon(NamedTuple):
 class Driver:
     """Runs an engine in a thread of its own, so that jobs of all threads share its batches.
 
-    While there are jobs it holds models.held.ALONE: another model is loaded when they are done, not between them.
+    While there are jobs it holds models.local.ALONE: another model is loaded when they are done, not between them.
     """
 
     def __init__(self, llm: Any, lora: Any) -> None:
@@ -200,7 +200,7 @@ def _tell_of_death(client: Any) -> None:
 
 
 class _Engine:
-    """What models.held holds: when it lets go, or this process ends, the driver is closed."""
+    """What models.local holds: when it lets go, or this process ends, the driver is closed."""
 
     def __init__(self, setup: Setup) -> None:
         _end_at_exit()

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import json
 import os
 import re
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import Thread
+from typing import Any, NamedTuple, Self
+
+import psutil
 
 from models.causal_weights import progress_hidden
 from models.model_errors import ModelUnavailable
-from models.vllm_worker import OPENER, EndsWithItsOpener, end_orphans
 from models.weight_files import read_json, require_safetensors
 
 ENVIRONMENT = {
@@ -50,10 +53,7 @@ REMEDIES = (
         FAILED,
         f"it says no cause, as one that is killed for the memory it takes: free some of this machine's, or {MEMORY}",
     ),
-    (
-        r"not initialized from checkpoint|safetensor",
-        "the weights in that folder are not whole: fetch them again",
-    ),
+    (r"not initialized from checkpoint|safetensor", "the weights in that folder are not whole: fetch them again"),
     (
         r"architecture|no vllm implementation|model type",
         "vLLM runs no model of this kind; take it with `--model hf`, or another one",
@@ -75,16 +75,17 @@ class Setup(NamedTuple):
     folder: Path
     adapter: Path | None
     dtype: str
-    quantization: str | None
-    tensor_parallel_size: int
-    gpu_memory_utilization: float
-    max_model_len: int | None
-    max_num_seqs: int | None
-    enable_prefix_caching: bool
-    enforce_eager: bool
-    trust_remote_code: bool
     sees: bool
     pixels: tuple[tuple[str, int], ...]
+    quantization: str | None = None
+    tensor_parallel_size: int = 1
+    gpu_memory_utilization: float = 0.9
+    """Share of the device's memory that the engine takes; of the machine's, on a CPU."""
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    enable_prefix_caching: bool = True
+    enforce_eager: bool = False
+    trust_remote_code: bool = False
 
 
 class Opened(NamedTuple):
@@ -96,8 +97,6 @@ class Opened(NamedTuple):
 
 def load_llm(setup: Setup) -> Opened:
     """The engine, with the adapter that each of its jobs names. Only safetensors are read. Raises ModelUnavailable."""
-    if importlib.util.find_spec("vllm") is None:
-        raise ModelUnavailable("vLLM is not installed here; run `pip install 'trivet[gpu]'` on a machine with a GPU")
     require_safetensors(setup.folder)
     said = _log_file()
     begun = said.stat().st_size if said.exists() else 0
@@ -110,7 +109,8 @@ def load_llm(setup: Setup) -> Opened:
             llm = LLM(**arguments(setup))
     except Exception as error:  # whatever another's engine raises, the run ends in one sentence
         end_orphans()
-        raise ModelUnavailable(_why(error, setup, logged=_since(said, begun))) from error
+        logged = said.read_bytes()[begun:].decode("utf-8", "replace") if said.exists() else ""
+        raise ModelUnavailable(_why(error, setup, logged=logged)) from error
     return Opened(llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None)
 
 
@@ -152,14 +152,6 @@ def _why(error: Exception, setup: Setup, *, logged: str) -> str:
     return f"vLLM cannot open the model in {setup.folder}: {said[:400]}; {remedy_of(said)}"
 
 
-def _since(file: Path, begun: int) -> str:
-    if not file.exists():
-        return ""
-    with file.open("rb") as lines:
-        lines.seek(begun)
-        return lines.read().decode("utf-8", "replace")
-
-
 @cache
 def _log_file() -> Path:
     """Where vLLM and its processes log from now on; else they would write between the lines of a command's answer."""
@@ -178,3 +170,45 @@ def _log_file() -> Path:
     for name, value in {**ENVIRONMENT, "VLLM_LOGGING_CONFIG_PATH": str(folder / "logging.json")}.items():
         os.environ.setdefault(name, value)
     return file
+
+
+OPENER = "TRIVET_VLLM_OPENER"
+"""Names, in the environment of the engine's processes, the process that opened it."""
+LOOK_S = 1.0
+
+
+class EndsWithItsOpener:
+    """vLLM makes its workers of this class too, by `worker_extension_cls`.
+
+    They stand in the engine's own process, or, where there are more than one, in processes whose end ends the engine.
+    """
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Before the worker has read any weights, which may take minutes."""
+        Thread(target=_end_with, args=(int(os.environ[OPENER]),), name="opener-watch", daemon=True).start()
+        return super().__new__(cls)
+
+
+def _end_with(opener: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(opener)
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(LOOK_S)
+    os._exit(1)
+
+
+def end_orphans() -> None:
+    """End workers whose engine was killed before they had begun: they would look for what it ends with, and complain.
+
+    Only processes that multiprocessing has started for this one, and that none of its own children owns any more.
+    """
+    own = str(os.getpid())
+    family = {child.pid for child in psutil.Process().children(recursive=True)}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid not in family and process.environ().get(OPENER) == own and _is_spawned(process.cmdline()):
+                process.kill()
+
+
+def _is_spawned(command: list[str]) -> bool:
+    return "--multiprocessing-fork" in command or command[:1] == ["VLLM::Worker"]

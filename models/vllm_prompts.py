@@ -13,17 +13,15 @@ import PIL.Image
 from pydantic import JsonValue
 
 from models.causal_weights import Loaded, Weights, context_tokens_of, end_tokens_of, failures_named, progress_hidden
-from models.chat_templates import render
 from models.decoding import readable, seed_of
 from models.model_errors import ContextOverflow
 from models.prompt_pictures import open_picture, pictures_of
+from models.prompts import cut, render
 from models.protocols import ChatRequest, ChatResponse
-from models.stops import cut
-from models.structured import schema_of
+from models.request_fields import schema_of
 from models.token_likelihoods import Window, encode
-from models.vision_prompts import render_seen
-from models.vision_sight import Sight
-from models.vision_weights import read_processor, unlike
+from models.vision_weights import read_processor, sight_of
+from models.vllm_loading import Setup
 
 KEPT_PICTURES = 64
 """Pictures that are kept as Pillow opened them: demonstrations come again and again."""
@@ -50,21 +48,16 @@ class Reader:
     Its tokenizer is its own, beside the engine's, and not safe for threads: hold `lock`.
     """
 
-    def __init__(
-        self,
-        weights: Weights,
-        *,
-        sees: bool,
-        pixels: dict[str, int],
-        context_tokens: int | None,
-        response_format: Mapping[str, JsonValue] | None,
-    ) -> None:
+    def __init__(self, weights: Weights, setup: Setup, *, response_format: Mapping[str, JsonValue] | None) -> None:
         self.lock = threading.RLock()
-        self._asked_context = context_tokens
+        self._asked_context = setup.max_model_len
         self._structure = _structure(response_format)
         with progress_hidden(), failures_named(weights.folder):
             self._config, self.own = _configs(weights)
-            self.sight = _sight(weights, self._config, pixels) if sees else None
+            self.sight = None
+            if setup.sees:
+                processor = read_processor(weights.folder, dict(setup.pixels))
+                self.sight = sight_of(processor, self._config, weights.folder)
             self.tokenizer: Any = self.sight.processor.tokenizer if self.sight else _tokenizer(weights)
 
     @cached_property
@@ -74,18 +67,12 @@ class Reader:
         known = self._asked_context or context_tokens_of(self._config, self.tokenizer)
         return Loaded(model=None, tokenizer=self.tokenizer, context_tokens=known - 1, end_tokens=ends)
 
-    @property
-    def end_token(self) -> int:
-        """That ends an answer: the tokenizer's own, where the model takes it for one."""
-        own, ends = self.tokenizer.eos_token_id, self.loaded.end_tokens
-        return own if own in ends or not ends else min(ends)
-
     def prompt(self, number: int, request: ChatRequest, *, room_for: int | None = None) -> Prompt:
         """The tokens of a request. Raises RequestRefused, ContextOverflow, ModelUnavailable.
 
         room_for: tokens that have to have room behind it; by default one, and the limit is cut to what there is.
         """
-        text, is_whole = render_seen(self.sight, request) if self.sight else render(self.tokenizer, request)
+        text, is_whole = render(self.tokenizer, request, self.sight)
         tokens = encode(self.loaded, text, special=False if is_whole else None) or [self.loaded.prefix_token]
         pngs = tuple(pictures_of(request.messages))
         length = len(self.sight.expanded(tokens, pngs)) if self.sight and pngs else len(tokens)
@@ -226,15 +213,3 @@ def _configs(weights: Weights) -> tuple[Any, Any]:
     if (weights.folder / "generation_config.json").is_file():
         return config, GenerationConfig.from_pretrained(weights.folder, local_files_only=True)
     return config, GenerationConfig.from_model_config(config)
-
-
-def _sight(weights: Weights, config: Any, pixels: dict[str, int]) -> Sight:
-    processor = read_processor(weights.folder, pixels)
-    tokenizer, token = processor.tokenizer, getattr(processor, "image_token", None)
-    if token is None:
-        raise unlike(weights.folder)
-    tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
-    around = [getattr(config, f"vision_{side}_token_id", None) for side in ("start", "end")]
-    marks: list[str] = tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
-    token_id = tokenizer.convert_tokens_to_ids(token)
-    return Sight(processor=processor, token=token, token_id=token_id, written=token.join(marks), names_types=False)

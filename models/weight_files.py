@@ -7,7 +7,7 @@ import importlib.util
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from models.model_errors import ModelUnavailable
 
@@ -50,12 +50,12 @@ def minilm_folder() -> Path:
 
 def hub_folder(name: str, *, what: str = "embedder", wanted: Sequence[str] = WANTED_FILES) -> Path:
     """The folder of a model: `name` itself, or the hub's `NAME` or `NAME@REVISION`. Raises ModelUnavailable."""
-    if name and Path(name).is_dir():
-        return Path(name)
-    from huggingface_hub import snapshot_download
-
     repository, _, revision = name.partition("@")
     try:
+        if name and Path(name).is_dir():
+            return Path(name)
+        from huggingface_hub import snapshot_download
+
         return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(wanted)))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
@@ -63,6 +63,11 @@ def hub_folder(name: str, *, what: str = "embedder", wanted: Sequence[str] = WAN
             f"({str(error).splitlines()[0]}); check the name, or fetch it once on a machine that is online "
             f"(`hf download {repository}`) and give the folder"
         ) from error
+
+
+def label_of(name: str, folder: Path) -> str:
+    """The name of a model as ids show it: that of its folder, or its name on the hub without the revision."""
+    return folder.resolve().name if Path(name).expanduser().is_dir() else name.partition("@")[0]
 
 
 def require_safetensors(folder: Path) -> None:
@@ -126,3 +131,44 @@ def _digest(path: Path) -> bytes:
     if looks.st_size >= REMEMBERED_BYTES:
         _digests[key] = digest
     return digest
+
+
+VIT_B_32 = "openai/clip-vit-base-patch32"
+# its main branch has pickled weights only; this commit of the hub's own conversion has the same ones as safetensors
+SAFE_REVISIONS = {VIT_B_32: "c237dc49a33fc61debc9276459120b7eac67e7ef"}
+NICKNAMES = {"clip": VIT_B_32}
+
+
+class ClipWeights(NamedTuple):
+    """Files of a CLIP."""
+
+    folder: Path
+    adapters: Path | None
+    """Folder of LoRA weights to add, if any."""
+    label: str
+    """The name as ids show it."""
+    fingerprint: str
+
+
+def find_clip(name: str, *, adapters: Path | None = None) -> ClipWeights:
+    """Where a CLIP lies and what it is; loads nothing. Raises ModelUnavailable.
+
+    name: `clip` (ViT-B/32, 512 wide), `NAME` or `NAME@REVISION` of the hub (`openai/clip-vit-large-patch14`, 768), or
+    a folder; with or without `hf:` before it.
+    """
+    name = name.removeprefix("hf:")
+    name = NICKNAMES.get(name, name)
+    pinned = f"{name}@{SAFE_REVISIONS[name]}" if name in SAFE_REVISIONS else name
+    folder = hub_folder(pinned, what="CLIP")
+    kind = read_json(folder / "config.json").get("model_type")
+    if kind != "clip":
+        raise ModelUnavailable(f"{folder} holds no CLIP (its config.json says model_type {kind!r}); name one that does")
+    require_safetensors(folder)
+    digest = digest_folder(folder)
+    label = label_of(name, folder)
+    if adapters is None:
+        return ClipWeights(folder, None, label, digest)
+    if not (adapters / "adapter_config.json").is_file():
+        raise ModelUnavailable(f"{adapters} holds no adapters: there is no adapter_config.json; name their folder")
+    both = hashlib.sha256(f"{digest}{digest_folder(adapters)}".encode()).hexdigest()[:12]
+    return ClipWeights(folder, adapters, f"{label}+{adapters.resolve().name}", both)

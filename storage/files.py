@@ -1,12 +1,17 @@
-"""Atomic writes: a reader sees the whole old file or the whole new one, after a kill and after a power cut too."""
+"""Atomic writes: a reader sees the whole old file or the whole new one, after a kill and after a power cut too.
+
+Also the locks between processes of one home.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -114,6 +119,27 @@ def refusal(place: Path, error: OSError) -> str:
     if error.errno == errno.EISDIR:
         return f"{error.filename2 or place} is a folder; name a file"
     return f"{place} cannot be used ({error}); see that the disk is mounted and healthy, and run again"
+
+
+@contextmanager
+def alone(home: Path, name: str, *, wait: Callable[[], None]) -> Generator[None]:
+    """Hold the lock of that name among the processes of a home; the kernel frees that of a killed one.
+
+    wait: sleeps a little while another process holds the lock; may raise. Raises StoreUnreachable.
+    """
+    folder = home / "cache" / "locks"
+    make_folder(folder)
+    path = folder / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    with reachable(path):
+        file = path.open("w")
+    with file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                wait()
+        yield
 
 
 def _sync(path: Path) -> None:

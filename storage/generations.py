@@ -16,11 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from storage.digests import FileDigest
 from storage.lexical import Lexical
 from storage.records import Record
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
 from storage.vectors import Vectors
+
+
+class FileDigest(Record):
+    """What a file must be."""
+
+    sha256: str
+    size: int
 
 
 class Fact(Record):
@@ -109,7 +115,7 @@ class Index:
             raise DamagedIndex(_damage(folder / "manifest.json", "is not the one that was written"))
         self.manifest = Manifest.model_validate_json(data)
         for name, file in self.manifest.files.items():
-            _check_size(folder / name, file)
+            _check(folder / name, file, content=False)
 
     def __enter__(self) -> Self:
         return self
@@ -173,7 +179,7 @@ class Index:
     def verify(self) -> None:
         """Read every file and open what searches. Raises DamagedIndex for the first that is not what was written."""
         for name, file in self.manifest.files.items():
-            _check_file(self._folder / name, file)
+            _check(self._folder / name, file, content=True)
         _ = self.lexical, self.catalogue
         if not len(self) == self.vectors.size == len(self._documents) == len(self._offsets) - 1:
             raise DamagedIndex(_damage(self._folder, "holds files of different numbers of rows"))
@@ -223,20 +229,18 @@ def read_pointer(out: Path) -> Pointer:
         ) from error
 
 
-def _check_file(path: Path, file: FileDigest) -> None:
-    _check_size(path, file)
-    with path.open("rb") as stored:
-        if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
-            raise DamagedIndex(_damage(path, "fails its checksum"))
-
-
-def _check_size(path: Path, file: FileDigest) -> None:
+def _check(path: Path, file: FileDigest, *, content: bool) -> None:
+    """Raises DamagedIndex unless the file has its size, and with `content` its digest."""
     try:
         size = path.stat().st_size
     except FileNotFoundError as error:
         raise DamagedIndex(_damage(path, "is missing")) from error
     if size != file.size:
         raise DamagedIndex(_damage(path, f"has {size} bytes instead of {file.size}"))
+    if content:
+        with path.open("rb") as stored:
+            if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
+                raise DamagedIndex(_damage(path, "fails its checksum"))
 
 
 def _read(path: Path) -> bytes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -20,30 +21,20 @@ import tempfile
 from array import array
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from storage import files
-from storage.digests import DigestedFiles
-from storage.generations import CatalogueEntry, Fact, Index, Manifest, Pointer, catalogue_json, read_pointer
+from storage.generations import CatalogueEntry, Fact, FileDigest, Index, Manifest, Pointer, catalogue_json, read_pointer
 from storage.lexical import build_postings, write_postings
 from storage.records import Record
 from storage.storage_errors import DamagedIndex, NotAnIndex
 from storage.vectors import write_vectors
 
-__all__ = [
-    "CatalogueEntry",
-    "Fact",
-    "Generation",
-    "Index",
-    "claim",
-    "is_current",
-    "open_index",
-    "publish",
-]
+__all__ = ["CatalogueEntry", "Fact", "Generation", "Index", "claim", "is_current", "open_index", "publish"]
 
 COMPANIONS = frozenset({"CURRENT", "generations", "index_status.json", "chunk_preview.json"})
 """What an index folder may hold before its first generation is there."""
@@ -167,17 +158,17 @@ def is_current(out: Path, digest: str) -> bool:
 
 
 class _Contents:
-    """Writes the content of one generation into its unfinished folder."""
+    """Writes the content of one generation into its unfinished folder, and notes what each file must be."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files = DigestedFiles(folder)
+        self._written: dict[str, FileDigest] = {}
 
     def chunks(self, chunks: Iterable[StoredChunk], catalogue: Sequence[CatalogueEntry]) -> int:
         """A line per chunk, where it starts, and which entry it belongs to; gives the number of rows."""
         place = {entry.document: at for at, entry in enumerate(catalogue)}
         documents, offsets = array("i"), array("q", [0])
-        with self._files.create("chunks.jsonl") as file:
+        with self._create("chunks.jsonl") as file:
             for chunk in chunks:
                 if chunk.document not in place:
                     raise ValueError(f"a chunk belongs to document {chunk.document[:16]}, which is not catalogued")
@@ -185,15 +176,16 @@ class _Contents:
                 file.write(line)
                 documents.append(place[chunk.document])
                 offsets.append(offsets[-1] + len(line))
-        self._array("documents.npy", np.array(documents, np.int32))
-        self._array("offsets.npy", np.array(offsets, np.int64))
-        with self._files.create("catalogue.json") as file:
+        for name, values in (("documents", np.array(documents, np.int32)), ("offsets", np.array(offsets, np.int64))):
+            with self._create(f"{name}.npy") as file:
+                np.save(file, values, allow_pickle=False)
+        with self._create("catalogue.json") as file:
             file.write(catalogue_json(catalogue))
         return len(documents)
 
     def vectors(self, vectors: NDArray[np.float16]) -> int:
         """The FAISS file; gives the number of rows."""
-        with self._files.create("vectors.faiss") as file:
+        with self._create("vectors.faiss") as file:
             write_vectors(file, vectors)
         return len(vectors)
 
@@ -207,21 +199,43 @@ class _Contents:
                 rows += 1
                 yield words
 
-        write_postings(build_postings(counted()), lambda name: self._files.create(f"lexical/{name}"))
+        write_postings(build_postings(counted()), lambda name: self._create(f"lexical/{name}"))
         files.sync_folder(self._folder / "lexical")
         return rows
 
     def seal(self, **described: Any) -> str:
         """Write the manifest and make all durable; gives the manifest's digest, which is that of the content."""
-        manifest = Manifest(files=dict(sorted(self._files.written.items())), **described)
-        with self._files.create("manifest.json") as file:
+        manifest = Manifest(files=dict(sorted(self._written.items())), **described)
+        with self._create("manifest.json") as file:
             file.write(manifest.model_dump_json(indent=1).encode())
         files.sync_folder(self._folder)
-        return self._files.written["manifest.json"].sha256
+        return self._written["manifest.json"].sha256
 
-    def _array(self, name: str, values: NDArray[Any]) -> None:
-        with self._files.create(name) as file:
-            np.save(file, values, allow_pickle=False)
+    @contextlib.contextmanager
+    def _create(self, name: str) -> Generator[IO[bytes]]:
+        """A file to write to; on the disk when the block ends."""
+        path = self._folder / name
+        path.parent.mkdir(exist_ok=True)
+        with path.open("xb") as file:
+            digested = _Digested(file)
+            yield cast("IO[bytes]", digested)
+            file.flush()
+            os.fsync(file.fileno())
+        self._written[name] = FileDigest(sha256=digested.sha256.hexdigest(), size=digested.size)
+
+
+class _Digested:
+    """A file whose bytes are digested as they are written, so that what the disk gives back can be compared."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.sha256 = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: Any, /) -> int:
+        self.sha256.update(data)
+        self.size += memoryview(data).nbytes
+        return self._file.write(data)
 
 
 class _Workplace(NamedTuple):

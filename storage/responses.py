@@ -12,7 +12,7 @@ from pydantic import ConfigDict, JsonValue
 from pydantic_core import PydanticSerializationError
 from sqlalchemy import Connection, RowMapping, select, text
 
-from storage.reconnecting import Reconnecting
+from storage.connections import Reconnecting
 from storage.records import Record
 from storage.tables import responses
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import ConfigDict, JsonValue, TypeAdapter
 from sqlalchemy import Connection, RowMapping, Select, func, insert, select, update
 
-from storage.reconnecting import Reconnecting
+from storage.connections import Reconnecting
 from storage.records import Record
 from storage.responses import escape, unescape
 from storage.storage_errors import UnknownSession

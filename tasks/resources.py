@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from functools import cache
-from threading import Lock
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import cache, wraps
+from inspect import signature
+from threading import RLock
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from storage.artifacts import Artifacts
 from storage.results import Results
@@ -24,44 +26,60 @@ if TYPE_CHECKING:
     from storage.responses import Responses
     from storage.sessions import Sessions
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-_opening = Lock()
+_opening = RLock()
 """`cache` alone would let two threads open two."""
+_forget: list[Callable[[], None]] = []
+
+
+def _kept(open_: Callable[P, R]) -> Callable[P, R]:
+    """The function, which opens once for each set of arguments until other resources are configured."""
+    kept = cache(open_)
+    _forget.append(kept.cache_clear)
+    return cast("Callable[P, R]", kept)
+
+
+def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
+    """As `_kept`, for what is slow to open: a thread waits while another one opens the same or something else."""
+    kept, shape = _kept(open_), signature(open_)
+
+    @wraps(open_)
+    def opened(*args: P.args, **kwargs: P.kwargs) -> R:
+        bound = shape.bind(*args, **kwargs)
+        bound.apply_defaults()  # named or not, given or not: one set of arguments
+        with _opening:
+            return kept(*bound.args, **bound.kwargs)
+
+    return opened
 
 
 def configure(made: Resources) -> None:
     """Set the resources of this process; what was opened with the same ones stays open."""
-    if not set_resources(made):
-        return
-    for opened in (
-        artifacts,
-        results,
-        responses,
-        kept_responses,
-        sessions,
-        evaluations,
-        _embedding_cache,
-        _vision,
-        _language,
-        _embedder,
-        _reranker,
-    ):
-        opened.cache_clear()
+    if set_resources(made):
+        forget()
 
 
-@cache
+def forget() -> None:
+    """Have everything opened anew when it is asked for next, as another process would."""
+    for each in _forget:
+        each()
+
+
+@_kept
 def artifacts() -> Artifacts:
     """The artifact store of this process."""
     return Artifacts.open(resources().store, cache=resources().home / "cache" / "objects")
 
 
-@cache
+@_kept
 def results() -> Results:
     """The records of finished steps."""
     return Results.beside(artifacts(), resources().home)
 
 
-@cache
+@_kept
 def responses() -> Responses:
     """The response store of this process; PostgreSQL starts with the first question."""
     from storage.responses import Responses
@@ -69,7 +87,7 @@ def responses() -> Responses:
     return Responses(_database)
 
 
-@cache
+@_kept
 def kept_responses() -> Forgiving:
     """As `responses`; while the database is away answers wait in files of this home."""
     from storage.forgiving import Forgiving
@@ -77,7 +95,7 @@ def kept_responses() -> Forgiving:
     return Forgiving(responses(), resources().home / "unsaved")
 
 
-@cache
+@_kept
 def sessions() -> Sessions:
     """The conversations of this installation; PostgreSQL starts with the first that is looked up or kept."""
     from storage.sessions import Sessions
@@ -85,7 +103,7 @@ def sessions() -> Sessions:
     return Sessions(_database)
 
 
-@cache
+@_kept
 def evaluations() -> Evaluations:
     """The evaluation tables of this installation."""
     from storage.evaluations import Evaluations
@@ -100,30 +118,20 @@ def _database() -> str:
     return locate(resources().database_url, home=resources().home)
 
 
+@_one_at_a_time
 def embedding_cache() -> EmbeddingCache:
     """Vectors of texts that this machine has embedded before; one connection for all threads."""
-    with _opening:
-        return _embedding_cache()
-
-
-@cache
-def _embedding_cache() -> EmbeddingCache:
     from storage.embeddings import EmbeddingCache
 
     return EmbeddingCache.below(resources().home)
 
 
+@_one_at_a_time
 def vision(name: str, *, revision: str = "") -> Chat:
     """The vision model called `name`, opened once for all threads. Raises models.model_errors.ModelUnavailable.
 
     revision: what lies on this disk under that name now (models.chats.revision_of); another one is opened anew.
     """
-    with _opening:
-        return _vision(name, revision)
-
-
-@cache
-def _vision(name: str, revision: str) -> Chat:
     from models.chats import open_chat
 
     del revision  # part of what is remembered
@@ -132,17 +140,12 @@ def _vision(name: str, revision: str) -> Chat:
     return open_chat(name, base_url=base_url, api_key=resources().api_key)
 
 
+@_one_at_a_time
 def language(name: str, *, local: bool, revision: str = "") -> Chat:
     """The language model called `name`, opened once for all threads; `local`: at the endpoint of local models.
 
     revision: as of `vision`. Raises models.model_errors.ModelUnavailable.
     """
-    with _opening:
-        return _language(name, local, revision)
-
-
-@cache
-def _language(name: str, local: bool, revision: str) -> Chat:
     from models.chats import open_chat
 
     del revision  # part of what is remembered
@@ -175,27 +178,17 @@ def budget(run: str, spending: Spending) -> Budget:
     return _budgets.setdefault(run, new)
 
 
-@cache
-def _embedder(name: str) -> Embedder:
+@_one_at_a_time
+def embedder(name: str) -> Embedder:
+    """The embedder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
     from models.embedders import open_embedder
 
     return open_embedder(name, base_url=resources().openai_base_url, api_key=resources().api_key)
 
 
-def embedder(name: str) -> Embedder:
-    """The embedder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
-    with _opening:
-        return _embedder(name)
-
-
+@_one_at_a_time
 def reranker(name: str) -> Reranker:
     """The cross-encoder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
-    with _opening:
-        return _reranker(name)
-
-
-@cache
-def _reranker(name: str) -> Reranker:
-    from models.rerankers import open_reranker
+    from models.embedders import open_reranker
 
     return open_reranker(name)

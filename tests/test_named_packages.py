@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCTOR = ("doctor", "gpu_doctor", "gpu_trials")
+DOCTOR = ("doctor", "gpu_doctor")
 IMPORTED_AS = {
     "prefect": "prefect",
     "torch": "torch",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flows.service import gpu_doctor
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import Job, ReadLimits, read_document
-from tasks.documents.read_options import ReadOptions
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("flows", "tasks", "models", "storage")

@@ -11,35 +11,50 @@ from flows.cli import (
     chat_command,
     evaluation,
     house_commands,
-    lever,
+    index_command,
+    lever_commands,
     measure_command,
     nightly_commands,
     output,
     rag_commands,
     serve_command,
     service_commands,
+    sweep_command,
 )
-from flows.cli.commands import PIPELINES, UPKEEP, App
+from flows.cli.commands import PIPELINES, SERVICE, UPKEEP, App, command
+
+rag = App(help="Index documents, and answer questions with the page of every claim.")
+command(rag, "index", index_command.OPTIONS)(index_command.index)
+command(rag, "text", rag_commands.READING)(rag_commands.text)
+rag.command("chunks")(rag_commands.chunks)
+rag.command("status")(rag_commands.status)
+rag.command("search")(rag_commands.search)
+command(rag, "ask", ask_command.OPTIONS)(ask_command.ask)
+command(rag, "batch", ask_command.OPTIONS)(ask_command.batch)
+command(rag, "chat", chat_command.OPTIONS)(chat_command.chat)
+command(rag, "serve", serve_command.OPTIONS)(serve_command.serve)
+command(rag, "eval", measure_command.OPTIONS)(measure_command.evaluate)
+command(rag, "sweep", sweep_command.OPTIONS)(sweep_command.sweep)
 
 app = App(
     name="trivet",
     pretty_exceptions_enable=False,
     help="ML pipelines as cached, resumable flows: document QA, model evaluation, selection of demonstrations.",
 )
-for group in (ask_command, chat_command, serve_command, measure_command):
-    group.register(rag_commands.app)
-app.add_typer(rag_commands.app, name="rag", rich_help_panel=PIPELINES)
+app.add_typer(rag, name="rag", rich_help_panel=PIPELINES)
 app.add_typer(evaluation.app, name="eval", rich_help_panel=PIPELINES)
-app.add_typer(lever.app, name="lever", rich_help_panel=PIPELINES)
+app.add_typer(lever_commands.app, name="lever", rich_help_panel=PIPELINES)
 app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
-for commands in (service_commands, house_commands):
-    commands.register(app)
+for function in service_commands.COMMANDS:
+    app.command(rich_help_panel=SERVICE)(function)
+for function in house_commands.COMMANDS:
+    app.command(rich_help_panel=UPKEEP)(function)
 app.add_typer(house_commands.db, name="db", rich_help_panel=UPKEEP)
 
 
 @app.callback()
 def options(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) -> None:
-    """Set what holds for every command."""
+    """Read the options before the command."""
     output.state["debug"] = debug
 
 

@@ -1,4 +1,4 @@
-"""`trivet rag chat`: questions and follow-ups in the terminal, kept so that they can be gone on with."""
+"""`trivet rag chat`: questions and follow-up questions in the terminal; every session is kept and can be resumed."""
 
 from __future__ import annotations
 
@@ -16,32 +16,26 @@ import typer
 from rich.markup import escape
 
 from flows.cli import show_answer
-from flows.cli.ask_command import (
-    EvidenceOption,
-    LlmOption,
-    RerankOption,
-    SpeakOption,
-    opened,
-    prepare_evidence,
-    write_evidence,
-)
-from flows.cli.commands import Json
+from flows.cli.ask_command import ANSWERS, MODELS, EvidenceOption, SpeakOption, opened, prepare_evidence, write_evidence
+from flows.cli.commands import Given, Json, Options
 from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
 from flows.cli.shared_options import IndexFolder
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
 
-    from flows.cli.conversing import Conversation
+    from storage.sessions import Session
+    from tasks.rag.answering.assistant import Asks, Event
     from tasks.rag.answers import Answered
 
+OPTIONS = Options(ANSWERS, MODELS)
 QUIT = "/quit"
 COMMANDS = {
-    "/sources": "where the last answer stands, with whole quotes",
+    "/sources": "sources of the last answer, with whole quotes",
     "/explain": "how the last answer was found: plan, filters, ranks",
-    "/reset": "forget what was said; the next question begins a new session",
+    "/reset": "forget the conversation; the next question begins a new session",
     "/help": "this list",
-    QUIT: "end, as Ctrl-D does",
+    QUIT: "end, like Ctrl-D",
 }
 KEYS = "Ctrl-C stops an answer, or clears the line"
 
@@ -54,34 +48,27 @@ class Manner(NamedTuple):
     evidence: Path | None
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `trivet rag`."""
-    app.command()(chat)
-
-
 def chat(
+    given: Given,
     index: IndexFolder,
     session: Annotated[
-        str | None, typer.Argument(metavar="ID", help="With --resume: the session, by the beginning of its id.")
+        str | None, typer.Argument(metavar="ID", help="With --resume: ID of the session, or the beginning of the ID.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a session: the last one on this index, or that of ID.")
+        bool, typer.Option("--resume", help="Resume session ID, or else the last session on this index.")
     ] = False,
-    llm: LlmOption = None,
-    rerank: RerankOption = None,
     evidence: EvidenceOption = None,
     speak: SpeakOption = False,
     as_json: Json = False,
 ) -> None:
-    """Ask one question after the other, follow-ups included; from a pipe, a question is a line."""
+    """Ask questions and follow-up questions one after another; on a pipe, every line is a question."""
     if session and not resume:
-        fail(f"{session!r} stands there without --resume; write --resume {session} to go on with that session", REFUSED)
-    from flows.cli.conversing import Conversation, kept_sessions
+        fail(f"{session!r} is given without --resume; write --resume {session} to go on with that session", REFUSED)
     from storage.storage_errors import StorageError
 
-    with opened(index, llm=llm, rerank=rerank) as assistant:
+    with opened(index, given) as assistant:
         prepare_evidence(evidence)
-        talk = Conversation(assistant, index=index, sessions=kept_sessions(), say=_note)
+        talk = Conversation(assistant, index=index)
         if resume:
             with plain_errors(ValueError, failed=(StorageError,)):
                 talk.resume(session)
@@ -91,25 +78,88 @@ def chat(
     raise typer.Exit(code)
 
 
+class Conversation:
+    """A conversation about one index: each question sees the turns before it, and each answered one is kept."""
+
+    def __init__(self, asks: Asks, *, index: Path) -> None:
+        from tasks.resources import sessions
+
+        self._asks = asks
+        self._index = str(index.resolve())
+        self._sessions = sessions()  # starts no database before it is used
+        self._is_kept = True
+        self._answers: list[Answered] = []
+        self.session: Session | None = None
+        """Where the turns are kept; None before the first."""
+
+    @property
+    def last(self) -> Answered | None:
+        """The latest answer."""
+        return self._answers[-1] if self._answers else None
+
+    @property
+    def turns(self) -> int:
+        """Number of answers so far."""
+        return len(self._answers)
+
+    def ask(self, question: str, *, on_event: Callable[[Event], None] | None = None) -> Answered:
+        """The answer; it becomes a turn only by `add`. Raises what `Asks.ask` raises."""
+        from tasks.rag.planning.plan import history_of
+
+        return self._asks.ask(question, history=history_of(self._answers), on_event=on_event)
+
+    def add(self, answered: Answered) -> None:
+        """Make it a turn of the conversation, and keep it."""
+        from storage.storage_errors import StorageError
+
+        if self._is_kept:
+            try:
+                self.session = self.session or self._sessions.start(self._index)
+                kept = answered.model_dump(mode="json")
+                self._sessions.append(self.session.id, question=answered.question, answered=kept)
+            except StorageError as error:
+                self._is_kept = False
+                _note(f"from here on the conversation is not kept: {error}")
+        self._answers.append(answered)
+
+    def reset(self) -> None:
+        """Forget the turns; the next one begins a new session."""
+        self._answers, self.session = [], None
+
+    def resume(self, prefix: str | None) -> None:
+        """Resume the session whose ID begins with `prefix`, or else the last one on this index.
+
+        Raises StorageError; ValueError if there is none, or it is about another index.
+        """
+        from tasks.rag.planning.plan import recall
+
+        found = self._sessions.get(prefix) if prefix else self._sessions.latest(self._index)
+        if found is None:
+            raise ValueError(f"no conversation on {self._index} has been kept yet; start without --resume")
+        if found.index_path != self._index:
+            raise ValueError(f"session {found.short_id} is about {found.index_path}; give that as --index to go on")
+        answers, unreadable = recall([turn.answered for turn in self._sessions.turns(found.id)])
+        if unreadable:
+            _note(f"{unreadable} turns of another version of this program are left out")
+        self._answers, self.session = [*answers], found
+
+
 def converse(talk: Conversation, *, documents: int, manner: Manner) -> int:
     """Answer line after line until there is none; gives the exit code."""
     if sys.stdin.isatty() and sys.stdout.isatty() and not manner.as_json:
         _greet(talk, documents)
-        with ctrl_c(nothing):  # pressed once too often, it must not end the program
+        with ctrl_c(lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
             _converse_at_terminal(talk, manner)
         return DONE
+    answered = True
     try:
-        answered = [_respond(talk, _shown(line, manner), manner) for line in piped_lines()]
+        for line in piped_lines():
+            if not manner.as_json:  # nobody has seen it typed
+                show_answer.console.print(f"\n› {escape(line)}", soft_wrap=True)
+            answered &= _respond(talk, line, manner)
     except KeyboardInterrupt:
         return INTERRUPTED
-    return DONE if all(answered) else DONE_WITH_FAILURES
-
-
-def _shown(line: str, manner: Manner) -> str:
-    """A line from a pipe, which nobody has seen typed, said before its answer."""
-    if not manner.as_json:
-        show_answer.console.print(f"\n› {escape(line)}", soft_wrap=True)
-    return line
+    return DONE if answered else DONE_WITH_FAILURES
 
 
 def _converse_at_terminal(talk: Conversation, manner: Manner) -> None:
@@ -123,7 +173,7 @@ def _converse_at_terminal(talk: Conversation, manner: Manner) -> None:
 
 
 def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
-    """Do what a line asks for; False when a question got no answer."""
+    """Answer a question or execute a command; False if a question got no answer."""
     from models.model_errors import ModelError
     from storage.storage_errors import StorageError
 
@@ -140,13 +190,14 @@ def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
         return False
     emit(answered, manner.as_json, lambda: show_answer.answer(answered))
     sys.stdout.flush()  # a program at the other end of a pipe waits for it
-    _illustrate(answered, talk, manner)
+    if manner.evidence and answered.citations:  # a folder per turn: each turn numbers its citations from 1
+        images = write_evidence(answered, manner.evidence / f"turn-{talk.turns + 1:03d}")
+        if not manner.as_json:
+            show_answer.evidence(images)
     talk.add(answered)
     if manner.speak:
-        from flows.cli.show_answer import say
-
         with suppress(KeyboardInterrupt):  # the turn is kept: this ends the reading only
-            say(answered.answer)
+            show_answer.say(answered.answer)
     return True
 
 
@@ -155,11 +206,13 @@ def _command(talk: Conversation, line: str, manner: Manner) -> None:
         _note(f"forgotten; the next question begins anew{_kept(talk)}")
         talk.reset()
     elif line == "/help":
-        _help()
+        for name, meaning in COMMANDS.items():
+            _note(f"{name:<10} {meaning}")
+        _note(f"{'':<10} {KEYS}")
     elif line not in COMMANDS:
         _note(f"there is no command {line}; /help lists them")
     elif manner.as_json:
-        _note(f"with --json every answer holds what {line} shows")
+        _note(f"with --json, every answer contains what {line} shows")
     elif talk.last is None:
         _note("nothing has been answered yet")
     elif line == "/explain":
@@ -169,20 +222,12 @@ def _command(talk: Conversation, line: str, manner: Manner) -> None:
 
 
 def _kept(talk: Conversation) -> str:
-    """Where the turns so far can be gone on with."""
     if talk.session is None:
         return ""
-    return f"; kept as session {talk.session.short_id}: `--resume {talk.session.short_id}` goes on with it"
-
-
-def _help() -> None:
-    for name, meaning in COMMANDS.items():
-        _note(f"{name:<10} {meaning}")
-    _note(f"{'':<10} {KEYS}")
+    return f"; kept as session {talk.session.short_id}; resume it with `--resume {talk.session.short_id}`"
 
 
 def _sources(answered: Answered) -> None:
-    """Every citation with its whole quote, for a reader who looks it up."""
     line = partial(show_answer.console.print, soft_wrap=not show_answer.console.is_terminal)  # a pipe gets lines whole
     for citation in answered.citations:
         page = f", page {citation.page}" if citation.page else ""
@@ -194,15 +239,6 @@ def _sources(answered: Answered) -> None:
         line(f"    “{escape(citation.quote)}”")
     if not answered.citations:
         line("the last answer cites nothing")
-
-
-def _illustrate(answered: Answered, talk: Conversation, manner: Manner) -> None:
-    """The cited pages as pictures, a folder per turn: each turn numbers its citations from 1."""
-    if manner.evidence is None or not answered.citations:
-        return
-    pictures = write_evidence(answered, manner.evidence / f"turn-{talk.turns + 1:03d}")
-    if not manner.as_json:
-        show_answer.evidence(pictures)
 
 
 def _greet(talk: Conversation, documents: int) -> None:
@@ -220,7 +256,7 @@ def _note(text: str) -> None:
 
 
 def line_editor() -> Callable[[], str | None]:
-    """Gives the next line that holds something; None after Ctrl-D or /quit. Ctrl-C gives up a line."""
+    """A function that reads the next non-empty line; None after Ctrl-D or /quit. Ctrl-C clears the line."""
     from prompt_toolkit import PromptSession
 
     editor = PromptSession[str](history=_past_lines())
@@ -228,7 +264,7 @@ def line_editor() -> Callable[[], str | None]:
     def read() -> str | None:
         while True:
             try:
-                line = _whole(editor.prompt("› ")).strip()
+                line = _valid(editor.prompt("› ")).strip()
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -241,7 +277,7 @@ def line_editor() -> Callable[[], str | None]:
 
 @contextmanager
 def ctrl_c(handler: Callable[[int, FrameType | None], object]) -> Generator[None]:
-    """What Ctrl-C does meanwhile."""
+    """Have `handler` handle Ctrl-C while the block runs."""
     before = signal.signal(signal.SIGINT, handler)
     try:
         yield
@@ -249,13 +285,9 @@ def ctrl_c(handler: Callable[[int, FrameType | None], object]) -> Generator[None
         signal.signal(signal.SIGINT, before)
 
 
-def nothing(_signal: int, _frame: FrameType | None) -> None:
-    """The line editor reads Ctrl-C as a key; between lines there is nothing to stop."""
-
-
 @contextmanager
 def no_echo() -> Generator[None]:
-    """What is typed during an answer waits for the next line, and is not written into the answer."""
+    """Keep what is typed during an answer for the next line, and off the screen."""
     import termios
 
     terminal = sys.stdin.fileno()
@@ -270,7 +302,7 @@ def no_echo() -> Generator[None]:
 
 
 def _past_lines() -> History:
-    """Lines of earlier conversations, for the arrow keys; a home that cannot be written has none."""
+    """Lines of earlier conversations, for the arrow keys; only of this one if the home cannot be written."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     from flows.running.settings import settings
@@ -279,7 +311,7 @@ def _past_lines() -> History:
 
     class Past(FileHistory):
         def store_string(self, string: str) -> None:
-            super().store_string(_whole(string))
+            super().store_string(_valid(string))
 
     path = settings().home / "chat_history"
     try:
@@ -290,14 +322,13 @@ def _past_lines() -> History:
     return Past(str(path))
 
 
-def _whole(text: str) -> str:
+def _valid(text: str) -> str:
     """`text` without the lone surrogates that stand for bytes that are no UTF-8."""
     return text.encode(errors="replace").decode()
 
 
 def piped_lines() -> Iterator[str]:
-    """Lines that hold something, until there is none or one says /quit."""
-    # bytes that are no UTF-8 must not end the conversation
+    """The non-empty lines of stdin, up to /quit; bytes that are no UTF-8 do not end the conversation."""
     sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     lines = (line.strip() for line in sys.stdin)
     return takewhile(lambda line: line != QUIT, filter(None, lines))

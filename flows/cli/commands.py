@@ -1,46 +1,61 @@
-"""How all commands read their options and show their help.
+"""Base classes of all commands, and options that are made from the fields of a configuration.
 
-`--data_dir` is `--data-dir`. Help is plain text: an option and its type stand whole on a line at any width, which
-typer's tables of five columns cannot promise.
+`--data_dir` is accepted for `--data-dir`. Help is plain text: an option and its type fit on one line at any width,
+which typer's tables of five columns cannot guarantee. A command lists the fields of its flow's pydantic model that it
+offers, nested ones by their path (`spending.max_calls`); type, bounds, default and help are the field's own, and a
+`Flag` names only what differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Annotated, Any, get_args
+import importlib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from keyword import iskeyword
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
 import typer
+from pydantic_core import PydanticUndefined
 from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; everything else goes to stderr.")]
 
 PIPELINES, SERVICE, UPKEEP = "Pipelines", "Service", "Upkeep"
 SECTIONS = (PIPELINES, SERVICE, UPKEEP, None)
-"""Sections of `trivet --help` in order; None: commands without a section."""
+"""Sections of `trivet --help`, in order; None: commands without a section."""
 
 
 class Command(TyperCommand):
-    """Takes its options in either spelling, and names the type of an option in few words."""
+    """A command whose options may be spelled with `_` or `-`, with short type names in its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, every option spelled as it is declared."""
+        """Parse the arguments, with every option in its declared spelling."""
         known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
         return super().parse_args(ctx, [_declared(word, known) for word in args])
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, with the types that help shows."""
+        """The parameters, with short type names."""
         return [_briefly(param) for param in super().get_params(ctx)]
 
 
 class Group(TyperGroup):
-    """Its help says of each command what it does in a whole sentence."""
+    """A group whose help shows the first paragraph of each command's help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, with the types that help shows."""
         return [_briefly(param) for param in super().get_params(ctx)]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The commands by section, each with the first paragraph of its help."""
+        """Write the commands, by section."""
         found = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
         for section in SECTIONS:
             rows = [
@@ -54,7 +69,7 @@ class Group(TyperGroup):
 
 
 class App(typer.Typer):
-    """A group of such commands."""
+    """A typer application of such commands and groups."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(cls=Group, no_args_is_help=True, rich_markup_mode=None, **how)
@@ -62,19 +77,19 @@ class App(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **how: Any
     ) -> Callable[..., Any]:
-        """Register a function as one of these commands."""
+        """Register a function as a command of the class `Command`."""
         return super().command(name, cls=cls or Command, **how)
 
 
 def _declared(word: str, known: Collection[str]) -> str:
-    """`--data-dir=x` for `--data_dir=x` where that is an option; any other word as it is."""
+    """`--data-dir=x` for `--data_dir=x` if that is an option; any other word unchanged."""
     flag, equals, value = word.partition("=")
     dashed = flag.replace("_", "-")
     return f"{dashed}{equals}{value}" if dashed in known else word
 
 
 def _briefly(param: Any) -> Any:
-    """The parameter with a short name for its type; none for a switch, which takes no value."""
+    """The parameter with a short type name; a switch, which takes no value, gets none."""
     if param.metavar is not None or param.param_type_name != "option":
         return param
     kind = param.type_descriptor.annotation
@@ -86,3 +101,221 @@ def _briefly(param: Any) -> Any:
     elif getattr(inner, "__name__", "") in ("str", "Path"):
         param.metavar = "PATH" if inner.__name__ == "Path" else "TEXT"
     return param
+
+
+Given = Mapping[str, Any]
+"""Values of a command line: path of the field → value."""
+
+
+FIELD = object()
+"""Marker: the option has the default of its field."""
+
+
+class Flag(NamedTuple):
+    """Where an option differs from its field."""
+
+    names: str = ""
+    """Spellings, such as `--pool-size --candidate-num`, the usual one first; empty: `--` and the field's name."""
+    type: Any = None
+    """Type of the typed value, if the command converts it to that of the field."""
+    default: Any = FIELD
+    shown: str | None = None
+    """The default as help shows it, if it depends on other options; `{usual}` is that of the field."""
+    help: str | None = None
+    """Replaces the docstring of the field."""
+    metavar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    callback: Callable[..., Any] | None = None
+    """Checks the typed value before the command starts."""
+    envvar: str | None = None
+
+    def spelled(self, path: str) -> list[str]:
+        """The spellings of the option for the field at `path`."""
+        return self.names.split() or [f"--{path.rpartition('.')[2].replace('_', '-')}"]
+
+    def name(self, path: str) -> str:
+        """Name of the option in Python and YAML."""
+        name = self.spelled(path)[0].partition("/")[0].removeprefix("--").replace("-", "_")
+        return f"{name}_" if iskeyword(name) else name
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a command."""
+
+    config: str
+    """The model, `package.module:Class`; imported when the options are first needed."""
+    flags: Mapping[str, Flag]
+    """Path of the field → differences of the option, in the order of the help."""
+
+    @cached_property
+    def model(self) -> type[BaseModel]:
+        """The pydantic model."""
+        module, _, name = self.config.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+    def named(self, values: Given) -> dict[str, Any]:
+        """Values by the names of options in YAML files: `max_calls` for `--max-calls`."""
+        return {self.flags[path].name(path): value for path, value in values.items()}
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """The options as parameters of a function for typer."""
+        return [self._parameter(path, flag) for path, flag in self.flags.items()]
+
+    def defaults(self) -> dict[str, Any]:
+        """The default of each option."""
+        return {path: self._default(path, flag) for path, flag in self.flags.items()}
+
+    def _parameter(self, path: str, flag: Flag) -> inspect.Parameter:
+        field, default = self._field(path), self._default(path, flag)
+        usual = None if default is not None else self._usual(path)
+        shown = True if usual is None or usual == () else (flag.shown or "{usual}").format(usual=usual)
+        least, most = (_bound(field, side) for side in ("ge", "le"))
+        kind = flag.type or (_typed(field.annotation) if field else str)
+        option = typer.Option(
+            *flag.spelled(path),
+            help=flag.help or (field.description if field else None),
+            metavar=flag.metavar,
+            envvar=flag.envvar,
+            min=least if flag.min is None else flag.min,
+            max=most if flag.max is None else flag.max,
+            callback=flag.callback,
+            show_default=shown,
+        )
+        return inspect.Parameter(
+            flag.name(path),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[kind | None if default is None else kind, option],
+        )
+
+    def _field(self, path: str) -> FieldInfo | None:
+        """The field at `path`; None for an entry of a table, such as `model.args.device`."""
+        *outer, name = path.split(".")
+        model: Any = self.model
+        for part in outer:
+            model = _unwrapped(model.model_fields[part].annotation)
+        return getattr(model, "model_fields", {}).get(name)
+
+    def _default(self, path: str, flag: Flag) -> Any:
+        if flag.default is not FIELD:
+            return flag.default
+        usual = self._usual(path)
+        if flag.type is str and isinstance(usual, tuple):
+            usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
+        return None if usual == () else usual
+
+    def _usual(self, path: str) -> Any:
+        """The default of the field at `path`: that of the outer default, else its own; None if it has none."""
+        model: Any = self.model
+        usual: Any = None
+        for part in path.split("."):
+            field = getattr(model, "model_fields", {}).get(part)
+            if hasattr(usual, part):
+                usual = getattr(usual, part)
+            elif field:
+                usual = field.get_default(call_default_factory=True)
+            model = _unwrapped(field.annotation) if field else None
+        return None if usual is PydanticUndefined else usual
+
+
+class ConfigCommand(Command):
+    """A command with the options of a configuration, which is imported only when they are needed."""
+
+    @cached_property
+    def _whole(self) -> Any:
+        app = typer.Typer(add_completion=False)
+        made = cast("Callable[[], Callable[..., Any]]", getattr(self._bare, "with_options"))  # noqa: B009 set by `command`
+        app.command(cls=Command)(made())
+        return typer.main.get_command(app)
+
+    @property
+    def params(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._whole.params
+
+    @params.setter
+    def params(self, _: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Ignored: the parameters that typer found are part of the whole."""
+
+    @property
+    def callback(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._whole.callback
+
+    @callback.setter
+    def callback(self, bare: Any) -> None:
+        self._bare = bare
+
+
+def command(
+    app: typer.Typer, name: str, options: Options, *, cls: type[ConfigCommand] = ConfigCommand, help: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function as a command: its first parameter receives the options as `Given`."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def with_options() -> Callable[..., None]:
+            return _with_options(function, options)
+
+        @wraps(function)
+        def bare() -> None:
+            raise AssertionError("the options of a configuration replace this before it is called")
+
+        bare.__signature__ = inspect.Signature()  # pyright: ignore[reportAttributeAccessIssue]
+        bare.__dict__["with_options"] = with_options
+        app.command(name, cls=cls, help=help)(bare)
+        return function
+
+    return decorate
+
+
+def _with_options(function: Callable[..., None], options: Options) -> Callable[..., None]:
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    paths = {flag.name(path): path for path, flag in options.flags.items()}
+
+    def run(**values: Any) -> None:
+        given = {path: values.pop(name) for name, path in paths.items()}
+        function(given, **values)
+
+    arguments = [one for one in own if one.default is inspect.Parameter.empty]
+    rest = [one for one in own if one.default is not inspect.Parameter.empty]
+    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*arguments, *options.parameters(), *rest)]
+    run.__doc__ = function.__doc__
+    run.__annotations__ = {one.name: one.annotation for one in together}
+    run.__signature__ = inspect.Signature(together)  # pyright: ignore[reportFunctionMemberAccess]
+    return run
+
+
+def nested(given: Given) -> dict[str, Any]:
+    """Values as the model takes them, without unset ones: `{"spending": {"max_calls": 3}}` for `spending.max_calls`."""
+    whole: dict[str, Any] = {}
+    for path, value in given.items():
+        *outer, name = path.split(".")
+        inside = whole
+        for part in outer:
+            inside = inside.setdefault(part, {})
+        if value is not None:
+            inside[name] = value
+    return whole
+
+
+def absolute(path: Path | None) -> Path | None:
+    """The absolute path; None for None."""
+    return path and path.absolute()
+
+
+def _bound(field: FieldInfo | None, side: str) -> Any:
+    metadata = field.metadata if field else ()
+    return next((value for one in metadata if (value := getattr(one, side, None)) is not None), None)
+
+
+def _unwrapped(annotation: Any) -> Any:
+    if get_origin(annotation) not in (Union, type(int | None)):
+        return annotation
+    [inner] = [one for one in get_args(annotation) if one is not NoneType]
+    return inner
+
+
+def _typed(annotation: Any) -> Any:
+    """The type of an option: `list[str]`, which may be repeated, for `tuple[str, ...]`."""
+    plain = _unwrapped(annotation)
+    return list[get_args(plain)[0]] if get_origin(plain) is tuple else plain

@@ -1,7 +1,7 @@
-"""Runs a flow from the command line: a server for it, a progress bar, signals, the outcome as a value.
+"""Run a flow from the command line: its Prefect API, progress bars, signals, and the outcome as a value.
 
-Ctrl-C or SIGTERM ─► calls and programs end, steps end after the item at hand ─► the flow unwinds, a sentence is printed
-what still runs ENDING_S later is left where it is, as `kill -9` would: everything finished has been kept by then
+Ctrl-C or SIGTERM ─► calls and programs end, steps end after the current item ─► the flow unwinds, a message is printed
+After ENDING_S the process exits whatever still runs; everything finished has been kept by then.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tasks.progress import Stopped
 R = TypeVar("R")
 
 TERMINATED = 143
-"""SIGTERM: 128 and the number of the signal, as shells have it."""
+"""Exit code after SIGTERM: 128 plus the number of the signal."""
 ENDING_S = 7.0
-"""Time to end in order after the first signal."""
+"""Seconds to end in order after the first signal."""
 
 
 class Outcome(NamedTuple, Generic[R]):
-    """What a run did, and what is left to be redone."""
+    """The report of a run, and what it left unfinished."""
 
     report: R
     unfinished: str | None
@@ -41,13 +41,13 @@ class Outcome(NamedTuple, Generic[R]):
 
 @contextmanager
 def prefect_for_a_command(errors: AbstractContextManager[None], *, quiet: bool) -> Generator[None]:
-    """A Prefect API of this command's own, a bar per step, and within `errors`."""
+    """Context of a command that runs a flow: expected errors, progress bars and a Prefect API."""
     from flows.running.command_server import prefect_api, refuse_a_dead_server
 
-    # the flow's own log is for workers; here the progress bar speaks, and errors come as sentences
+    # the log of the flow is for workers; a command shows progress bars, and errors as sentences
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO" if state["debug"] else "CRITICAL")
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
-    # its own services complain when a refused build ends before they have told the server everything
+    # Prefect's services log errors if a refused build ends before they have sent everything
     os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "INFO" if state["debug"] else "CRITICAL")
     with errors, progress_bars(quiet):
         refuse_a_dead_server()
@@ -56,7 +56,7 @@ def prefect_for_a_command(errors: AbstractContextManager[None], *, quiet: bool) 
 
 
 def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Exception]) -> Outcome[Any]:
-    """What the flow returns; `unfinished` are errors that carry a report of what is done."""
+    """Run a flow; unfinished: errors with a report of what is done."""
     from flows.running.command_server import wait_until_healthy
 
     wait_until_healthy(settings().home)
@@ -72,14 +72,14 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
 
 
 class _Terminated(BaseException):
-    """SIGTERM came."""
+    """SIGTERM was received."""
 
 
 @contextmanager
 def interruptible(*, left: str) -> Generator[None]:
-    """Ctrl-C and SIGTERM end this command with a sentence, and what it waits for with it: calls and programs.
+    """Have Ctrl-C and SIGTERM end the command with a message, and the calls and programs that it waits for.
 
-    left: how things stand then.
+    left: what the message says about the state of the work.
     """
 
     def end(*_: object) -> None:
@@ -98,15 +98,13 @@ def interruptible(*, left: str) -> Generator[None]:
 
 
 class _Ending:
-    """How this command ends once a signal has come."""
-
     def __init__(self, left: str) -> None:
         self.said = False
         self._left = left
         self._number: int | None = None
 
     def begin(self, number: int) -> None:
-        """End what is waited for and computed, and in ENDING_S the process wherever it is then."""
+        """Stop calls, programs and steps, and in ENDING_S the process."""
         from tasks.calls import stop_asking
         from tasks.sandbox import stop_executing
 
@@ -115,19 +113,18 @@ class _Ending:
         self._number = number
         timer = Timer(ENDING_S, self._end_now)
         timer.daemon = True
-        timer.start()  # nobody cancels it: what follows the flow may take long, too
+        timer.start()  # never cancelled: what follows the flow may take long, too
         progress.stop()
         stop_asking()
         stop_executing()
 
     def of(self, number: int) -> tuple[str, int]:
-        """The sentence and the exit code; `number` where no signal was heard."""
+        """The message and the exit code; number: the signal, if none was recorded."""
         if (self._number or number) == signal.SIGINT:
             return f"interrupted; {self._left}", INTERRUPTED
         return f"terminated; {self._left}", TERMINATED
 
     def _end_now(self) -> None:
-        """End without waiting for threads, which cannot be ended otherwise."""
         sentence, code = self.of(signal.SIGTERM)
         cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar has hidden it
         with suppress(OSError):
@@ -137,7 +134,7 @@ class _Ending:
 
 @contextmanager
 def _listening_for_signals(ending: _Ending) -> Generator[None]:
-    """A thread hears of both signals, whoever handles them: Prefect, told to end, waits for the steps under way."""
+    """Have a thread notice both signals, whoever handles them: Prefect waits for steps in progress first."""
 
     def listen() -> None:
         while heard := hears.recv(1):
@@ -160,7 +157,7 @@ def _listening_for_signals(ending: _Ending) -> Generator[None]:
 
 @contextmanager
 def progress_bars(quiet: bool) -> Generator[None]:
-    """A bar per step on stderr; none when nobody watches."""
+    """A bar per stage on stderr, if that is a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield
@@ -171,8 +168,6 @@ def progress_bars(quiet: bool) -> Generator[None]:
 
 
 class _Bars:
-    """A bar per stage, made when the stage first reports; shards report from several threads."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._lock = Lock()
@@ -192,7 +187,7 @@ class _Bars:
 
 
 class _Count(MofNCompleteColumn):
-    """`3/12`; nothing while nobody knows how much there is."""
+    """`3/12`; nothing while the total is unknown."""
 
     def render(self, task: Task) -> Text:
         return super().render(task) if task.total is not None else Text()

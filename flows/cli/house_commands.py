@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows.cli.commands import UPKEEP, App, Json
+from flows.cli.commands import App, Json
 from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, plain_errors
 
 if TYPE_CHECKING:
@@ -20,43 +20,33 @@ if TYPE_CHECKING:
     from tasks.sandbox.walls import Inspection
 
 ORPHANS_DAYS, HISTORY_DAYS = 7, 90
-"""What nothing refers to is soon of no use; a result that is gone costs doing its step again."""
+"""Default ages: unreferenced artifacts soon lose their use; a removed result costs repeating its step."""
 SHOWN = 20
-"""Lines of a long list that people get; --json has them all."""
+"""Lines shown of a long list; --json has all of them."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `app`."""
-    for command in (backup, restore, gc, doctor):
-        app.command(rich_help_panel=UPKEEP)(command)
-
-
-def backup(
-    file: Path = typer.Argument(help="The tar file to write."),
-    as_json: Json = False,
-) -> None:
+def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: Json = False) -> None:
     """Write artifacts, keys, results and the database to one tar file; runs may continue meanwhile."""
     from flows.running.settings import settings
     from storage import backup as archive
     from storage.storage_errors import BackupUnusable, StorageError
 
+    home = settings().home
     with plain_errors(BackupUnusable, failed=(StorageError,)):
-        manifest = archive.backup(settings().home, _store(), _database_url(), file.absolute())
+        manifest = archive.backup(home, _store(home), settings().database_address, file.absolute())
     emit(manifest, as_json, lambda: typer.echo(f"{file}: {_contents(manifest)}."))
 
 
-def restore(
-    file: Path = typer.Argument(help="A tar file that `trivet backup` wrote."),
-    as_json: Json = False,
-) -> None:
+def restore(file: Path = typer.Argument(help="A tar file that `trivet backup` wrote."), as_json: Json = False) -> None:
     """Restore a backup into an empty TRIVET_HOME, and verify it."""
     from flows.running.settings import settings
     from storage import backup as archive
     from storage.storage_errors import BackupUnusable, StorageError
 
+    home = settings().home
     with plain_errors(BackupUnusable, failed=(StorageError,)):
-        manifest = archive.restore(file.absolute(), settings().home, _store(), _database_url())
-    emit(manifest, as_json, lambda: typer.echo(f"{settings().home}: {_contents(manifest)}."))
+        manifest = archive.restore(file.absolute(), home, _store(home), settings().database_address)
+    emit(manifest, as_json, lambda: typer.echo(f"{home}: {_contents(manifest)}."))
 
 
 def gc(
@@ -73,7 +63,7 @@ def gc(
     ),
     as_json: Json = False,
 ) -> None:
-    """Remove old runs, results that no run has used since, and artifacts that nothing refers to any more."""
+    """Remove old runs, results that no run has used since, and artifacts that nothing refers to."""
     from datetime import UTC, datetime, timedelta
 
     from flows.running.settings import settings
@@ -83,21 +73,22 @@ def gc(
     from storage.results import Results
     from storage.storage_errors import StorageError
 
-    now, store = datetime.now(UTC), _store()
+    now, home = datetime.now(UTC), settings().home
+    store = _store(home)
     orphans, history = (
         timedelta(days=usual if older_than is None else older_than) for usual in (ORPHANS_DAYS, HISTORY_DAYS)
     )
     with plain_errors(failed=(StorageError,)):
-        cleared = clear_history(settings().home, ended_before=now - history, dry_run=dry_run, shared=shared_runs)
+        cleared = clear_history(home, ended_before=now - history, dry_run=dry_run, shared=shared_runs)
         done = cleanup.collect(
             store,
-            Results.beside(store, settings().home),
+            Results.beside(store, home),
             older_than=orphans,
             unused_for=history,
             now=now,
             dry_run=dry_run,
             needed=cleared.needed,
-            embeddings=EmbeddingCache.below(settings().home),
+            embeddings=EmbeddingCache.below(home),
         )
     prefect = [each.model_dump(mode="json") for each in cleared.histories]
     emit({**done.model_dump(mode="json"), "prefect": prefect}, as_json, lambda: _show_cleanup(done, cleared.histories))
@@ -109,16 +100,12 @@ def gc(
 
 
 def doctor(
-    sandbox: bool = typer.Option(False, "--sandbox", help="Only try every wall of the sandbox for generated code."),
+    sandbox: bool = typer.Option(False, "--sandbox", help="Only test every wall of the sandbox for generated code."),
     gpu: bool = typer.Option(
-        False, "--gpu", help="Only try driver, torch, memory, vLLM, FAISS, a generation and an index build."
+        False, "--gpu", help="Only test driver, torch, memory, vLLM, FAISS, a generation and an index build."
     ),
     model: Path | None = typer.Option(
-        None,
-        "--model",
-        exists=True,
-        file_okay=False,
-        help="With --gpu: folder of the model; unset: a tiny one.",
+        None, "--model", exists=True, file_okay=False, help="With --gpu: folder of the model; unset: a tiny one."
     ),
     as_json: Json = False,
 ) -> None:
@@ -141,7 +128,6 @@ def doctor(
 
 
 def _walls(as_json: bool) -> None:
-    """The walls around generated code, tried; exit 1 when one does not hold."""
     from tasks.sandbox import Sandbox
     from tasks.sandbox.sandbox_errors import SandboxUnavailable
     from tasks.sandbox.walls import inspect
@@ -166,19 +152,11 @@ def _show_walls(found: Inspection) -> None:
         typer.echo(f"{language:<{width}}  {why or ''}".rstrip())
 
 
-def _store() -> Artifacts:
+def _store(home: Path) -> Artifacts:
     from flows.running.settings import settings
     from storage.artifacts import Artifacts
 
-    read = settings()
-    return Artifacts.open(read.store or read.home / "store", cache=read.home / "cache" / "objects")
-
-
-def _database_url() -> str | None:
-    from flows.running.settings import settings
-
-    configured = settings().database_url
-    return configured.get_secret_value() if configured else None
+    return Artifacts.open(settings().store or home / "store", cache=home / "cache" / "objects")
 
 
 def _contents(manifest: Manifest) -> str:
@@ -236,10 +214,8 @@ def upgrade(as_json: Json = False) -> None:
     from storage import connections
     from storage.storage_errors import StorageError
 
-    configured = settings().database_url
     with plain_errors(failed=(StorageError,)):
-        url = connections.locate(configured.get_secret_value() if configured else None, settings().home)
-        revisions = connections.upgrade(url)
+        revisions = connections.upgrade(connections.locate(settings().database_address, settings().home))
     emit(revisions, as_json, lambda: typer.echo(f"The tables are at revision {revisions.current}."))
 
 
@@ -251,10 +227,10 @@ def status(as_json: Json = False) -> None:
     from storage.embedded import Cluster
     from storage.storage_errors import StorageError
 
-    configured = settings().database_url
+    configured = settings().database_address
     with plain_errors(failed=(StorageError,)):
         cluster = Cluster(settings().home).status()
-        url = configured.get_secret_value() if configured else cluster.url if cluster.state == "running" else None
+        url = configured or (cluster.url if cluster.state == "running" else None)
         shown = {
             "source": "DATABASE_URL" if configured else "embedded",
             "url": connections.address(url).render_as_string(hide_password=True) if url else None,
@@ -294,3 +270,6 @@ def _show_database(shown: dict[str, Any]) -> None:
         f"Tables: {revision['current'] or 'none'}"
         + (f"; run `trivet db upgrade` to {revision['head']}" if behind else "")
     )
+
+
+COMMANDS = (backup, restore, gc, doctor)

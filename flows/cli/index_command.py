@@ -1,4 +1,4 @@
-"""`trivet rag index`: a folder of documents becomes an index."""
+"""`trivet rag index`: build an index of a folder of documents."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from flows.cli import show
-from flows.cli.commands import Json
+from flows.cli.commands import Flag, Given, Json, Options, absolute, nested
 from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
-from flows.cli.options import Flag, Given, Options, absolute, command, nested
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors, sentences
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import ClusterOption, IndexFolder, TaskRunnerOption, prices_of
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from tasks.rag.indexing.figures import FigurePlan
     from tasks.rag.indexing.index_report import IndexReport
 
+console = Screen(highlight=False)
+CHANGES = ("ok", "unchanged", "renamed", "failed", "removed")
 FIGURE = "Setting of how figures are chosen and described, such as qwen3_vl_min_variance=20; may be repeated."
 OPTIONS = Options(
     "flows.running.rag_config:IndexConfig",
@@ -49,11 +50,6 @@ OPTIONS = Options(
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add `index` to `trivet rag`."""
-    command(app, "index", OPTIONS)(index)
-
-
 def index(
     given: Given,
     documents: Annotated[Path, typer.Argument(help="Folder of documents: PDF, HWP, HWPX, DOCX, TXT, MD, HTML, ZIP.")],
@@ -63,7 +59,7 @@ def index(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count figures and model calls.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Index a folder; unchanged documents cost nothing, unreadable ones are reported and stop no other."""
+    """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
     from pydantic import ValidationError
 
     require_variable(given["password_env"])
@@ -73,12 +69,12 @@ def index(
     try:
         if dry_run:
             plan = plan_figures(chosen, quiet=as_json)
-            emit(plan, as_json, lambda: show.plan(plan))
+            emit(plan, as_json, lambda: _show_plan(plan))
             return
         outcome = run_build(chosen, quiet=as_json, task_runner=task_runner, cluster=cluster)
     except ValidationError as error:
         fail(sentences(error, _flag), REFUSED)
-    emit(outcome.report, as_json, lambda: show.report(outcome.report, index))
+    emit(outcome.report, as_json, lambda: _show_report(outcome.report, index))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
     if outcome.report.documents.failed:
@@ -88,7 +84,7 @@ def index(
 def run_build(
     chosen: dict[str, Any], *, quiet: bool, task_runner: TaskRunnerName | None = None, cluster: str | None = None
 ) -> Outcome[IndexReport]:
-    """Run `build_index` here and now. Raises pydantic.ValidationError for options that do not fit."""
+    """Run `build_index` in this process. Raises pydantic.ValidationError for invalid options."""
     from tasks.rag.rag_errors import Unfinished
 
     with prefect_for_a_command(expected_errors(), quiet=quiet):
@@ -101,7 +97,7 @@ def run_build(
 
 
 def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
-    """What describing the figures of a folder would take; asks no model, writes no index."""
+    """Cost of describing the figures of a folder; calls no model, writes no index."""
 
     with expected_errors(), progress_bars(quiet):
         from flows.running.rag_config import IndexConfig
@@ -125,8 +121,8 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
 
 
 def _vlm(config: IndexConfig) -> str | None:
-    """The vision model by its whole name; ends where it is plain that it cannot be asked."""
-    from flows.cli.refusing import refuse_unusable, refused
+    """Full name of the vision model; exits if it is certain that it cannot be used."""
+    from flows.cli.shared_options import refuse_unusable, refused
     from tasks.rag.indexing.figure_model import figure_model
 
     if config.vlm is None:
@@ -141,6 +137,7 @@ def _vlm(config: IndexConfig) -> str | None:
 
 @contextmanager
 def expected_errors() -> Generator[None]:
+    """Expected errors of indexing and answering, as one sentence."""
     from flows.running.command_server import ServerDidNotStart
     from flows.running.task_runners import ClusterUnusable
     from models.model_errors import ModelError
@@ -154,7 +151,7 @@ def expected_errors() -> Generator[None]:
 
 
 def require_variable(variable: str | None) -> str | None:
-    """The value of the environment variable that --password-env names; ends the command where there is none."""
+    """Value of the environment variable that --password-env names; exits if there is none."""
     if variable is None:
         return None
     if variable not in os.environ:
@@ -163,7 +160,7 @@ def require_variable(variable: str | None) -> str | None:
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:
-    """NAME=VALUE options as a dict; the model that they go into checks names and values."""
+    """NAME=VALUE options as a dict; names and values are validated later."""
     for pair in pairs:
         if "=" not in pair:
             fail(f"--figure {pair!r} is not NAME=VALUE; write for example --figure qwen3_vl_min_variance=20", REFUSED)
@@ -178,9 +175,33 @@ def _prices(option: str | None) -> dict[str, float] | None:
 
 
 def _flag(field: str) -> str:
-    """The option for a field of the configuration, as `sentences` takes it."""
     outer, _, inner = field.partition(".")
     if outer == "figures":
         return f"figure {inner}"
     path = ".".join(field.split(".")[:2]) if inner else {"spending": "spending.max_cost"}.get(field, field)
     return OPTIONS.flags[path].name(path) if path in OPTIONS.flags else path
+
+
+def _show_report(report: IndexReport, index: Path) -> None:
+    documents, figures = report.documents, report.figures
+    changes = ", ".join(f"{getattr(documents, name)} {name}" for name in CHANGES if getattr(documents, name))
+    console.print(f"[bold]{escape(str(index))}[/bold] is at generation {report.generation}")
+    console.print(f"  documents  {documents.total}: {changes.replace('ok', 'indexed')}")
+    console.print(f"  pages      {report.pages:,}")
+    console.print(f"  chunks     {report.chunks:,}")
+    console.print(
+        f"  figures    {figures.found:,} found, {figures.kept:,} worth a question, "
+        f"{figures.described:,} described, {figures.skipped:,} skipped"
+    )
+    console.print(f"  seconds    {report.seconds:.1f}")
+    for warning in report.warnings:
+        console.print(f"  [yellow]note[/yellow]       {escape(warning)}")
+    if documents.failed:
+        console.print(f"  see [bold]trivet rag status --index {escape(str(index))}[/bold] for what failed, and why")
+
+
+def _show_plan(plan: FigurePlan) -> None:
+    console.print(f"{plan.found:,} figures found, {plan.kept:,} worth a question, {plan.duplicates:,} duplicates")
+    for reason, count in plan.dropped.items():
+        console.print(f"  dropped {count:,}: {escape(reason)}")
+    console.print(f"{plan.expected_calls:,} questions to a vision model ({plan.answered:,} answered before)")

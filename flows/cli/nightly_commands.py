@@ -1,11 +1,11 @@
-"""`trivet nightly`: a suite of models, an index and a selector, measured night after night."""
+"""`trivet nightly`: measure a suite of models, an index and a selector night after night."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from flows.cli.commands import App, Json
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
 
 if TYPE_CHECKING:
-    from flows.cli.engine import Outcome
     from tasks.nightly.night_records import Change, NightReport
 
 app = App(help="Measure a suite of models night after night, and tell regressions from noise.")
@@ -22,11 +21,20 @@ FORMATS = (".md", ".html")
 
 @app.command()
 def run(
-    suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml", help="Models, benchmarks, index, selector.")],
+    suite: Annotated[
+        Path, typer.Argument(metavar="SUITE.yaml", help="YAML file of models, benchmarks, index and selector.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Run a suite now; killed anywhere and run again, it asks only for what is missing."""
-    outcome = _start(suite, quiet=as_json)
+    """Run a suite now; an interrupted run, started again, does only what is missing."""
+    from flows.cli.engine import prefect_for_a_command, run_flow
+
+    with prefect_for_a_command(_expected_errors(), quiet=as_json):
+        from flows.nightly import NightlyConfig, nightly
+        from tasks.nightly.night_records import NightFailed, NightRegressed, NightUnfinished
+
+        config = NightlyConfig(suite=suite.absolute())
+        outcome = run_flow(nightly, config, NightRegressed, NightUnfinished, NightFailed)
     found: NightReport = outcome.report
     emit(found, as_json, lambda: _show(found))
     if outcome.unfinished:
@@ -38,34 +46,26 @@ def run(
 @app.command()
 def report(
     suite: Annotated[
-        Path | None, typer.Argument(metavar="SUITE.yaml", help="The suite. Unset: the one that ran last.")
+        Path | None, typer.Argument(metavar="SUITE.yaml", help="The suite. Unset: the suite that ran last.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write it here, as .md or .html."),
+        Path | None, typer.Option(metavar="FILE", help="Write the report to this .md or .html file.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make the report of the last night again, from the database."""
+    """Recreate the report of the last night from the database."""
     if out and out.suffix not in FORMATS:
         fail(f"--out {out}: name a file that ends in {' or '.join(FORMATS)}", REFUSED)
     with _expected_errors():
         found = _last_report(suite)
         if out:
             from storage.files import write
+            from tasks.nightly.night_page import render_page
+            from tasks.nightly.night_report import markdown_of
 
-            write(out.absolute(), _written(found, out.suffix).encode("utf-8", "replace"))
+            written = render_page(found) if out.suffix == ".html" else markdown_of(found)
+            write(out.absolute(), written.encode("utf-8", "replace"))
     emit(found, as_json, lambda: typer.echo(f"wrote {out}", err=True) if out else _show(found))
-
-
-def _start(suite: Path, *, quiet: bool) -> Outcome[Any]:
-    from flows.cli.engine import prefect_for_a_command, run_flow
-
-    with prefect_for_a_command(_expected_errors(), quiet=quiet):
-        from flows.nightly import NightlyConfig, nightly
-        from tasks.nightly.night_records import NightFailed, NightRegressed, NightUnfinished
-
-        return run_flow(nightly, NightlyConfig(suite=suite.absolute()), NightRegressed, NightUnfinished, NightFailed)
 
 
 def _last_report(suite: Path | None) -> NightReport:
@@ -84,18 +84,7 @@ def _last_report(suite: Path | None) -> NightReport:
     return collect(last, earlier, evaluations(), nights=read.nights, rules=read.regression)
 
 
-def _written(found: NightReport, suffix: str) -> str:
-    if suffix == ".html":
-        from tasks.nightly.night_page import render_page
-
-        return render_page(found)
-    from tasks.nightly.night_report import markdown_of
-
-    return markdown_of(found)
-
-
 def _show(found: NightReport) -> None:
-    """The night on the screen: how it ended, each figure with what it moved by, what failed."""
     from rich.table import Table
     from rich.text import Text
 
@@ -137,7 +126,6 @@ def _moved(change: Change | None) -> tuple[str, str]:
 
 @contextmanager
 def _expected_errors() -> Generator[None]:
-    """What a night may refuse or miss, as a sentence."""
     from flows.cli.evaluation.run_command import expected_errors
     from tasks.nightly.night_records import NightlyError, NoNight, SuiteUnusable
 

@@ -1,4 +1,4 @@
-"""How commands speak: one JSON object on stdout with --json, words for people otherwise, errors in plain sentences."""
+"""Output of commands: one JSON object on stdout with --json, else text; errors as one sentence on stderr."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any, NoReturn
 import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
 from rich.segment import Segment
 
 DONE, FAILED, REFUSED, DONE_WITH_FAILURES = 0, 1, 2, 3
-"""Exit codes: done · failed · usage or refused input · done, with documents that failed."""
+"""Exit codes: done · failed · usage error or refused input · done, but some documents failed."""
 INTERRUPTED = 130
-"""Ctrl-C: 128 and the number of the signal, as shells have it."""
+"""Exit code after Ctrl-C: 128 plus the number of the signal."""
 
 state = {"debug": False}
 """Set by the top-level `--debug`: show tracebacks."""
@@ -27,24 +28,33 @@ _STEERING = dict.fromkeys(
     for sign in signs
     if chr(sign) not in "\t\n"
 )
-"""Control signs, and those that turn the direction of writing."""
+"""Control characters, and those that change the direction of writing."""
 
 
 class Screen(Console):
-    """A console whose text cannot steer the terminal: documents, file names and models may hold escape sequences."""
+    """A console that removes escape sequences: documents, file names and models may contain some."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
+    def print_line(self, markup: str) -> None:
+        """Print a line, which a terminal wraps; files and pipes get it whole."""
+        self.print(markup, soft_wrap=True)
+
+    def print_notes(self, notes: Iterable[str]) -> None:
+        """Print notes, a line each."""
+        for note in notes:
+            self.print_line(f"[yellow]note[/yellow] {escape(note)}")
+
 
 def harmless(text: str) -> str:
-    """`text` without signs that steer a terminal."""
+    """`text` without characters that control a terminal."""
     return text.translate(_STEERING)
 
 
 def emit(value: BaseModel | dict[str, Any], as_json: bool, human: Callable[[], None]) -> None:
-    """Print `value` as one JSON object, or let `human` say it in words."""
+    """Print `value` as one JSON object, or call `human` to print it as text."""
     if not as_json:
         human()
         return
@@ -53,7 +63,7 @@ def emit(value: BaseModel | dict[str, Any], as_json: bool, human: Callable[[], N
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
-    """Say what went wrong on stderr and end with `code`."""
+    """Print an error on stderr and exit with `code`."""
     typer.secho(f"error: {harmless(message)}", fg="red", err=True)
     raise typer.Exit(code)
 
@@ -70,9 +80,9 @@ def plain_errors(*refused: type[Exception], failed: tuple[type[Exception], ...] 
 
 
 def sentences(error: ValidationError, flag: Callable[[str], str] = str) -> str:
-    """What pydantic refused, an option a line.
+    """Validation errors, one option per line.
 
-    flag: what the command calls a field, `figure qwen3_vl_max_tokens` for `figures.qwen3_vl_max_tokens`.
+    flag: option of a field, such as `figure qwen3_vl_max_tokens` for `figures.qwen3_vl_max_tokens`.
     """
     lines: list[str] = []
     for item in error.errors():

@@ -1,18 +1,21 @@
-"""`trivet rag`: documents become an index, which is searched, asked and measured."""
+"""`trivet rag text`, `chunks`, `status` and `search`: what was read, what is indexed, and what a question finds."""
 
 from __future__ import annotations
 
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.padding import Padding
 
-from flows.cli import show
-from flows.cli.commands import App, Json
-from flows.cli.index_command import register as register_index
+from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.index_command import require_variable
-from flows.cli.options import Flag, Given, Options, command, nested
-from flows.cli.output import REFUSED, emit, fail, plain_errors
+from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import (
     Bm25Weight,
     DocumentOption,
@@ -23,25 +26,29 @@ from flows.cli.shared_options import (
     model_errors,
     require_file,
 )
-from tasks.rag.rag_defaults import STRATEGY
+from tasks.rag import STRATEGY
 
 if TYPE_CHECKING:
     from storage.index import Index
+    from tasks.documents.blocks import Document
     from tasks.rag.answers import Filters
+    from tasks.rag.indexing.index_report import DocumentStatus, IndexStatus
     from tasks.rag.retrieval.search import Found
 
-app = App(help="Index documents, and answer questions with the page of every claim.")
-register_index(app)
+console = Screen(highlight=False)
+EXCERPT_CHARS = 240
+PAGES_SHOWN, NOTES_SHOWN, DOCUMENTS_SHOWN = 10, 3, 3
+_LEADERS = re.compile(r"(?:[.·…]\s?){5,}")
+"""Dots that lead to the page number in a table of contents."""
 PasswordEnv = Annotated[
     str | None, typer.Option(metavar="NAME", help="Environment variable that holds the password of the document.")
 ]
 READING = Options(
-    "tasks.documents.read_options:ReadOptions",
+    "tasks.documents.document_readers:ReadOptions",
     {"pdf_reader": Flag(), "tables": Flag("--tables/--no-tables"), "ocr": Flag()},
 )
 
 
-@command(app, "text", READING)
 def text(
     given: Given,
     file: Annotated[Path, typer.Argument(help="A document.")],
@@ -50,9 +57,9 @@ def text(
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
     from tasks.documents.document_errors import DocumentError, ReaderUnusable
+    from tasks.documents.document_readers import ReadOptions
+    from tasks.documents.formats import sniff
     from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, read_document
-    from tasks.documents.read_options import ReadOptions
-    from tasks.documents.sniff import sniff
 
     password = require_variable(password_env)
     require_file(file, "a document")
@@ -71,15 +78,14 @@ def text(
         }
         for page in read.pages
     ]
-    emit({"file": str(file), "reader": read.reader, "pages": pages}, as_json, lambda: show.text(read))
+    emit({"file": str(file), "reader": read.reader, "pages": pages}, as_json, lambda: _show_text(read))
 
 
-@app.command()
 def chunks(
     index: IndexFolder,
     document: Annotated[str | None, typer.Option(help="Only chunks of this document (its path in the folder).")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Number of chunks to print.")] = 20,
+    every: Annotated[bool, typer.Option("--all", help="Print all chunks.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print chunks as they are indexed."""
@@ -96,27 +102,25 @@ def chunks(
                 fail(f"the index holds no chunks of {document!r}; it has {names} …", REFUSED)
         shown = [(opened.document(row).name, read_chunk(opened, row)) for row in (rows if every else rows[:limit])]
     listed = [{"document_name": name, **chunk.model_dump(mode="json")} for name, chunk in shown]
-    emit({"chunks": listed, "total": len(rows)}, as_json, lambda: show.chunks(listed, len(rows)))
+    emit({"chunks": listed, "total": len(rows)}, as_json, lambda: _show_chunks(listed, len(rows)))
 
 
-@app.command()
 def status(
     index: IndexFolder,
-    every: Annotated[bool, typer.Option("--all", help="List the documents without trouble too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also list documents without problems.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
     from storage.storage_errors import StorageError
-    from tasks.rag.indexing.document_status import read_status
+    from tasks.rag.indexing.index_report import read_status
 
     with plain_errors(StorageError):
         found = read_status(index)
     if found is None:
         fail(f"{index} holds no index; make one with `trivet rag index FOLDER --index {index}`", REFUSED)
-    emit(found, as_json, lambda: show.status(found, every=every))
+    emit(found, as_json, lambda: _show_status(found, every=every))
 
 
-@app.command()
 def search(
     question: Annotated[str, typer.Argument(help="What to look for.")],
     index: IndexFolder,
@@ -130,9 +134,23 @@ def search(
     """Find the chunks that answer a question best."""
     from storage.index import open_index
     from storage.storage_errors import StorageError
+    from tasks import resources
+    from tasks.rag.answers import Filters
+    from tasks.rag.planning.names import documents_named
+    from tasks.rag.planning.routing import Router
+    from tasks.rag.retrieval import search as retrieval
 
     with plain_errors(StorageError, ValueError, failed=model_errors()), open_index(index) as opened:
-        found = _find(opened, question, strategy, top_k=top_k, bm25_weight=bm25_weight, names=document, route=route)
+        found = retrieval.search(
+            opened,
+            question,
+            strategy=strategy.value,
+            top_k=top_k,
+            embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
+            bm25_weight=bm25_weight,
+            documents=documents_named(document, opened.catalogue) if document else None,
+            filters=Router(opened.catalogue).route(question) if route and not document else Filters(),
+        )
         found = found._replace(notes=(*found.notes, *_routed(opened, found.filters)))
     hits = [
         {
@@ -147,50 +165,106 @@ def search(
         }
         for hit in found.hits
     ]
-    emit({"hits": hits, "notes": found.notes}, as_json, lambda: show.hits(found))
-
-
-NAMED = 3
-"""Documents that a note lists."""
+    emit({"hits": hits, "notes": found.notes}, as_json, lambda: _show_hits(found))
 
 
 def _routed(opened: Index, filters: Filters) -> list[str]:
-    """Where the search looked, if the question named documents, and which of its words did."""
+    """A note on the documents that the question names, and the words that name them."""
     if filters.mode == "all":
         return []
     names = [entry.name for entry in opened.catalogue if entry.document in filters.documents]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    more = f" and {len(names) - DOCUMENTS_SHOWN} more" if len(names) > DOCUMENTS_SHOWN else ""
     said = ", ".join(dict.fromkeys(match.said for match in filters.matches))
     where = "only" if filters.mode == "only" else "first"
-    return [
-        f"looked {where} in {', '.join(names[:NAMED])}{more}, which the question names: {said} (--no-route for all)"
-    ]
+    shown = ", ".join(names[:DOCUMENTS_SHOWN])
+    return [f"looked {where} in {shown}{more}, which the question names: {said} (--no-route for all)"]
 
 
-def _find(
-    opened: Index,
-    question: str,
-    strategy: Strategy,
-    *,
-    top_k: int,
-    bm25_weight: float | None,
-    names: list[str] | None,
-    route: bool,
-) -> Found:
-    """The chunks that answer `question`: in the documents of these names, or those that it names, or all."""
-    from tasks import resources
-    from tasks.rag.answers import Filters
-    from tasks.rag.planning.names import documents_named
-    from tasks.rag.planning.routing import Router
-    from tasks.rag.retrieval.search import search
+def _show_text(document: Document) -> None:
+    console.print(f"[bold]{escape(document.title or 'untitled')}[/bold]  ({escape(document.reader)})")
+    console.print_notes(document.notes)
+    for page in document.pages:
+        reason = f": {page.reason}" if page.reason else ""
+        console.rule(
+            f"{'page ' + str(page.number) if page.number else 'without pages'} · {page.status}{escape(reason)}"
+        )
+        for block in page.blocks:
+            console.print_line(f"[cyan]{block.kind:>9}[/cyan] {escape(textwrap.indent(block.text, ' ' * 10).lstrip())}")
 
-    return search(
-        opened,
-        question,
-        strategy=strategy.value,
-        top_k=top_k,
-        embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
-        bm25_weight=bm25_weight,
-        documents=documents_named(names, opened.catalogue) if names else None,
-        filters=Router(opened.catalogue).route(question) if route and not names else Filters(),
-    )
+
+def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:
+    for chunk in listed:
+        place = _place(chunk["document_name"], chunk["page"])
+        console.rule(f"{escape(place)} · {chunk['kind']}")
+        console.print_line(f"[dim]{chunk['id']}[/dim]")
+        if chunk["heading_path"]:
+            console.print_line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
+        console.print_line(escape(chunk["text"]))
+    console.print(f"[dim]{len(listed):,} of {total:,} chunks[/dim]")
+
+
+def _show_hits(found: Found) -> None:
+    for number, hit in enumerate(found.hits, start=1):
+        ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
+        place = _place(hit.document_name, hit.chunk.page)
+        excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
+        console.print_line(f"[bold]{number}. {escape(place)}[/bold]")
+        console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
+        console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
+    if not found.hits:
+        console.print("nothing found; try other words, or another --strategy")
+    console.print_notes(found.notes)
+
+
+def _show_status(status: IndexStatus, *, every: bool) -> None:
+    """The state of an index, and documents with problems; every: all documents."""
+    colour = {"completed": "green", "running": "cyan"}.get(status.state, "yellow")
+    state = status.state.replace("_", " ")
+    console.print(f"[{colour}]{state}[/{colour}] at {status.step}, generation {status.generation or 'none yet'}")
+    console.print(f"  started    {status.started:%Y-%m-%d %H:%M:%S}, heartbeat {status.heartbeat:%H:%M:%S} UTC")
+    if status.error:
+        console.print_line(f"  [red]error[/red]      {escape(status.error)}")
+    counts = Counter(item.status for item in status.documents)
+    if counts:
+        console.print(f"  documents  {', '.join(f'{count} {name}' for name, count in counts.items())}")
+    if lengths := status.chunk_chars:
+        console.print(f"  chunks     {lengths.min} to {lengths.max} characters, {lengths.mean:.0f} on average")
+    for warning in status.warnings:
+        console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
+    _troubles(status.documents)
+    if every:
+        _list(status.documents)
+
+
+def _troubles(documents: Sequence[DocumentStatus]) -> None:
+    """Documents with problems, failed ones first; names are too long for a column of a table."""
+    for item in sorted(documents, key=lambda item: item.status != "failed"):
+        if item.status == "failed":
+            console.print_line(f"[red]failed[/red]  {escape(item.document)}")
+            console.print_line(f"        {escape(item.message or item.reason or '')}")
+        elif item.troubled_pages or item.notes:
+            console.print_line(f"[yellow]note[/yellow]    {escape(item.document)}")
+            for line in (*_troubled_pages(item), *item.notes[:NOTES_SHOWN]):
+                console.print_line(f"        {escape(line)}")
+
+
+def _troubled_pages(item: DocumentStatus) -> Iterator[str]:
+    """A line per kind of problem: pages of a scan share one."""
+    pages: dict[str, list[int | None]] = {}
+    for page in item.troubled_pages:
+        pages.setdefault(f"{page.status}, {page.reason}", []).append(page.page)
+    for trouble, numbers in pages.items():
+        named = ", ".join(str(number) for number in numbers[:PAGES_SHOWN] if number)
+        more = f" and {len(numbers) - PAGES_SHOWN} more" if len(numbers) > PAGES_SHOWN else ""
+        yield f"{'pages' if len(numbers) > 1 else 'page'} {named}{more}: {trouble}" if named else trouble
+
+
+def _list(documents: Iterable[DocumentStatus]) -> None:
+    console.print(f"[bold]{'status':<10} {'pages':>6} {'chunks':>7}  document[/bold]")
+    for item in documents:
+        same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
+        console.print_line(f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}")
+
+
+def _place(name: str, page: int | None) -> str:
+    return f"{name}, page {page}" if page else name

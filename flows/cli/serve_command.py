@@ -8,64 +8,58 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.ask_command import LlmOption, RerankOption
-from flows.cli.commands import Json
+from flows.cli.ask_command import ANSWERS, MODELS
+from flows.cli.commands import Given, Json, Options
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, state
 from flows.cli.shared_options import IndexFolder, model_errors
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from flows.running.live_index import LiveIndex
-
 DEFAULT_PORT = 8766
 LAST_ANSWERS_S = 3
-"""How long answers under way may take when the server ends."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `trivet rag`."""
-    app.command()(serve)
+"""Seconds that answers in progress have left when the server ends."""
+OPTIONS = Options(ANSWERS, MODELS)
 
 
 def serve(
+    given: Given,
     index: IndexFolder,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = DEFAULT_PORT,
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Listen on an address that other machines reach.")
     ] = False,
-    llm: LlmOption = None,
-    rerank: RerankOption = None,
     as_json: Json = False,
 ) -> None:
-    """Answer over HTTP: POST /ask, GET /documents, GET /health; a new generation of the index is picked up."""
-    from flows.cli.conversing import kept_sessions
+    """Answer over HTTP: POST /ask, GET /documents, GET /health; a new generation of the index is used at once."""
+    from flows.running.answer_models import open_assistant
     from flows.running.settings import settings
-    from flows.service.index_server import create_app
-    from flows.service.serving_auth import AuthUnusable, auth_string
+    from flows.service.index_server import AuthUnusable, auth_string, create_app
+    from flows.service.serving_work import LiveIndex
     from models.model_errors import ModelUnavailable
     from storage.storage_errors import StorageError
+    from tasks.resources import sessions
 
     if not allow_remote and not _is_loopback(host):
         fail(f"--host {host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
     with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=model_errors()):
         auth = auth_string(settings().home, configured=settings().serve_token)
-        live = _live(index, llm, rerank)
+        live = LiveIndex(index, lambda: open_assistant(index, llm=given["llm"], reranker=given["reranker"]))
         with live.borrow():  # what is wrong with the index or the model is said now, not to the first client
             pass
     listening = _listen(host, port)
-    url = f"http://{_bracketed(host)}:{listening.getsockname()[1]}"
+    name = f"[{host}]" if ":" in host else host
+    url = f"http://{name}:{listening.getsockname()[1]}"
     said = {"url": url, "auth": auth.place, "index": str(index)}
     emit(said, as_json, lambda: typer.echo(f"{url} answers about {index}; its auth string is in {auth.place}"))
     if not _is_loopback(host):
         typer.secho("note: questions, answers and the auth string cross the network unencrypted", fg="yellow", err=True)
-    _run(lambda stopping: create_app(live, auth=auth.secret, sessions=kept_sessions(), stopping=stopping), listening)
+    _run(lambda stopping: create_app(live, auth=auth.secret, sessions=sessions(), stopping=stopping), listening)
 
 
 def _is_loopback(host: str) -> bool:
@@ -75,19 +69,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _live(index: Path, llm: str | None, rerank: str | None) -> LiveIndex:
-    from flows.running.answer_models import open_assistant
-    from flows.running.live_index import LiveIndex
-
-    return LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=rerank))
-
-
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; ends with a sentence when it cannot."""
+    """A listening socket; exits if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -101,7 +84,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _run(create: Callable[[Callable[[], bool]], FastAPI], listening: socket.socket) -> None:
-    """Serve until a signal ends it; `create` is told how to know that one has come."""
+    """Serve until a signal; `create` receives a function that says whether one has come."""
     import uvicorn
 
     sys.stdout.flush()  # whoever waits for the address reads a pipe

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from flows.cli.commands import SERVICE, Json
+from flows.cli.commands import Json
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors
 
 if TYPE_CHECKING:
@@ -24,21 +24,13 @@ if TYPE_CHECKING:
     from flows.service.service_status import Status
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `app`."""
-    for command in (up, down, status, logs, env, deploy, rerun):
-        app.command(rich_help_panel=SERVICE)(command)
-
-
 def up(
     no_gpu: bool = typer.Option(False, "--no-gpu", help="Start no worker for the pool gpu; GPU steps run inline."),
     port: int | None = typer.Option(
         None, min=1, max=65535, help="Port of the server on this machine. Unset: the one used last, or 4200."
     ),
     server: str | None = typer.Option(
-        None,
-        metavar="URL",
-        help="Join this server instead of starting one, with PREFECT_API_AUTH_STRING.",
+        None, metavar="URL", help="Join this server instead of starting one, with PREFECT_API_AUTH_STRING."
     ),
     workers_only: bool = typer.Option(
         False, "--workers-only", help="Only start workers, for --server or PREFECT_API_URL; deploy nothing."
@@ -46,10 +38,10 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
+    from flows.service.api import Refused, ServiceError
     from flows.service.asked_service import Wanted
-    from flows.service.service_errors import Refused, ServiceError
+    from flows.service.service_start import end
     from flows.service.service_start import up as started
-    from flows.service.service_stop import end
     from storage.storage_errors import StorageError
 
     def say(text: str) -> None:
@@ -71,7 +63,7 @@ def up(
 
 
 class _Terminated(SystemExit):
-    """SIGTERM came; of this class, since event loops keep any other to themselves."""
+    """SIGTERM was received; a SystemExit, since event loops swallow other exceptions."""
 
 
 @contextmanager
@@ -103,7 +95,7 @@ def _ended_by_signals() -> Generator[list[int]]:
 def down(as_json: Json = False) -> None:
     """Stop the service and the embedded database; runs under way continue after the next `trivet up`."""
     from flows.running.shared_api import end_shared_api
-    from flows.service.service_stop import end
+    from flows.service.service_start import end
     from storage.embedded import Cluster
     from storage.storage_errors import StorageError
 
@@ -140,9 +132,9 @@ def logs(
     as_json: Json = False,
 ) -> None:
     """Show the logs of the service."""
-    from flows.service.logs import follow as followed
-    from flows.service.logs import last_lines, logs_of
     from flows.service.place import PARTS
+    from flows.service.service_status import follow as followed
+    from flows.service.service_status import last_lines, logs_of
 
     if part and part not in PARTS:
         fail(f"{part!r} is no part; there are {', '.join(PARTS)}", REFUSED)
@@ -167,7 +159,7 @@ def logs(
 def env(as_json: Json = False) -> None:
     """Print what a shell needs to run `prefect` and `trivet` with the server of this home: eval "$(trivet env)"."""
     from flows.running.settings import settings
-    from flows.service.connecting import address_of, auth_of
+    from flows.service.api import address_of, auth_of
 
     home = settings().home
     address = address_of(home)
@@ -238,7 +230,7 @@ def deploy(
 ) -> None:
     """Create deployments, schedules, pools, limits and automations on the server; repeating it changes nothing."""
     from flows.running.settings import settings
-    from flows.service.connecting import NotConnected, connect
+    from flows.service.api import NotConnected, connect
 
     with plain_errors(failed=(NotConnected,)):
         connect(settings().home)
@@ -281,7 +273,7 @@ def rerun(
 ) -> None:
     """Run a deployed run again, like Retry in the UI: only what failed or never ran is done."""
     from flows.running.settings import settings
-    from flows.service.connecting import NotConnected, connect
+    from flows.service.api import NotConnected, connect
 
     with plain_errors(failed=(NotConnected,)):
         connect(settings().home)
@@ -308,3 +300,6 @@ def _show_rerun(again: Rerun) -> None:
         typer.secho(again.note, fg="yellow", err=True)
     if again.url and not again.ended:
         typer.echo(again.url)
+
+
+COMMANDS = (up, down, status, logs, env, deploy, rerun)

@@ -1,17 +1,24 @@
-"""Options that several commands share, and the checks of what they name."""
+"""Options that several commands share, and checks of the files and models that they name."""
 
 from __future__ import annotations
 
 import enum
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flows.cli.output import REFUSED, fail
+from flows.cli.output import REFUSED, fail, state
 from tasks.rag.retrieval.strategies import strategy_names
+
+if TYPE_CHECKING:
+    from models.chats import Local
+    from tasks.evaluation.running.model_spec import ModelSpec
+
 
 if TYPE_CHECKING:
 
@@ -33,14 +40,7 @@ RouteOption = Annotated[
 Bm25Weight = Annotated[float, typer.Option(min=0.0, help="Weight of BM25 in rrf, relative to the vectors; 0: off.")]
 
 
-class TaskRunnerName(enum.StrEnum):
-    """Where shards of CPU work run."""
-
-    thread = "thread"
-    dask = "dask"
-    ray = "ray"
-
-
+TaskRunnerName = Literal["thread", "dask", "ray"]
 TaskRunnerOption = Annotated[
     TaskRunnerName | None,
     typer.Option("--task-runner", help="Where shards of CPU work run. Unset: TRIVET_TASK_RUNNER, else threads."),
@@ -52,14 +52,14 @@ ClusterOption = Annotated[
 
 
 def model_errors() -> tuple[type[Exception], ...]:
-    """The errors of a model that cannot answer."""
+    """Errors of a model that cannot answer."""
     from models.model_errors import ModelError
 
     return (ModelError,)
 
 
 def require_file(path: Path, wanted: str) -> None:
-    """End with one sentence unless `path` is a file that can be read."""
+    """Exit unless `path` is a readable file."""
     if not path.exists():
         fail(f"there is no file {path}; name {wanted}", REFUSED)
     if not path.is_file():
@@ -79,3 +79,61 @@ def prices_of(option: str | None) -> dict[str, float] | None:
     if not (0 <= prompt < inf and 0 <= answer < inf):
         raise ValueError("expected PROMPT,ANSWER, two numbers from 0 per million tokens, such as 0.15,0.6")
     return {"prompt": prompt, "answer": answer}
+
+
+def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
+    """Exit if it is certain, without loading it, that a model cannot be used.
+
+    said: the option with its value. pictures: the model must accept images.
+    """
+    from models.chats import local_of
+    from tasks.resources import vision
+
+    with refused(said):
+        if local := local_of(name):
+            require_here(local, pictures=pictures)
+        else:
+            vision(name)  # which the steps of this process ask
+
+
+def require_here(local: Local, *, pictures: bool = False) -> None:
+    """Raise ModelUnavailable if a local model lacks its files, its engine, or support for pictures."""
+    from flows.running.settings import settings
+    from models.backends import require_vllm
+    from models.chats import require_weights
+
+    require_weights(local, pictures=pictures)
+    if local.kind == "vllm" and not settings().gpu_deployment:  # whose machine has the engine
+        require_vllm(local.pretrained)
+
+
+def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
+    """As `refuse_unusable`, for a model of an evaluation."""
+    import importlib.util
+
+    from models.backends import kinds
+    from models.chats import Local, require_weights
+    from tasks.evaluation.running.open_models import open_model
+
+    with refused(f"--{flag} {spec.backend}"):
+        pretrained = spec.args.get("pretrained") or spec.args.get("model") or spec.name
+        if "." in spec.backend:
+            return  # to open it is to load it
+        if spec.backend in kinds("process") and pretrained:
+            require_weights(Local(spec.backend, str(pretrained), spec.args))
+            if spec.backend == "hf" or importlib.util.find_spec("vllm"):
+                return
+        open_model(spec)
+
+
+@contextmanager
+def refused(what: str) -> Generator[None]:
+    """Exit with `what` and the reason if a model is unavailable; with --debug the error propagates."""
+    from models.model_errors import ModelUnavailable
+
+    try:
+        yield
+    except ModelUnavailable as error:
+        if state["debug"]:
+            raise
+        fail(f"{what}: {error}", REFUSED)

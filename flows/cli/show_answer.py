@@ -1,4 +1,4 @@
-"""Answers in words for people: the answer, where each claim stands, and how it was found."""
+"""Print and speak answers: the text, the source of each claim, and how it was found."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MARK = re.compile(r"(\[\d+\])")
 
 
 def answer(answered: Answered) -> None:
-    """The answer, its sources, and what a reader should know of it."""
+    """Print the answer, its sources and its notes."""
     console.print(_with_marks(answered.answer), soft_wrap=not console.is_terminal)
     if answered.citations:
         console.print()
@@ -54,7 +54,7 @@ def answer(answered: Answered) -> None:
 
 
 def explain(answered: Answered) -> None:
-    """Plan, filters, rank per retriever, what the token budget left out, and where the time went."""
+    """Print plan, filters, rank per retriever, what the token budget left out, and timings."""
     plan, filters = answered.plan, answered.plan.filters
     why = f", {plan.decided_by}" + (f": {', '.join(plan.words)}" if plan.words else "")
     console.rule("how it was found", style="dim")
@@ -83,7 +83,7 @@ def explain(answered: Answered) -> None:
 
 
 def evidence(pictures: Evidence) -> None:
-    """Which pictures were written."""
+    """Print the files of the cited pages."""
     for file in pictures.files:
         _line(f"[green]evidence[/green] {escape(str(file))}")
     for note in pictures.notes:
@@ -91,7 +91,7 @@ def evidence(pictures: Evidence) -> None:
 
 
 def batch(report: BatchReport) -> None:
-    """What a batch came to."""
+    """Print the counts of a batch."""
     console.print(f"[bold]{escape(report.out)}[/bold] holds {report.questions:,} answers")
     console.print(
         f"  answered   {report.answered:,}, {report.unverified:,} of them with a sentence that is not verified"
@@ -103,7 +103,7 @@ def batch(report: BatchReport) -> None:
 
 @contextmanager
 def live(*, quiet: bool = False) -> Generator[Callable[[Event], None] | None]:
-    """Shows the draft while it is written, and nothing of it afterwards; only on a terminal."""
+    """Show the draft while it is generated, and remove it afterwards; only on a terminal."""
     if quiet or not console.is_terminal:
         yield None
         return
@@ -119,7 +119,7 @@ def live(*, quiet: bool = False) -> Generator[Callable[[Event], None] | None]:
 
 
 def _with_marks(text: str) -> Text:
-    """The answer with its citation marks in colour; nothing in it is taken for markup."""
+    """The answer with coloured citation marks, and no markup of its own."""
     shown = Text()
     for part in _MARK.split(text):
         shown.append(part, style="cyan" if _MARK.fullmatch(part) else None)
@@ -136,7 +136,7 @@ def _quote(text: str) -> str:
 
 
 def _line(markup: str) -> None:
-    """Broken between words on a terminal; a file or pipe gets it whole."""
+    """Print a line, wrapped between words on a terminal only."""
     console.print(markup, soft_wrap=not console.is_terminal)
 
 
@@ -146,14 +146,14 @@ LONGEST_S = 600.0
 
 
 def say(text: str) -> None:
-    """Read `text` aloud; what prevents that is a note on stderr."""
+    """Read `text` aloud, or print on stderr why that is not possible."""
     if reason := speak(text):
         typer.secho(reason, dim=True, err=True)
 
 
 def speak(text: str, *, wav: Path | None = None) -> str | None:
-    """Read `text` aloud, or into the file `wav`; gives a sentence when that cannot be."""
-    from tasks.rag.speech.spoken_text import to_speech
+    """Read `text` aloud, or into the file `wav`; returns a sentence if that is not possible."""
+    from tasks.rag.speech import to_speech
 
     program = shutil.which("espeak-ng")
     if program is None:

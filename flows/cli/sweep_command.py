@@ -13,68 +13,86 @@ from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from pydantic import BaseModel, ConfigDict
+from rich.markup import escape
+from rich.table import Table
 
-from flows.cli import show_measures
-from flows.cli.commands import Json
+from flows.cli.commands import Flag, Given, Json, Options, absolute, nested
+from flows.cli.index_command import run_build
+from flows.cli.measure_command import Counted, QuestionsFile, Search, StoreOption, console, counting, keep, rounded
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, sentences
-from flows.cli.questions import Counted, QuestionsFile, Search, SplitOption, StoreOption, counting, keep, places_in
-from flows.cli.shared_options import RouteOption, Strategy, model_errors, require_file
-from flows.running.program import git_commit, program_version
-from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS, STRATEGY
+from flows.cli.shared_options import Strategy, model_errors, require_file
+from flows.running.environment import git_commit, program_version
+from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS, STRATEGY
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
     from storage.index import Index
-    from tasks.rag.measuring.ranking_metrics import Place, Question
-    from tasks.rag.measuring.sweep import Chunking, Compared, Point, Swept
+    from tasks.rag.measuring.ranking_metrics import Mean, Place, Question
+    from tasks.rag.measuring.sweep import Chunking, Compared, Point, Row, Swept
 
 POINTS = "points.jsonl"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `trivet rag`."""
-    app.command()(sweep)
+class SweepConfig(BaseModel):
+    """What a sweep varies, and what all its points have in common."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    chunk: str = f"{CHUNK_CHARS}/{OVERLAP_CHARS},300/50"
+    """Chunk sizes and overlaps, in characters."""
+    strategy: tuple[Strategy, ...] = ()
+    """How chunks are found. Unset: in every way."""
+    bm25_weight: str = "0.25,0.5,1,2"
+    """Weights of BM25 in rrf, relative to the vectors."""
+    rerank: str | None = None
+    """Cross-encoder by name or path; every search runs with and without it."""
+    embedder: str = "minilm"
+    """Embedding model, as for `trivet rag index`."""
+    metadata: Path | None = None
+    """CSV with facts about the documents, as for `trivet rag index`."""
+    vlm: str | None = None
+    """Model that describes figures, as for `trivet rag index`."""
+    route: bool = True
+    """Look first in the documents that the question names."""
+    split: str | None = None
+    """Use only the lines with this value of `split`."""
+
+
+OPTIONS = Options(
+    "flows.cli.sweep_command:SweepConfig",
+    {
+        "chunk": Flag(metavar="CHARS/OVERLAP,…"),
+        "strategy": Flag(
+            metavar="NAME", help=f"How chunks are found: {', '.join(Strategy)}; may be repeated. Unset: all."
+        ),
+        "bm25_weight": Flag(metavar="WEIGHT,…"),
+        "rerank": Flag(metavar="NAME"),
+        "embedder": Flag(),
+        "metadata": Flag(),
+        "vlm": Flag(metavar="MODEL"),
+        "route": Flag("--route/--no-route"),
+        "split": Flag(metavar="NAME"),
+    },
+)
 
 
 class Sweep(NamedTuple):
     """What every point of a sweep has in common."""
 
+    config: SweepConfig
     documents: Path
     out: Path
     file: Path
-    split: str | None
     asked: Sequence[Question]
-    embedder: str
-    metadata: Path | None
-    vlm: str | None
-    route: bool
     quiet: bool
 
 
 def sweep(
+    given: Given,
     questions: QuestionsFile,
     documents: Annotated[Path, typer.Option(help="Folder of the documents; indexed once per chunking.")],
-    out: Annotated[Path, typer.Option(help="Folder of the indexes, the finished points, the table and the plot.")],
-    chunk: Annotated[
-        str, typer.Option(metavar="CHARS/OVERLAP,…", help="Chunk sizes and overlaps, in characters.")
-    ] = f"{CHUNK_CHARS}/{OVERLAP_CHARS},300/50",
-    strategy: Annotated[
-        list[Strategy] | None,
-        typer.Option(metavar="NAME", help=f"How chunks are found: {', '.join(Strategy)}; may be repeated. Unset: all."),
-    ] = None,
-    bm25_weight: Annotated[
-        str, typer.Option(metavar="WEIGHT,…", help="Weights of BM25 in rrf, relative to the vectors.")
-    ] = "0.25,0.5,1,2",
-    rerank: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Cross-encoder by name or path; every search with and without.")
-    ] = None,
-    embedder: Annotated[str, typer.Option(help="minilm, a sentence-transformers name or path, openai:…")] = "minilm",
-    metadata: Annotated[Path | None, typer.Option(help="CSV beside the documents, as for `trivet rag index`.")] = None,
-    vlm: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Model that describes figures, as for `trivet rag index`.")
-    ] = None,
-    route: RouteOption = True,
-    split: SplitOption = None,
+    out: Annotated[Path, typer.Option(help="Folder for the indexes, the finished points, the table and the plot.")],
     store: StoreOption = True,
     as_json: Json = False,
 ) -> None:
@@ -85,25 +103,28 @@ def sweep(
     from tasks.rag.measuring.ranking_metrics import read_questions
 
     require_file(questions, "a JSONL file of questions")
+    config = SweepConfig.model_validate(nested(given))
     with plain_errors(StorageError, ValueError, failed=model_errors()):
-        asked = [one for one in choose(read_questions(questions), split) if one.document]
+        asked = [one for one in choose(read_questions(questions), config.split) if one.document]
         points = sweep.grid(
-            sweep.read_chunkings(chunk),
-            [one.value for one in strategy or Strategy],
-            bm25_weights=sweep.read_weights(bm25_weight),
-            rerankers=(None, rerank) if rerank else (None,),
+            sweep.read_chunkings(config.chunk),
+            [one.value for one in config.strategy or Strategy],
+            bm25_weights=sweep.read_weights(config.bm25_weight),
+            rerankers=(None, config.rerank) if config.rerank else (None,),
         )
-        common = Sweep(documents, out, questions, split, asked, embedder, metadata, vlm, route, quiet=as_json)
         try:
-            measured = _measure(common, points)
+            measured = _measure(Sweep(config, documents, out, questions, asked, quiet=as_json), points)
         except KeyboardInterrupt:
             fail("interrupted; finished points are kept, run the same command again to go on", INTERRUPTED)
-        compared = sweep.compare(measured.swept, sweep.baseline(points, _usual()))
+        # the defaults of `trivet rag index` and `trivet rag search`
+        usual = sweep.Chunking(chunk_chars=CHUNK_CHARS, overlap_chars=OVERLAP_CHARS)
+        default = sweep.Point(chunking=usual, strategy=STRATEGY, bm25_weight=1.0)
+        compared = sweep.compare(measured.swept, sweep.baseline(points, default))
         _write_files(out, compared)
     unkept = keep(measured.rows) if store else None
     notes = [*measured.notes, *([unkept] if unkept else [])]
     told: dict[str, Any] = sweep.as_json(compared) | {"out": str(out), "notes": notes}
-    emit(told, as_json, lambda: show_measures.sweep(compared, out, notes))
+    emit(told, as_json, lambda: _show(compared, out, notes))
 
 
 class _Measured(NamedTuple):
@@ -114,9 +135,9 @@ class _Measured(NamedTuple):
 
 
 def _measure(common: Sweep, points: Sequence[Point]) -> _Measured:
-    """Build the indexes first, so that what is wrong with them shows early; then measure what is missing."""
+    """Build the indexes, so that their errors show early; then measure the points that are missing."""
     from storage.index import open_index
-    from tasks.rag.measuring.indexes import gold_in
+    from tasks.rag.measuring.measured_figures import gold_in
 
     if not common.asked:
         raise ValueError(f"{common.file}: no question has a gold document; a sweep needs at least one")
@@ -141,10 +162,9 @@ def _measure(common: Sweep, points: Sequence[Point]) -> _Measured:
 
 
 def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking, Path], list[str]]:
-    """An index per way to cut, with one server for all builds; what is built and unchanged is only looked through."""
+    """Build an index per chunking, with one server for all builds; unchanged ones are only checked."""
     from pydantic import ValidationError
 
-    from flows.cli.index_command import run_build
     from flows.running.command_server import prefect_api
     from flows.running.settings import settings
 
@@ -156,9 +176,9 @@ def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking,
             chosen = {
                 "documents": common.documents.absolute(),
                 "index": folder.absolute(),
-                "metadata": common.metadata and common.metadata.absolute(),
-                "embedder": common.embedder,
-                "vlm": common.vlm,
+                "metadata": absolute(common.config.metadata),
+                "embedder": common.config.embedder,
+                "vlm": common.config.vlm,
                 **chunking.model_dump(),
             }
             try:
@@ -174,12 +194,13 @@ def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking,
 
 
 def _sweep(common: Sweep, point: Point, opened: Index, counted: Counted) -> Swept:
-    from tasks.rag.measuring.indexes import gold_in
+    from tasks.rag.measuring.measured_figures import gold_in
     from tasks.rag.measuring.ranking_metrics import rank_questions, summarise
     from tasks.rag.measuring.sweep import Swept
 
     started, times = datetime.now(UTC), list[float]()
-    search = places_in(opened, _search(point, route=common.route))
+    weight = 1.0 if point.bm25_weight is None else point.bm25_weight
+    search = Search(Strategy(point.strategy), weight, common.config.route, point.reranker).places_in(opened)
 
     def places(question: Question) -> list[Place]:
         before = time.perf_counter()
@@ -203,17 +224,12 @@ def _sweep(common: Sweep, point: Point, opened: Index, counted: Counted) -> Swep
     )
 
 
-def _search(point: Point, *, route: bool) -> Search:
-    weight = 1.0 if point.bm25_weight is None else point.bm25_weight
-    return Search(Strategy(point.strategy), weight, route, point.reranker)
-
-
 def _key(common: Sweep, point: Point, opened: Index) -> str:
-    from tasks.rag.measuring.measurement_rows import questions_digest
+    from tasks.rag.measuring.measured_figures import questions_digest
     from tasks.rag.measuring.sweep import point_key
     from tasks.rag.retrieval.weights import DEFAULTS
 
-    settings = {"route": common.route, "search": DEFAULTS.model_dump(mode="json"), "version": program_version()}
+    settings = {"route": common.config.route, "search": DEFAULTS.model_dump(mode="json"), "version": program_version()}
     if weights := _weights_of(point.reranker) if point.reranker else "":
         settings["reranker_weights"] = weights
     return point_key(point, index_digest=opened.digest, questions=questions_digest(common.asked), settings=settings)
@@ -221,23 +237,13 @@ def _key(common: Sweep, point: Point, opened: Index) -> str:
 
 @cache
 def _weights_of(reranker: str) -> str:
-    from models.rerankers import fingerprint_of
+    from models.embedders import fingerprint_of
 
     return fingerprint_of(reranker)
 
 
-def _usual() -> Point:
-    """How `trivet rag index` cuts and `trivet rag search` searches when nobody says otherwise."""
-    from tasks.rag.measuring.sweep import Chunking, Point
-
-    usual = Chunking(chunk_chars=CHUNK_CHARS, overlap_chars=OVERLAP_CHARS)
-    return Point(chunking=usual, strategy=STRATEGY, bm25_weight=1.0)
-
-
 def _row(common: Sweep, swept: Swept, opened: Index, folder: Path) -> Evaluated:
-    from tasks.rag.measuring.indexes import subject_of
-    from tasks.rag.measuring.measured_figures import measure
-    from tasks.rag.measuring.measurement_rows import Made, Measurement, record
+    from tasks.rag.measuring.measured_figures import Made, Measurement, measure, record, subject_of
 
     return record(
         Measurement(measure(common.asked, swept.ranked), swept.ranked),
@@ -246,13 +252,13 @@ def _row(common: Sweep, swept: Swept, opened: Index, folder: Path) -> Evaluated:
         made=Made(program_version(), git_commit(), swept.started_at, swept.ended_at),
         subject=subject_of(opened, folder),
         file=common.file,
-        split=common.split,
-        settings=swept.point.model_dump(mode="json") | {"route": common.route},
+        split=common.config.split,
+        settings=swept.point.model_dump(mode="json") | {"route": common.config.route},
     )
 
 
 class _Kept:
-    """The finished points of a folder, a line each; a line is on the disk before the next point begins."""
+    """The finished points of a folder, one line each; each is on disk before the next point begins."""
 
     def __init__(self, path: Path) -> None:
         from storage.files import make_folder
@@ -282,10 +288,47 @@ class _Kept:
 
 def _write_files(out: Path, compared: Compared) -> None:
     from storage.files import write
-    from tasks.rag.measuring.sweep import as_csv, as_json
-    from tasks.rag.measuring.sweep_plot import draw_sweep
+    from tasks.rag.measuring.sweep import as_csv, as_json, draw_sweep
 
     write(out / "sweep.json", json.dumps(as_json(compared), ensure_ascii=False, indent=1).encode())
     write(out / "sweep.csv", as_csv(compared).encode())
     write(out / "sweep.png", draw_sweep(compared, "png"))
     write(out / "sweep.svg", draw_sweep(compared, "svg"))
+
+
+def _show(compared: Compared, folder: Path, notes: Sequence[str]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)  # it fits 80 columns
+    for header in ("chunks", "search", "mrr@10", "95 %", "hit@5", "differs", "95 %", "ms"):
+        table.add_column(header, no_wrap=header != "search")
+    for row in compared.rows:
+        table.add_row(*_cells(row, compared))
+    console.print(table)
+    base = escape(compared.baseline.name)
+    console.print(f"[dim]by {compared.unit}; differs: mrr@10 less that of {base}, paired by question[/dim]")
+    for name in ("sweep.png", "sweep.svg", "sweep.csv", "sweep.json"):
+        console.print(f"  {escape(str(folder / name))}", soft_wrap=True)
+    console.print_notes(notes)
+
+
+def _cells(row: Row, compared: Compared) -> tuple[str, ...]:
+    point, evaluation = row.swept.point, row.swept.evaluation
+    figures = evaluation.page if compared.unit == "page" else evaluation.document
+    cells = (
+        point.chunking.name,
+        escape(point.search_name),
+        rounded(row.value),
+        f"{row.value.low:.2f}–{row.value.high:.2f}",
+        rounded(figures["hit@5"]),
+        *_difference(row.difference),
+        f"{row.swept.question_ms:.3g}",
+    )
+    return tuple(f"[bold]{cell}[/bold]" for cell in cells) if point == compared.baseline else cells
+
+
+def _difference(mean: Mean | None) -> tuple[str, str]:
+    """Difference and interval, coloured if the interval excludes zero."""
+    if mean is None:
+        return "–", ""
+    colour = "green" if mean.low > 0 else "red" if mean.high < 0 else None
+    value = f"{mean.value:+.3f}"
+    return f"[{colour}]{value}[/{colour}]" if colour else value, f"{mean.low:+.2f} {mean.high:+.2f}"

@@ -1,16 +1,17 @@
-"""Opens what answers questions, as the settings of this machine say."""
+"""Models by name: those that answer questions on this machine, and those from the user's own file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from flows.running.settings import settings
 from models.backends import backends
 from models.chats import revision_of, spellings
 from models.model_errors import ModelUnavailable
-from models.registry import spelled
+from models.registry import named, spelled
 
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Assistant
@@ -34,11 +35,7 @@ def open_assistant(
     from tasks.rag.answering.assistant import open_assistant as opened
 
     return opened(
-        index,
-        models=models_of(llm),
-        patient=patient,
-        reranker=reranker or settings().reranker,
-        answers=answers,
+        index, models=models_of(llm), patient=patient, reranker=reranker or settings().reranker, answers=answers
     )
 
 
@@ -90,5 +87,29 @@ def _has_server() -> bool:
 
 
 def _has_place(name: str) -> bool:
-    """True for a model in this process, and for one whose name says where it is served."""
+    """Whether a model runs in this process, or its name contains its endpoint."""
     return name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]
+
+
+def spelled_out(name: str) -> str:
+    """`name`, or what it stands for in the file: no step knows that file. Raises ValueError, for validators."""
+    try:
+        return spelled(name)
+    except ModelUnavailable as error:
+        raise ValueError(str(error)) from error
+
+
+def priced(given: Any, *, by: str) -> Any:
+    """What a flow is told, with the price of the model in its field `by` where a limit on the cost has none."""
+    told: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    spending, name = told.get("spending"), told.get(by)
+    if not (isinstance(spending, Mapping) and isinstance(name, str)):
+        return given
+    limits = cast("Mapping[str, Any]", spending)
+    if limits.get("max_cost") is None or limits.get("prices"):
+        return given
+    try:
+        entry = named(name)
+    except ModelUnavailable:
+        return given  # `spelled_out` refuses it under the name of its field
+    return {**told, "spending": {**limits, "prices": entry.price.model_dump()}} if entry and entry.price else given

@@ -1,7 +1,7 @@
-"""A Prefect API for a command, when no server is configured: shared with the next commands, or its own.
+"""A Prefect API for a command if no server is configured: shared with later commands, or its own.
 
-A shared one outlives its commands as a build daemon does, and ends after `TRIVET_API_LINGER_S` idle seconds; with 0
-each command has its own, which ends with it.
+A shared one outlives its commands, like a build daemon, and ends after `TRIVET_API_LINGER_S` idle seconds; with 0 each
+command has its own, which ends with it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ PR_SET_PDEATHSIG = 1
 NEEDED_BYTES = 4 << 20
 URL, AUTH = "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"
 _started: list[Callable[[], bool]] = []
-"""For each server of this house that this process uses: whether it still runs."""
+"""For each server that this process has started or joined: whether it still runs."""
 
 
 class ServerDidNotStart(RuntimeError):
-    """The Prefect API did not answer; the sentence says where its log is."""
+    """The Prefect API did not answer; the message names its log."""
 
 
 @contextmanager
 def prefect_api(home: Path) -> Generator[None]:
-    """Have `PREFECT_API_URL` name a server: the user's, or one that is started or found here.
+    """Have `PREFECT_API_URL` name a server: the user's, or one that is started or joined here.
 
-    Enter it before prefect is imported: server and command then load side by side. Raises ServerDidNotStart.
+    Enter it before prefect is imported, so that server and command load at the same time. Raises ServerDidNotStart.
     """
     if os.environ.get(URL):
         yield
@@ -52,14 +52,14 @@ def prefect_api(home: Path) -> Generator[None]:
             yield
         finally:
             if runs() and "prefect" in sys.modules:
-                from flows.running.server_events import tell_the_rest
+                from flows.running.shown import tell_the_rest
 
                 tell_the_rest()
             _started.remove(runs)
 
 
 def wait_until_healthy(home: Path) -> None:
-    """Block until the API of `PREFECT_API_URL` answers: ours that starts, or the user's. Raises ServerDidNotStart."""
+    """Block until the API of `PREFECT_API_URL` answers. Raises ServerDidNotStart."""
     if not _started:
         refuse_a_dead_server()
         return
@@ -75,14 +75,14 @@ def wait_until_healthy(home: Path) -> None:
 
 
 def refuse_a_dead_server() -> None:
-    """Raise ServerDidNotStart where the user names a server that does not answer; goes before what takes long."""
+    """Raise ServerDidNotStart if the user names a server that does not answer."""
     named = os.environ.get(URL)
     if named and not _started and (why := silence(named)):
         raise ServerDidNotStart(no_answer(named, why))
 
 
 def silence(url: str, *, patience_s: float | None = None) -> str | None:
-    """None as soon as the API at `url` answers; why it does not, once the patience is at an end.
+    """None as soon as the API at `url` answers; after `patience_s`, why it does not.
 
     patience_s: ANSWER_S by default.
     """
@@ -99,7 +99,7 @@ def silence(url: str, *, patience_s: float | None = None) -> str | None:
 
 
 def no_answer(url: str, why: str) -> str:
-    """The sentence on a server of the user's that does not answer."""
+    """Error message about a server of the user's that does not answer."""
     return (
         f"no Prefect server answers at {url}, which PREFECT_API_URL names ({why}); start it (that of this home: "
         "`trivet up`), or unset PREFECT_API_URL"
@@ -107,7 +107,7 @@ def no_answer(url: str, why: str) -> str:
 
 
 def _opened(home: Path) -> AbstractContextManager[Callable[[], bool]]:
-    """A server that commands share, else one of this command's own; gives whether it still runs."""
+    """A shared server, else one of this command's own; gives a function that says whether it still runs."""
     linger_s = settings().api_linger_s
     try:
         if linger_s and (joined := shared_api.join(home, linger_s=linger_s, log=_log(home))):
@@ -126,7 +126,7 @@ def _shared(joined: Joined) -> Generator[Callable[[], bool]]:
 
 @contextmanager
 def _tied(server: subprocess.Popen[bytes], url: str) -> Generator[Callable[[], bool]]:
-    """A server of this command's own, which the kernel ends with it; it asks for no auth string."""
+    """A server of this command's own, which the kernel ends with it; it needs no auth string."""
     try:
         with _named(url, None):
             yield lambda: server.poll() is None
@@ -141,7 +141,7 @@ def _tied(server: subprocess.Popen[bytes], url: str) -> Generator[Callable[[], b
 
 @contextmanager
 def _named(url: str, auth: str | None) -> Generator[None]:
-    """Have the variables that Prefect and its children read name this server."""
+    """Set the variables of Prefect and its children to this server."""
     before = os.environ.get(AUTH)
     os.environ[URL] = url
     if auth:
@@ -161,7 +161,6 @@ def _log(home: Path) -> Path:
 
 
 def _tie_to(parent: int) -> None:
-    """In the child: die with the parent."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # it died just before: the kernel tells of later deaths only

@@ -1,9 +1,9 @@
-"""A step for a device, done by a pool that has one: the parent waits, its child computes, both keep one record.
+"""A GPU step is sent to a pool: the parent waits, its child computes, and both share one cache record.
 
-The child is a flow run of `flows.gpu.run_step`. It computes the same cache key in the same store, so what it has
-finished is there for a parent that died. What it returns or raises reaches the parent as a small JSON file.
-Runs that need the same step at once wait for the same child, which has a tag for each of them: it is cancelled with
-the last.
+The child is a flow run of `flows.gpu.run_step`. It computes the same cache key in the same store, so its result is
+there for a parent that died. Its result or error reaches the parent as a small JSON file. Runs that need the same step
+at once wait for the same child, which has a tag for each of them: it is cancelled with the last.
+Its progress bars (flows/running/shown.py), and at its end its counts, move those of the parent.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, cast
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterType,
     DeploymentFilter,
     DeploymentFilterId,
     FlowRunFilter,
@@ -35,38 +41,43 @@ from prefect.serializers import JSONSerializer
 from prefect.states import Cancelled, Cancelling
 from pydantic import TypeAdapter
 
-from flows.running.relaying import Counts, Relay, counting
 from flows.running.warm import settle
 from storage.records import Ref
+from tasks import progress
 from tasks.resources import artifacts, results
 from tasks.sending import Sent
 
 POLL_S = 1.0
-"""Seconds between two looks at the child, and at the run that waits for it."""
+"""Seconds between two polls of the child, and of the run that waits for it."""
 LARGEST_INLINE = 64_000
-"""Bytes of parameters; larger ones travel as an artifact, and the server keeps its database small."""
+"""Most bytes of parameters; larger ones are sent as an artifact, to keep the server's database small."""
 OURS = ("tasks.", "models.", "storage.", "builtins.")
-"""Modules whose errors are raised again as what they are."""
+"""Modules whose errors are raised again with their own class."""
 UNDER_WAY = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED)
 STOPPED = (StateType.CANCELLING, StateType.CANCELLED)
 ENDED = (*STOPPED, StateType.COMPLETED, StateType.FAILED, StateType.CRASHED)
 WAITS = "waits:"
-"""Beginning of a tag of a child: the id of a run that waits for it follows."""
+"""Prefix of a child's tag with the ID of a run that waits for it."""
 
 _serializer = JSONSerializer()
 _anything = TypeAdapter(dict[str, Any])
 
 
 class PoolStepFailed(RuntimeError):
-    """The run of a step on the pool failed, crashed or was cancelled; says which run, and what to do."""
+    """The run of a step on the pool failed, crashed or was cancelled; names the run and the remedy."""
 
 
 def send(sent: Sent, deployment: str) -> Any:
-    """What the step returns on the pool of `deployment` (`flow/name`); raises what it raises there, PoolStepFailed."""
+    """Execute a step on the pool of `deployment` (`flow/name`). Raises what the step raises, PoolStepFailed."""
     with get_client(sync_client=True) as client:
-        mine = _whole(client, _this_run())
-        found = _under_way(client, sent, deployment)
-        child = _joined(client, found, mine[0]) if found else _started(sent, deployment, mine[0])
+        context = TaskRunContext.get()
+        assert context, "only a step of a run is sent"
+        assert context.task_run.flow_run_id, "only a step of a run is sent"
+        mine = _whole(client, context.task_run.flow_run_id)
+        if child := _under_way(client, sent, deployment):
+            client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{mine[0]}"})
+        else:
+            child = _started(sent, deployment, mine[0])
         relay = Relay()
         try:
             child = _waited_for(client, child, mine, relay)
@@ -82,16 +93,8 @@ def send(sent: Sent, deployment: str) -> Any:
     return opened(told)
 
 
-def _this_run() -> UUID:
-    """The flow run whose step is to be done."""
-    context = TaskRunContext.get()
-    assert context, "only a step of a run is sent"
-    assert context.task_run.flow_run_id, "only a step of a run is sent"
-    return context.task_run.flow_run_id
-
-
 def _whole(client: SyncPrefectClient, run: UUID) -> list[UUID]:
-    """The run, the one that it is a part of, and so on up to the one that somebody started."""
+    """The run and its parents, up to the one that was started directly."""
     whole = [run]
     while waiting := client.read_flow_run(whole[-1]).parent_task_run_id:
         above = client.read_task_run(waiting).flow_run_id
@@ -116,12 +119,6 @@ def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRu
         limit=1,
     )
     return runs[0] if runs else None
-
-
-def _joined(client: SyncPrefectClient, child: FlowRun, run: UUID) -> FlowRun:
-    """The child, which knows that this run waits for it as well."""
-    client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{run}"})
-    return child
 
 
 def _started(sent: Sent, deployment: str, run: UUID) -> FlowRun:
@@ -158,7 +155,7 @@ def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID], rel
 
 
 def _is_any(client: SyncPrefectClient, runs: list[UUID], states: tuple[StateType, ...]) -> bool:
-    """Whether one of the runs is in one of the states; one question, however many they are."""
+    """Whether one of the runs is in one of the states, by one request."""
     wanted = FlowRunFilter(
         id=FlowRunFilterId(any_=runs), state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(states)))
     )
@@ -187,7 +184,7 @@ def _goes_on(client: SyncPrefectClient, run: UUID) -> bool:
 
 
 def _recorded(sent: Sent, child: FlowRun) -> Any:
-    """What the step returned, of a child whose outcome another waiter has taken. Raises PoolStepFailed."""
+    """The cached result of a child whose outcome another run has taken. Raises PoolStepFailed."""
     assert child.state is not None
     record = results().read(sent.key)
     if record is None:
@@ -199,7 +196,7 @@ def _recorded(sent: Sent, child: FlowRun) -> Any:
 
 
 def opened(told: bytes) -> Any:
-    """The value that a child has left. Raises the error that it has left instead."""
+    """The result that a child has left. Raises the error that it has left instead."""
     outcome = json.loads(told)
     if "error" in outcome:
         raise _raised(outcome["error"])
@@ -207,27 +204,26 @@ def opened(told: bytes) -> Any:
 
 
 def outcome_of(run: object) -> str:
-    """Where a child of this id leaves what became of its step, among the results."""
+    """Key of the outcome of a child, among the results."""
     return f"outcome-{run}"
 
 
 def keep_outcome(run: object, work: Callable[[], Any]) -> None:
-    """Do the work of a child, and leave what it returns or raises for its parent. Raises what `work` raises."""
+    """Do the work of a child, and leave its result or error for the parent. Raises what `work` raises."""
+    became: dict[str, Any] = {}
     with counting() as counts:
         try:
-            value = work()
+            became = {"value": _serializer.dumps(work()).decode()}
         except Exception as error:
-            _leave(run, counts, error=_described(error))
+            became = {"error": _described(error)}
             raise
-        _leave(run, counts, value=_serializer.dumps(value).decode())
-
-
-def _leave(run: object, counts: Counts, **became: Any) -> None:
-    results().write(outcome_of(run), json.dumps({"counts": counts, **became}).encode())
+        finally:
+            if became:
+                results().write(outcome_of(run), json.dumps({"counts": counts, **became}).encode())
 
 
 def _described(error: Exception) -> dict[str, Any]:
-    """An error as JSON: how pickle would make it again, where its arguments are plain values."""
+    """An error as JSON; with the arguments of its constructor, if they are plain values."""
     kind, arguments = cast("tuple[type, tuple[Any, ...]]", error.__reduce__()[:2])
     described = {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)}
     try:
@@ -237,7 +233,7 @@ def _described(error: Exception) -> dict[str, Any]:
 
 
 def _raised(described: Mapping[str, str]) -> Exception:
-    """The error that a child described; one that is not of this house comes as PoolStepFailed with its words."""
+    """The error that a child described; one of other libraries becomes PoolStepFailed with its message."""
     kind, message = described["kind"], described["message"]
     if kind.startswith(OURS) and "arguments" in described:
         module, _, name = kind.rpartition(".")
@@ -251,7 +247,7 @@ def _raised(described: Mapping[str, str]) -> Exception:
 
 
 def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as they came through JSON, as the values that the step is annotated with.
+    """Parameters from JSON, as values of the types that the step is annotated with.
 
     Raises pydantic.ValidationError, KeyError where a parameter is not one of the step's.
     """
@@ -259,3 +255,53 @@ def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[s
         params = json.loads(artifacts().get(Ref.model_validate(params)))
     hints = inspect.get_annotations(function, eval_str=True)
     return {name: TypeAdapter(hints[name]).validate_python(value) for name, value in params.items()}
+
+
+Counts = dict[str, list[int]]
+"""Stage → [done, expected]; lists, since JSON has no tuples."""
+
+_BAR = re.compile(r"(?P<stage>.+): (?P<done>[\d,]+) of (?P<expected>[\d,]+)")
+"""Description of a bar, `embed: 12 of 1,025`, whose total is not an estimate."""
+
+
+class Relay:
+    """Reports progress of a child in this process, each item once."""
+
+    def __init__(self) -> None:
+        self._told: Counts = {}
+
+    def look(self, client: SyncPrefectClient, child: UUID) -> None:
+        """Report the state of the child's bars."""
+        bars = client.read_artifacts(
+            artifact_filter=ArtifactFilter(
+                flow_run_id=ArtifactFilterFlowRunId(any_=[child]), type=ArtifactFilterType(any_=["progress"])
+            )
+        )
+        for bar in bars:
+            if shown := _BAR.fullmatch(bar.description or ""):
+                self.tell({shown["stage"]: [int(shown[each].replace(",", "")) for each in ("done", "expected")]})
+
+    def tell(self, counts: Mapping[str, Sequence[int]]) -> None:
+        """Report what these counts exceed the reported ones by."""
+        for stage, (done, expected) in counts.items():
+            told = self._told.setdefault(stage, [0, 0])
+            if expected > told[1]:
+                progress.expect(stage, expected - told[1])
+            if done > told[0]:
+                progress.advance(stage, done - told[0])
+            self._told[stage] = [max(done, told[0]), max(expected, told[1])]
+
+
+@contextmanager
+def counting() -> Generator[Counts]:
+    """Counts of what the steps of this process report during the block."""
+    counts: Counts = {}
+    lock = Lock()
+
+    def count(stage: str, done: int, expected: int) -> None:
+        with lock:
+            before = counts.get(stage, [0, 0])
+            counts[stage] = [before[0] + done, before[1] + expected]
+
+    with progress.listening(count):
+        yield counts

@@ -1,14 +1,19 @@
-"""What Prefect and the model libraries read from the environment, set before any of them is imported."""
+"""Environment of Prefect and the model libraries, set before they are imported; and the version of the program."""
 
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
 import sys
 from contextlib import suppress
+from functools import cache
 from importlib.abc import MetaPathFinder
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from platformdirs import user_data_path
+from pydantic import JsonValue
 
 QUIET = {
     "DO_NOT_TRACK": "1",
@@ -34,7 +39,11 @@ def prepare_environment() -> None:
     """Set what is not set yet; Prefect's own home goes below ours unless the user, or a worker, has chosen one."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    _ask_loopback_directly()
+    # loopback past the user's proxy: a proxy elsewhere would ask itself
+    direct = [host.strip() for host in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")]
+    if "*" not in direct:
+        hosts = ",".join(dict.fromkeys((*filter(None, direct), *LOOPBACK)))
+        os.environ.update(no_proxy=hosts, NO_PROXY=hosts)  # libraries read either
     os.environ.setdefault("PREFECT_HOME", str(home_folder() / "prefect"))
     if "prefect" not in sys.modules and not any(isinstance(finder, _HomeFirst) for finder in sys.meta_path):
         sys.meta_path.insert(0, _HomeFirst())
@@ -43,7 +52,7 @@ def prepare_environment() -> None:
 
 
 class _HomeFirst(MetaPathFinder):
-    """Makes the home when Prefect is imported, which warns of a missing one; commands without Prefect make none."""
+    """Creates the home when Prefect, which warns of a missing one, is imported; other commands create none."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002
         if fullname == "prefect":
@@ -52,9 +61,36 @@ class _HomeFirst(MetaPathFinder):
                 home_folder().mkdir(parents=True, exist_ok=True)
 
 
-def _ask_loopback_directly() -> None:
-    """Add this machine to what is asked past the user's proxy: a proxy elsewhere would ask itself."""
-    direct = [host.strip() for host in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")]
-    if "*" not in direct:
-        hosts = ",".join(dict.fromkeys((*filter(None, direct), *LOOPBACK)))
-        os.environ.update(no_proxy=hosts, NO_PROXY=hosts)  # libraries read either
+GIT_TIMEOUT_S = 5
+LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
+
+
+def program_version() -> str:
+    """Version of this installation."""
+    return version("trivet")
+
+
+@cache
+def git_commit() -> str | None:
+    """Commit of the checkout that runs; None for an installed wheel."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        said = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said.stdout.strip()
+
+
+def environment() -> dict[str, JsonValue]:
+    """Machine and libraries: for people who wonder why a figure moved."""
+    found: dict[str, JsonValue] = {"python": platform.python_version(), "platform": platform.platform()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found

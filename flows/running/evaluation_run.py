@@ -1,4 +1,4 @@
-"""A run of the evaluation on its way: what it found, what it could not finish, what could not be kept."""
+"""State of an evaluation run: results, what could not be finished, and what could not be kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pydantic import JsonValue
 
-from flows.running.program import environment, git_commit, program_version
+from flows.running.environment import environment, git_commit, program_version
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
 from tasks.budget import Budget
@@ -26,30 +26,30 @@ R = TypeVar("R")
 
 @dataclass
 class Ongoing:
-    """Gathers what the steps of one run give; a failure that may pass ends no other task."""
+    """Collects the results of steps; a failure of one task ends no other."""
 
     started: datetime
     run: str
     config: dict[str, JsonValue]
     unfinished: dict[str, str] = field(default_factory=dict[str, str])
-    """Item or call → why it may succeed another time."""
+    """Item or call → reason; it may succeed on a retry."""
     failed: dict[str, Exception] = field(default_factory=dict[str, Exception])
-    """Task → what ended it; the others go on."""
+    """Task → the error that ended it."""
     lost: list[str] = field(default_factory=list[str])
     """What could not be kept, and why."""
     results: list[TaskResult] = field(default_factory=list[TaskResult])
     written: str | None = None
-    """The results file."""
+    """Path of the results file."""
     in_database: bool = False
-    """The tables have the run."""
+    """Whether the run is in the database."""
 
     def note(self, gathered: Gathered[R]) -> list[R]:
-        """The results of steps; what they left unfinished is remembered."""
+        """The results of steps; items that they left unfinished are recorded."""
         self.unfinished |= gathered.unfinished
         return gathered.results
 
     def guard(self, task: str, work: Callable[[], R]) -> R | None:
-        """What `work` gives; what stops this task stops no other."""
+        """The result of `work`; None, and the error recorded, if the task failed."""
         try:
             return work()
         except (*EXPECTED_ERRORS, ModelError, StorageError) as error:
@@ -57,7 +57,7 @@ class Ongoing:
             return None
 
     def attempt(self, step: Callable[[], R], what: str) -> R | None:
-        """What a step gives; storage that is away costs a note, not the run."""
+        """The result of a step; unavailable storage is recorded, and does not end the run."""
         try:
             return step()
         except StorageError as error:
@@ -65,7 +65,7 @@ class Ongoing:
             return None
 
     def end(self, report: EvalReport) -> EvalReport:
-        """The report of a run that lacks nothing. Raises what ended a task, Unfinished, NotKept."""
+        """The report of a complete run. Raises what ended the only task, TasksFailed, Unfinished, NotKept."""
         if self.failed:
             if not report.results:
                 raise next(iter(self.failed.values()))
@@ -77,7 +77,7 @@ class Ongoing:
         return report
 
     def report(self, planned: Plan, *, spent: Budget) -> EvalReport:
-        """The run as it is kept; spent: what its calls took."""
+        """The report of the run; spent: calls and cost."""
         facts = RunFacts(
             id=self.run,
             model=planned.model,
@@ -92,18 +92,17 @@ class Ongoing:
             config=self.config,
         )
         trouble = kept_responses().trouble
-        notes = (trouble,) if trouble else ()
         return EvalReport(
             run=facts,
             results=tuple(self.results),
             skipped=planned.skipped,
             earlier=metrics_of(planned.skipped),
-            notes=notes,
+            notes=(trouble,) if trouble else (),
         )
 
 
 def metrics_of(skipped: Mapping[str, str]) -> dict[str, dict[str, JsonValue]]:
-    """What earlier runs found on tasks that are skipped, so that a results file tells of all tasks."""
+    """Metrics of skipped tasks from earlier runs, so that a results file covers all tasks."""
     found: dict[str, dict[str, JsonValue]] = {}
     for task, run in skipped.items():
         try:
@@ -116,5 +115,5 @@ def metrics_of(skipped: Mapping[str, str]) -> dict[str, dict[str, JsonValue]]:
 
 
 def begin(run: object, config: dict[str, Any]) -> Ongoing:
-    """A run that has just begun; `run` is the id of its flow run."""
+    """A run that begins now; run: ID of its flow run."""
     return Ongoing(started=datetime.now(UTC), run=str(run or uuid4()).replace("-", ""), config=masked(config))

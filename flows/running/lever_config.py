@@ -7,20 +7,22 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from flows.running.models_file import priced, spelled_out
+from flows.running.answer_models import priced, spelled_out
 from models.backends import kinds
 from tasks.budget import Spending
 from tasks.lever.judge.judges import DIGITS, PromptSettings
 from tasks.lever.lever_options import (
     BeamSettings,
+    GrpoSettings,
     NetworkSettings,
     OracleSettings,
+    RceSettings,
     RewardMode,
     RlDataSettings,
+    SftSettings,
     Vectors,
 )
 from tasks.lever.lever_records import Sampler
-from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
 
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
@@ -34,47 +36,47 @@ class DatasetConfig(_Config):
     """The dataset and its splits."""
 
     name: Literal["digits", "okvqa", "vqav2", "textvqa", "vizwiz"] = DIGITS
-    """`digits` is drawn here; the others lie in `data_dir` in the official format."""
+    """`digits` is generated; the others are read from `data_dir` in their official format."""
     data_dir: Path | None = None
-    """Folder of questions, annotations and pictures; of `digits` below the results unless said."""
+    """Folder of questions, annotations and images. Unset: for `digits`, a folder below the results."""
     train_queries: int = Field(default=4000, ge=1)
-    """Training items that selectors learn from; all training items are candidates."""
+    """Number of training queries; all training items are candidates."""
     validation: int = Field(default=400, ge=1)
-    """Held-out queries by which checkpoints are chosen."""
+    """Number of held-out queries for choosing checkpoints."""
     test: int | None = Field(default=400, ge=1)
-    """Held-out queries that are reported; none: all that are left."""
+    """Number of held-out queries that are reported. Unset: all that are left."""
     seed: int = 0
-    """Seed of the splits; use the same for all runs that are to be compared."""
+    """Seed of the splits; use the same one for runs to be compared."""
 
 
 class DigitsConfig(_Config):
-    """The CPU world, where the dataset is `digits`."""
+    """The CPU world, for the dataset `digits`."""
 
     seed: int = 0
-    """Seed of the pictures, the lexicon and the judge."""
+    """Seed of the images, the lexicon and the judge."""
     candidates: int = Field(default=4000, ge=10)
-    """Training items."""
+    """Number of training items."""
     judge_steps: int = Field(default=800, ge=1)
-    """Updates of the judge's training."""
+    """Number of training steps of the judge."""
 
 
 class StartConfig(_Config):
-    """Files that take the place of what earlier stages would make."""
+    """Files that replace the results of earlier stages."""
 
     query_embeddings: Path | None = None
-    """`query_embeddings.pt`."""
+    """File `query_embeddings.pt`, in place of the encoder."""
     candidate_embeddings: Path | None = None
-    """`candidate_embeddings.pt`."""
+    """File `candidate_embeddings.pt`, in place of the encoder."""
     beam_data: Path | None = None
-    """Beam data of the seed, old or new."""
+    """File of beam data of Lever-Plus, in its old or new format."""
     sft_checkpoint: Path | None = None
-    """A trained v2 selector: ours, or a checkpoint of the seed."""
+    """A trained SFT selector: ours, or a v2 checkpoint of Lever-Plus."""
     rl_data: Path | None = None
-    """`rl_data_{Sampler}.json`."""
+    """File `rl_data_{Sampler}.json`, in place of judging."""
     rce_checkpoint: Path | None = None
-    """A selector that GRPO goes on with."""
+    """A trained RCE selector, from which GRPO continues."""
     grpo_checkpoint: Path | None = None
-    """A selector that is only measured."""
+    """A trained GRPO selector, which is only measured."""
 
     @model_validator(mode="after")
     def _has_both_embeddings(self) -> Self:
@@ -89,15 +91,15 @@ class LeverConfig(_Config):
     dataset: DatasetConfig = DatasetConfig()
     digits: DigitsConfig = DigitsConfig()
     judge: str = DIGITS
-    """`openai:MODEL` at an endpoint, `hf:FOLDER` or `vllm:FOLDER` in process, each with arguments behind a comma
-    (`hf:FOLDER,dtype=bfloat16`), `scripted`, a name of the file in TRIVET_MODELS; `digits` answers only its own
-    world."""
+    """Model that answers with the demonstrations: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this
+    process, arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; a name from the file that TRIVET_MODELS
+    names; or `digits`, only for that dataset."""
     concurrency: int = Field(default=16, ge=1)
-    """Questions under way at once at an endpoint."""
+    """Number of concurrent requests to an endpoint."""
     encoder: str = DIGITS
-    """`clip`, the name or path of another CLIP (`hf:…` is the same), or `digits`."""
+    """Model that embeds: `clip`, the name or path of another CLIP (`hf:…` is the same), or `digits`."""
     adapters: Path | None = None
-    """Folder of LoRA weights that the CLIP is trained with."""
+    """Folder of LoRA weights for the CLIP."""
     prompts: PromptSettings = PromptSettings()
     """How demonstrations are shown."""
     vectors: Vectors = "joint"
@@ -105,57 +107,57 @@ class LeverConfig(_Config):
     sampler: Sampler = "RandSampler"
     """How candidates of a query are found."""
     pool_size: int = Field(default=32, ge=2)
-    """Candidates of a query."""
+    """Number of candidates of a query."""
     shots: int = Field(default=2, ge=1)
-    """Demonstrations that selectors learn to choose."""
+    """Number of demonstrations that selectors learn to choose."""
     network: NetworkSettings = NetworkSettings(layers=2, dropout=0.3)
     """The pointer network."""
     beams: BeamSettings = BeamSettings(candidates=16, queries=2500)
     """The search for demonstrations to imitate."""
     sft: SftSettings = SftSettings()
-    """Learning to imitate."""
+    """Supervised training on the best demonstrations."""
     rl_data: RlDataSettings = RlDataSettings(random=5)
     """Which pointers are judged."""
     reward: RewardMode = "hard_plus_soft"
-    """What an answer is worth."""
+    """How answers are rewarded."""
     threshold: float = Field(default=0.5, gt=0, le=1)
-    """VQA accuracy from which an answer counts as right."""
+    """VQA accuracy from which an answer counts as correct."""
     stem: bool = False
     """Compare stems of words, as OK-VQA does."""
     rce: RceSettings = RceSettings(epochs=10, temperature_start=0.5, temperature_end=0.1)
-    """Learning from rewarded groups."""
+    """Training on rewarded groups."""
     grpo: GrpoSettings = GrpoSettings(lr=1.5e-3, rounds=18, draws=8, beta=0.005, beta_min=0.005, beta_max=0.005)
-    """Learning from comparisons within groups; it goes on from RCE."""
+    """Training on comparisons within groups; it continues from RCE."""
     rce_only: bool = False
-    """No GRPO; an ablation."""
+    """Skip GRPO; an ablation."""
     evaluated_shots: tuple[int, ...] = (1, 2, 3, 4)
-    """Numbers of demonstrations that are reported."""
+    """Numbers of demonstrations to report."""
     oracle: OracleSettings = OracleSettings()
     """Search for the best demonstrations, as an upper bound."""
     seeds: int = Field(default=1, ge=1)
-    """Runs with other pools, draws and initial weights; gains are told over all of them."""
+    """Number of runs with different pools, draws and initial weights; gains are reported over all of them."""
     first_seed: int = 0
     """Seed of the first run."""
     start: StartConfig = StartConfig()
-    """Files in place of stages, the same for all seeds."""
+    """Files that replace stages, the same for all seeds."""
     begin_at: StageName = "embed"
-    """The first stage: what comes before it is read from the results folder, of each seed its own."""
+    """First stage; results of earlier ones are read from the results folder of each seed."""
     until: StageName = "evaluate"
-    """The last stage."""
+    """Last stage."""
     results: Path = Path("results")
-    """Folder of the files that users see: `{results}/{dataset}/…`, as the seed names them."""
+    """Folder of the output: `{results}/{dataset}/…`, with the file names of Lever-Plus."""
     rl_data_copy: Path | None = None
-    """A second place for the RL data."""
+    """File for a copy of the RL data."""
     device: str | None = None
-    """`cpu`, `cuda:0` …; none: a GPU if there is one."""
+    """Device, such as `cpu` or `cuda:0`. Unset: a GPU if there is one."""
     spending: Spending = Spending()
-    """When to stop asking the judge."""
+    """Limits on calls of the judge."""
     save: Literal["file", "database", "both"] = "both"
     """Where figures are kept."""
 
     @property
     def title(self) -> str:
-        """What the UI calls the run: `post-train okvqa RandSampler, 1 shot, 3 seeds`."""
+        """Name of the run in the Prefect UI: `post-train okvqa RandSampler, 1 shot, 3 seeds`."""
         shots = f"{self.shots} shot{'s' if self.shots != 1 else ''}"
         seeds = f"{self.seeds} seed{'s' if self.seeds != 1 else ''}"
         return f"post-train {self.dataset.name} {self.sampler}, {shots}, {seeds}"
@@ -172,7 +174,7 @@ class LeverConfig(_Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        """Said before anything is trained."""
+        """Refuse inconsistent settings before anything is trained."""
         most = max((self.shots, *self.evaluated_shots) if self.until == "evaluate" else (self.shots,))
         if most > self.pool_size:
             raise ValueError(f"{most} shots from pools of {self.pool_size}: widen pool_size, or lower the shots")

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from flows.running.program import environment, git_commit, program_version
+from flows.running.environment import environment, git_commit, program_version
 from storage.records import Ref
 from storage.storage_errors import StorageError
-from tasks.lever.learning.lever_report import LeverReport, SeedReport
+from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_errors import Unfinished
 from tasks.lever.lever_records import TrainedSelector
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class _Enough(Exception):
-    """The last stage that was asked for is done."""
+    """The last requested stage is done."""
 
 
 @dataclass

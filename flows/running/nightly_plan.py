@@ -1,40 +1,56 @@
-"""A suite becomes what the flows of its parts are told, before any of them begins; mistakes are named with the line."""
+"""A night: its suite becomes the configurations of its flows before any begins; its parts are collected as they end."""
 
 from __future__ import annotations
 
+import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from models.model_errors import RequestRefused
+from storage.records import Record
+from storage.storage_errors import IndexUnusable
+from tasks.evaluation import evaluation_errors as of_evaluation
 from tasks.evaluation.evaluation_errors import OptionUnusable
-from tasks.nightly.night_records import SuiteUnusable
+from tasks.keys import content_key
+from tasks.lever import lever_errors as of_lever
+from tasks.nightly.night_records import Failure, IndexRun, ModelRun, SelectorRun, SuiteUnusable
 from tasks.nightly.suite import Suite, SuiteModel
+from tasks.rag import rag_errors as of_rag
+from tasks.resources import results
+from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
     from flows.running.lever_config import LeverConfig
     from flows.running.rag_config import IndexConfig
+    from tasks.evaluation.evaluation_records import EvalReport
+    from tasks.lever.learning.lever_results import LeverReport
+    from tasks.rag.indexing.index_report import IndexReport
+    from tasks.step import Gathered
+
 
 RESULTS, SELECTOR = "results", "selector"
-"""Folders below the output of a suite: results files of models, and what the selector leaves."""
+"""Folders below the output of a suite: results files of models, and files of the selector."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What a night will run."""
+    """Configurations of the flows of a night."""
 
     models: dict[str, EvaluateConfig]
-    """Label → how it is measured."""
+    """By label."""
     index: IndexConfig | None
     selector: LeverConfig | None
 
 
 def plan_of(suite: Suite) -> Planned:
-    """Everything that a night will run. Raises SuiteUnusable naming file and line."""
+    """The configurations of a suite. Raises SuiteUnusable naming file and line."""
     return Planned(
         models={model.label: _evaluation_of(model, suite) for model in suite.models},
         index=_index_of(suite),
@@ -44,7 +60,7 @@ def plan_of(suite: Suite) -> Planned:
 
 @cache
 def known_flags() -> dict[str, Any]:
-    """The names that `trivet eval run` takes, with their defaults."""
+    """The options of `trivet eval run` by name, with their defaults."""
     from flows.cli.evaluation.run_command import OPTIONS
 
     return OPTIONS.named(OPTIONS.defaults())
@@ -76,12 +92,12 @@ def _index_of(suite: Suite) -> IndexConfig | None:
 
 
 def _selector_of(suite: Suite) -> LeverConfig | None:
-    """The parameters of `trivet lever run --config FILE`, with paths as seen from that file."""
+    """The configuration of `trivet lever run --config FILE`, with paths relative to that file."""
     if suite.selector is None:
         return None
     import yaml
 
-    from flows.cli.lever.lever_run_command import config_of
+    from flows.cli.lever_commands import config_of
     from flows.running.lever_config import LeverConfig
 
     file = suite.selector.config
@@ -108,7 +124,7 @@ def _refused(error: ValidationError, suite: Suite, *, line: int, what: str) -> S
 
 
 def _seen_from(folder: Path, value: Any) -> Any:
-    """`value` with all relative paths in it below `folder`."""
+    """`value` with all its relative paths below `folder`."""
     if isinstance(value, Path):
         return folder / value
     if isinstance(value, dict):
@@ -116,3 +132,107 @@ def _seen_from(folder: Path, value: Any) -> Any:
     if isinstance(value, BaseModel):
         return _seen_from(folder, value.model_dump())
     return value
+
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+Part = TypeVar("Part", bound=Record)
+
+LASTING = (
+    of_evaluation.OptionUnusable,
+    of_evaluation.UnknownTask,
+    of_evaluation.BenchmarkUnusable,
+    of_evaluation.DataUnusable,
+    of_evaluation.PreflightFailed,
+    of_evaluation.NeedsLogLikelihood,
+    of_lever.OptionUnusable,
+    of_lever.DatasetUnusable,
+    of_lever.FileUnusable,
+    of_lever.PoolTooSmall,
+    of_lever.RewardUnusable,
+    of_rag.FolderUnusable,
+    of_rag.MetadataUnusable,
+    UnsafeCodeRefused,
+    LanguageUnavailable,
+    RequestRefused,
+    IndexUnusable,
+    ValueError,
+)
+"""Errors that a retry cannot fix: the suite, its data or its documents must change first."""
+
+
+@dataclass
+class Parts:
+    """Results and failures of the parts of a night."""
+
+    night: str
+    """Flow run ID of the night."""
+    models: list[ModelRun] = field(default_factory=list[ModelRun])
+    index: IndexRun | None = None
+    selector: SelectorRun | None = None
+    failures: list[Failure] = field(default_factory=list[Failure])
+
+    def once(
+        self, what: str, config: BaseModel, kind: type[Part], child: Callable[[], Any], told: Callable[[Any], Part]
+    ) -> Part | None:
+        """The result of a child flow, converted by `told`; a retry of the night finds the record of a complete one.
+
+        Of an incomplete child this is the partial result, or None.
+        """
+        inputs = {"night": self.night, "what": what, "config": config.model_dump(mode="json")}
+        key = content_key("nightly part", 1, inputs)
+        if record := results().read(key):
+            return kind.model_validate_json(record)
+
+        def whole() -> Part:
+            part = told(child())
+            results().write(key, part.model_dump_json().encode())
+            return part
+
+        return self.attempt(what, whole, told)
+
+    def attempt(self, what: str, work: Callable[[], R], told: Callable[[Any], R] | None = None) -> R | None:
+        """The result of `work`; an error is recorded. told: converts the report of an error to a partial result."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 the night goes on, and its report names this
+            log.warning("%s: %s", what, error)
+            self.fail(what, str(error) or repr(error), may_pass=not isinstance(error, LASTING))
+            report = getattr(error, "report", None)
+            return told(report) if told and report is not None else None
+
+    def note(self, what: str, gathered: Gathered[R]) -> R:
+        """The result of one step; what it left unfinished is recorded."""
+        for why in gathered.unfinished.values():
+            self.fail(what, why, may_pass=True)
+        return gathered.results[0]
+
+    def fail(self, what: str, why: str, *, may_pass: bool = False) -> None:
+        """Record a failure."""
+        self.failures.append(Failure(what=what, why=why, may_pass=may_pass))
+
+
+def model_run(label: str, report: EvalReport) -> ModelRun:
+    """The runs with the figures of a model: this one, and earlier ones of unchanged tasks."""
+    run = report.run
+    return ModelRun(
+        label=label,
+        run=run.id,
+        tasks={result.task: run.id for result in report.results} | report.skipped,
+        calls=run.calls,
+        cost=run.cost,
+        seconds=(run.ended_at - run.started_at).total_seconds() if run.ended_at else None,
+    )
+
+
+def index_run(report: IndexReport, *, run: str) -> IndexRun:
+    """A refreshed index; run: ID of the night."""
+    counts = report.documents
+    return IndexRun(
+        run=run, generation=report.generation, documents=counts.total, failed=counts.failed, chunks=report.chunks
+    )
+
+
+def selector_run(report: LeverReport) -> SelectorRun:
+    """A trained selector."""
+    return SelectorRun(run=report.run if report.summary else None)

@@ -1,4 +1,4 @@
-"""Parameters of `flows.rag.build_index`: the Prefect UI draws its form from them, `trivet rag index` its options."""
+"""Parameters of the flows of `flows.rag`: the Prefect UI draws its forms from them, `trivet rag` its options."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from flows.running.models_file import priced, spelled_out
+from flows.running.answer_models import priced, spelled_out
 from tasks.budget import Spending
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
+from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS
+from tasks.rag.answers import AnswerSettings
 from tasks.rag.indexing.figures import FigureSettings
-from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS
 
 
 class IndexConfig(BaseModel):
@@ -77,3 +78,24 @@ class IndexConfig(BaseModel):
         """
         made = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
         return made | {"vlm": vlm}
+
+
+class AnswerConfig(BaseModel):
+    """Parameters of `answer_batch`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    questions: Path
+    """JSONL file, one question per line: `{id, question, history?}`."""
+    index: Path
+    """Folder of the index."""
+    out: Path
+    """JSONL file for the answers, in the order of the questions."""
+    llm: str | None = None
+    """Model that answers. `none` quotes the documents; `local` and `openai` use the models of the settings. One model:
+    `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this process, arguments after a comma
+    (`hf:FOLDER,dtype=bfloat16`); or a name from the file that TRIVET_MODELS names. Unset: TRIVET_LLM, else `none`."""
+    reranker: str | None = None
+    """Cross-encoder that reorders the chunks, by name or path (`hf:…` is the same). Unset: TRIVET_RERANKER."""
+    answers: AnswerSettings = AnswerSettings()
+    """How chunks are found, and how much of them an answer uses."""

@@ -1,7 +1,7 @@
 """A run is done again, as the UI's Retry does it: a worker executes the same flow run.
 
 Finished steps are found by their keys, so only what failed or never ran is done. Import it once the environment names
-a server (`flows.service.connecting.connect`): Prefect reads that as it is imported.
+a server (`flows.service.api.connect`): Prefect reads that as it is imported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -87,7 +87,10 @@ def rerun(wanted: str) -> Rerun:
         if answer.status != SetStateStatus.ACCEPT:
             reason = getattr(answer.details, "reason", None) or answer.status.value
             raise CannotRerun(f"{_label(run)} cannot be done again: {reason}")
-        return _told(client, client.read_flow_run(run.id), note=_who_is_missing(client, run.work_pool_name))
+        pool, note = run.work_pool_name, None
+        if pool and not any(one.status == WorkerStatus.ONLINE for one in client.read_workers_for_work_pool(pool)):
+            note = f"no worker of the pool {pool} is alive; `trivet up` starts one"
+        return _told(client, client.read_flow_run(run.id), note=note)
 
 
 def wait_for(again: Rerun) -> Rerun:
@@ -115,12 +118,17 @@ def _connected() -> Generator[SyncPrefectClient]:
 
 
 def _found(client: SyncPrefectClient, wanted: str) -> FlowRun:
-    """The one run that is meant. Raises CannotRerun."""
-    runs = _with_id(client, wanted) or _called(client, wanted) or _beginning_with(client, wanted)
+    runs: list[FlowRun] = []
+    with suppress(ValueError, ObjectNotFound):
+        runs = [client.read_flow_run(UUID(wanted))]
+    if not runs:
+        called = FlowRunFilter(name=FlowRunFilterName(any_=[wanted]))
+        runs = client.read_flow_runs(flow_run_filter=called, sort=FlowRunSort.ID_DESC, limit=PAGE)
+    runs = runs or _beginning_with(client, wanted)
     if not runs:
         raise CannotRerun(
-            f"there is no run {wanted!r}: give its id, the first signs of that ({RECENT:,} newest runs), or its name; "
-            "`prefect flow-run ls` lists runs"
+            f"there is no run {wanted!r}: give its ID, the first characters of the ID (of the {RECENT:,} newest runs), "
+            "or its name; `prefect flow-run ls` lists runs"
         )
     if len(runs) > 1:
         named = "; ".join(_label(run) for run in runs[:SHOWN])
@@ -129,20 +137,8 @@ def _found(client: SyncPrefectClient, wanted: str) -> FlowRun:
     return runs[0]
 
 
-def _with_id(client: SyncPrefectClient, wanted: str) -> list[FlowRun]:
-    try:
-        return [client.read_flow_run(UUID(wanted))]
-    except (ValueError, ObjectNotFound):
-        return []
-
-
-def _called(client: SyncPrefectClient, name: str) -> list[FlowRun]:
-    chosen = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
-    return client.read_flow_runs(flow_run_filter=chosen, sort=FlowRunSort.ID_DESC, limit=PAGE)
-
-
 def _beginning_with(client: SyncPrefectClient, beginning: str) -> list[FlowRun]:
-    """Runs whose id begins so; the server itself finds whole ids only."""
+    """Runs whose ID begins so; the server itself finds only whole IDs."""
     if not BEGINNING.fullmatch(beginning):
         return []
     pages = (
@@ -152,10 +148,13 @@ def _beginning_with(client: SyncPrefectClient, beginning: str) -> list[FlowRun]:
 
 
 def _refuse(client: SyncPrefectClient, run: FlowRun) -> None:
-    """Raises CannotRerun for a run that is under way, that waits for another, or that no worker can start."""
+    """Raise CannotRerun if a run is under way, is part of another, or cannot be started by a worker."""
     if run.state is None or not run.state.is_final():
         raise CannotRerun(f"{_label(run)} has not ended; wait for it, or cancel it first")
-    if parent := _waiting_parent(client, run):
+    # the run that sent this one to the pool of its GPU steps, or whose child it is, as a model of a night
+    waiting = client.read_task_run(run.parent_task_run_id).flow_run_id if run.parent_task_run_id else None
+    if waiting:
+        parent = client.read_flow_run(waiting)
         raise CannotRerun(
             f"{_label(run)} is a part of {parent.name}, which a rerun of the part alone would not resume; "
             f"rerun that: trivet rerun {parent.id}"
@@ -174,7 +173,7 @@ def _refuse(client: SyncPrefectClient, run: FlowRun) -> None:
 
 
 def _without_a_place(client: SyncPrefectClient, deployment: UUID) -> list[FlowRun]:
-    """The runs of a deployment that leave no place for one more, where that one would be cancelled; else none."""
+    """The runs that fill a deployment whose further runs are cancelled; empty if there is room."""
     found = client.read_deployment(deployment)
     limit, options = found.global_concurrency_limit, found.concurrency_options
     if limit is None or options is None or options.collision_strategy != ConcurrencyLimitStrategy.CANCEL_NEW:
@@ -186,21 +185,6 @@ def _without_a_place(client: SyncPrefectClient, deployment: UUID) -> list[FlowRu
     )
     runs = client.read_flow_runs(flow_run_filter=due, limit=PAGE)
     return runs if len(runs) >= limit.limit else []
-
-
-def _waiting_parent(client: SyncPrefectClient, run: FlowRun) -> FlowRun | None:
-    """The run that sent this one to the pool of its GPU steps, or whose child it is, as a model of a night."""
-    if run.parent_task_run_id is None:
-        return None
-    parent = client.read_task_run(run.parent_task_run_id).flow_run_id
-    return client.read_flow_run(parent) if parent else None
-
-
-def _who_is_missing(client: SyncPrefectClient, pool: str | None) -> str | None:
-    """A word for somebody who would wait in vain."""
-    if pool is None or any(each.status == WorkerStatus.ONLINE for each in client.read_workers_for_work_pool(pool)):
-        return None
-    return f"no worker of the pool {pool} is alive; `trivet up` starts one"
 
 
 def _told(client: SyncPrefectClient, run: FlowRun, *, note: str | None = None) -> Rerun:

@@ -1,4 +1,4 @@
-"""The environment, read once: every other module gets what it needs as an argument."""
+"""The environment, read once; other modules get what they need as arguments."""
 
 from __future__ import annotations
 
@@ -64,6 +64,11 @@ class Settings(BaseSettings):
     parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
     """Append a line here for every document that a parser child starts and finishes."""
 
+    @property
+    def database_address(self) -> str | None:
+        """`database_url` in plain text."""
+        return self.database_url.get_secret_value() if self.database_url else None
+
 
 @cache
 def settings() -> Settings:
@@ -85,7 +90,7 @@ def step_resources() -> Resources:
     return Resources(
         home=read.home,
         store=read.store or str(read.home / "store"),
-        database_url=read.database_url.get_secret_value() if read.database_url else None,
+        database_url=read.database_address,
         gpu_deployment=read.gpu_deployment,
         send=_send,
         parse_log=read.parse_log,

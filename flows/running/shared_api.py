@@ -1,6 +1,10 @@
-"""The Prefect API that the commands of one home share: joined, started, ended. At most one runs.
+"""The Prefect API that the commands of one home share: at most one runs; commands join, start and end it.
 
-lock ─► address file ─► alive, same home, same Prefect? join : start flows.running.api_daemon and write the file
+lock ─► address file ─► alive, same home, same Prefect? join : start this module, write the file
+
+Command: `python -m flows.running.shared_api SOCKET [HOME LINGER_S]`; SOCKET is an inherited descriptor that listens.
+With HOME it serves one command after another, and ends once it has been idle for LINGER_S seconds, or once its address
+file no longer names it.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import http.client
+import json
 import os
 import secrets
 import signal
@@ -16,37 +21,38 @@ import sqlite3
 import subprocess
 import sys
 import time
+import traceback
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import distribution, version
 from pathlib import Path
-from typing import IO, NamedTuple
+from threading import Thread
+from typing import IO, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from flows.running.api_daemon import ADDRESS, HOLDERS, LOCK, InUse, nobody_uses_it
-from storage import files, locking
+from storage import files
 from storage.records import Record
 
 START_S = 90.0
 """Longest start of a server on a busy machine."""
 ANSWER_S = 5.0
 END_S = 10.0
-"""Longest wait for a server that was told to end; it is killed then."""
-MODULE = "flows.running.api_daemon"
+"""Longest wait for a server to end before it is killed."""
+MODULE = "flows.running.shared_api"
 DATABASE = "prefect.db"
 """Below PREFECT_HOME: the runs of commands without a server."""
 DATABASE_SETTINGS = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 SERVER_SETTINGS = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_SERVER_", "PREFECT_API_DATABASE_")
-"""Beginnings of the variables that decide what a server does; commands that differ in them do not share it."""
+"""Prefixes of variables that configure a server; commands that differ in them do not share one."""
 _left: list[subprocess.Popen[bytes]] = []
-"""Servers that outlive this process; kept, since Python warns of a forgotten child."""
+"""Servers that outlive this process; referenced here, since Python warns of an abandoned child."""
 
 
 class Address(Record):
-    """A server that commands share, and how it lets them in."""
+    """A shared server, and its auth string."""
 
     url: str
     """`http://127.0.0.1:40001/api`."""
@@ -54,18 +60,18 @@ class Address(Record):
     """`user:password`."""
     pid: int
     started: str
-    """Start of that process in ticks since boot; a later process of the same pid has another."""
+    """Start of the process in ticks since boot, which tells it from a later one with the same pid."""
     home: str
     made_of: str
     """Prefect's version, and a digest of the settings that a server reads."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether that very process runs."""
+        """Whether that process still runs."""
         return _start_of(self.pid) == self.started
 
     def answers(self) -> bool:
-        """Whether it lets us in within ANSWER_S, and is the Prefect that it was started as."""
+        """Whether it answers within ANSWER_S, and is of this version of Prefect."""
         token = b64encode(self.auth.encode()).decode()
         asked = urllib.request.Request(f"{self.url}/admin/version", headers={"Authorization": f"Basic {token}"})
         with suppress(OSError, http.client.HTTPException), urllib.request.urlopen(asked, timeout=ANSWER_S) as answer:
@@ -74,21 +80,21 @@ class Address(Record):
 
 
 class Joined(NamedTuple):
-    """A server, and the lock that keeps it from ending while this is open."""
+    """A server, and the open lock that keeps it from ending."""
 
     address: Address
     holding: IO[str]
 
 
 def join(home: Path, *, linger_s: float, log: Path) -> Joined | None:
-    """The server of this home, started where none runs; None while other commands use one that does not fit.
+    """The server of this home, started if none runs; None while other commands use an unsuitable one.
 
     Raises OSError, StoreUnreachable.
     """
     folder = (home / ADDRESS).parent
     files.make_folder(folder)
     folder.chmod(0o700)
-    with locking.alone(home, LOCK, wait=lambda: time.sleep(0.02)):
+    with files.alone(home, LOCK, wait=lambda: time.sleep(0.02)):
         found = _recorded(home)
         if found and not _is_usable(found, home):
             if found.is_alive and _is_held(home):  # one that is only slow, too, is not taken from a command
@@ -101,11 +107,11 @@ def join(home: Path, *, linger_s: float, log: Path) -> Joined | None:
 
 
 def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
-    """End the server that the commands of this home share; False when none runs, or a command uses it and may."""
+    """End the shared server of this home; False if none runs, or a command uses it and `even_in_use` is False."""
     if not (home / ADDRESS).exists():
         return False
     if even_in_use:
-        with locking.alone(home, LOCK, wait=lambda: time.sleep(0.02)):
+        with files.alone(home, LOCK, wait=lambda: time.sleep(0.02)):
             return _end(home, _recorded(home))
     with suppress(InUse), nobody_uses_it(home):
         return _end(home, _recorded(home))
@@ -152,15 +158,24 @@ def start(
 
 def database_name(prefect_home: Path) -> str:
     """`prefect.db`; `prefect-3.7.db` for a Prefect 3.7 that does not know the tables of the first."""
-    revision = _revision_of(prefect_home / DATABASE)
-    if revision is None or _knows(revision):
+    database = (prefect_home / DATABASE).absolute()
+    row = None
+    if database.exists():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
+            row = opened.execute("SELECT version_num FROM alembic_version").fetchone()
+    if row is None or _knows(row[0]):
         return DATABASE
     major, minor, *_ = version("prefect").split(".")
     return f"prefect-{major}.{minor}.db"
 
 
+def _knows(revision: str) -> bool:
+    folder = Path(str(distribution("prefect").locate_file("prefect/server/database/_migrations/versions/sqlite")))
+    return any(folder.glob(f"*_{revision}_*.py"))
+
+
 def _is_usable(found: Address, home: Path) -> bool:
-    """Whether a command of this home and this Prefect can use that server; a starting one is trusted to get well."""
+    """Whether a command of this home and this Prefect can use that server; one that is starting counts as usable."""
     if not found.is_alive or found.home != os.path.realpath(home) or found.made_of != _made_of():
         return False
     starts = time.time() - (home / ADDRESS).stat().st_mtime < START_S
@@ -181,18 +196,14 @@ def _started(home: Path, linger_s: float, log: Path) -> Address:
         made_of=_made_of(),
     )
     try:
-        _keep(home / ADDRESS, address)
+        with files.scratch((home / ADDRESS).parent) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.write_text(address.model_dump_json())
+            files.settle(temporary, home / ADDRESS, durable=False)
     except BaseException:
         process.kill()
         raise
     return address
-
-
-def _keep(path: Path, address: Address) -> None:
-    with files.scratch(path.parent) as temporary:
-        temporary.touch(mode=0o600)
-        temporary.write_text(address.model_dump_json())
-        files.settle(temporary, path, durable=False)
 
 
 def _recorded(home: Path) -> Address | None:
@@ -212,7 +223,7 @@ def _is_held(home: Path) -> bool:
 
 
 def _end(home: Path, found: Address | None) -> bool:
-    """End a server in order, or by force; the file goes first, so that nobody joins it."""
+    """End a server, by force if need be; its file goes first, so that nobody joins it."""
     (home / ADDRESS).unlink(missing_ok=True)
     if found is None or not found.is_alive or found.home != os.path.realpath(home):  # the last: of a copied home
         return False
@@ -226,7 +237,7 @@ def _end(home: Path, found: Address | None) -> bool:
 
 
 def _start_of(pid: int) -> str | None:
-    """When a living process started, in ticks since boot; None where there is none."""
+    """Start of a living process in ticks since boot; None if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -240,7 +251,7 @@ def _made_of() -> str:
 
 
 def _server_settings() -> dict[str, str]:
-    """What decides how a server of this process's commands behaves."""
+    """Variables that configure a server started by this process."""
     given = {name: value for name, value in os.environ.items() if name.startswith(SERVER_SETTINGS)}
     if any(map(given.get, DATABASE_SETTINGS)):
         return given
@@ -248,20 +259,100 @@ def _server_settings() -> dict[str, str]:
     return given | {DATABASE_SETTINGS[0]: f"sqlite+aiosqlite:///{folder.absolute() / database_name(folder)}"}
 
 
-def _revision_of(database: Path) -> str | None:
-    """The version of the tables of a Prefect SQLite; None where it has none, or cannot be read."""
-    if not database.exists():
-        return None
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as opened,
-    ):
-        row = opened.execute("SELECT version_num FROM alembic_version").fetchone()
-        return row[0] if row else None
-    return None
+ADDRESS = Path("api", "address.json")
+"""File below the home: address and auth string of the server; mode 0600."""
+HOLDERS = Path("api", "holders")
+"""File below the home on which commands hold a shared lock while they need the server; the kernel releases that of a
+killed command."""
+LOCK = "prefect-api"
+"""Name of the lock for starting and ending a server."""
+LOOK_S = 1.0
+LAST_REQUESTS_S = 3
 
 
-def _knows(revision: str) -> bool:
-    """Whether the installed Prefect has the migration of that name."""
-    folder = Path(str(distribution("prefect").locate_file("prefect/server/database/_migrations/versions/sqlite")))
-    return any(folder.glob(f"*_{revision}_*.py"))
+class InUse(Exception):
+    """A command uses the server, or is about to."""
+
+
+class Watched:
+    """An ASGI application that knows when it was last used, and prints why it could not start."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._open = 0
+        self._used = time.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last request or connection ended; 0 while one is open."""
+        return 0.0 if self._open else time.monotonic() - self._used
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve; the lifespan, which is open as long as the server runs, is no use of it."""
+        if scope["type"] == "lifespan":
+            try:
+                await self._app(scope, receive, send)
+            except Exception:
+                traceback.print_exc()  # the log settings of a command's server suppress it
+                raise
+            return
+        self._open += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._open -= 1
+            self._used = time.monotonic()
+
+
+@contextmanager
+def nobody_uses_it(home: Path) -> Generator[None]:
+    """Keep commands from starting or using a server while the block runs. Raises InUse where one does already."""
+    with files.alone(home, LOCK, wait=_refuse), (home / HOLDERS).open("a") as holders:
+        try:
+            fcntl.flock(holders, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse from None
+        yield
+
+
+def _refuse() -> None:
+    raise InUse
+
+
+def main(descriptor: str, home: str | None = None, linger_s: str = "0") -> None:
+    """Serve until a signal, or until idle."""
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    os.chdir("/")  # the folder of the first command may be removed or unmounted meanwhile
+    app = Watched(create_app())
+    config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=LAST_REQUESTS_S)
+    server = uvicorn.Server(config)
+    if home is not None:
+        Thread(target=_end_when_idle, args=(server, app, Path(home), float(linger_s)), daemon=True).start()
+    server.run(sockets=[socket.socket(fileno=int(descriptor))])
+    if not server.started:
+        sys.exit(1)
+
+
+def _end_when_idle(server: Any, app: Watched, home: Path, linger_s: float) -> None:
+    time.sleep(LOOK_S)  # whoever starts the server writes its address next
+    while _is_named(home):
+        if app.idle_s >= linger_s:
+            with suppress(InUse, OSError), nobody_uses_it(home):
+                (home / ADDRESS).unlink(missing_ok=True)
+                server.should_exit = True
+                time.sleep(60)  # the locks are held until the process is gone: the next server starts after this one
+        time.sleep(LOOK_S)
+    server.should_exit = True
+
+
+def _is_named(home: Path) -> bool:
+    try:
+        return json.loads((home / ADDRESS).read_bytes())["pid"] == os.getpid()
+    except (OSError, ValueError):
+        return False
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,7 +1,7 @@
-"""What a run shows in the Prefect UI: a bar for each stage while it runs, and in the end what happened, in its message.
+"""What a run shows in the Prefect UI: a progress bar per stage, and a final message; and how it reaches the server.
 
 steps report (tasks/progress.py) ─► a Stage counts ─► a thread looks every 2 s ─► progress artifacts, one per stage
-Steps that are done on a pool report here as well: flows/running/relaying.py reads their bars as they are described.
+Steps that are done on a pool report here as well: flows/running/dispatch.py reads their bars as they are described.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext, TaskRunContext
+from prefect.events.clients import PrefectEventsClient
+from prefect.events.worker import EventsWorker, emit_events_to_cloud
 from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Failed
 
-from flows.running.program import git_commit, program_version
-from flows.running.server_events import tell_patiently
+from flows.running.environment import git_commit, program_version
 from tasks import progress
 
 P = ParamSpec("P")
@@ -39,19 +41,19 @@ R = TypeVar("R")
 Log = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 LOOK_S = 2.0
-"""Seconds between two looks at the counts."""
+"""Seconds between two updates."""
 WORTH_TELLING = 0.5
-"""Percentage points; so a stage costs the server some 200 updates at most, however long it takes."""
+"""Smallest change that is sent, in percentage points: at most some 200 updates per stage."""
 PATIENCE_S = 5.0
-"""A server that is slower is not told; a run waits so long for its last bars."""
+"""Timeout of a request, and longest wait of a run for its last update."""
 NAMES = 4
-"""Names that a run is called by; of more, only the number is told."""
+"""Most names in the name of a run; of further ones, only the number is shown."""
 OURS = ("flows.", "tasks.", "models.", "storage.")
-"""Modules whose errors are whole sentences; others are told with their kind."""
+"""Modules whose errors are whole sentences; others are shown with their type."""
 
 _NUMBERED = re.compile(r"(?P<step>.+?),? (?P<number>\d+)/(?P<of>\d+)")
 _deployed: ContextVar[tuple[FlowRun, ...]] = ContextVar("_deployed", default=())
-"""The run of a deployment that this is done for, and those below it that lead here."""
+"""The run of a deployment, and its nested runs down to the current one."""
 
 
 def watched(flow: Callable[P, R]) -> Callable[P, R]:
@@ -97,19 +99,19 @@ def flow_version() -> str:
 
 
 def say(sentence: str) -> None:
-    """A line in the log of the run, which the UI shows."""
+    """Log a line, which the UI shows."""
     get_run_logger().info("%s", sentence)
 
 
 def few(names: Iterable[str]) -> str:
-    """`AIME24,MATH500`; of many names the first, and how many more there are. Of a path only its end is told."""
+    """`AIME24,MATH500`: the first names, and the number of further ones; of a path, its last part."""
     short = [name.rstrip("/").rpartition("/")[2] for name in names]
     more = f" and {len(short) - NAMES} more" if len(short) > NAMES else ""
     return ",".join(short[:NAMES]) + more
 
 
 class Shard(NamedTuple):
-    """A part of a step's work, as the name of its task run has it."""
+    """A part of a step, as the name of its task run says."""
 
     step: str
     number: int = 1
@@ -117,28 +119,28 @@ class Shard(NamedTuple):
 
     @classmethod
     def called(cls, name: str) -> Shard:
-        """`score MATH500 2/4` is the second of four; a name without a number is all there is."""
+        """`score MATH500 2/4` is the second of four; a name without a number is the only shard."""
         found = _NUMBERED.fullmatch(name)
         return cls(found["step"], int(found["number"]), int(found["of"])) if found else cls(name)
 
 
 @dataclass
 class Stage:
-    """How far a stage is: what its shards report, and a guess at those that have not begun.
+    """Progress of a stage: reports of its shards, and an estimate for those that have not begun.
 
-    Shards begin in order. One that was passed over without a report was in the cache, and counts for nothing.
+    Shards begin in order. One that was skipped without a report was cached, and does not count.
     """
 
     _counts: dict[Shard, tuple[int, int]] = field(default_factory=dict[Shard, tuple[int, int]])
 
     def count(self, shard: Shard, *, done: int, expected: int) -> None:
-        """Take in a report."""
+        """Add a report."""
         before = self._counts.get(shard, (0, 0))
         self._counts[shard] = before[0] + done, before[1] + expected
 
     @property
     def done(self) -> int:
-        """Items; a shard that does more than it said has done what it said."""
+        """Items done; of a shard at most those that it expected."""
         return sum(min(counts) for counts in self._counts.values())
 
     @property
@@ -148,7 +150,7 @@ class Stage:
 
     @property
     def ahead(self) -> float:
-        """Items of the shards that have not begun, if they are like the others of their step."""
+        """Estimated items of the shards that have not begun, from the other shards of their step."""
         guessed = 0.0
         for step in {shard.step for shard in self._counts}:
             begun = {shard: expected for shard, (_, expected) in self._counts.items() if shard.step == step}
@@ -158,7 +160,7 @@ class Stage:
 
     @property
     def percent(self) -> float:
-        """0 to 100, in tenths; of what has begun and what is ahead."""
+        """Progress from 0 to 100, rounded down to tenths."""
         total = self.expected + self.ahead
         return floor(1000 * self.done / total) / 10 if total else 0.0
 
@@ -170,8 +172,6 @@ class Stage:
 
 
 class _Told(NamedTuple):
-    """What the server knows of a stage."""
-
     artifact: UUID
     percent: float
     words: str
@@ -191,7 +191,7 @@ def _is_running(run: FlowRun) -> bool:
 
 
 def _failed(error: Exception, around: tuple[FlowRun, ...]) -> State[Any]:
-    """The state of a run that an error has ended; around: those that it is a part of, the first can be retried."""
+    """The state of a run that an error has ended; around: its parents, of which the first can be retried."""
     is_sentence = type(error).__module__.startswith(OURS) and str(error)
     words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
     if around:
@@ -202,7 +202,7 @@ def _failed(error: Exception, around: tuple[FlowRun, ...]) -> State[Any]:
 
 @contextmanager
 def _bars(run: UUID, log: Log) -> Generator[None]:
-    """Count what steps report, and have a thread tell the server; the run waits for neither."""
+    """Count reports of steps, and send them from a thread; the run waits for neither."""
     board = _Board(run, log)
     # it sees the settings of this run, and ends with the process at the latest
     thread = Thread(target=copy_context().run, args=(board.tell_on,), name="progress", daemon=True)
@@ -217,8 +217,6 @@ def _bars(run: UUID, log: Log) -> Generator[None]:
 
 
 class _Board:
-    """The stages of a run, and what the server was told of them."""
-
     def __init__(self, run: UUID, log: Log) -> None:
         self.succeeded = False
         self.ended = Event()
@@ -230,7 +228,7 @@ class _Board:
         self._logged: dict[str, str] = {}
 
     def report(self, stage: str, done: int, expected: int) -> None:
-        """A step has done some items, or expects some; called in the thread that does the work."""
+        """Add newly done and newly expected items; called in the thread of the step."""
         runs = _deployed.get()
         if runs and self._run not in (run.id for run in runs):
             return  # of another run, which is done in this process too
@@ -240,7 +238,7 @@ class _Board:
             self._stages.setdefault(stage, Stage()).count(shard, done=done, expected=expected)
 
     def tell_on(self) -> None:
-        """Tell the server every now and then, and once more at the end; one that is away hears it when it is back."""
+        """Send updates periodically, and once more at the end."""
         while not self.ended.wait(LOOK_S) and not self._stages:
             pass
         if not self._stages:
@@ -286,12 +284,12 @@ def _client() -> SyncPrefectClient:
 
 
 def key_of(stage: str) -> str:
-    """The key of a stage's artifact: small letters, digits and dashes."""
+    """Key of a stage's artifact: lower-case letters, digits and dashes."""
     return "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")
 
 
 def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID | None:
-    """A run that is retried goes on with the bars that it has."""
+    """The bar of an earlier attempt at this run, which a retry continues."""
     found = client.read_artifacts(
         artifact_filter=ArtifactFilter(
             flow_run_id=ArtifactFilterFlowRunId(any_=[run]), key=ArtifactFilterKey(any_=[key_of(stage)])
@@ -299,3 +297,44 @@ def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID
         limit=1,
     )
     return found[0].id if found else None
+
+
+AT_ONCE = 1
+"""Reconnection attempts without a delay; Prefect sleeps a second before the fourth and later ones."""
+PENDING = "Still processing items"
+LAST_WORDS_S = 10.0
+"""Longest wait for the last events of this process to be sent."""
+
+
+_emit = PrefectEventsClient._emit  # pyright: ignore[reportPrivateUsage]
+
+
+def tell_patiently() -> None:
+    """Have this process wait for an unavailable server as long with events as with requests, and only once.
+
+    Prefect gives each event eight seconds: too few for a server that is away for a minute, whose later events come
+    without the earlier ones then, and hours for a process that ends with thousands of events and no server.
+    """
+    if emit_events_to_cloud():
+        return
+    patience = 2 ** (PREFECT_CLIENT_MAX_RETRIES.value() + 1)  # seconds: requests wait 2, 4, 8 …
+    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=patience)
+
+    async def emit(self: PrefectEventsClient, event: Any) -> None:
+        try:
+            await _emit(self, event)
+        except Exception:
+            self._reconnection_attempts = AT_ONCE  # the event is kept, and sent before the next that can be sent
+            raise
+        self._reconnection_attempts = patience
+
+    # a method of the class: Prefect drops the events of a client that is not one of its own classes
+    PrefectEventsClient._emit = emit  # pyright: ignore[reportPrivateUsage]
+
+
+def tell_the_rest() -> None:
+    """Send pending events and logs before the server ends; the next one may be another."""
+    for worker in (EventsWorker, APILogWorker):
+        # warnings about what is still to be sent are no news; what cannot be sent stays a warning
+        logging.getLogger(worker.__name__).addFilter(lambda record: not record.getMessage().startswith(PENDING))
+        worker.drain_all(timeout=LAST_WORDS_S, at_exit=False)

@@ -1,4 +1,4 @@
-"""The process of a GPU step does the next ones too: what it has loaded serves all steps of a kind that a run sends.
+"""The process of a GPU step executes the next ones too: what it has loaded serves all steps of a kind of one run.
 
 run_step (a process of the worker's) ─► its own step ─► the next that waits, of the same kind and parent ─► …
                                                         each a flow run of its own, under its own name and state
@@ -32,21 +32,21 @@ from prefect.runtime import flow_run
 from prefect.states import AwaitingRetry, Cancelled, Crashed, Pending
 
 LINGER_S = 5.0
-"""A run that sends its steps one by one gets the same process, if the next comes so soon."""
+"""How long a process waits for the next step of its run."""
 LOOK_S = 0.5
 TAKEN = "taken by the process of "
-"""How a state begins that says so before the label is there."""
+"""Beginning of the message of the state, which names the host before the label is set."""
 HOST = "trivet.host"
-"""Label of a run that is done in the process of another: the id of that other one."""
+"""Label of a run that another run's process executes: the ID of that run."""
 
 
 def is_first() -> bool:
-    """True in the run that the worker started this process for."""
+    """Whether the worker started this process for the current run."""
     return os.environ.get("PREFECT__FLOW_RUN_ID") == str(flow_run.id)
 
 
 def do_the_next(flow: Flow[..., Any]) -> None:
-    """Do what else this run's parent has sent of the same kind, until nothing more comes."""
+    """Execute further steps of the same kind from this run's parent, until none is left."""
     with get_client(sync_client=True) as client:
         mine = client.read_flow_run(UUID(str(flow_run.id)))
         parent = flow_run.parent_flow_run_id
@@ -69,14 +69,13 @@ def _next_of(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> FlowRun 
         for run in kind:
             if _taken(client, run, host=mine.id):
                 return run
-        if not kind and (waiting or _has_ended(client, parent)):
+        if not kind and (waiting or ((state := client.read_flow_run(parent).state) and state.is_final())):
             return None
         time.sleep(LOOK_S)
     return None
 
 
 def _waiting(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> list[FlowRun]:
-    """Steps that the parent has sent and no process does."""
     assert mine.deployment_id
     return client.read_flow_runs(
         flow_run_filter=FlowRunFilter(
@@ -88,13 +87,8 @@ def _waiting(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> list[Flo
     )
 
 
-def _has_ended(client: SyncPrefectClient, run: UUID) -> bool:
-    state = client.read_flow_run(run).state
-    return bool(state and state.is_final())
-
-
 def _taken(client: SyncPrefectClient, run: FlowRun, *, host: UUID) -> bool:
-    """Take a run, as a worker does; False where a worker was quicker."""
+    """Claim a run, as a worker does; False if a worker was faster."""
     said = client.set_flow_run_state(run.id, Pending(message=f"{TAKEN}{host}"))
     if said.status != SetStateStatus.ACCEPT:
         return False
@@ -103,7 +97,7 @@ def _taken(client: SyncPrefectClient, run: FlowRun, *, host: UUID) -> bool:
 
 
 def _done(client: SyncPrefectClient, flow: Flow[..., Any], run: FlowRun) -> bool:
-    """Do a run; False where it did not complete, and this process had better end."""
+    """Execute a run; False if it did not complete, and this process should end."""
     around = get_settings_context()
 
     def work() -> None:
@@ -123,9 +117,9 @@ def _done(client: SyncPrefectClient, flow: Flow[..., Any], run: FlowRun) -> bool
 
 
 def settle(client: SyncPrefectClient, run: FlowRun) -> FlowRun:
-    """The run as it is now; where its host is gone, it has crashed as well, or waits to be done again as its host does.
+    """The current run; if its host has ended or waits for a retry, this run is set to the same state.
 
-    A worker tells the server only of the run that it started a process for.
+    A worker reports to the server only the run that it started a process for.
     """
     host = _host_of(run)
     hosting = client.read_flow_run(host).state if host else None
@@ -144,7 +138,6 @@ def settle(client: SyncPrefectClient, run: FlowRun) -> FlowRun:
 
 
 def _host_of(run: FlowRun) -> UUID | None:
-    """The run in whose process this one is done."""
     if label := run.labels.get(HOST):
         return UUID(str(label))
     message = (run.state and run.state.message) or ""

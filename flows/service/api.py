@@ -1,17 +1,29 @@
-"""The few requests that the service makes of the Prefect server, without importing prefect."""
+"""The Prefect server of the service: its errors, where it is, and the few requests made without importing prefect.
+
+ServiceError
+├── Refused      a request that cannot be met: a port that is taken, a server that refuses the auth string
+├── DidNotStart  a part does not become healthy; the message names its log
+└── ApiFailed    the server answers, and refuses
+    └── ApiAway  the server does not answer
+"""
 
 from __future__ import annotations
 
 import base64
 import http.client
 import json
+import os
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel, ConfigDict
+
 from flows.running.environment import LOOPBACK
-from flows.service.service_errors import ApiAway, ApiFailed
 
 TIMEOUT_S = 10
 
@@ -46,7 +58,9 @@ class Api(NamedTuple):
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
-            with _opener(self.url).open(request, timeout=TIMEOUT_S) as answer:
+            here = urllib.parse.urlsplit(self.url).hostname in LOOPBACK  # no proxy stands before this machine
+            opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
+            with opener.open(request, timeout=TIMEOUT_S) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             with error:
@@ -56,7 +70,125 @@ class Api(NamedTuple):
             raise ApiAway(f"no Prefect server answers at {self.url} ({error})") from error
 
 
-def _opener(url: str) -> urllib.request.OpenerDirector:
-    """What asks there: past any proxy where it is this machine."""
-    here = urllib.parse.urlsplit(url).hostname in LOOPBACK
-    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
+class ServiceError(RuntimeError):
+    """Root of the errors of `trivet up` and its sisters; the text is a sentence with the remedy."""
+
+
+class Refused(ServiceError):
+    """What was asked for cannot be."""
+
+
+class DidNotStart(ServiceError):
+    """A part does not become healthy."""
+
+
+class ApiFailed(ServiceError):
+    """The server answers, and refuses."""
+
+    def __init__(self, said: str, *, status: int | None = None) -> None:
+        super().__init__(said)
+        self.status = status
+
+
+class ApiAway(ApiFailed):
+    """The server does not answer."""
+
+
+SERVICE_FILE = Path("service", "service.json")
+"""Below the home: where the server of `trivet up` is."""
+AUTH_FILE = Path("service", "auth")
+"""Below the home: its auth string, `user:password`; file mode 0600."""
+
+
+class Address(BaseModel):
+    """Where the server is."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+    api_url: str
+    """`http://127.0.0.1:4200/api`."""
+    ui_url: str
+
+
+class NotConnected(RuntimeError):
+    """No server is configured and none was started here, or it does not answer; says how to get one."""
+
+
+def address_of(home: Path) -> Address | None:
+    """The server that `trivet up` started in this home; None where there is none."""
+    try:
+        return Address.model_validate_json((home / SERVICE_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def auth_of(home: Path) -> str | None:
+    """The auth string of that server."""
+    try:
+        return (home / AUTH_FILE).read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def connect(home: Path) -> None:
+    """Have PREFECT_API_URL and PREFECT_API_AUTH_STRING name a server that answers; call it before prefect is imported.
+
+    Raises NotConnected.
+    """
+    from flows.running.command_server import no_answer, silence
+
+    if named := os.environ.get("PREFECT_API_URL"):
+        if why := silence(named):
+            raise NotConnected(no_answer(named, why))
+        return
+    address = address_of(home)
+    if address is None:
+        raise NotConnected("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")
+    if why := silence(address.api_url):
+        raise NotConnected(
+            f"the server of this home does not answer at {address.api_url} ({why}); `trivet status` tells more, "
+            "`trivet up` starts it again"
+        )
+    os.environ["PREFECT_API_URL"] = address.api_url
+    if auth := auth_of(home):
+        os.environ["PREFECT_API_AUTH_STRING"] = auth
+
+
+UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
+WORKER_LABEL = "prefect.worker.name"
+MOST = 200
+"""What the server tells at once."""
+
+
+def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
+    """Reschedule the runs that are under way, or complete their cancellation; gives the IDs of those.
+
+    runs: IDs of flow runs that have no process. Raises ApiFailed, ApiAway.
+    """
+    handed: list[str] = []
+    for run in sorted(runs):
+        state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")
+        if state not in UNDER_WAY:
+            continue
+        proposed: dict[str, Any] = {"type": "CANCELLED", "name": "Cancelled", "message": why}
+        if state != "CANCELLING":
+            details = {"scheduled_time": datetime.now(UTC).isoformat()}
+            proposed = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
+        said = api.post(f"/flow_runs/{run}/set_state", {"state": proposed, "force": False})
+        if said["status"] == "ACCEPT":
+            handed.append(run)
+    return handed
+
+
+def abandoned(api: Api, *, pool: str, worker: str, alive: Collection[str]) -> list[str]:
+    """Runs that this worker took, that count as under way, and that no living process works for.
+
+    alive: ids of the runs that have one. Raises ApiFailed, ApiAway.
+    """
+    wanted = {
+        "flow_runs": {"state": {"type": {"any_": list(UNDER_WAY)}}},
+        "work_pools": {"name": {"any_": [pool]}},
+        "limit": MOST,
+    }
+    taken = (run for run in api.post("/flow_runs/filter", wanted) if (run["labels"] or {}).get(WORKER_LABEL) == worker)
+    return [run["id"] for run in taken if run["id"] not in alive]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
+from flows.service.api import Refused
 from flows.service.place import Place
-from flows.service.service_errors import Refused
 from storage.records import Record
 
 PORT = 4200
@@ -86,13 +86,14 @@ def settle(wanted: Wanted, before: Asked | None, environment: Mapping[str, str],
         raise Refused("--port is for a server of our own, and --server names one that is there; say one of them")
     if server and before and not before.server and _api_of(server) == before.api_url:
         raise Refused(f"{server} is this home's own server, and has its workers; run `trivet up` without --server")
+    compared = sorted(name for name in environment if WORKERS_READ.fullmatch(name) and name not in NOT_COMPARED)
     return Asked(
         port=wanted.port or (before.port if before else PORT),
         gpu=wanted.gpu,
         server=_api_of(server) if server else None,
         workers_only=wanted.workers_only,
         folder=os.getcwd(),  # noqa: PTH109
-        variables=_hashes(environment, secret),
+        variables={name: _hash(environment[name], secret) for name in compared if environment[name]},
         auth=_hash(secret, secret),
     )
 
@@ -102,11 +103,6 @@ def _api_of(server: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise Refused(f"--server {server} is no address; it looks like http://host:4200/api")
     return url if url.endswith("/api") else f"{url}/api"
-
-
-def _hashes(environment: Mapping[str, str], secret: str) -> dict[str, str]:
-    names = sorted(name for name in environment if WORKERS_READ.fullmatch(name) and name not in NOT_COMPARED)
-    return {name: _hash(environment[name], secret) for name in names if environment.get(name)}
 
 
 def _hash(value: str, secret: str) -> str:

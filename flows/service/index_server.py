@@ -12,21 +12,25 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import os
+import re
+import secrets
+import stat
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from flows.running.live_index import LiveIndex
-from flows.service.serving_work import Asked, Begun, Item, Refusal, Work, refusal
+from flows.service.serving_work import Begun, Item, LiveIndex, Question, Refusal, Work, refusal
 from storage.sessions import Sessions
 from storage.storage_errors import StorageError
 from tasks.rag.answering.assistant import Event
-from tasks.rag.answers import Answered, Turn
+from tasks.rag.answers import Answered
 
 MOST_BODY_BYTES = 1_000_000
 DRAINED_BYTES = 8 * MOST_BODY_BYTES
@@ -37,22 +41,6 @@ LOOKED_FOR_S = 0.25
 CLIENT_GONE = 499
 """Nobody reads this; the log of a proxy may show it."""
 SESSION_HEADER = "X-Trivet-Session"
-
-
-class Question(BaseModel):
-    """The body of `POST /ask`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    question: str
-    history: tuple[Turn, ...] = ()
-    """Turns before this one, oldest first."""
-    session: str | None = None
-    """In place of `history`: the id of a kept session to go on with, or `new`; the answer is kept there."""
-    documents: tuple[str, ...] | None = Field(default=None, min_length=1)
-    """Names of the documents to look in."""
-    stream: bool = False
-    """Server-sent events `stage`, `draft` ({delta} or {replace}), then `answer` or `error`."""
 
 
 def create_app(
@@ -104,8 +92,7 @@ def create_app(
                 503, f"{at_once} questions are being answered; ask again in a moment", {"Retry-After": "1"}
             )
         await busy.acquire()
-        asked = Asked(question.question, question.history, question.session, question.documents)
-        work = Work(asked, live=live, sessions=sessions, done=busy.release)
+        work = Work(question, live=live, sessions=sessions, done=busy.release)
         work.start()
         return await _respond(_items(request, work, stopping), stream=question.stream)
 
@@ -113,7 +100,7 @@ def create_app(
 
 
 def _authorization(auth: SecretStr) -> Any:
-    """A dependency that refuses whoever does not send the auth string."""
+    """A dependency that refuses requests without the auth string."""
     expected = f"Bearer {auth.get_secret_value()}".encode()
 
     async def check(authorization: Annotated[str, Header()] = "") -> None:
@@ -126,7 +113,6 @@ def _authorization(auth: SecretStr) -> Any:
 
 
 async def _body(request: Request) -> bytes:
-    """The body. Raises HTTPException 413."""
     kept, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
@@ -140,7 +126,6 @@ async def _body(request: Request) -> bytes:
 
 
 def _parsed(body: bytes) -> Question:
-    """The question. Raises HTTPException 422."""
     try:
         question = Question.model_validate_json(body)
     except ValidationError as error:
@@ -155,7 +140,7 @@ def _parsed(body: bytes) -> Question:
 
 
 async def _items(request: Request, work: Work, stopping: Callable[[], bool]) -> AsyncGenerator[Item]:
-    """What the work gives, to its end, or until the client is gone; whoever stops reading abandons the work."""
+    """The items of the work, until it ends or the client is gone; to stop reading abandons the work."""
     try:
         while True:
             item = await work.next(within_s=LOOKED_FOR_S)
@@ -170,7 +155,7 @@ async def _items(request: Request, work: Work, stopping: Callable[[], bool]) -> 
 
 
 async def _respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
-    """The answer whole, or events to come; what fails before the first event has its own status."""
+    """The whole answer, or a stream of events; a failure before the first event has its own status."""
     first = await anext(items, None)
     headers = {SESSION_HEADER: first.session} if isinstance(first, Begun) and first.session else {}
     if stream and isinstance(first, Begun):
@@ -190,7 +175,6 @@ async def _respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
 
 
 async def _events(items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
-    """Server-sent events."""
     draft = ""
     async with aclosing(items):
         async for item in items:
@@ -210,7 +194,7 @@ async def _events(items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
 
 
 def _change(before: str, now: str) -> dict[str, str]:
-    """What a client does to its draft: append, or begin anew."""
+    """The change of a draft: text to append, or a replacement."""
     return {"delta": now[len(before) :]} if now.startswith(before) else {"replace": now}
 
 
@@ -226,3 +210,63 @@ async def _plain_error(_: Request, error: Exception) -> Response:
 async def _told(_: Request, error: Exception) -> Response:
     told = refusal(error)
     return JSONResponse({"error": told.sentence}, told.status)
+
+
+FILE = "serve-token"
+VARIABLE = "TRIVET_SERVE_TOKEN"
+USABLE = re.compile(r"[!-~]{16,512}")
+"""What a header carries as it is, and nobody guesses."""
+
+
+class AuthUnusable(Exception):
+    """There is an auth string, and it protects nothing; the text is a sentence with the remedy."""
+
+
+class Auth(NamedTuple):
+    """What a client must send, and where a person finds it."""
+
+    secret: SecretStr
+    place: str
+
+
+def auth_string(home: Path, *, configured: SecretStr | None) -> Auth:
+    """The configured auth string, or that of the home, which is made at the first start. Raises AuthUnusable."""
+    if configured is not None:
+        return Auth(_checked(configured.get_secret_value(), VARIABLE), f"the variable {VARIABLE}")
+    path = home / FILE
+    try:
+        if not path.exists():
+            _make(path)
+        return Auth(_checked(_read(path), str(path)), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise AuthUnusable(f"the auth string cannot be kept in {path} ({error}); set {VARIABLE} instead") from error
+
+
+def _checked(value: str, where: str) -> SecretStr:
+    if not USABLE.fullmatch(value):
+        raise AuthUnusable(
+            f"{where} holds no usable auth string; it takes 16 to 512 letters, digits or signs, no spaces"
+        )
+    return SecretStr(value)
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{FILE}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(unfinished)
+    except FileExistsError:
+        pass  # another server was faster: its string is ours too
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> str:
+    facts = path.lstat()
+    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
+        raise AuthUnusable(f"{path} may be read or written by others; remove it, and the next start makes a new one")
+    return path.read_text("ascii").strip()

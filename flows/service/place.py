@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.service import connecting
-from flows.service.service_errors import Refused
-from storage import files, locking
+from flows.service.api import AUTH_FILE, SERVICE_FILE, Refused
+from storage import files
 
 PARTS = ("server", "cpu", "gpu", "database", "supervisor")
 """What has a log: the server, the worker of each pool, who keeps Prefect's PostgreSQL running, and who keeps all."""
@@ -45,12 +44,12 @@ class Place(NamedTuple):
     @property
     def auth(self) -> Path:
         """The auth string, `user:password`."""
-        return self.home / connecting.AUTH
+        return self.home / AUTH_FILE
 
     @property
     def address(self) -> Path:
         """Where the server is; only there while it should run."""
-        return self.home / connecting.FILE
+        return self.home / SERVICE_FILE
 
     @property
     def asked(self) -> Path:
@@ -99,7 +98,11 @@ class Place(NamedTuple):
         for folder in (self.home, self.logs, self.database):
             files.make_folder(folder)
         for folder in (self.folder, self.control.parent, self.pages, self.scratch):
-            _make_private(folder)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            facts = folder.lstat()
+            if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+                raise Refused(f"{folder} belongs to somebody else; remove it, or choose another TRIVET_HOME")
+            folder.chmod(0o700)
 
     def keep(self, file: Path, text: str) -> None:
         """Write one of the service's own files, for this account alone."""
@@ -109,13 +112,5 @@ class Place(NamedTuple):
     @contextmanager
     def alone(self) -> Generator[None]:
         """One command at a time starts or stops the service of a home."""
-        with locking.alone(self.home, "service", wait=lambda: time.sleep(0.2)):
+        with files.alone(self.home, "service", wait=lambda: time.sleep(0.2)):
             yield
-
-
-def _make_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, exist_ok=True)
-    facts = folder.lstat()
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-        raise Refused(f"{folder} belongs to somebody else; remove it, or choose another TRIVET_HOME")
-    folder.chmod(0o700)

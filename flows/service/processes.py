@@ -73,7 +73,7 @@ def kill(processes: Iterable[psutil.Process]) -> None:
 
 
 def _left(processes: list[psutil.Process], patience_s: float) -> list[psutil.Process]:
-    """Those that still live when the patience is at an end."""
+    """Processes that are still alive after a timeout."""
     deadline = time.monotonic() + patience_s
     while (left := [each for each in processes if not is_gone(each)]) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -10,12 +10,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from flows.running.settings import prepare_environment, settings
-from flows.service.leftovers import put_right
+from flows.service.api import Refused
 from flows.service.place import Place
 from flows.service.server_database import VARIABLES
-from flows.service.service_errors import Refused
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
 
 LOOPBACK = "127.0.0.1"
 REDIS = "PREFECT_REDIS_MESSAGING_URL"
@@ -70,6 +76,91 @@ def _database() -> str:
             f"{VARIABLES[0]} is not set; it names Prefect's database: postgresql+asyncpg://user:password@host/name"
         )
     return os.environ[named]
+
+
+WAITS = "automation_bucket"
+"""Prefect's table of what its automations wait for."""
+LIMITS = "concurrency_limit_v2"
+"""Prefect's table of limits, with the slots that are taken."""
+RENEWED = timedelta(minutes=5)
+"""How long leases hold behind a start, as those of runs and slots do: the living renew them after 225 s at most."""
+MOST_LEASES = 100_000
+
+
+async def put_right(url: str) -> None:
+    """Put right the server's database at `url` and its leases; the first start, without tables, has nothing to do."""
+    from sqlalchemy import inspect
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    engine = create_async_engine(url)
+    try:
+        async with engine.begin() as connection:
+            if not await connection.run_sync(lambda sync: {WAITS, LIMITS} <= set(inspect(sync).get_table_names())):
+                return
+            await begin_waits(connection)
+            await free_slots(connection, held=await renew_leases())
+    finally:
+        await engine.dispose()
+
+
+async def begin_waits(connection: AsyncConnection) -> None:
+    """Have the waits for running runs begin now, and forget all others.
+
+    Signs of life came while nobody listened; a run that died meanwhile gives none, and its wait comes to an end.
+    """
+    from sqlalchemy import JSON, DateTime, bindparam, column, text
+
+    time = DateTime(timezone=True)
+    running = {
+        f"prefect.flow-run.{run}"
+        for (run,) in await connection.execute(text("SELECT id FROM flow_run WHERE state_type = 'RUNNING'"))
+    }
+    columns = (column("id"), column("bucketing_key", JSON), column("start", time), column("end", time))
+    waits = text(f'SELECT id, bucketing_key, start, "end" FROM {WAITS}').columns(*columns)
+    forget = text(f"DELETE FROM {WAITS} WHERE id = :id")
+    begin = text(f'UPDATE {WAITS} SET start = :start, "end" = :end, count = 0 WHERE id = :id').bindparams(
+        bindparam("start", type_=time), bindparam("end", type_=time)
+    )
+    now = datetime.now(UTC)
+    for wait in (await connection.execute(waits)).all():
+        if running.isdisjoint(wait.bucketing_key):
+            await connection.execute(forget, {"id": wait.id})
+        else:
+            await connection.execute(begin, {"id": wait.id, "start": now, "end": now + (wait.end - wait.start)})
+
+
+async def renew_leases() -> Counter[str]:
+    """Renew every lease, for its holder could not; gives the slots that they hold, by id of the limit.
+
+    One whose holder has died is renewed too, and runs out when nobody renews it again.
+    """
+    from prefect.server.concurrency.lease_storage import get_concurrency_lease_storage
+
+    leases: Any = get_concurrency_lease_storage()
+    if folder := getattr(leases, "storage_path", None):
+        # of a process that was killed with it: its pid may be another's by now, and Prefect would wait for ever
+        (folder / "expirations.lock").unlink(missing_ok=True)
+    held: Counter[str] = Counter()
+    active = await leases.read_active_lease_ids(limit=MOST_LEASES)
+    expired = await leases.read_expired_lease_ids(limit=MOST_LEASES)
+    for each in dict.fromkeys((*active, *expired)):
+        if await leases.renew_lease(each, RENEWED) and (lease := await leases.read_lease(each)):
+            held.update({str(limit): lease.metadata.slots if lease.metadata else 0 for limit in lease.resource_ids})
+    return held
+
+
+async def free_slots(connection: AsyncConnection, *, held: Counter[str]) -> None:
+    """Have every limit count the slots that leases hold, and no others: nobody would ever give those back.
+
+    Slots of limits that decay are left: they come back by themselves.
+    """
+    from sqlalchemy import text
+
+    limits = text(f"SELECT id, active_slots FROM {LIMITS} WHERE slot_decay_per_second = 0")
+    count = text(f"UPDATE {LIMITS} SET active_slots = :held WHERE id = :id")
+    for limit, taken in (await connection.execute(limits)).all():
+        if taken != held[str(limit)]:
+            await connection.execute(count, {"id": limit, "held": held[str(limit)]})
 
 
 if __name__ == "__main__":

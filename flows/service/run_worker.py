@@ -17,10 +17,8 @@ import time
 
 from flows.running.settings import prepare_environment, settings
 from flows.service import processes
-from flows.service.api import Api
-from flows.service.handing_back import abandoned, hand_back
+from flows.service.api import Api, ApiAway, ApiFailed, Refused, abandoned, hand_back
 from flows.service.place import Place
-from flows.service.service_errors import ApiAway, ApiFailed, Refused
 
 LOOK_S = 0.5
 """Seconds between two looks whether the pool is there: server and workers start side by side."""
@@ -54,7 +52,10 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     from prefect.workers.process import ProcessWorker  # while the server starts
 
     await _until_there(api, pool)
-    _take_over(pool, name, place, api)
+    alive = {each.run for each in processes.of_service(place.mark) if each.run}
+    dead = abandoned(api, pool=pool, worker=name, alive=alive)
+    for run in hand_back(api, dead, why="its process was killed together with its worker"):
+        _say(f"handed back {run}")
     await ProcessWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
 
 
@@ -71,15 +72,8 @@ async def _until_there(api: Api, pool: str) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-def _take_over(pool: str, name: str, place: Place, api: Api) -> None:
-    alive = {each.run for each in processes.of_service(place.mark) if each.run}
-    dead = abandoned(api, pool=pool, worker=name, alive=alive)
-    for run in hand_back(api, dead, why="its process was killed together with its worker"):
-        _say(f"handed back {run}")
-
-
 def _leave(name: str, place: Place, api: Api) -> None:
-    """End this process and those of its runs; nothing else of it runs meanwhile, so nobody calls the runs crashed."""
+    """End this process and those of its runs; no event loop runs meanwhile that could report them as crashed."""
     left = [each for each in processes.of_service(place.mark) if each.run and each.worker == name]
     processes.kill(each.process for each in left)
     try:

@@ -1,13 +1,21 @@
-"""Which database Prefect's server gets: the user's, the first PostgreSQL here that has pg_trgm, else SQLite."""
+"""The database of Prefect's server: the user's, the first PostgreSQL here that has pg_trgm, else SQLite.
+
+`python -m flows.service.server_database` keeps Prefect's PostgreSQL running. The supervisor watches that process, not
+the server: PostgreSQL daemonizes, recovers from a crash, and runs as another account under root; storage.embedded
+handles this.
+"""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
+from flows.running.settings import settings
 from flows.service.place import Place
 from storage.embedded import Cluster
 from storage.records import Record
@@ -53,7 +61,9 @@ def choose(place: Place, environment: Mapping[str, str]) -> Database:
     if not begun and not cluster.programs():
         return _sqlite(file, f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)")
     try:
-        return _postgresql(cluster)
+        url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)
+        why = f"this system's PostgreSQL {cluster.status().major} has {EXTENSION}"
+        return Database(kind="postgresql", kept=True, why=why, url=url)
     except WrongPostgresVersion:
         raise
     except DatabaseUnavailable as error:
@@ -62,12 +72,28 @@ def choose(place: Place, environment: Mapping[str, str]) -> Database:
         return _sqlite(file, f"the PostgreSQL of this system does not start: {error}")
 
 
-def _postgresql(cluster: Cluster) -> Database:
-    url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)
-    major = cluster.status().major
-    return Database(kind="postgresql", kept=True, why=f"this system's PostgreSQL {major} has {EXTENSION}", url=url)
-
-
 def _sqlite(file: Path, why: str) -> Database:
     file.touch(mode=0o600)  # SQLite gives the files beside it the same mode
     return Database(kind="sqlite", kept=False, why=why, url=f"sqlite+aiosqlite:///{file}")
+
+
+LOOK_S = 1.0
+"""Seconds between two looks."""
+
+
+def main() -> None:
+    """Start it whenever it is not there, until SIGTERM; then stop it in order."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    cluster = cluster_of(Place(settings().home))
+    while not stopping.is_set():
+        if cluster.status().pid is None:
+            cluster.start()
+            print(f"PostgreSQL runs, pid {cluster.status().pid}", flush=True)
+        stopping.wait(LOOK_S)
+    cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

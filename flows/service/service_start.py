@@ -1,4 +1,4 @@
-"""`trivet up`: what runs is what was asked for, healthy, with everything deployed; again changes nothing.
+"""`trivet up` and `down`: what runs is what was asked for, healthy and deployed; repeating it changes nothing.
 
 asked ─► end what differs ─► database ─► supervisor ─► server answers ─► deploy ─► workers answer ─► Up
 """
@@ -10,23 +10,25 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
+from flows.running.settings import prepare_environment
 from flows.running.shared_api import end_shared_api
-from flows.service import service_stop, supervising
-from flows.service.api import Api
+from flows.service import processes, supervising
+from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
 from flows.service.asked_service import Asked, Wanted, differences, remembered, settle
+from flows.service.deploying import deploy
 from flows.service.home_disk import full_disks
 from flows.service.place import Place
-from flows.service.programs import environment_of, programs_of
 from flows.service.run_worker import worker_name
-from flows.service.server_database import Database, choose
-from flows.service.service_errors import ApiAway, ApiFailed, DidNotStart, Refused
+from flows.service.server_database import Database, choose, cluster_of
+from flows.service.supervising import environment_of, programs_of, supervisor_in
 from storage.records import Record
 
 HEALTHY_S = 180.0
@@ -65,8 +67,6 @@ class Up(Service):
 
 
 class _Start(NamedTuple):
-    """What a start needs."""
-
     place: Place
     asked: Asked
     auth: str | None
@@ -78,14 +78,25 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
     place.prepare()
     with place.alone():
         before = remembered(place)
-        joins = bool(wanted.server) or wanted.workers_only
-        auth = _auth(place, before, environment, joins=joins)
+        if wanted.server or wanted.workers_only:
+            auth = environment.get("PREFECT_API_AUTH_STRING")
+        elif before and not before.server and place.auth.exists():
+            auth = place.auth.read_text().strip()
+        else:
+            auth = f"trivet:{secrets.token_urlsafe(32)}"
         asked = settle(wanted, before, environment, secret=auth or "")
         start = _Start(place, asked, auth, environment)
         if asked.server:
-            _check(start)
+            try:
+                Api(asked.api_url, auth).post("/work_pools/filter", {"limit": 1})
+            except ApiFailed as error:
+                if error.status in (401, 403):
+                    raise Refused(f"{asked.api_url} does not let us in; set PREFECT_API_AUTH_STRING") from error
+                raise
         running = supervising.parts(place) is not None and service_of(place) is not None
-        changed = _changes(before, asked) if running else []
+        changed: list[str] = []
+        if running:
+            changed = differences(before, asked) if before else ["programs of another version"]
         for each in changed:
             say(f"changed, so it starts again: {each}")
         if running and not changed:
@@ -93,9 +104,16 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
             return _finish(start, "unchanged", since=None)
         if running and before and before.port != asked.port and not asked.server:
             _check_port(asked.port)  # before anything is stopped for it
-        service_stop.end(place)
+        end(place)
         end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
-        return _started(start, "restarted" if running else "started", changed, say)
+        try:
+            since = datetime.now(UTC)
+            _start_programs(start, say)
+            done = _finish(start, "restarted" if running else "started", since=since)
+            return done.model_copy(update={"changed": tuple(changed)})
+        except BaseException:
+            end(place)
+            raise
 
 
 def service_of(place: Place) -> Service | None:
@@ -104,39 +122,6 @@ def service_of(place: Place) -> Service | None:
         return Service.model_validate_json(place.address.read_bytes())
     except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
         return None
-
-
-def _changes(before: Asked | None, asked: Asked) -> list[str]:
-    return differences(before, asked) if before else ["programs of another version"]
-
-
-def _auth(place: Place, before: Asked | None, environment: Mapping[str, str], *, joins: bool) -> str | None:
-    """The server's auth string: of our own one that is made once, of another the user's."""
-    if joins:
-        return environment.get("PREFECT_API_AUTH_STRING")
-    if before and not before.server and place.auth.exists():
-        return place.auth.read_text().strip()
-    return f"trivet:{secrets.token_urlsafe(32)}"
-
-
-def _check(start: _Start) -> None:
-    """Whether the server that is joined lets us in."""
-    try:
-        Api(start.asked.api_url, start.auth).post("/work_pools/filter", {"limit": 1})
-    except ApiFailed as error:
-        if error.status in (401, 403):
-            raise Refused(f"{start.asked.api_url} does not let us in; set PREFECT_API_AUTH_STRING") from error
-        raise
-
-
-def _started(start: _Start, state: str, changed: list[str], say: Callable[[str], None]) -> Up:
-    try:
-        since = datetime.now(UTC)
-        _start_programs(start, say)
-        return _finish(start, state, since=since).model_copy(update={"changed": tuple(changed)})
-    except BaseException:
-        service_stop.end(start.place)
-        raise
 
 
 def _start_programs(start: _Start, say: Callable[[str], None]) -> None:
@@ -157,7 +142,9 @@ def _start_programs(start: _Start, say: Callable[[str], None]) -> None:
     place.keep(place.auth, auth or "")
     place.keep(place.asked, asked.model_dump_json())
     place.keep(place.address, service.model_dump_json())
-    programs = programs_of(asked, database, umask=_umask())
+    umask = os.umask(0o077)  # can be read only by setting it
+    os.umask(umask)
+    programs = programs_of(asked, database, umask=umask)
     supervising.start(
         place, programs, environment_of(place, asked, database, auth, start.environment), folder=asked.folder
     )
@@ -173,12 +160,6 @@ def _check_port(port: int) -> None:
             raise Refused(f"127.0.0.1:{port} cannot be used ({error.strerror}); choose another --port") from error
 
 
-def _umask() -> int:
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
-
-
 def _finish(start: _Start, state: str, *, since: datetime | None) -> Up:
     """Wait, deploy, wait; the second start of the same service does it too.
 
@@ -190,9 +171,11 @@ def _finish(start: _Start, state: str, *, since: datetime | None) -> Up:
     os.environ["PREFECT_API_URL"] = service.api_url
     if start.auth:
         os.environ["PREFECT_API_AUTH_STRING"] = start.auth
-    deploy = None if start.asked.workers_only else _import_deploy()  # while the server starts
+    if not start.asked.workers_only:
+        prepare_environment()
+        import_module("prefect.client.orchestration")  # a second of work, while the server starts
     _await(start.place, "server", api.ready, patient=since is None)
-    deployed: Any = deploy() if deploy else None
+    deployed = None if start.asked.workers_only else deploy()
     for pool in service.pools:
         online = partial(is_online, start.place, api, pool, since=since)
         _await(start.place, pool, online, patient=since is None)
@@ -200,16 +183,6 @@ def _finish(start: _Start, state: str, *, since: datetime | None) -> Up:
     if deployed is None:
         return done
     return done.model_copy(update={"deployments": deployed.deployments, "failed": deployed.failed})
-
-
-def _import_deploy() -> Callable[[], Any]:
-    from flows.running.settings import prepare_environment
-
-    prepare_environment()
-    import_module("prefect.client.orchestration")  # a second of work
-    from flows.service.deploying import deploy
-
-    return deploy
 
 
 def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:
@@ -220,7 +193,11 @@ def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: boo
     deadline = time.monotonic() + HEALTHY_S
     while not healthy():
         if not patient:
-            _raise_if_dead(place, part)
+            parts = supervising.parts(place)
+            if parts is None:
+                raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
+            if any(one.name == part and one.state in DEAD for one in parts):
+                raise DidNotStart(f"{part} ends as soon as it has started: {_why(place, part)}")
         if time.monotonic() > deadline:
             raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_why(place, part)}")
         time.sleep(LOOK_S)
@@ -238,18 +215,44 @@ def is_online(place: Place, api: Api, pool: str, *, since: datetime | None = Non
     return any(since is None or datetime.fromisoformat(each["last_heartbeat_time"]) >= since for each in ours)
 
 
-def _raise_if_dead(place: Place, name: str) -> None:
-    parts = supervising.parts(place)
-    if parts is None:
-        raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
-    if any(part.name == name and part.state in DEAD for part in parts):
-        raise DidNotStart(f"{name} ends as soon as it has started: {_why(place, name)}")
-
-
 def _why(place: Place, part: str) -> str:
-    """A full disk, or the last words of a part."""
+    """Why a part is not healthy: a full disk, or the end of its log."""
     if full := full_disks(place, store=None):
         return "; ".join(full)
     log = place.log_of(part)
     lines = log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:] if log.exists() else []
     return f"{' / '.join(lines)}; the whole is in {log}"
+
+
+ORDER_S = 150.0
+"""Longest wait for the supervisor to end all programs one after the other; it kills those that do not."""
+GRACE_S = 15.0
+"""Longest wait for a program whose supervisor was killed."""
+WORKING = "flows.service.run_worker"
+
+
+def end(place: Place) -> list[str]:
+    """End every process of the service; gives what was running, in words. Runs are handed back, not lost.
+
+    Raises DatabaseUnavailable when Prefect's PostgreSQL does not stop.
+    """
+    found = processes.of_service(place.mark)
+    ended: list[str] = []
+    if supervisor := supervisor_in(found):
+        processes.end([supervisor], grace_s=ORDER_S)
+        ended.append("the service")
+    if orphans := processes.of_service(place.mark):
+        # workers first, which hand back their runs while the server lives; then runs without a worker; then the rest
+        processes.end([each for each in orphans if WORKING in each.command], grace_s=GRACE_S)
+        runs = [each for each in processes.of_service(place.mark) if each.run]
+        processes.kill(each.process for each in runs)
+        if address := address_of(place.home):
+            with suppress(ApiFailed):  # the server is dead too: the next worker hands back its predecessor's runs
+                api = Api(address.api_url, auth_of(place.home))
+                hand_back(api, {each.run for each in runs if each.run}, why="the service was stopped")
+        processes.end(processes.of_service(place.mark), grace_s=GRACE_S)
+        ended.append(f"{len(orphans)} processes without a supervisor")
+    if cluster_of(place).stop():
+        ended.append("Prefect's PostgreSQL without its keeper")
+    place.address.unlink(missing_ok=True)
+    return ended

@@ -1,20 +1,23 @@
-"""How the service is: its parts, its pools, what it takes of the machine."""
+"""State of the service: its parts, its pools, the memory it uses, and its logs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import psutil
 
-from flows.service import connecting, processes, supervising
-from flows.service.api import Api
+from flows.service import processes, supervising
+from flows.service.api import Api, ApiFailed, auth_of
 from flows.service.home_disk import disk_use, full_disks
-from flows.service.place import Place
+from flows.service.place import PARTS, Place
 from flows.service.server_database import Database
-from flows.service.service_errors import ApiFailed
 from flows.service.service_start import Service, is_online, service_of
 from flows.service.supervising import Part
 from storage.records import Record
@@ -60,6 +63,10 @@ def status(place: Place, *, store: Path | None) -> Status:
         problems.append("no supervisor watches over what runs; run `trivet up` again")
     if found or service:
         problems = [*full_disks(place, store=store), *problems]  # first: it may be why parts are ill
+    memory = 0
+    for each in found:
+        with suppress(psutil.Error):
+            memory += each.process.memory_info().rss
     state = "down" if not service and not found else "unhealthy" if problems else "healthy"
     return Status(
         state=state,
@@ -69,18 +76,17 @@ def status(place: Place, *, store: Path | None) -> Status:
         database=service.database if service else None,
         parts=tuple(parts or ()),
         pools=tuple(pools),
-        memory_bytes=sum(_memory(each.process) for each in found),
+        memory_bytes=memory,
         disk_bytes=disk_use(place, store=store),
     )
 
 
 def _look(place: Place, service: Service, parts: Sequence[Part] | None) -> tuple[list[Pool], list[str]]:
-    """The pools, and what is wrong."""
     if parts is None:
         return [], ["it was started, and does not run; run `trivet up` again"]
     ill = [part for part in parts if part.state != "running"]
     problems = [f"{part.name}: {part.state}; see `trivet logs {part.name}`" for part in ill]
-    api = Api(service.api_url, connecting.auth_of(place.home))
+    api = Api(service.api_url, auth_of(place.home))
     if not api.ready():
         return [], [*problems, f"the server at {service.api_url} does not answer; see `trivet logs server`"]
     try:
@@ -105,8 +111,32 @@ def _pool(place: Place, api: Api, name: str) -> Pool:
     )
 
 
-def _memory(process: psutil.Process) -> int:
-    try:
-        return process.memory_info().rss
-    except psutil.Error:
-        return 0
+LOOK_S = 0.3
+
+
+def logs_of(place: Place, part: str | None) -> dict[str, Path]:
+    """The logs that are there, by part; of one part where it is named."""
+    wanted = [part] if part else PARTS
+    return {each: log for each in wanted if (log := place.log_of(each)).exists()}
+
+
+def last_lines(log: Path, count: int) -> list[str]:
+    """The end of a log."""
+    with log.open(errors="replace") as file:
+        return [line.rstrip("\n") for line in deque(file, maxlen=count)]
+
+
+def follow(logs: dict[str, Path]) -> Iterator[tuple[str, str]]:
+    """(part, line) for each line written from now on, for ever; a log that is rotated goes on in the new file."""
+    files = {part: log.open(errors="replace") for part, log in logs.items()}
+    for file in files.values():
+        file.seek(0, os.SEEK_END)
+    while True:
+        for part, log in logs.items():
+            for line in files[part]:
+                yield part, line.rstrip("\n")
+            with suppress(FileNotFoundError):
+                if os.fstat(files[part].fileno()).st_ino != log.stat().st_ino:
+                    files[part].close()
+                    files[part] = log.open(errors="replace")
+        time.sleep(LOOK_S)

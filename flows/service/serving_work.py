@@ -1,23 +1,27 @@
-"""A question of the server while it is answered: in a thread of its own, which nothing has to wait for."""
+"""A question of the server in a thread of its own, and the shared index generation that answers it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from threading import Event as Flag
-from threading import Thread
-from typing import NamedTuple
+from threading import Lock, Thread
+from typing import NamedTuple, Protocol
 
-from flows.running.live_index import LiveIndex
+from pydantic import BaseModel, ConfigDict, Field
+
 from models.model_errors import ModelError
+from storage.generations import Index, read_pointer
 from storage.sessions import Session, Sessions
 from storage.storage_errors import StorageError, UnknownSession
-from tasks.rag.answering.assistant import Event
+from tasks.rag.answering.assistant import Asks, Event
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.planning.conversation import history_of, recall
 from tasks.rag.planning.names import documents_named
+from tasks.rag.planning.plan import history_of, recall
 from tasks.rag.rag_errors import UnknownDocument
 
 log = logging.getLogger(__name__)
@@ -25,21 +29,27 @@ log = logging.getLogger(__name__)
 NEW_SESSION = "new"
 
 
-class Asked(NamedTuple):
-    """What a client wants to know."""
+class Question(BaseModel):
+    """The body of `POST /ask`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     question: str
-    history: Sequence[Turn] = ()
+    history: tuple[Turn, ...] = ()
+    """Turns before this one, oldest first."""
     session: str | None = None
-    documents: Sequence[str] | None = None
-    """Names."""
+    """In place of `history`: the id of a kept session to go on with, or `new`; the answer is kept there."""
+    documents: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """Names of the documents to look in."""
+    stream: bool = False
+    """Server-sent events `stage`, `draft` ({delta} or {replace}), then `answer` or `error`."""
 
 
 class Begun(NamedTuple):
-    """The question can be answered; the first item of every answer."""
+    """First item of every answer."""
 
     session: str | None
-    """Where the answer will be kept."""
+    """ID of the session that keeps the answer."""
 
 
 class Refusal(NamedTuple):
@@ -55,7 +65,7 @@ class OtherIndex(Exception):
 
 
 class _Abandoned(Exception):
-    """Nobody waits for the answer any more."""
+    """The client is gone."""
 
 
 Item = Begun | Event | Answered | Refusal
@@ -67,22 +77,22 @@ class Work:
     done: called in the event loop when the thread has ended, however it did.
     """
 
-    def __init__(self, asked: Asked, *, live: LiveIndex, sessions: Sessions, done: Callable[[], None]) -> None:
+    def __init__(self, asked: Question, *, live: LiveIndex, sessions: Sessions, done: Callable[[], None]) -> None:
         self._asked, self._live, self._sessions, self._done = asked, live, sessions, done
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Item] = asyncio.Queue()
         self._abandoned = Flag()
 
     def start(self) -> None:
-        """Begin; a thread that hangs in a model does not keep the program from ending."""
+        """Start the thread; one that hangs in a model does not keep the program from ending."""
         Thread(target=self._run, daemon=True, name="question").start()
 
     def abandon(self) -> None:
-        """Nobody waits any more: the thread ends at its next event, and keeps nothing."""
+        """Have the thread end at its next event, and keep nothing."""
         self._abandoned.set()
 
     async def next(self, *, within_s: float) -> Item | None:
-        """What comes next; None where nothing comes in that time."""
+        """The next item; None after a timeout."""
         with suppress(TimeoutError):
             return await asyncio.wait_for(self._items.get(), within_s)
         return None
@@ -143,7 +153,7 @@ class Work:
 
 
 def refusal(error: BaseException) -> Refusal:
-    """What a client is told of an error."""
+    """The response to an error."""
     match error:
         case UnknownSession() | UnknownDocument():
             return Refusal(404, str(error))
@@ -158,3 +168,76 @@ def refusal(error: BaseException) -> Refusal:
         case _:
             log.error("question failed", exc_info=error)
             return Refusal(500, f"the question failed ({type(error).__name__}); the server's log says more")
+
+
+class OpenIndex(Asks, Protocol):
+    """An open generation that answers questions."""
+
+    @property
+    def index(self) -> Index:
+        """The generation."""
+        ...
+
+
+@dataclass
+class _Opened:
+    """A generation with the number of its users; closed when it is neither current nor used."""
+
+    stack: ExitStack
+    opened: OpenIndex
+    users: int = 0
+
+
+class LiveIndex:
+    """Lends the current generation to any number of threads.
+
+    open_current: opens the current generation.
+    """
+
+    def __init__(self, folder: Path, open_current: Callable[[], AbstractContextManager[OpenIndex]]) -> None:
+        self.folder = folder
+        self._open_current = open_current
+        self._lock = Lock()
+        self._current: _Opened | None = None
+
+    @contextmanager
+    def borrow(self) -> Generator[OpenIndex]:
+        """The current generation, which stays open during the block. Raises StorageError."""
+        with self._lock:
+            lent = self._refreshed()
+            lent.users += 1
+        try:
+            yield lent.opened
+        finally:
+            with self._lock:
+                lent.users -= 1
+                self._close_if_done(lent)
+
+    def close(self) -> None:
+        """Give up the current generation, which stays open for its present users."""
+        with self._lock:
+            last, self._current = self._current, None
+            if last:
+                self._close_if_done(last)
+
+    def _refreshed(self) -> _Opened:
+        """The current generation, reopened if CURRENT names another one."""
+        before = self._current
+        try:
+            if before and read_pointer(self.folder).manifest == before.opened.index.digest:
+                return before
+            stack = ExitStack()
+            self._current = _Opened(stack, stack.enter_context(self._open_current()))
+        except (StorageError, OSError) as error:
+            if before is None:
+                raise
+            log.warning("index stays at generation=%s error=%s", before.opened.index.generation, error)
+            return before
+        log.info("index at generation=%s", self._current.opened.index.generation)
+        if before:
+            self._close_if_done(before)
+        return self._current
+
+    def _close_if_done(self, lent: _Opened) -> None:
+        if lent.users == 0 and lent is not self._current:
+            lent.stack.close()

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import lzma
 import stat
 import unicodedata
@@ -18,7 +19,8 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 from storage.records import Record
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument, UnsupportedDocument
 
-RATIO_FROM_BYTES = 1_000_000  # a small member may be all blanks; it harms nobody
+OLE_MAGIC = bytes.fromhex("D0CF11E0A1B11AE1")
+ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 UTF8_NAME = 0x800
 ENCRYPTED = 0x1
 
@@ -35,6 +37,8 @@ class ZipCaps(Record):
     """Unpacked size of one XML part; its tree takes about ten times as much memory."""
     ratio: int = 200
     """Unpacked bytes per packed byte; XML stays below 100, a deflate bomb comes near 1,032."""
+    ratio_from_bytes: int = 1_000_000
+    """Unpacked size from which the ratio counts: a small member may be all blanks."""
 
 
 class Package:
@@ -43,11 +47,16 @@ class Package:
     def __init__(self, path: Path, *, caps: ZipCaps | None = None) -> None:
         self._caps = caps or ZipCaps()
         self._zip = open_zip(path, caps=self._caps)
+        self.names = self._zip.NameToInfo.keys()
+        """In the order of the zip."""
         for info in self._zip.infolist():
-            if sentence := refusal(info, caps=self._caps):
+            if sentence := self._refusal(info):
                 self._zip.close()
                 raise RefusedDocument(f"{sentence}; save the document again with the program that made it.")
-        self.names = frozenset(self._zip.namelist())
+
+    def _refusal(self, info: ZipInfo) -> str | None:
+        """Why a member spoils the whole package; None if it does not."""
+        return refusal(info, caps=self._caps)
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +90,7 @@ def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
     """An archive whose directory is sound and within the caps. Raises CorruptDocument, RefusedDocument."""
     try:
         archive = ZipFile(source)
-    except (BadZipFile, UnicodeDecodeError, EOFError, ValueError, NotImplementedError) as error:
+    except (BadZipFile, EOFError, OSError, OverflowError, ValueError, NotImplementedError) as error:
         raise CorruptDocument(f"The zip directory cannot be read ({error}); the file may be truncated.") from error
     entries = archive.infolist()
     total = sum(info.file_size for info in entries)
@@ -96,15 +105,26 @@ def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
 
 def refusal(info: ZipInfo, *, caps: ZipCaps) -> str | None:
     """Why a member is not taken; None if its name stays within the archive and its size within the caps."""
+    return misplaced(info) or oversized(info, caps=caps)
+
+
+def misplaced(info: ZipInfo) -> str | None:
+    """Why the name of a member is refused; None if it stays within the archive."""
     name = info.orig_filename.replace("\\", "/")  # zipfile itself cuts names at NUL
     member = f"The zip member `{printable(name)}`"
     if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/") or "\0" in name:
         return f"{member} leads out of the archive"
     if stat.S_ISLNK(info.external_attr >> 16):
         return f"{member} is a link"
+    return None
+
+
+def oversized(info: ZipInfo, *, caps: ZipCaps) -> str | None:
+    """Why the size of a member is refused; None if it stays within the caps."""
+    member = f"The zip member `{printable(info.orig_filename)}`"
     if info.file_size > caps.member_bytes:
         return f"{member} unpacks to {info.file_size:,} bytes, more than {caps.member_bytes:,}"
-    if info.file_size > RATIO_FROM_BYTES and info.file_size > caps.ratio * info.compress_size:
+    if info.file_size > caps.ratio_from_bytes and info.file_size > caps.ratio * info.compress_size:
         return f"{member} unpacks to over {caps.ratio} times its size, as a deflate bomb does"
     return None
 
@@ -116,26 +136,18 @@ def member_name(info: ZipInfo) -> str:
     """
     name = info.orig_filename
     if not info.flag_bits & UTF8_NAME:
-        name = _decode_name(name.encode("cp437"))  # the code page that zipfile assumed; it maps all 256 bytes
+        raw = name.encode("cp437")  # the code page that zipfile assumed; it maps all 256 bytes
+        for encoding in ("utf-8", "cp949"):
+            with contextlib.suppress(UnicodeDecodeError):
+                name = raw.decode(encoding)
+                break
     return unicodedata.normalize("NFC", name.replace("\\", "/"))
-
-
-def _decode_name(raw: bytes) -> str:
-    for encoding in ("utf-8", "cp949"):
-        try:
-            return raw.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return raw.decode("cp437")
 
 
 def printable(name: str) -> str:
     """A name that can stand in a sentence or in JSON: control characters and lone surrogates escaped."""
-    return "".join(sign.encode("unicode_escape").decode() if _is_unseen(sign) else sign for sign in name)
-
-
-def _is_unseen(sign: str) -> bool:
-    return unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp")
+    unseen = ("Cc", "Cs", "Zl", "Zp")
+    return "".join(s.encode("unicode_escape").decode() if unicodedata.category(s) in unseen else s for s in name)
 
 
 def read_member(archive: ZipFile, info: ZipInfo) -> bytes:

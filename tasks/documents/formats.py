@@ -1,4 +1,4 @@
-"""The document formats that are read: one row per format, in this file or in an installed package.
+"""The document formats that are read, one row per format, here or in an installed package; and which one a file has.
 
 A package adds a format with an entry point in the group `trivet.readers` whose object is a DocumentFormat:
 
@@ -7,22 +7,32 @@ A package adds a format with an entry point in the group `trivet.readers` whose 
 
 The indexing process loads the entry point, so its module should import little. The functions that a row names are
 imported by the child process that reads the document.
+
+A file's format is told by its content; its suffix only chooses between kinds of text.
 """
 
 from __future__ import annotations
 
+import zipfile
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
 from storage.records import Record
-from tasks.documents.document_errors import ReaderUnusable, UnsupportedDocument
+from tasks.documents.archives import OLE_MAGIC, ZIP_MAGIC, ZipCaps, open_zip, read_member, refusal
+from tasks.documents.document_errors import (
+    CorruptDocument,
+    DocumentError,
+    EmptyDocument,
+    ReaderUnusable,
+    RefusedDocument,
+    UnsupportedDocument,
+)
 
 ENTRY_POINTS = "trivet.readers"
-OLE_MAGIC = bytes.fromhex("D0CF11E0A1B11AE1")
-ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 
 Suffix = Annotated[str, Field(pattern=r"^\.[a-z0-9]+$")]
 Target = Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
@@ -40,7 +50,7 @@ class DocumentFormat(Record):
     suffixes: tuple[Suffix, ...] = Field(min_length=1)
     """Lower case, with the dot. `trivet rag index` takes files with these suffixes unless `--include` is given."""
     opener: Target
-    """`(path: Path, *, password: str | None, options: ReadOptions) -> tasks.documents.read_options.Reader`."""
+    """`(path: Path, *, password: str | None, options: ReadOptions) -> tasks.documents.document_readers.Reader`."""
     image_finder: Target | None = None
     """`(path: Path, *, password: str | None) -> Iterator[tasks.documents.blocks.ImageCandidate]`."""
     page_renderer: Target | None = None
@@ -73,8 +83,8 @@ BUILT_IN = (
         magic=(b"%PDF",),
         magic_within=1024,
         opener="tasks.documents.pdf.pdf_reader:open_pdf",
-        image_finder="tasks.documents.images.pdf_images:pdf_images",
-        page_renderer="tasks.documents.pdf.page_rendering:render_pages",
+        image_finder="tasks.documents.pdf.pdf_pictures:pdf_images",
+        page_renderer="tasks.documents.pdf.pdf_document:render_pages",
     ),
     DocumentFormat(
         name="hwp",
@@ -98,13 +108,9 @@ BUILT_IN = (
         opener="tasks.documents.docx.docx_reader:open_docx",
         image_finder="tasks.documents.docx.docx_reader:docx_images",
     ),
-    DocumentFormat(name="txt", suffixes=(".txt", ".text"), opener="tasks.documents.text.text_reader:open_text"),
-    DocumentFormat(
-        name="md", suffixes=(".md", ".markdown"), opener="tasks.documents.text.markdown_reader:open_markdown"
-    ),
-    DocumentFormat(
-        name="html", suffixes=(".html", ".htm", ".xhtml"), opener="tasks.documents.text.html_reader:open_html"
-    ),
+    DocumentFormat(name="txt", suffixes=(".txt", ".text"), opener="tasks.documents.text_reader:open_text"),
+    DocumentFormat(name="md", suffixes=(".md", ".markdown"), opener="tasks.documents.markup_reader:open_markdown"),
+    DocumentFormat(name="html", suffixes=(".html", ".htm", ".xhtml"), opener="tasks.documents.markup_reader:open_html"),
 )
 
 
@@ -127,12 +133,10 @@ def suffixes() -> tuple[str, ...]:
 
 def format_named(name: str) -> DocumentFormat:
     """The format called `name`. Raises UnsupportedDocument, ReaderUnusable."""
-    for format in BUILT_IN:  # without looking for entry points
-        if format.name == name:
-            return format
-    for format in formats():
-        if format.name == name:
-            return format
+    built_in = {format.name: format for format in BUILT_IN}
+    # the entry points are loaded only for a format that is not built in
+    if format := built_in.get(name) or next((format for format in formats() if format.name == name), None):
+        return format
     known = ", ".join(format.name for format in formats())
     raise UnsupportedDocument(f"There is no reader for the format `{name}`, only for {known}; install its package.")
 
@@ -174,3 +178,136 @@ def _unusable(point: EntryPoint, why: str) -> ReaderUnusable:
 
 def _distribution(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else "an unnamed package"
+
+
+HEAD_BYTES = 8192
+_UNREAD_OLE = {
+    "WordDocument": "Word 97–2003 (.doc); save it as .docx",
+    "Workbook": "Excel; save it as PDF",
+    "Book": "Excel; save it as PDF",
+    "PowerPoint Document": "PowerPoint; save it as PDF",
+}
+_UNREAD_ZIP = {
+    "xl/workbook.xml": "Excel; save it as PDF",
+    "ppt/presentation.xml": "PowerPoint; save it as PDF",
+    "content.xml": "OpenDocument; save it as .docx",
+    "META-INF/container.xml": "EPUB; save it as PDF or HTML",
+}
+_UNREAD_MAGIC = {
+    b"{\\rtf": "rich text (RTF); save it as .docx",
+    b"HWP Document File V": "HWP 3 or older; save it as .hwpx",
+    b"\x89PNG": "an image; put it into a PDF",
+    b"\xff\xd8\xff": "an image; put it into a PDF",
+    b"GIF8": "an image; put it into a PDF",
+    b"%!PS": "PostScript; save it as PDF",
+}
+
+
+class Sniffed(NamedTuple):
+    """Name of the format to read a file as, and notes for the owner of the file."""
+
+    format: str
+    notes: tuple[str, ...]
+
+
+def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
+    """The format of a file; `suffix` replaces that of `path`, for files stored under another name.
+
+    Raises EmptyDocument, RefusedDocument, UnsupportedDocument, CorruptDocument; ReaderUnusable.
+    """
+    suffix = (path.suffix if suffix is None else suffix).lower()
+    format = _format_by_content(path, suffix)
+    promised = format_with_suffix(suffix)
+    if promised is None or promised.name == format:
+        return Sniffed(format, ())
+    return Sniffed(format, (f"The file is named `{suffix}` but is {format.upper()} by its content; read as such.",))
+
+
+def outside_reader(path: Path, *, suffix: str) -> str | None:
+    """Name and version of the installed package that reads a file; None for built-in formats and unreadable files."""
+    try:
+        return format_named(sniff(path, suffix=suffix).format).distribution
+    except DocumentError:
+        return None
+
+
+def _format_by_content(path: Path, suffix: str) -> str:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if not head:
+        raise EmptyDocument("The file has no bytes; get it again, or remove it from the folder.")
+    for format in formats():
+        if format.matches(head):
+            return format.name
+    if head.startswith(OLE_MAGIC):
+        return _ole_format(path)
+    if head.startswith(ZIP_MAGIC):
+        return _zip_format(path)
+    for magic, what in _UNREAD_MAGIC.items():
+        if head.startswith(magic):
+            raise UnsupportedDocument(f"The file is {what}.")
+    return _text_format(head, suffix)
+
+
+def _ole_format(path: Path) -> str:
+    import olefile
+
+    try:
+        with olefile.OleFileIO(str(path)) as container:
+            streams = {"/".join(entry) for entry in container.listdir()}
+            for format in formats():
+                for stream, start in format.ole_streams:
+                    if stream in streams and container.openstream(stream).read(len(start)) == start:
+                        return format.name
+    except Exception as error:
+        raise CorruptDocument(f"The OLE container cannot be read ({error}); the file may be truncated.") from error
+    for stream, what in _UNREAD_OLE.items():
+        if stream in streams:
+            raise UnsupportedDocument(f"The file is {what}.")
+    raise UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
+
+
+def _zip_format(path: Path) -> str:
+    with open_zip(path, caps=ZipCaps()) as archive:
+        names = frozenset(archive.namelist())
+        if format := format_of_members(names):
+            return format
+        listing = "[Content_Types].xml"  # it may declare a Word body under another name than the usual one
+        if listing in names and b"wordprocessingml.document.main" in _content(archive, listing):
+            return "docx"
+        if any(name.startswith("Contents/") and name.endswith((".hpf", ".xml")) for name in names):
+            return "hwpx"
+    for name, what in _UNREAD_ZIP.items():
+        if name in names:
+            raise UnsupportedDocument(f"The file is {what}.")
+    raise UnsupportedDocument("The file is a zip, but not a document; give it the suffix .zip to index what is in it.")
+
+
+def format_of_members(names: frozenset[str]) -> str | None:
+    """The format whose packages hold members of these names; None for an archive of files."""
+    return next((format.name for format in formats() if not names.isdisjoint(format.zip_members)), None)
+
+
+def _content(archive: zipfile.ZipFile, name: str) -> bytes:
+    info = archive.getinfo(name)
+    if message := refusal(info, caps=ZipCaps()):
+        raise RefusedDocument(f"{message}.")
+    return read_member(archive, info)
+
+
+def _text_format(head: bytes, suffix: str) -> str:
+    from tasks.documents.text_reader import looks_like_text
+
+    promised = format_with_suffix(suffix)
+    if not looks_like_text(head):
+        if promised and promised.has_signature:
+            raise CorruptDocument(f"The file does not begin as {promised.name.upper()} files do; get it again.")
+        raise UnsupportedDocument("The file is neither a known document nor text; save it as PDF, HWPX or DOCX.")
+    if promised and not promised.has_signature and promised.name not in ("txt", "html"):
+        return promised.name
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start):
+        return "html"
+    if start.startswith(b"<?xml"):
+        raise UnsupportedDocument("The file is XML of no known kind; save it as PDF, HWPX or DOCX.")
+    return "html" if promised and promised.name == "html" else "txt"

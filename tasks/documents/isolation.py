@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -23,10 +23,9 @@ from typing import Any, Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents import document_errors
-from tasks.documents.assembly import join_pages
 from tasks.documents.blocks import BBox, Document, Page, PageStatus
+from tasks.documents.document_readers import Header, ReadOptions, join_pages
 from tasks.documents.formats import format_named
-from tasks.documents.read_options import Header, ReadOptions
 
 JOBS_PER_CHILD = 200
 """Parsers leak; a child is replaced after this many documents."""
@@ -95,14 +94,19 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
         except DocumentUnreadable as error:
             if header is None or len(pages) >= header.page_count:
                 raise
-            pages.append(_lost_page(error.failure, len(pages) + 1, header))
-            if error.failure.retryable:
-                retryable.append(f"page {len(pages)}: {error.failure.message}")
+            failure, number = error.failure, len(pages) + 1
+            status = PageStatus.TIMEOUT if failure.reason == "timeout" else PageStatus.ERROR
+            shown = None if header.page_source == "none" else number
+            pages.append(Page(number=shown, status=status, reason=failure.message))
+            if failure.retryable:
+                retryable.append(f"page {number}: {failure.message}")
             if len(pages) == header.page_count:
                 break
     if header is None:
         raise DocumentUnreadable(Failure(reason="crash", message="the reader ended without a word", retryable=True))
-    return ReadDocument(_assemble(header, pages), tuple(retryable))
+    about = header.model_dump(exclude={"page_count"})
+    joined = join_pages(pages) if header.format == "pdf" else tuple(pages)
+    return ReadDocument(Document(pages=joined, **about), tuple(retryable))
 
 
 class FoundImage(NamedTuple):
@@ -151,40 +155,19 @@ def _message(
     }
 
 
-def _lost_page(failure: Failure, position: int, header: Header) -> Page:
-    status = PageStatus.TIMEOUT if failure.reason == "timeout" else PageStatus.ERROR
-    return Page(number=None if header.page_source == "none" else position, status=status, reason=failure.message)
-
-
-def _assemble(header: Header, pages: list[Page]) -> Document:
-    return Document(
-        format=header.format,
-        reader=header.reader,
-        page_source=header.page_source,
-        pages=join_pages(pages) if header.format == "pdf" else tuple(pages),
-        title=header.title,
-        metadata=header.metadata,
-        notes=header.notes,
-    )
-
-
 def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
     """Answers of one job, each within its budget. Raises DocumentUnreadable."""
     with _children(limits.memory_mb).borrow() as child:
         child.send(task)
         while not (answer := child.receive(limits)).get("done"):
             if "error" in answer:
-                failure = _failure(answer)
-                child.idle = failure.reason not in ("memory", "crash")
-                raise DocumentUnreadable(failure)
+                kind = getattr(document_errors, answer["error"], None)
+                reason = kind.reason if kind else {"MemoryError": "memory"}.get(answer["error"], "crash")
+                child.idle = reason not in ("memory", "crash")
+                retryable = kind is document_errors.ReaderUnusable
+                raise DocumentUnreadable(Failure(reason=reason, message=answer["message"], retryable=retryable))
             yield answer
         child.idle = True
-
-
-def _failure(answer: dict[str, Any]) -> Failure:
-    kind = getattr(document_errors, answer["error"], None)
-    reason = kind.reason if kind else {"MemoryError": "memory"}.get(answer["error"], "crash")
-    return Failure(reason=reason, message=answer["message"], retryable=kind is document_errors.ReaderUnusable)
 
 
 class _Child:
@@ -219,25 +202,21 @@ class _Child:
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
-                if selector.select(timeout=0.5):
-                    part = os.read(self.process.stdout.fileno(), 1 << 20)
-                    if not part:
-                        raise DocumentUnreadable(self._death())
+                if not selector.select(timeout=0.5):
+                    _check_budget(limits, cpu_s=self._cpu_s() - cpu, wall_s=time.monotonic() - started)
+                elif part := os.read(self.process.stdout.fileno(), 1 << 20):
                     self._buffer += part
-                    continue
-                _check_budget(limits, cpu_s=self._cpu_s() - cpu, wall_s=time.monotonic() - started)
+                else:
+                    raise DocumentUnreadable(self._death())
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line)
 
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    continue
+        for pipe in filter(None, (self.process.stdin, self.process.stdout)):
+            with suppress(BrokenPipeError):
+                pipe.close()
 
     def _cpu_s(self) -> float:
         """CPU seconds of the child and of the children that it has waited for (tesseract)."""

@@ -20,7 +20,7 @@ from pkgutil import resolve_name
 from typing import Any, TextIO
 
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
-from tasks.documents.read_options import ReadOptions
+from tasks.documents.document_readers import ReadOptions
 
 PR_SET_PDEATHSIG = 1
 OUT_OF_MEMORY = re.compile(
@@ -48,15 +48,16 @@ def _answers(job: dict[str, Any]) -> Iterator[str]:
     """Run one job; every failure becomes an answer."""
     try:
         yield from _TASKS[job["task"]](job)
-    except DocumentError as error:
-        yield json.dumps({"error": type(error).__name__, "message": str(error)})
     except Exception as error:  # noqa: BLE001 a parser's bug on hostile bytes is an answer too
-        if _is_out_of_memory(error):
-            yield json.dumps({"error": "MemoryError", "message": "reading it takes more memory than allowed"})
+        if isinstance(error, DocumentError):
+            kind, message = type(error).__name__, str(error)
+        elif _is_out_of_memory(error):
+            kind, message = "MemoryError", "reading it takes more memory than allowed"
         elif isinstance(error, ReaderUnusable):
-            yield json.dumps({"error": "ReaderUnusable", "message": str(error)})
+            kind, message = "ReaderUnusable", str(error)
         else:
-            yield json.dumps({"error": "Crash", "message": f"{type(error).__name__}: {error}"[:500]})
+            kind, message = "Crash", f"{type(error).__name__}: {error}"[:500]
+        yield json.dumps({"error": kind, "message": message})
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:
@@ -77,21 +78,23 @@ def _pages(job: dict[str, Any]) -> Iterator[str]:
 
 def _images(job: dict[str, Any]) -> Iterator[str]:
     for number, candidate in enumerate(_target(job)(Path(job["path"]), password=job["password"])):
-        # pictures are too big for a line of JSON: the parent takes them from the scratch folder
-        file = Path(job["scratch"]) / f"{number:06d}.png"
-        file.write_bytes(candidate.png)
-        described = candidate.model_dump(mode="json", exclude={"png"})
-        yield json.dumps({"image": described, "file": str(file)})
+        file = _written(job, number, candidate.png)
+        yield json.dumps({"image": candidate.model_dump(mode="json", exclude={"png"}), "file": file})
     yield '{"done":true}'
 
 
 def _render(job: dict[str, Any]) -> Iterator[str]:
     boxes = {int(page): [tuple(box) for box in drawn] for page, drawn in job["boxes"].items()}
     for number, png in _target(job)(Path(job["path"]), boxes, password=job["password"]):
-        file = Path(job["scratch"]) / f"{number:06d}.png"
-        file.write_bytes(png)
-        yield json.dumps({"page": number, "file": str(file)})
+        yield json.dumps({"page": number, "file": _written(job, number, png)})
     yield '{"done":true}'
+
+
+def _written(job: dict[str, Any], number: int, png: bytes) -> str:
+    """A file in the scratch folder, from which the parent takes the picture: it is too big for a line of JSON."""
+    file = Path(job["scratch"]) / f"{number:06d}.png"
+    file.write_bytes(png)
+    return str(file)
 
 
 _TASKS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {"read": _pages, "images": _images, "render": _render}

@@ -73,7 +73,7 @@ def generate(
     revision: of the weights or the script; others under the same name are another model.
     """
     del revision
-    from storage.locking import alone
+    from storage.files import alone
     from tasks.calls import wait_for_twin
     from tasks.evaluation.running.generation import generate as ask
     from tasks.evaluation.running.generation import part_of
@@ -124,7 +124,7 @@ def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
 @step(version=2)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses."""
-    from storage.locking import alone
+    from storage.files import alone
     from tasks.calls import wait_for_twin
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_lines

@@ -60,16 +60,14 @@ def grade_one(item: Item, response: Response) -> Sample:
     visible = visible_answer(response.text)
     choice = find_choice(visible, asked) if visible is not None else None
     gold = "".join(sorted(set(str(item.gold).upper()) & set(asked.letters)))
-    return Sample(
-        item=item.id,
-        repeat=response.repeat,
+    return Sample.graded(
+        item,
+        response,
         score=_score(choice.letters, gold, asked) if choice else 0.0,
         extracted=choice.letters if choice else None,
         gold=gold,
         reason=choice.where if choice else _why_none(response, visible),
-        group=item.group,
         detail=_chosen(choice, asked),
-        truncated=response.truncated,
         missing=choice is None,
     )
 
@@ -94,8 +92,11 @@ def find_choice(text: str, asked: Asked) -> Choice | None:
             return Choice(letters, "statement")
         if letters := _last_remarked(plain, asked):
             return Choice(letters, "remark")
-    letters = _on_a_line_of_its_own(text, asked)
-    return Choice(letters, "line") if letters else None
+    # terse answers are, or begin with, the letter
+    for line in (text[-WINDOW_CHARS:].split("\n")[-1], text[:WINDOW_CHARS].split("\n")[0]):
+        if line.strip() and (letters := _all_that_is_said(line, asked)):
+            return Choice(letters, "line")
+    return None
 
 
 def _score(chosen: str, gold: str, asked: Asked) -> float:
@@ -247,18 +248,9 @@ def _last_remarked(plain: str, asked: Asked) -> str | None:
     return _letters(said, asked)
 
 
-def _on_a_line_of_its_own(text: str, asked: Asked) -> str | None:
-    """What the last line is, else the first: terse answers begin with the letter."""
-    lines = [
-        line for line in (text[-WINDOW_CHARS:].split("\n")[-1], text[:WINDOW_CHARS].split("\n")[0]) if line.strip()
-    ]
-    return next((letters for line in lines if (letters := _all_that_is_said(line, asked))), None)
-
-
 def _by_number(match: re.Match[str], asked: Asked) -> str | None:
     """③, or 3번: the third."""
-    index = CIRCLED.index(match["circled"]) if match["circled"] else int(match["number"]) - 1
-    return asked.letters[index] if 0 <= index < len(asked.letters) else None
+    return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), asked)
 
 
 def _by_bare_number(said: str, asked: Asked) -> str | None:
@@ -266,8 +258,12 @@ def _by_bare_number(said: str, asked: Asked) -> str | None:
     match = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", said)
     if not match or not asked.options or any(any(map(str.isdigit, option)) for option in asked.options):
         return None
-    index = int(match[1]) - 1
-    return asked.letters[index] if 0 <= index < len(asked.letters) else None
+    return _letter(int(match[1]), asked)
+
+
+def _letter(number: int, asked: Asked) -> str | None:
+    """The letter of an option by its number, from 1 on."""
+    return asked.letters[number - 1] if 1 <= number <= len(asked.letters) else None
 
 
 def _by_text(said: str, asked: Asked) -> str | None:

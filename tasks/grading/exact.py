@@ -24,15 +24,13 @@ def grade_exact(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
         said = find_answer(response.text)
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold])]
         match = next((gold for gold in golds if said is not None and same_words(gold, said)), None)
-        yield Sample(
-            item=item.id,
-            repeat=response.repeat,
+        yield Sample.graded(
+            item,
+            response,
             score=float(match is not None),
             extracted=said,
             gold=" | ".join(golds),
             reason=_reason(said, match, response),
-            group=item.group,
-            truncated=response.truncated,
             missing=said is None,
         )
 

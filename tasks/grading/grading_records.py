@@ -1,19 +1,38 @@
-"""The values that graders take and give: an item and its response become a graded sample, samples a summary."""
+"""The values that graders take and give: an item and its response become a graded sample, samples a summary.
+
+GradingError
+├── RulesUnusable     instructions of an item that cannot be checked: names the kind and the argument
+└── TemplateUnusable  a judge prompt that is not a template, or that has a slot nothing fills
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, JsonValue
 
 from storage.records import FiniteRecord
-from tasks.measure.estimates import Estimate
+
+if TYPE_CHECKING:
+    from tasks.measure.estimates import Estimate
 
 Status = Literal["scored", "unscored"]
 
 
+class GradingError(Exception):
+    """Root; its text is a full sentence with the remedy."""
+
+
+class RulesUnusable(GradingError):
+    """The instructions of an item are not ones that can be checked."""
+
+
+class TemplateUnusable(GradingError):
+    """A judge prompt that cannot be filled."""
+
+
 class Said(FiniteRecord):
-    """A turn of a conversation that was held before."""
+    """A turn of the conversation before the first prompt."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -73,6 +92,11 @@ class Response(FiniteRecord):
         """True when a turn was cut off at max_tokens."""
         return any(reply.finish_reason == "length" for reply in self.turns)
 
+    @property
+    def call_keys(self) -> tuple[str, ...]:
+        """Response store keys of its turns."""
+        return tuple(reply.key for reply in self.turns if reply.key)
+
 
 class Sample(FiniteRecord):
     """A graded response; a line of the samples artifact and of the samples file, a row of the database."""
@@ -100,6 +124,12 @@ class Sample(FiniteRecord):
     """No answer was found in it, or there was no response."""
     keys: tuple[str, ...] = ()
     """Response store keys of the model calls behind it: the answer's first, then the judge's."""
+
+    @classmethod
+    def graded(cls, item: Item, response: Response, **found: Any) -> Self:
+        """The sample of a response: what the grader `found`, by field, beside what item and response tell."""
+        own = {"item": item.id, "repeat": response.repeat, "group": item.group, "truncated": response.truncated}
+        return cls(**own, **found)
 
 
 class Counts(FiniteRecord):

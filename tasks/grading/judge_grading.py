@@ -10,17 +10,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from string import Formatter
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import JsonValue
 
 from models.model_errors import ModelError
 from models.protocols import ChatRequest, Message, Text
 from tasks.calls import Answer
-from tasks.grading.grading_errors import TemplateUnusable
-from tasks.grading.grading_records import Item, Response, Sample
-from tasks.grading.grading_tools import Judge
+from tasks.grading.grading_records import Item, Response, Sample, TemplateUnusable
 from tasks.grading.reasoning import visible_answer
+
+if TYPE_CHECKING:
+    from tasks.grading.math.math_grader import MathGrader
+    from tasks.sandbox import Sandbox
 
 DRAWS = 3
 """Judgments that are asked for until one has a verdict."""
@@ -31,6 +33,9 @@ KEPT_CHARS = 20_000
 SHOWN_CHARS = 80
 
 Verdict = TypeVar("Verdict", float, str)
+AskAll = Callable[[Iterable[tuple[Any, ChatRequest]]], Iterator[tuple[Any, Answer | ModelError]]]
+"""Asks many requests at once and gives the answers as they come, each with the tag of its request. A call that failed
+for now gives its TransientModelError, one that does not fit its ContextOverflow; what stops the run is raised."""
 Asks = Callable[[Item, Response], Mapping[str, ChatRequest]]
 """The judgments that a response needs, by name; none where there is nothing to judge."""
 
@@ -39,6 +44,22 @@ Asks = Callable[[Item, Response], Mapping[str, ChatRequest]]
 RATING = re.compile(r"\[\[(\d{1,9}\.?\d{0,9})\]\]")
 PLAIN_RATING = re.compile(r"(?<![\w\]])\[(\d{1,9}\.?\d{0,9})\](?!\()")
 LABEL = re.compile(r"\[\[([A-Z<>=]{1,4})\]\]")
+
+
+class Judge(NamedTuple):
+    """The model that grades."""
+
+    id: str
+    ask_all: AskAll
+
+
+class Tools(NamedTuple):
+    """What a grader may use besides the item and the response."""
+
+    math: MathGrader
+    judge: Judge | None = None
+    sandbox: Sandbox | None = None
+    """Where generated code is executed; None: the shared one of this process."""
 
 
 class Judgment(NamedTuple, Generic[Verdict]):
@@ -154,10 +175,9 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 def judge_request(prompt: str, *, system: str = "", max_tokens: int) -> ChatRequest:
     """A request to a judge: greedy, as all four benchmarks ask theirs."""
-    spoken = (Message(role="system", content=(Text(text=system),)),) if system else ()
-    return ChatRequest(
-        messages=(*spoken, Message(role="user", content=(Text(text=prompt),))), temperature=0.0, max_tokens=max_tokens
-    )
+    told = (Message(role="system", content=(Text(text=system),)),) if system else ()
+    asked = Message(role="user", content=(Text(text=prompt),))
+    return ChatRequest(messages=(*told, asked), temperature=0.0, max_tokens=max_tokens)
 
 
 def answers_of(item: Item, response: Response) -> list[str]:
@@ -183,21 +203,16 @@ def sample_of(
     item, response, judgments = judged
     failed = [f"{name}: {one.failed}" for name, one in judgments.items() if one.failed]
     kept: dict[str, JsonValue] = {"judge": judge.id, "judgments": {name: _kept(one) for name, one in judgments.items()}}
-    return Sample(
-        item=item.id,
-        repeat=response.repeat,
+    return Sample.graded(
+        item,
+        response,
         status="unscored" if failed else "scored",
         score=None if failed else score,
         reason="; ".join(failed) or reason,
-        group=item.group,
         values=dict(values or {}),
         detail=kept | dict(detail or {}),
-        truncated=response.truncated,
         missing=missing,
-        keys=(
-            *(reply.key for reply in response.turns if reply.key),
-            *(key for one in judgments.values() for key in one.keys),
-        ),
+        keys=(*response.call_keys, *(key for one in judgments.values() for key in one.keys)),
     )
 
 

@@ -83,7 +83,7 @@ def summarise_repeats(samples: Iterable[Sample]) -> Summary:
         "accuracy_std_err_sample": standard_error(accuracies),
         "num_repeat": len(found.by_repeat),
     }
-    metrics |= {one.metric: one.value for one in more} | _unscored(found.counts)
+    metrics |= {one.metric: one.value for one in more} | unscored_metric(found.counts)
     return Summary(metrics, (*headline, *more), found.counts)
 
 
@@ -96,7 +96,7 @@ def summarise_single(samples: Iterable[Sample]) -> Summary:
         "num_solved": _whole(fsum(map(mean, found.scores.values()))),
         "accuracy": headline[0].value if headline else None,
     }
-    return Summary(metrics | _unscored(found.counts), headline, found.counts)
+    return Summary(metrics | unscored_metric(found.counts), headline, found.counts)
 
 
 def pass_at_k(found: Tally) -> tuple[Estimate, ...]:
@@ -173,5 +173,6 @@ def _whole(value: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def _unscored(counts: Counts) -> dict[str, JsonValue]:
+def unscored_metric(counts: Counts) -> dict[str, JsonValue]:
+    """`num_unscored`, only where there are any."""
     return {"num_unscored": counts.unscored} if counts.unscored else {}

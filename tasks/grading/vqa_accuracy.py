@@ -93,7 +93,7 @@ def people(given: tuple[str, ...], *, stem: bool = False) -> People:
 def comparable(answer: str, *, normalised: bool = True, stem: bool = False) -> str:
     """An answer as it is compared: to the letter or normalised, and stemmed on demand."""
     prepared = normalise(answer) if normalised else _one_line(answer)
-    return _stemmed(prepared) if stem else prepared
+    return " ".join(map(_stem, prepared.split())) if stem else prepared
 
 
 def normalise(answer: str) -> str:
@@ -115,15 +115,10 @@ def _one_line(answer: str) -> str:
 
 def _without_punctuation(text: str) -> str:
     bare = text
-    if signs := set(SIGNS.findall(text)):
-        vanish = COMMA_IN_NUMBER.search(text) is not None
-        for sign in signs:
-            bare = bare.replace(sign, "" if vanish or f"{sign} " in text or f" {sign}" in text else " ")
-    return PERIOD.sub("", bare, count=MOST_PERIODS) if "." in bare else bare
-
-
-def _stemmed(text: str) -> str:
-    return " ".join(map(_stem, text.split()))
+    for sign in set(SIGNS.findall(text)):
+        vanishes = COMMA_IN_NUMBER.search(text) or f"{sign} " in text or f" {sign}" in text
+        bare = bare.replace(sign, "" if vanishes else " ")
+    return PERIOD.sub("", bare, count=MOST_PERIODS)
 
 
 @lru_cache(CACHED)

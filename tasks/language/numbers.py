@@ -11,33 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from tasks.language.number_words import (
-    AFTER_BRACKET,
-    BEFORE,
-    CURRENCIES,
-    DATES,
-    DIGIT_SYLLABLES,
-    DIGITS,
-    FALLING,
-    FIRST_DIGITS,
-    GLUED,
-    HANGUL_MONEY,
-    IDS,
-    LARGE,
-    MARKS,
-    MORE_DIGITS,
-    MULTIPLIER,
-    ORDINALS,
-    QUARTER,
-    RANGE_END,
-    SCALE_WORDS,
-    SCALES_STATED,
-    SMALL,
-    TIME,
-    UNIT,
-    UNIT_NAMES,
-    month_number,
-)
+from tasks.language import number_words as words
+from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, LARGE, SCALE_WORDS, SMALL, month_number
 
 MOST_DIGITS = 40
 """More of them are no amount of anything, and arithmetic on thousands of digits is slow."""
@@ -76,10 +51,10 @@ def read_numbers(text: str) -> list[Number]:
     numbers: list[Number] = []
     for pattern, read in _CALENDAR_READERS:
         working = _take(working, pattern.finditer(working), read, numbers)
-    working = _take(working, HANGUL_MONEY.finditer(working), _hangul_money, numbers)
-    for pattern in MARKS:
+    working = _take(working, words.HANGUL_MONEY.finditer(working), _hangul_money, numbers)
+    for pattern in words.MARKS:
         working = pattern.sub(_blank, working)
-    numbers += _quantities(IDS.sub(_blank_id, working))
+    numbers += _quantities(words.IDS.sub(_without_id, working))
     whole = sorted(numbers, key=lambda number: number.start)
     return [number._replace(text=text[number.start : number.end]) for number in whole]
 
@@ -87,7 +62,7 @@ def read_numbers(text: str) -> list[Number]:
 def scales(text: str) -> tuple[Scale, ...]:
     """The units of bare numbers that `text` states, each once."""
     found: dict[Scale, None] = {}
-    for pattern in SCALES_STATED:
+    for pattern in words.SCALES_STATED:
         for match in pattern.finditer(text):
             found[Scale(SCALE_WORDS[match["factor"].lower()], _currency(match["money"]))] = None
     return tuple(found)
@@ -107,7 +82,7 @@ def missing_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
     for source in sources:
         stated = scales(source)
         for number in read_numbers(source):
-            for value, unit in _readings(number, stated, either_sign=FALLING.search(sentence) is not None):
+            for value, unit in _readings(number, stated, either_sign=words.FALLING.search(sentence) is not None):
                 held.setdefault(value, set()).add(unit)
     return [claim.text for claim in claims if not _is_held(claim, held)]
 
@@ -161,9 +136,9 @@ def _blank(match: re.Match[str]) -> str:
     return TAKEN * len(match.group())
 
 
-def _blank_id(match: re.Match[str]) -> str:
+def _without_id(match: re.Match[str]) -> str:
     word = match.group()
-    return TAKEN * len(word) if any(sign.isdigit() for sign in word) and not GLUED.match(word) else word
+    return _blank(match) if any(sign.isdigit() for sign in word) and not words.GLUED.match(word) else word
 
 
 def _date(match: re.Match[str]) -> list[Number]:
@@ -172,7 +147,7 @@ def _date(match: re.Match[str]) -> list[Number]:
     day = parts.get("day")
     month = month_number(match["month"])
     found = _calendar(match, match.start(), year=year, month=month, day=int(day) if day else None)
-    if found and year and day and (end := RANGE_END.match(match.string, match.end())):
+    if found and year and day and (end := words.RANGE_END.match(match.string, match.end())):
         # 2024. 5. 7. ~ 5. 20.: the year is said once
         found += _calendar(end, end.start("month"), year=year, month=int(end["month"]), day=int(end["day"]))
     return found
@@ -207,7 +182,7 @@ def _time(match: re.Match[str]) -> list[Number]:
 
 def _quarter(match: re.Match[str]) -> list[Number]:
     said = (match["korean"] or match["q"] or match["word"]).lower()
-    value = int(said) if said.isdigit() else ORDINALS[said]
+    value = int(said) if said.isdigit() else words.ORDINALS[said]
     return [Number(Decimal(value), "quarter", "", match.start(), match.end())]
 
 
@@ -221,11 +196,11 @@ def _hangul_money(match: re.Match[str]) -> list[Number]:
 
 def _quantities(text: str) -> Iterator[Number]:
     done = 0
-    for digits in DIGITS.finditer(text):
+    for digits in words.DIGITS.finditer(text):
         if digits.start() < done or len(digits.group()) > MOST_DIGITS:
             continue
         amount = _amount(text, digits.start())
-        before = BEFORE.search(text, max(done, digits.start() - 12), digits.start())
+        before = words.BEFORE.search(text, max(done, digits.start() - 12), digits.start())
         assert before is not None  # it may be empty
         number = _with_unit(text, digits.start(), amount, before)
         if number:
@@ -236,7 +211,7 @@ def _quantities(text: str) -> Iterator[Number]:
 def _with_unit(text: str, start: int, amount: _Amount, before: re.Match[str]) -> Number | None:
     """The amount with its sign, currency and unit; None if it is part of a word."""
     currency = _currency(before["currency"])
-    unit = UNIT.match(text, amount.end)
+    unit = words.UNIT.match(text, amount.end)
     value, end, name = _apply(unit, amount, currency=currency)
     if text[end : end + 1].isascii() and text[end : end + 1].isalnum():
         return None
@@ -247,7 +222,7 @@ def _with_unit(text: str, start: int, amount: _Amount, before: re.Match[str]) ->
         # (1,234) is negative; `(12) months` and `(35,750,000원)` are asides
         negative = negative or (unit is None and bool(currency or "," in written or "." in written))
         end += 1
-        if unit is None and (after := AFTER_BRACKET.match(text, end)):
+        if unit is None and (after := words.AFTER_BRACKET.match(text, end)):
             name, end = _unit_name(after["unit"]), after.end()
     first = next((before.start(part) for part in ("minus", "currency") if before[part]), start)
     if closed:
@@ -276,7 +251,7 @@ def _currency(said: str | None) -> str:
 
 
 def _unit_name(said: str) -> str:
-    return next((name for name, pattern in UNIT_NAMES if pattern.fullmatch(said)), said.lower())
+    return next((name for name, pattern in words.UNIT_NAMES if pattern.fullmatch(said)), said.lower())
 
 
 class _Amount(NamedTuple):
@@ -290,11 +265,11 @@ def _amount(text: str, start: int) -> _Amount:
     """The amount at `start`: digits, and what follows them of 십, 백, 천, 만, 억, 조 in falling order."""
     total = section = part = Decimal(0)
     least_large, least_small = Decimal(10**20), Decimal(10**4)
-    digits = FIRST_DIGITS.match(text, start)
+    digits = words.FIRST_DIGITS.match(text, start)
     position = digits.end() if digits else start
     part = _part(digits["digits"]) if digits else part
     kept = sure = _Amount(part, position, multiplied=False)
-    while multiplier := MULTIPLIER.match(text, position):
+    while multiplier := words.MULTIPLIER.match(text, position):
         sign, position = multiplier["sign"] or multiplier["spaced"], multiplier.end()
         if factor := SMALL.get(sign):
             if factor >= least_small:
@@ -307,7 +282,7 @@ def _amount(text: str, start: int) -> _Amount:
             least_large, least_small = LARGE[sign], Decimal(10**4)
             total, section, part = total + (section + part or 1) * least_large, Decimal(0), Decimal(0)
             kept = sure = _Amount(total, position, multiplied=True)
-        if digits := MORE_DIGITS.match(text, position):
+        if digits := words.MORE_DIGITS.match(text, position):
             part, position = _part(digits["digits"]), digits.end()
     if part and kept.multiplied and part < min(least_large, least_small if section else least_large):
         return _Amount(total + section + part, position, multiplied=True)
@@ -320,7 +295,7 @@ def _part(digits: str) -> Decimal:
 
 _Reader = Callable[[re.Match[str]], list[Number]]
 _CALENDAR_READERS: tuple[tuple[re.Pattern[str], _Reader], ...] = (
-    *((pattern, _date) for pattern in DATES),
-    (TIME, _time),
-    (QUARTER, _quarter),
+    *((pattern, _date) for pattern in words.DATES),
+    (words.TIME, _time),
+    (words.QUARTER, _quarter),
 )

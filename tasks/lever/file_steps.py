@@ -8,7 +8,7 @@ from typing import Any
 
 from storage.records import Record, Ref
 from tasks.lever.lever_records import Dataset, Embedded, Pools
-from tasks.lever.step_values import World
+from tasks.lever.opened_worlds import World
 from tasks.resources import artifacts
 from tasks.step import step
 
@@ -105,8 +105,8 @@ def export_files(files: dict[str, Ref]) -> Exported:
 @step(version=1, verify=_is_exported)
 def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
     """Write the vectors of candidates and queries as the seed has them, each split its file, ids beside it."""
-    from tasks.lever.data.banks import beside
     from tasks.lever.data.earlier_files import banks_by_file
+    from tasks.lever.data.embeddings import beside
 
     written: list[Path] = []
     for name, bank in banks_by_file(embedded, artifacts().load(Dataset, dataset), artifacts()).items():

@@ -1,16 +1,4 @@
-"""What the lever can refuse.
-
-LeverError
-├── OptionUnusable       a name that nothing here has: lists what there is
-├── DatasetUnusable      questions, annotations or pictures that are missing or malformed: names file and entry
-├── FileUnusable         embeddings, beam data, RL data or a checkpoint that cannot be read as such: names file and key
-├── PoolTooSmall         fewer candidates than shots
-├── PointerUnusable      a pointer outside its pool, repeated, or of the wrong length
-├── RewardUnusable       a reward that is no number, or a record without what its mode needs
-├── JudgeUnusable        the judge cannot do what is asked of it: no log-probabilities, no pictures
-├── TrainingDiverged     a loss or gradient that is no number any more: names the update
-└── Unfinished           some items could not be judged, but may be later: the rest is kept
-"""
+"""Errors of the lever: LeverError, and the classes below it, each of which is its direct child."""
 
 from __future__ import annotations
 
@@ -22,39 +10,39 @@ class LeverError(Exception):
 
 
 class OptionUnusable(LeverError):
-    """A name that nothing here has."""
+    """A name that does not exist here; the text lists those that do."""
 
 
 class DatasetUnusable(LeverError):
-    """Questions, annotations or pictures that cannot be used."""
+    """Questions, annotations or pictures that are missing or malformed; the text names file and entry."""
 
 
 class FileUnusable(LeverError):
-    """A file that is not what it should be."""
+    """Embeddings, beam data, RL data or a checkpoint that cannot be read; the text names file and key."""
 
 
 class PoolTooSmall(LeverError):
-    """A query has fewer candidates than are to be shown."""
+    """A query has fewer candidates than demonstrations are to be shown."""
 
 
 class PointerUnusable(LeverError):
-    """Not an ordered choice of distinct positions in a pool."""
+    """A pointer outside its pool, repeated, or of the wrong length."""
 
 
 class RewardUnusable(LeverError):
-    """Nothing that can be learnt from."""
+    """A reward that is no number, or a record without what its reward mode needs."""
 
 
 class JudgeUnusable(LeverError):
-    """The judge lacks an ability."""
+    """The judge cannot do what is asked of it, such as log-probabilities or pictures."""
 
 
 class TrainingDiverged(LeverError):
-    """A training went astray; its state on disk is that of before."""
+    """A loss or gradient is no number any more; the state on disk is that of before."""
 
 
 class Unfinished(LeverError):
-    """Some items may still get what they lack; `report` holds what there is."""
+    """Some items could not be judged, but may be later; `report` holds the rest."""
 
     def __init__(self, items: dict[str, str], *, report: Any) -> None:
         name, why = next(iter(items.items()))

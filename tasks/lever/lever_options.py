@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from storage.records import Record
 
 if TYPE_CHECKING:
     from models.pointer import PointerConfig
 
+
 Vectors = Literal["joint", "image", "text"]
-"""What a selector sees of queries and candidates: picture and question together, or one of them."""
+"""Embeddings that a selector reads: of image and question together, or of one of them."""
 RewardMode = Literal["hard_plus_soft", "hard_only", "soft_only", "separated", "hard_plus_gtprob", "legacy"]
 
 
 class NetworkSettings(Record):
-    """The shape of the pointer network; the width of the embeddings comes from their encoder."""
+    """Shape of the pointer network; the width of its input is that of the embeddings."""
 
     hidden: int = Field(default=256, ge=8)
-    """Width of its states."""
+    """Width of the hidden states."""
     layers: int = Field(default=3, ge=0)
-    """Cross-attention layers; 0 is a bi-encoder."""
+    """Cross-attention layers; 0: a bi-encoder."""
     heads: int = Field(default=1, ge=1)
     """Attention heads of each layer."""
     dropout: float = Field(default=0.5, ge=0, lt=1)
-    """Dropout rate of queries and candidates."""
+    """Dropout rate on query and candidate states."""
     attention_dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout rate of the attention weights."""
+    """Dropout rate on the attention weights."""
     gate: bool = True
-    """The state takes in what was picked; False is an ablation."""
+    """Update the state after each pick; false: an ablation without the gate."""
 
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:
@@ -46,31 +48,31 @@ class NetworkSettings(Record):
 
 
 class BeamSettings(Record):
-    """How demonstrations to imitate are searched with a judge that gives log-probabilities."""
+    """Beam search for the demonstrations that SFT imitates, with a judge that returns log-probabilities."""
 
     width: int = Field(default=5, ge=1)
-    """Sequences kept after each pick."""
+    """Beam width: sequences kept after each pick."""
     candidates: int | None = Field(default=None, ge=1)
-    """Candidates of a pool that are tried, drawn at random; none: all."""
+    """Candidates of each pool to try, drawn at random; unset: all."""
     queries: int | None = Field(default=None, ge=1)
-    """Train queries that are searched for, the first ones; none: all."""
+    """Number of train queries to search for, from the first; unset: all."""
 
 
 class RlDataSettings(Record):
-    """Which pointers of a query are judged."""
+    """Which pointers (ordered choices of demonstrations) of each query are judged."""
 
     beams: int = Field(default=5, ge=0)
-    """Best pointers of the selector's beam search."""
+    """Pointers from the selector's beam search."""
     temperatures: tuple[float, ...] = (1.0, 1.3)
-    """Temperatures at which pointers are drawn."""
+    """Temperatures at which the selector samples pointers."""
     samples: int = Field(default=2, ge=0)
-    """Pointers drawn at each temperature."""
+    """Pointers sampled at each temperature."""
     random: int = Field(default=1, ge=0)
-    """Pointers drawn uniformly; more of them fill up what was drawn twice."""
+    """Pointers drawn uniformly; more are drawn to replace duplicates."""
     retrieval: bool = False
-    """Also the most similar candidates, most similar last."""
+    """Add a pointer to the most similar candidates, the most similar last."""
     gt_prob: bool = False
-    """Also how likely the judge finds the right answers; it must give log-probabilities."""
+    """Also record the probability of the right answers; needs a judge that returns log-probabilities."""
 
     @property
     def total(self) -> int:
@@ -79,7 +81,127 @@ class RlDataSettings(Record):
 
 
 class OracleSettings(Record):
-    """Budget of the search for the best demonstrations, with the shots that selectors are trained for."""
+    """Search for the best demonstrations at the trained number of shots, as an upper bound."""
 
     most_judgments: int | None = Field(default=60_000, ge=0)
-    """The search ends there, and the best so far is a lower bound; 0: no oracle, none: until all is tried."""
+    """Most judgments; the best so far is then reported as a lower bound. 0: no oracle; unset: no limit."""
+
+
+GRPO_LOSSES = "trivet.grpo_losses"
+"""Group of the entry points by which an installed package adds GRPO losses."""
+OUR_GRPO_LOSS = "grpo"
+
+
+def added_grpo_losses() -> dict[str, EntryPoint]:
+    """Name → entry point of each GRPO loss that an installed package adds."""
+    return {point.name: point for point in entry_points(group=GRPO_LOSSES)}
+
+
+class Optimization(Record):
+    """AdamW with warm-up and cosine decay, common to all three stages."""
+
+    batch_size: int = Field(default=64, ge=1)
+    """Queries per update."""
+    lr: float = Field(default=2e-3, gt=0)
+    """Peak learning rate, reached at the end of the warm-up; a cosine decays it to 0."""
+    warmup_share: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the updates spent on warm-up."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Decoupled weight decay of AdamW."""
+    clip_norm: float = Field(default=1.0, gt=0)
+    """Gradients are clipped to this norm."""
+
+
+class SftSettings(Optimization):
+    """SFT (v2): imitate the best pointer of each query."""
+
+    epochs: int = Field(default=12, ge=1)
+    """Passes over the queries; the selector is validated after each."""
+
+
+class RceSettings(Optimization):
+    """RCE (v3, first half): imitate all pointers of a query, weighted by their rewards."""
+
+    lr: float = Field(default=1.5e-3, gt=0)
+    """Peak learning rate, reached at the end of the warm-up; a cosine decays it to 0."""
+    epochs: int = Field(default=15, ge=1)
+    """Passes over the queries; the selector is validated after each."""
+    temperature_start: float = Field(default=2.0, gt=0)
+    """Softmax temperature over the rewards of a query at the first update; a high one weights all pointers alike."""
+    temperature_end: float = Field(default=0.5, gt=0)
+    """Softmax temperature at the last update; a low one weights only the best pointer."""
+    use_top1_only: bool = False
+    """Ablation: imitate only the pointer with the highest reward, of equals the first."""
+
+
+class GrpoSettings(Optimization):
+    """GRPO (v3, second half): prefer pointers with higher rewards than others of the same query.
+
+    Stored pointers come first, then rounds with pointers that the selector samples and the judge scores.
+    """
+
+    batch_size: int = Field(default=150, ge=1)
+    """Queries per update."""
+    lr: float = Field(default=4e-4, gt=0)
+    """Peak learning rate, reached at the end of the warm-up; a cosine decays it to 0."""
+    offline_epochs: int = Field(default=2, ge=0)
+    """Passes over the stored pointers."""
+    offline_only: bool = False
+    """Ablation: no online rounds, so that the judge is not asked."""
+    rounds: int = Field(default=20, ge=0)
+    """Online rounds of sampling, judging and learning; the selector is validated after each."""
+    draws: int = Field(default=12, ge=2)
+    """Pointers sampled for each query in a round."""
+    sampling_temperature: float = Field(default=1.0, gt=0)
+    """Sampling temperature. Ratios are computed at 1, so at other temperatures the surrogate is not on-policy."""
+    inner_epochs: int = Field(default=2, ge=1)
+    """Passes over the pointers of a round."""
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    """Clipping range ε of the ratio: 1 ± ε."""
+    floor: float = Field(default=0.1, gt=0)
+    """Lower bound of the standard deviation that rewards are divided by."""
+    beta: float = Field(default=0.02, ge=0)
+    """Weight of the KL divergence from the initial selector; adapted after each epoch and round."""
+    beta_min: float = Field(default=0.001, ge=0)
+    """Lower bound of `beta`."""
+    beta_max: float = Field(default=10.0, ge=0)
+    """Upper bound of `beta`. Set `beta`, `beta_min` and `beta_max` to one value to keep it fixed."""
+    kl_low: float = Field(default=0.01, ge=0)
+    """KL divergence (nats per pointer) below which `beta` is divided by 1.5."""
+    kl_high: float = Field(default=0.1, gt=0)
+    """KL divergence (nats per pointer) above which `beta` is multiplied by 1.5."""
+    exact_kl_up_to: int = Field(default=100_000, ge=0, le=100_000)
+    """Compute the exact KL divergence for pools with at most this many ordered pointers; else estimate it (k3)."""
+    top_k: int | None = Field(default=None, ge=2)
+    """Ablation: standardise the rewards of only the best k pointers, which removes the signal."""
+    dropout_in_ratio: bool = False
+    """Ablation: keep dropout on in the ratios, so that the first ratio is not 1."""
+
+    loss: str = OUR_GRPO_LOSS
+    """Objective: `grpo`, or the name of one that an installed package adds (entry point group `trivet.grpo_losses`)."""
+
+    @field_validator("loss")
+    @classmethod
+    def _is_installed(cls, loss: str) -> str:
+        if loss != OUR_GRPO_LOSS and loss not in (added := added_grpo_losses()):
+            raise ValueError(
+                f"there is no GRPO loss {loss!r} here; choose {', '.join((OUR_GRPO_LOSS, *sorted(added)))}"
+            )
+        return loss
+
+    @model_serializer(mode="wrap")
+    def _without_usual_loss(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain = dump(self)
+        if self.loss == OUR_GRPO_LOSS:  # keys of results and of training states made before `loss` existed still hold
+            plain.pop("loss", None)
+        return plain
+
+    @model_validator(mode="after")
+    def _learns(self) -> Self:
+        if not self.offline_epochs and (self.offline_only or not self.rounds):
+            raise ValueError("neither offline epochs nor rounds: nothing would be learnt; raise one of them")
+        if not self.beta_min <= self.beta <= self.beta_max:
+            raise ValueError(f"beta {self.beta} is not between beta_min {self.beta_min} and beta_max {self.beta_max}")
+        if self.kl_low > self.kl_high:
+            raise ValueError(f"kl_low {self.kl_low} is above kl_high {self.kl_high}")
+        return self

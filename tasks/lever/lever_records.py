@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from storage.records import Record, Ref
+from storage.records import FiniteRecord, Record, Ref
 from tasks.lever.lever_errors import FileUnusable
 
 Split = Literal["train", "validation", "test"]
@@ -98,7 +98,7 @@ class Embedded(Record):
         return (alone, alone) if alone else (self.queries, self.candidates)
 
 
-class PointerRecord(Record):
+class PointerRecord(FiniteRecord):
     """One ordered choice of demonstrations of a query, as `rl_data_*.json` has it."""
 
     pointer: tuple[int, ...]

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.lever.file_steps import digest_of_folder
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
-from tasks.lever.learning.lever_report import LeverReport, SeedReport
-from tasks.lever.learning.opened_worlds import (
+from tasks.lever.learning.lever_results import LeverReport, SeedReport
+from tasks.lever.learning.selector_comparison import Summary
+from tasks.lever.lever_options import (
+    BeamSettings,
+    GrpoSettings,
+    NetworkSettings,
+    OracleSettings,
+    RceSettings,
+    RewardMode,
+    RlDataSettings,
+    SftSettings,
+)
+from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlPart, Sampler, TrainedSelector
+from tasks.lever.opened_worlds import (
+    DatasetRead,
+    Effort,
+    Learning,
+    World,
     in_shard,
+    open_beams,
     open_setting,
+    open_training,
     open_weights,
-    shown,
     telling,
-    trained_selector,
     training_folder,
 )
-from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.lever_options import BeamSettings, NetworkSettings, OracleSettings, RewardMode, RlDataSettings
-from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlPart, Sampler, TrainedSelector
-from tasks.lever.step_values import DatasetRead, Effort, Learning, World
-from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
 from tasks.resources import artifacts
-from tasks.step import Incomplete, paying_run, slot, step
-
-if TYPE_CHECKING:
-    from tasks.lever.learning.training_inputs import Setting
+from tasks.step import Incomplete, slot, step
 
 EFFORT = ("effort",)
 
@@ -60,7 +68,7 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_written)
 def write_digits(folder: Path, *, seed: int, train: int, validation: int, test: int) -> Written:
     """Draw the pictures of the CPU world, and write its questions and answers in the official format."""
-    from tasks.lever.digits.world import WorldSize, write_world
+    from tasks.lever.digits.scenes import WorldSize, write_world
 
     write_world(folder, WorldSize(train=train, validation=validation, test=test), seed=seed)
     return Written(folder=folder, digest=digest_of_folder(folder))
@@ -124,7 +132,7 @@ def search_beams(
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
     from tasks.lever.judge.info_score import search
 
-    setting = _opened(world, effort)
+    setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
     progress.expect("search beams", len(queries))
@@ -146,20 +154,13 @@ def train_sft(
     effort: Effort,
 ) -> TrainedSelector:
     """A selector that imitates the best pointers."""
-    from tasks.lever.learning.training_inputs import labelled_of, validation_of
-    from tasks.lever.learning.trainings import Trained, TrainingPlace, learn_sft
+    from tasks.lever.learning.training_inputs import labelled_of
+    from tasks.lever.learning.trainings import learn_sft
 
-    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
-    found = {query: best for part in beams for query, best in artifacts().load(BeamPart, part).queries.items()}
-    labelled = labelled_of(setting, candidates, found)
-    validate = shown("train SFT", settings.epochs, validation_of(setting, candidates, shots=learning.shots))
-
-    def run(place: TrainingPlace) -> Trained:
-        config = network.config(world.embedded.dimension)
-        return learn_sft(config, labelled, settings, seed=learning.seed, validate=validate, place=place)
-
-    inputs = {"pools": pools, "beams": beams, "network": network, "settings": settings}
-    return trained_selector("sft", run, world, learning, effort, **inputs)
+    inputs = {"beams": beams, "network": network, "settings": settings}
+    with open_training("sft", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
+        labelled = labelled_of(opened.setting, opened.pools, open_beams(beams))
+        return opened.kept(learn_sft(network.config(world.embedded.dimension), labelled, settings, opened.run))
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -171,14 +172,14 @@ def generate_rl_data(
     from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.training_loop import seed_of
 
-    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
+    setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     ids = in_shard(setting.dataset.train_queries, shard)
     progress.expect("rl data", len(ids))
     generated = generate(
         setting,
         candidates,
         ids,
-        selector=open_weights(selector, "cpu"),
+        selector=open_weights(selector),
         shots=learning.shots,
         settings=settings,
         seed=seed_of(learning.seed, "rl data", shard),
@@ -196,8 +197,7 @@ def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
     """All beam data as one file, in the new format of the seed."""
     from tasks.lever.data.beam_data import beam_bytes, beams_of
 
-    found = {query: best for part in parts for query, best in artifacts().load(BeamPart, part).queries.items()}
-    return artifacts().put("beam-data", beam_bytes(beams_of(found, artifacts().load(Pools, pools))))
+    return artifacts().put("beam-data", beam_bytes(beams_of(open_beams(parts), artifacts().load(Pools, pools))))
 
 
 @step(version=1)
@@ -222,19 +222,14 @@ def train_rce(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector learns the whole group of pointers, each as far as it was rewarded."""
-    from tasks.lever.learning.training_inputs import groups_in, validation_of
-    from tasks.lever.learning.trainings import Trained, TrainingPlace, learn_rce
+    from tasks.lever.learning.training_inputs import groups_in
+    from tasks.lever.learning.trainings import learn_rce
 
-    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
-    groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
-    validate = shown("train RCE", settings.epochs, validation_of(setting, candidates, shots=learning.shots))
-
-    def run(place: TrainingPlace) -> Trained:
-        start = open_weights(selector, place.device)
-        return learn_rce(start, groups, settings, seed=learning.seed, validate=validate, place=place)
-
-    inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
-    return trained_selector("rce", run, world, learning, effort, **inputs)
+    inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
+    with open_training("rce", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
+        start = open_weights(selector, opened.run.device)
+        groups = groups_in(opened.setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        return opened.kept(learn_rce(start, groups, settings, opened.run))
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -250,26 +245,16 @@ def train_grpo(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
-    from tasks.lever.learning.training_inputs import groups_in, online_rewards, pools_in, validation_of
-    from tasks.lever.learning.trainings import Trained, TrainingPlace, learn_grpo
+    from tasks.lever.learning.training_inputs import groups_in, online_rewards, pools_in
+    from tasks.lever.learning.trainings import learn_grpo
 
-    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
-    judged = artifacts().get(data)
-    groups = groups_in(setting, judged, mode=reward, shots=learning.shots)
     epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
-    validate = shown("train GRPO", epochs, validation_of(setting, candidates, shots=learning.shots))
-    online = (
-        None
-        if settings.offline_only
-        else online_rewards(setting, pools_in(judged, candidates), groups.ids, mode=reward)
-    )
-
-    def run(place: TrainingPlace) -> Trained:
-        start = open_weights(selector, place.device)
-        return learn_grpo(start, groups, settings, seed=learning.seed, validate=validate, place=place, judge=online)
-
-    inputs = {"pools": pools, "data": data, "selector": selector, "reward": reward, "settings": settings}
-    return trained_selector("grpo", run, world, learning, effort, **inputs)
+    inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
+    with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
+        start, judged = open_weights(selector, opened.run.device), artifacts().get(data)
+        groups = groups_in(opened.setting, judged, mode=reward, shots=learning.shots)
+        online = online_rewards(opened.setting, pools_in(judged, opened.pools), groups.ids, mode=reward)
+        return opened.kept(learn_grpo(start, groups, settings, opened.run, judge=online))
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -286,10 +271,10 @@ def evaluate_selector(
 ) -> Ref:
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.judge.judges import open_judge
+    from tasks.lever.learning.choosing import banks_of, measure, unanswered
     from tasks.lever.learning.selector_evaluation import Conditions, Evaluated
-    from tasks.lever.learning.selector_measuring import banks_of, measure, unanswered
 
-    setting, candidates = _opened(world, effort), artifacts().load(Pools, pools)
+    setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     conditions = Conditions(
         dataset=setting.dataset.name,
         judge=open_judge(world.judge).id,
@@ -302,7 +287,7 @@ def evaluate_selector(
     results = measure(
         setting,
         candidates,
-        {name: open_weights(weights, "cpu") for name, weights in selectors.items()},
+        {name: open_weights(weights) for name, weights in selectors.items()},
         banks=banks_of(world.embedded, artifacts()),
         shots=shots,
         trained_shots=learning.shots,
@@ -334,7 +319,7 @@ class Results(Record):
 @step(version=1)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
     """The accuracies as the seed's repository has them, all figures, their plots and the learning curves."""
-    from tasks.lever.learning.lever_rows import figures_of, plots_of, trainings_of
+    from tasks.lever.learning.lever_results import figures_of, plots_of, trainings_of
 
     plots = plots_of(summary, trainings_of(seeds, artifacts()))
     return Results(
@@ -352,12 +337,18 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_in_database)
 def write_database(report: LeverReport, *, dataset: Ref) -> str:
     """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
-    from tasks.lever.learning.lever_rows import record
+    from tasks.lever.learning.lever_results import rows_of
+    from tasks.lever.learning.selector_evaluation import Evaluated
     from tasks.resources import evaluations
 
-    recorded = record(report, artifacts().load(Dataset, dataset), artifacts())
+    refs = [one.evaluated for one in report.seeds if one.evaluated]
+    found = rows_of(
+        report,
+        artifacts().load(Dataset, dataset),
+        lambda: (artifacts().load(Evaluated, ref) for ref in refs),
+    )
     with slot("database"):
-        evaluations().write([recorded])
+        evaluations().write([found])
     return report.run
 
 
@@ -366,8 +357,7 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str,
     """Show the run in the Prefect UI: a table, and the words with the plots, the learning curves and the files."""
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-    from tasks.lever.learning.lever_results import markdown_of, table_of
-    from tasks.lever.learning.lever_rows import as_url
+    from tasks.lever.learning.lever_results import as_url, markdown_of, table_of
 
     key = f"lever-{summary.conditions.dataset}"
     create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")
@@ -375,7 +365,3 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str,
     told = markdown_of(summary, files=files, plots=urls)
     create_markdown_artifact(markdown=told, key=f"{key}-report", description="Accuracy, plots, learning curves, files")
     return [f"{key}-figures", f"{key}-report"]
-
-
-def _opened(world: World, effort: Effort) -> Setting:
-    return open_setting(world, effort, run=paying_run())

@@ -18,9 +18,18 @@ from tasks.rag.answering.assistant import open_assistant
 from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import AnswerSettings
 from tasks.rag.measuring.answer_checks import AnswerCheck, check_answers
-from tasks.rag.measuring.indexes import Gold, gold_in, places_in, subject_of
-from tasks.rag.measuring.measured_figures import choose, labels_of, measure
-from tasks.rag.measuring.measurement_rows import Made, Measurement, record
+from tasks.rag.measuring.measured_figures import (
+    Gold,
+    Made,
+    Measurement,
+    choose,
+    gold_in,
+    labels_of,
+    measure,
+    places_in,
+    record,
+    subject_of,
+)
 from tasks.rag.measuring.ranking_metrics import Question, rank_questions, read_questions
 
 

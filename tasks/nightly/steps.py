@@ -61,7 +61,7 @@ def measure_index(
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
     """The report of a night, beside the nights before it; the night itself is kept for those to come."""
-    from storage.locking import alone
+    from storage.files import alone
     from storage.storage_errors import StorageError
     from tasks.calls import wait_for_twin
     from tasks.nightly import night_collecting

@@ -15,7 +15,7 @@ from storage.records import Record
 from tasks.evaluation.masking import masked
 from tasks.evaluation.yaml_file import Place, YamlFile, read_yaml
 from tasks.nightly.night_records import SuiteUnusable
-from tasks.rag.rag_defaults import STRATEGY
+from tasks.rag import STRATEGY
 from tasks.rag.retrieval.strategies import StrategyName
 
 OF_THE_SUITE = ("output_path", "save", "debug", "dry_run", "config", "as_json")

@@ -119,7 +119,11 @@ def answer_each(
 
 def write_answers(kept: Sequence[Kept], artifacts: Artifacts, *, out: Path) -> BatchReport:
     """Write one line of JSON per question: `{id, …}` with the answer, `error`, or both. Raises StoreUnreachable."""
-    lines = [json.dumps(_line(item, artifacts), ensure_ascii=False) + "\n" for item in kept]
+    lines: list[str] = []
+    for item in kept:
+        error = {} if item.error is None else {"error": item.error}
+        answer = {} if item.answer is None else artifacts.load(Answered, item.answer).model_dump(mode="json")
+        lines.append(json.dumps({"id": item.id, **error, **answer}, ensure_ascii=False) + "\n")
     data = "".join(lines).encode()
     files.make_folder(out.parent)
     files.write(out, data)
@@ -144,25 +148,21 @@ def is_written(report: BatchReport) -> bool:
 
 def _answer(asked: Asked, assistant: Assistant, artifacts: Artifacts, *, key: str) -> Kept:
     if known := artifacts.recall(key):
-        return _kept(asked.id, artifacts.load(Answered, known), known)
-    try:
-        answered = assistant.ask(asked.question, history=asked.history)
-    except ValueError as error:
-        return Kept(id=asked.id, error=str(error))
-    answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
-    if answered.model_away:  # what the documents say is told, and not remembered
-        return _kept(asked.id, answered, answer).model_copy(update={"away": "; ".join(answered.notes)})
-    if answered.model_refused:
-        return _kept(asked.id, answered, answer).model_copy(update={"error": "; ".join(answered.notes)})
-    artifacts.remember(key, answer)
-    return _kept(asked.id, answered, answer)
-
-
-def _kept(id: str, answered: Answered, answer: Ref) -> Kept:
-    return Kept(id=id, answer=answer, abstained=answered.abstained, unverified=len(answered.unverified))
-
-
-def _line(item: Kept, artifacts: Artifacts) -> dict[str, object]:
-    error = {} if item.error is None else {"error": item.error}
-    answer = {} if item.answer is None else artifacts.load(Answered, item.answer).model_dump(mode="json")
-    return {"id": item.id, **error, **answer}
+        answered, answer = artifacts.load(Answered, known), known
+    else:
+        try:
+            answered = assistant.ask(asked.question, history=asked.history)
+        except ValueError as error:
+            return Kept(id=asked.id, error=str(error))
+        answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
+        if not (answered.model_away or answered.model_refused):  # what the documents say then is told, not remembered
+            artifacts.remember(key, answer)
+    notes = "; ".join(answered.notes)
+    return Kept(
+        id=asked.id,
+        answer=answer,
+        abstained=answered.abstained,
+        unverified=len(answered.unverified),
+        away=notes if answered.model_away else None,
+        error=notes if answered.model_refused and not answered.model_away else None,
+    )

@@ -1,15 +1,11 @@
 """What stops a run. A single bad document is a record, not an error.
 
 RagError
-├── FolderUnusable       the folder of documents cannot be indexed
-│   ├── FolderMissing    there is no such folder
-│   ├── NotAFolder       it is a file
-│   └── NothingToIndex   no file in it can be read
+├── FolderUnusable       the folder of documents is missing, a file, or holds nothing to index
 ├── MetadataUnusable     the CSV beside the documents cannot be read
 ├── QuestionsUnusable    the file of questions cannot be read
 ├── UnknownDocument      the index holds no document of that name
-├── UnknownStrategy      there is no retrieval strategy of that name
-├── StrategyUnusable     an installed package offers a retrieval strategy that cannot be used
+├── StrategyUnusable     there is no retrieval strategy of that name, or an installed one cannot be used
 ├── TooManyFailed        more documents failed than the user allows: nothing is published
 └── Unfinished           what could be done is published, the rest may succeed another time
 
@@ -34,19 +30,7 @@ class RagError(Exception):
 
 
 class FolderUnusable(RagError):
-    """The folder of documents cannot be indexed."""
-
-
-class FolderMissing(FolderUnusable):
-    """There is no such folder."""
-
-
-class NotAFolder(FolderUnusable):
-    """The path leads to something else."""
-
-
-class NothingToIndex(FolderUnusable):
-    """No file in the folder is a document that may be read."""
+    """The folder of documents does not exist, is not a folder, or holds no file that can be indexed."""
 
 
 class MetadataUnusable(RagError):
@@ -61,12 +45,8 @@ class UnknownDocument(RagError, ValueError):
     """The index holds no document of that name."""
 
 
-class UnknownStrategy(RagError, ValueError):
-    """There is no retrieval strategy of that name."""
-
-
 class StrategyUnusable(RagError, ValueError):
-    """A retrieval strategy of an installed package cannot be imported, or is none."""
+    """There is no retrieval strategy of that name, or that of an installed package cannot be imported or is none."""
 
 
 class TooManyFailed(RagError):

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
 from tasks.keys import slug
 from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import AnswerSettings
 from tasks.rag.batching import Asked, Batch, BatchReport, Kept, is_written
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Source
-from tasks.rag.indexing.document_status import DocumentStatus
 from tasks.rag.indexing.figures import FigureSettings
-from tasks.rag.indexing.index_building import Published
-from tasks.rag.indexing.index_report import IndexReport
-from tasks.rag.indexing.publishing import Catalogued
+from tasks.rag.indexing.index_report import DocumentStatus, IndexReport
+from tasks.rag.indexing.publishing import Catalogued, Published
 from tasks.rag.indexing.scan import ScanResult
 from tasks.resources import artifacts, embedding_cache, resources, responses
 from tasks.step import Incomplete, paying_run, step
+
+Item = TypeVar("Item")
 
 
 @step(version=1, reads_world=True)
@@ -34,6 +34,14 @@ def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) ->
     from tasks.rag.indexing.scan import scan_folder
 
     return scan_folder(folder, artifacts=artifacts(), include=include, exclude=exclude)
+
+
+def _counted(stage: str, items: Sequence[Item]) -> Iterator[Item]:
+    """The items, one after the other; each is reported as done before the next one is taken."""
+    progress.expect(stage, len(items))
+    for item in items:
+        yield item
+        progress.advance(stage)
 
 
 def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> bool:
@@ -47,22 +55,18 @@ def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:
     """Read each document in a child process and keep it as soon as it is read."""
-    from tasks.rag.indexing.document_parsing import parse_source
+    from tasks.rag.indexing.document_stages import parse_source
 
     password = resources().secret(password_env) if password_env else None
-    progress.expect("parse", len(sources))
-    parsed: list[Parsed] = []
-    for source in sources:
-        parsed.append(
-            parse_source(
-                source, artifacts(), options=options, limits=limits, password=password, log=resources().parse_log
-            )
-        )
-        progress.advance("parse")
+    log = resources().parse_log
+    parsed = tuple(
+        parse_source(source, artifacts(), options=options, limits=limits, password=password, log=log)
+        for source in _counted("parse", sources)
+    )
     unfinished = {item.source.digest[:12]: why for item in parsed if (why := item.may_pass)}
     if unfinished:
-        raise Incomplete(tuple(parsed), unfinished)
-    return tuple(parsed)
+        raise Incomplete(parsed, unfinished)
+    return parsed
 
 
 @step(version=1)
@@ -73,12 +77,10 @@ def find_figures(
     from tasks.rag.indexing.picturing import figures_of
 
     password = resources().secret(password_env) if password_env else None
-    progress.expect("extract_figures", len(parsed))
-    pictured: list[Pictured] = []
-    for item in parsed:
-        pictured.append(figures_of(item, artifacts(), settings=settings, limits=limits, password=password))
-        progress.advance("extract_figures")
-    return tuple(pictured)
+    return tuple(
+        figures_of(item, artifacts(), settings=settings, limits=limits, password=password)
+        for item in _counted("extract_figures", parsed)
+    )
 
 
 class Shards(Record):
@@ -131,17 +133,13 @@ def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:
     """Cut each document into chunks and find the words of each."""
-    from tasks.rag.indexing.cutting import cut
+    from tasks.rag.indexing.document_stages import cut
 
     readable = [item for item in pictured if item.parsed.document]
-    progress.expect("chunk", len(readable))
-    chunked: list[Chunked] = []
-    for item in readable:
-        chunked.append(
-            cut(item, artifacts(), chunk_chars=chunk_chars, overlap_chars=overlap_chars, tokenizer=tokenizer)
-        )
-        progress.advance("chunk")
-    return tuple(chunked)
+    return tuple(
+        cut(item, artifacts(), chunk_chars=chunk_chars, overlap_chars=overlap_chars, tokenizer=tokenizer)
+        for item in _counted("chunk", readable)
+    )
 
 
 @step(version=1, gpu=True)
@@ -150,7 +148,7 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
 
     fingerprint: of the embedder's weights; other weights under the same name are other work.
     """
-    from tasks.rag.indexing.embedding import embed_document
+    from tasks.rag.indexing.document_stages import embed_document
     from tasks.resources import embedder as opened
 
     del fingerprint  # part of the key alone
@@ -259,14 +257,9 @@ def answer(
     return tuple(kept)
 
 
-def _stands(result: BatchReport, inputs: dict[str, Any]) -> bool:
-    del inputs
-    return is_written(result)
-
-
-@step(version=1, verify=_stands)
+@step(version=1, verify=lambda report, _: is_written(report))
 def write_answers(kept: tuple[Kept, ...], *, out: Path) -> BatchReport:
     """One line of JSON per question, in the order of the questions."""
-    from tasks.rag import batching
+    from tasks.rag.batching import write_answers as written
 
-    return batching.write_answers(kept, artifacts(), out=out)
+    return written(kept, artifacts(), out=out)

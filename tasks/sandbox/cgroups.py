@@ -14,17 +14,13 @@ Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v1/
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
-
-log = logging.getLogger(__name__)
 
 PROC = Path("/proc/self")
 CONTROLLERS = {"memory", "pids"}
@@ -42,13 +38,10 @@ class _Files(NamedTuple):
     swap: str
     peak: str
     events: str
-    unlimited: str
 
 
-V1 = _Files(
-    "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control", "-1"
-)
-V2 = _Files("memory.max", "memory.swap.max", "memory.peak", "memory.events", "max")
+V1 = _Files("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
+V2 = _Files("memory.max", "memory.swap.max", "memory.peak", "memory.events")
 
 
 class Cgroup:
@@ -59,9 +52,7 @@ class Cgroup:
 
     def __init__(self, memory: Path, pids: Path, files: _Files) -> None:
         self.procs = tuple(folder / "cgroup.procs" for folder in dict.fromkeys((memory, pids)))
-        self._memory = memory
-        self._pids = pids
-        self._files = files
+        self._memory, self._pids, self._files = memory, pids, files
         self._events = str(memory / files.events)
         self._peak_file = str(memory / files.peak)
         self._peak: int | None = None
@@ -69,15 +60,12 @@ class Cgroup:
     def set_limits(self, memory_bytes: int, processes: int) -> None:
         """Limit all processes in it together: memory without swap, and processes and threads that ever enter."""
         files, swap = self._files, self._memory / self._files.swap
-        limited = self._memory / files.memory
-        if files is V1 and swap.exists():  # memory and swap: never less than memory alone
-            _write(swap, files.unlimited)
-            _until_it_works(lambda: _write(limited, str(memory_bytes)))
-            _until_it_works(lambda: _write(swap, str(memory_bytes)))
-        else:
-            _until_it_works(lambda: _write(limited, str(memory_bytes)))
-            if files is V2 and swap.exists():
-                _write(swap, "0")
+        has_swap = swap.exists()
+        if files is V1 and has_swap:  # its limit is of memory and swap, and never less than that of memory alone
+            _write(swap, "-1")
+        _until_it_works(lambda: _write(self._memory / files.memory, str(memory_bytes)))
+        if has_swap:
+            _until_it_works(lambda: _write(swap, str(memory_bytes) if files is V1 else "0"))
         _write(self._pids / "pids.max", str(processes))
 
     def reset_peak(self) -> None:
@@ -97,11 +85,8 @@ class Cgroup:
 
     def oom_kills(self) -> int:
         """Processes in it that the kernel killed for memory, since it was made."""
-        for line in read(self._events).splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
-        return 0
+        counts = dict(line.split(" ", 1) for line in read(self._events).splitlines())
+        return int(counts.get("oom_kill", 0))
 
     def remove(self) -> None:
         """Once its processes are gone; again is no error. Raises OSError while it holds any."""
@@ -112,29 +97,8 @@ class Cgroup:
             _until_it_works(lambda folder=file.parent: _remove(folder))
 
 
-class _Unusable(Exception):
+class NoCgroup(Exception):
     """No group can be made; its text says why."""
-
-
-def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup | None:
-    """A group with these limits; None where none can be made, for which see `reason`.
-
-    name: `trivet-PID-…` with the number of this process; groups of such names are removed when their process is dead.
-    """
-    try:
-        return _made(name, memory_bytes, processes)
-    except _Unusable as error:
-        log.info("no cgroup: %s", error)
-        return None
-
-
-def reason() -> str | None:
-    """Why no group can be made here; None: one can, which was tried."""
-    try:
-        _made(f"trivet-{os.getpid()}-trial-{threading.get_ident()}", 1 << 30, 16).remove()
-    except _Unusable as error:
-        return str(error)
-    return None
 
 
 def processor_share() -> float | None:
@@ -149,7 +113,11 @@ def processor_share() -> float | None:
     return min(shares, default=None)
 
 
-def _made(name: str, memory_bytes: int, processes: int) -> Cgroup:
+def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
+    """A group with these limits. Raises NoCgroup.
+
+    name: `trivet-PID-…` with the number of this process; groups of such names are removed when their process is dead.
+    """
     why: list[str] = []
     for memory, pids, files in _parents():
         group = Cgroup(memory / name, pids / name, files)
@@ -166,14 +134,14 @@ def _made(name: str, memory_bytes: int, processes: int) -> Cgroup:
                 group.remove()
         else:
             return group
-    raise _Unusable("; ".join(why) or "no group that is ours bounds memory and processes")
+    raise NoCgroup("; ".join(why) or "no group that is ours bounds memory and processes")
 
 
 def _parents() -> Iterator[tuple[Path, Path, _Files]]:
-    """Where groups may be made: folder of memory, folder of pids. Raises _Unusable."""
+    """Where groups may be made: folder of memory, folder of pids. Raises NoCgroup."""
     own = dict(_own_groups())
     if not own:
-        raise _Unusable("no cgroups are mounted")
+        raise NoCgroup("no cgroups are mounted")
     memory, pids = own.get("memory"), own.get("pids")
     if memory and pids:
         yield memory, pids, V1
@@ -181,7 +149,9 @@ def _parents() -> Iterator[tuple[Path, Path, _Files]]:
         folder = own[""]
         above = () if os.geteuid() == 0 else folder.parents
         for one in (folder, *above):
-            if _controllers(one / "cgroup.controllers") >= CONTROLLERS and os.access(one / "cgroup.procs", os.W_OK):
+            if set(_read(one / "cgroup.controllers").split()) >= CONTROLLERS and os.access(
+                one / "cgroup.procs", os.W_OK
+            ):
                 yield one, one, V2
 
 
@@ -203,12 +173,8 @@ def _own_groups() -> Iterator[tuple[str, Path]]:
 
 def _hand_down(folder: Path) -> None:
     """Controllers of a group of version 2, to those below it. Raises OSError when it holds processes."""
-    if missing := sorted(CONTROLLERS - _controllers(folder / "cgroup.subtree_control")):
+    if missing := sorted(CONTROLLERS - set(_read(folder / "cgroup.subtree_control").split())):
         _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in missing))
-
-
-def _controllers(path: Path) -> set[str]:
-    return set(_read(path).split())
 
 
 def _remove_leftovers(folder: Path) -> None:

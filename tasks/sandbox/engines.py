@@ -24,7 +24,7 @@ Name = Literal["bubblewrap", "namespaces", "none"]
 NEEDED = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_NET_ADMIN")
 """By the zygote, to make namespaces for a program and bring up their loopback."""
 OF_ROOT = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL")
-"""To become somebody else, and to end him."""
+"""By the zygote of root, to become another user and to kill processes of that user."""
 INSTALL = "install bubblewrap: `apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap`"
 APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 ALLOW = "allow user namespaces: `sysctl -w user.max_user_namespaces=10000`"
@@ -48,13 +48,9 @@ class Engine(NamedTuple):
 
     def command(self, layout: Layout) -> list[str]:
         """What starts the zygote; its stdin is the channel."""
-        match self.name:
-            case "bubblewrap":
-                return _bubblewrap(layout, privileged=self.privileged)
-            case "namespaces":
-                return _namespaces(layout, privileged=self.privileged)
-            case "none":
-                return list(layout.command)
+        if self.name == "none":
+            return list(layout.command)
+        return (_bubblewrap if self.name == "bubblewrap" else _namespaces)(layout, privileged=self.privileged)
 
     @property
     def counted(self) -> int | None:
@@ -114,15 +110,8 @@ def _remedy() -> str:
 
 
 def _bubblewrap(layout: Layout, *, privileged: bool) -> list[str]:
-    command = [
-        shutil.which("bwrap") or "bwrap",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    ]
-    command += ["--as-pid-1", "--cap-drop", "ALL"]
+    command = [shutil.which("bwrap") or "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command += ["--unshare-cgroup-try", "--as-pid-1", "--cap-drop", "ALL"]
     if not privileged:
         command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
     for capability in (*NEEDED, *(OF_ROOT if privileged else ())):
@@ -145,7 +134,6 @@ def _namespaces(layout: Layout, *, privileged: bool) -> list[str]:
     told = {
         "readonly": layout.readonly,
         "symlinks": layout.links,
-        "files": {},
         "uid_map": not privileged,
         "command": layout.command,
         "env": layout.environment,

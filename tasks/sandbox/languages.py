@@ -81,9 +81,10 @@ class Language(NamedTuple):
     """Empty: Python, which runs in the fork itself."""
     tools: tuple[str, ...] = ()
     """Programs that it needs."""
-    compile: tuple[str, ...] | None = None
-    run_tested: tuple[str, ...] | None = None
-    """With tests; None: as without."""
+    compile: tuple[str, ...] = ()
+    """Empty: nothing is compiled."""
+    run_tested: tuple[str, ...] = ()
+    """With tests; empty: as without."""
     ends: str = ""
     """Appended to the tests, see above."""
     limits_memory_by: Literal["address_space", "data"] = "address_space"
@@ -96,12 +97,12 @@ class Language(NamedTuple):
 
     def run_command(self, folder: str, report: int, token: int, *, tested: bool) -> tuple[str, ...]:
         """The program and its arguments; folder: where the source is; nothing for Python."""
-        argv = self.run_tested if tested and self.run_tested else self.run
+        argv = (tested and self.run_tested) or self.run
         return self._filled(argv, folder, {"{report}": str(report), "{token}": str(token)})
 
     def compile_command(self, folder: str) -> tuple[str, ...]:
         """The compiler and its arguments; nothing where nothing is compiled."""
-        return self._filled(self.compile or (), folder, {})
+        return self._filled(self.compile, folder, {})
 
     def _filled(self, argv: tuple[str, ...], folder: str, others: dict[str, str]) -> tuple[str, ...]:
         tools = {tool: _shown(tool) or tool for tool in self.tools}
@@ -142,16 +143,7 @@ LANGUAGES = (
         "go",
         ("golang",),
         "main.go",
-        compile=(
-            "env",
-            "GOCACHE=/tmp/go",
-            "CGO_ENABLED=0",
-            "go",
-            "build",
-            "-o",
-            "{binary}",
-            "{source}",
-        ),
+        compile=("env", "GOCACHE=/tmp/go", "CGO_ENABLED=0", "go", "build", "-o", "{binary}", "{source}"),
         run=("{binary}",),
         tools=("go", "env"),
         limits_memory_by="data",
@@ -211,16 +203,11 @@ def _shown(tool: str) -> str | None:
 
 @cache
 def _seek(tool: str, path: str) -> str | None:
-    found = (shutil.which(tool, path=SYSTEM_PATH), shutil.which(tool, path=path))
-    return next((shown for one in found if one and (shown := _as_shown(Path(one)))), None)
-
-
-def _as_shown(path: Path) -> str | None:
-    """A path under which the sandbox shows a program; None: it does not."""
-    real = path.resolve()
-    if not _is_shown(real):
-        return None
-    return str(path if _is_shown(path) else real)
+    for one in filter(None, (shutil.which(tool, path=SYSTEM_PATH), shutil.which(tool, path=path))):
+        real = os.path.realpath(one)
+        if _is_shown(Path(real)):
+            return one if _is_shown(Path(one)) else real
+    return None
 
 
 def _is_shown(path: Path) -> bool:

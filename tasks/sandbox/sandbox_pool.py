@@ -27,11 +27,10 @@ from weakref import WeakSet
 
 from tasks.sandbox import cgroups
 from tasks.sandbox.engines import Engine, engines, none_holds, refuse_unsafe
-from tasks.sandbox.execution_outcome import broken, outcome, too_long
 from tasks.sandbox.languages import find, unavailable
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
 from tasks.sandbox.sandbox_layout import Interpreter, interpreter
-from tasks.sandbox.sandbox_records import Execution, Limits, Program
+from tasks.sandbox.sandbox_records import Execution, Program, broken, outcome, too_long
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 
 TRIES = 2
@@ -185,7 +184,7 @@ class Sandbox:
         self.close()
 
     def _begin(self) -> None:
-        """Without any worker."""
+        """Start over without any worker."""
         self._free: LifoQueue[Worker | None] = LifoQueue()
         for _ in range(self.workers):
             self._free.put(None)
@@ -193,7 +192,7 @@ class Sandbox:
         self._lock = Lock()
 
     def _after_fork(self) -> None:
-        """In a forked process: its workers are the other one's, which goes on to speak with them."""
+        """Drop the workers in a forked process: they are the parent's, which goes on to speak with them."""
         for worker in self._started:
             worker.forget()
         self._begin()
@@ -219,19 +218,6 @@ class Sandbox:
             worker.stop()
 
 
-def execute(
-    program: str,
-    *,
-    language: str = "python",
-    tests: str | None = None,
-    stdin: bytes = b"",
-    files: Mapping[str, bytes] | None = None,
-    limits: Limits | None = None,
-) -> Execution:
-    """Execute one program in the shared sandbox; see Program, Limits and Execution, and Sandbox.run for errors."""
-    return shared_sandbox().run(Program(program, language, tests, stdin, files or {}, limits or Limits()))
-
-
 def shared_sandbox(*, unsafe: bool = False) -> Sandbox:
     """The sandbox of this process; it ends with it. A new one after one that Ctrl-C has closed."""
     with _shared_lock:
@@ -251,7 +237,7 @@ def stop_executing() -> None:
 
 
 def processors() -> int:
-    """That this process may use: by its affinity, and by the share that its cgroup has of them."""
+    """Processors that this process may use: by its affinity, and by the share that its cgroup has of them."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(allowed, ceil(cgroups.processor_share() or allowed)))
 
@@ -290,6 +276,3 @@ def _refuse_paths(files: Mapping[str, bytes]) -> None:
         pure = PurePosixPath(path)
         if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in path:
             raise ValueError(f"files: {path!r} is no relative path within a program's folder")
-
-
-__all__ = ["Sandbox", "SandboxUnavailable", "execute", "shared_sandbox", "stop_executing"]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from tasks.sandbox.inside.frames import Frame
 
 Status = Literal["ok", "failed", "unfinished", "timeout", "memory", "output", "broken"]
 """ok: ended with exit code 0, behind the last line of its tests. failed: another exit code, or a signal. unfinished:
@@ -11,6 +16,11 @@ ended with exit code 0 before its tests were through. timeout, memory, output: a
 could not run it, twice; nothing is known about the program."""
 
 MIB = 1024**2
+REASON_CHARS = 200
+ENDING_CHARS = 20_000
+ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.M)
+MACHINE_FULL = "the kernel killed it since this machine had no memory left"
+NOT_STARTED = "the sandbox could not set it up"
 
 
 class Limits(NamedTuple):
@@ -71,3 +81,99 @@ class Execution(NamedTuple):
     def passed(self) -> bool:
         """Whether it ended as it should."""
         return self.status == "ok"
+
+
+class _Ending(NamedTuple):
+    status: Status
+    reason: str
+    exit_code: int | None = None
+
+
+def outcome(
+    program: Program, reply: Frame, *, marks_end: bool, killed_for_memory: int, machine_was_full: bool
+) -> Execution:
+    """What came of a program, by what a zygote tells of it: which limit was passed, or what the program did.
+
+    marks_end: the language tells when its tests are through.
+    killed_for_memory: processes of the program that the kernel killed since its group had too much.
+    machine_was_full: the kernel killed another one for memory on this machine meanwhile.
+    """
+    told = reply.fields | {"killed_for_memory": killed_for_memory, "machine_was_full": machine_was_full}
+    stdout, stderr = (blob.decode("utf-8", "replace") for blob in reply.blobs)
+    ending = _ending(told, stderr, program.limits)
+    if ending.status == "ok" and program.tests is not None and marks_end and not told["finished"]:
+        ending = _Ending("unfinished", "it ended before its tests were through", 0)
+    used = {name: told.get(name, 0) for name in ("wall_s", "cpu_s", "peak_memory_bytes")}
+    return Execution(ending.status, ending.exit_code, stdout, stderr, **used, reason=ending.reason)
+
+
+def too_long(program: Program) -> Execution | None:
+    """The result for a source too large for its folder, which is no fault of the sandbox; None: it fits."""
+    most = program.limits.file_bytes // 2
+    if len(program.source) <= most:
+        return None
+    why = f"its source has {len(program.source):,} characters; {most:,} are allowed, half of the files of a program"
+    return Execution("failed", None, "", "", 0.0, 0.0, 0, why)
+
+
+def broken(why: str) -> Execution:
+    """The result for a program about which nothing is known."""
+    return Execution("broken", None, "", "", 0.0, 0.0, 0, why)
+
+
+def _ending(told: dict[str, Any], stderr: str, limits: Limits) -> _Ending:
+    if told.get("status") == "broken":
+        return _Ending("broken", f"{NOT_STARTED}: {told['reason']}")
+    if told["killed_for"] == "wall" and told.get("starved"):
+        return _Ending("broken", f"this machine was too busy: it hardly ran within {limits.wall_s:g} s")
+    if told["killed_for"]:
+        return _killed_by_us(told["killed_for"], limits)
+    code = os.waitstatus_to_exitcode(told["waited"])
+    if not told["compiled"]:
+        if code == -signal.SIGKILL and told["machine_was_full"] and not told["killed_for_memory"]:
+            return _Ending("broken", MACHINE_FULL)
+        return _Ending("failed", f"it does not compile: {_first_line(stderr)}", code if code >= 0 else 128 - code)
+    if code < 0:
+        return _died(-code, told, limits)
+    if code > 0:
+        last = _last_error(stderr)
+        return _Ending("memory" if last.startswith("MemoryError") else "failed", last or f"exit code {code}", code)
+    return _Ending("ok", "", 0)
+
+
+def _killed_by_us(what: str, limits: Limits) -> _Ending:
+    match what:
+        case "wall":
+            return _Ending("timeout", f"killed after {limits.wall_s:g} s")
+        case "stdout" | "stderr":
+            return _Ending("output", f"it wrote more than {limits.output_bytes / MIB:g} MiB to {what}")
+        case "setup":
+            return _Ending("broken", f"{NOT_STARTED} in time")
+        case _:
+            return _Ending("failed", "it wrote where only its harness writes")
+
+
+def _died(number: int, told: dict[str, Any], limits: Limits) -> _Ending:
+    """How a program ended that died of a signal we did not send."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    if number == signal.SIGKILL and told["killed_for_memory"]:
+        return _Ending("memory", f"it used more than {limits.memory_bytes / MIB:g} MiB")
+    if number == signal.SIGXCPU or (number == signal.SIGKILL and told["cpu_s"] >= limits.cpu_s):
+        return _Ending("timeout", f"it used more than {limits.cpu_s:g} s of processor time")
+    if number == signal.SIGKILL and told["machine_was_full"]:
+        return _Ending("broken", MACHINE_FULL)
+    return _Ending("failed", f"it died of {name}", 128 + number)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip()[:REASON_CHARS] for line in text.splitlines() if line.strip()), "")
+
+
+def _last_error(text: str) -> str:
+    """The last line that begins with the name of an error, as Python and Node.js write them; else the last line.
+
+    Of errors that follow from one another, it is of the last traceback.
+    """
+    end = text[-ENDING_CHARS:].rstrip().rpartition("Traceback (most recent call last):")[2]
+    errors = ERROR.findall(end)
+    return (errors[-1] if errors else end.rpartition("\n")[2]).strip()[:REASON_CHARS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -22,6 +23,8 @@ from tasks.sandbox.inside.running import SETUP_S
 from tasks.sandbox.languages import Language
 from tasks.sandbox.sandbox_layout import NOBODY, PRELOAD, Interpreter, layout, write_etc
 from tasks.sandbox.sandbox_records import Limits, Program
+
+log = logging.getLogger(__name__)
 
 START_S = 60.0
 GRACE_S = 30.0
@@ -102,7 +105,10 @@ class Worker:
         source = program.source.encode("utf-8", "replace")
         token = secrets.token_hex(16)
         self._asked += 1
-        run, compiles = _commands(language, tested=tests is not None)
+        run, compiles = (), ()
+        if language.name != "python":  # which runs in the fork
+            run = language.run_command("{folder}", REPORT, TOKEN, tested=tests is not None)
+            compiles = language.compile_command("{folder}")
         fields = {
             "number": self._asked,
             "tested": tests is not None,
@@ -154,12 +160,12 @@ class Worker:
     ) -> subprocess.Popen[bytes]:
         shown = layout(python, etc, walled=engine.name != "none")
         if engine.name != "none" and run_as is None:
-            self.group = cgroups.make(
-                f"trivet-{os.getpid()}-{secrets.token_hex(4)}",
-                memory_bytes=Limits().memory_bytes,
-                processes=Limits().processes,
-            )
-            self._procs += [os.open(path, os.O_WRONLY) for path in self.group.procs] if self.group else []
+            name, limits = f"trivet-{os.getpid()}-{secrets.token_hex(4)}", Limits()
+            try:
+                self.group = cgroups.make(name, memory_bytes=limits.memory_bytes, processes=limits.processes)
+                self._procs += [os.open(path, os.O_WRONLY) for path in self.group.procs]
+            except cgroups.NoCgroup as error:
+                log.info("no cgroup: %s", error)
         return subprocess.Popen(
             engine.command(shown),
             stdin=theirs.fileno(),
@@ -219,16 +225,6 @@ def _remove_leftovers() -> None:
         pid = folder.name.removeprefix(TEMPORARY).partition("-")[0]
         if pid.isdecimal() and not Path("/proc", pid).exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _commands(language: Language, *, tested: bool) -> tuple[list[str], list[str]]:
-    """What runs and what compiles a program; nothing for Python, which runs in the fork."""
-    if language.name == "python":
-        return [], []
-    return (
-        list(language.run_command("{folder}", REPORT, TOKEN, tested=tested)),
-        list(language.compile_command("{folder}")),
-    )
 
 
 def _uid(pid: int) -> int:

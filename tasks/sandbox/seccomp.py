@@ -112,12 +112,9 @@ def _rules() -> Iterator[_Rule]:
         yield from (_Rule(call, errno.EPERM, place, FILE_KIND, kind) for kind in DEVICES)
     for call in ("socket", "socketpair"):
         yield _Rule(call, errno.EPERM, 0, value=max(FAMILIES), beyond=True)
-        yield from (_Rule(call, errno.EPERM, 0, value=family) for family in _other_families())
+        others = (family for family in range(max(FAMILIES)) if family not in FAMILIES)
+        yield from (_Rule(call, errno.EPERM, 0, value=family) for family in others)
     yield from _personalities()
-
-
-def _other_families() -> Iterator[int]:
-    return (family for family in range(max(FAMILIES)) if family not in FAMILIES)
 
 
 def _personalities() -> Iterator[_Rule]:

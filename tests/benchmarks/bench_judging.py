@@ -116,7 +116,7 @@ def made_up() -> list[Answered]:
 
 def read_answers(path: Path) -> list[Answered]:
     """The first annotator's answer to each question."""
-    from tasks.lever.data.vqa_scores import read_annotations
+    from tasks.lever.data.vqa_files import read_annotations
 
     return [(one.answers[0], one.answers) for one in read_annotations(path).values()][:ANSWERS]
 

@@ -51,8 +51,9 @@ def measure_memory(queries: int) -> dict[str, float]:
     """Peak of a process that reads the RL data of so many queries and makes groups of them."""
     import torch
 
-    from tasks.lever.data.banks import EmbeddingBank
-    from tasks.lever.data.rl_files import groups_of, iter_rl_data, rl_data_bytes
+    from tasks.lever.data.embeddings import EmbeddingBank
+    from tasks.lever.data.rl_files import iter_rl_data, rl_data_bytes
+    from tasks.lever.learning.training_inputs import groups_of
     from tasks.lever.lever_records import PointerRecord, RlQuery
 
     made = torch.Generator().manual_seed(0)

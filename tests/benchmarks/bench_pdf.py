@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.read_options import ReadOptions
 
 FILES = ("BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf")
 Cells = list[Counter[str] | None]

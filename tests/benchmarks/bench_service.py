@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from flows.service.connecting import auth_of
+from flows.service.api import auth_of
 from flows.service.server_database import cluster_of
 from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, service_home
 

@@ -35,17 +35,16 @@ import numpy as np
 import PIL.Image
 import torch
 
-from flows.service.gpu_doctor import _driver
-from flows.service.gpu_trials import build, make_model, make_vectors
+from flows.service.gpu_doctor import _driver, build, make_model, make_vectors
 from models.causal_lm import CausalLM
 from models.clip import GPU_BATCH, Clip, image_features
 from models.pointer import PointerConfig, PointerSelector
 from models.protocols import ChatRequest, Message, Text
 from storage.vectors import gpus
-from tasks.lever.learning.groups import Groups
-from tasks.lever.learning.training_loop import TrainingPlace
+from tasks.lever.learning.training_inputs import Groups
+from tasks.lever.learning.training_loop import TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
-from tasks.lever.training_settings import GrpoSettings
+from tasks.lever.lever_options import GrpoSettings
 
 POOL, SHOTS, GROUP, FLOAT = 64, 2, 12, 4
 PEAK_ROUNDS = 5
@@ -225,8 +224,7 @@ def pointer_updates(device: str, shapes: Shapes) -> float:
         return 0.0
 
     settings = GrpoSettings(batch_size=shapes.batch, offline_epochs=shapes.epochs, offline_only=True)
-    place = TrainingPlace(device=device)
-    learn_grpo(PointerSelector(config), groups, settings, seed=0, validate=mark, place=place)
+    learn_grpo(PointerSelector(config), groups, settings, TrainingRun(mark, device=device))
     updates = math.ceil(queries / shapes.batch) * (shapes.epochs - 1)
     return updates / (marks[-1] - marks[1])
 

@@ -249,7 +249,7 @@ def _wider_text_weights(folder: Path) -> None:
 @contextmanager
 def _vllm(folder: Path) -> Generator[Any]:
     from models.backends import open_backend
-    from models.held import release_held
+    from models.local import release_held
 
     # a tenth of the memory, nothing compiled: an engine that starts soon
     args: dict[str, Any] = {"pretrained": str(folder), "gpu_memory_utilization": 0.1, "enforce_eager": True}
@@ -297,13 +297,13 @@ def _cross_encoder_weights(labels: int) -> Callable[[Path], None]:
 
 
 def _scripted_reranker() -> Any:
-    from models.rerankers import open_reranker
+    from models.embedders import open_reranker
 
     return open_reranker("scripted")
 
 
 def _cross_encoder(folder: Path) -> Any:
-    from models.rerankers import open_reranker
+    from models.embedders import open_reranker
 
     return open_reranker(str(folder))
 

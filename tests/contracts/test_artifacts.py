@@ -13,8 +13,8 @@ import pytest
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from storage.remote import Remote
 from storage.storage_errors import DamagedArtifact, MissingArtifact
+from storage.stores import Remote
 
 KEY = hashlib.sha256(b"inputs").hexdigest()
 

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from models.embedders import open_reranker
 from models.model_errors import ModelUnavailable
 from models.protocols import Reranker
-from models.rerankers import open_reranker
 from tests.contracts.backends import RERANKS, those
 from tests.models.cross_encoders import ASKED
 

@@ -11,7 +11,6 @@ import pytest
 from models.clip import ClipEmbedder
 from models.model_errors import RequestRefused
 from models.protocols import VisionEmbedder
-from models.scripted import ScriptedVisionEmbedder
 from tasks.lever.digits.digits_judge import DigitsEncoder
 from tests.contracts.digits_world import scenes, untrained
 from tests.models.tiny_vision import make_png, make_tiny_clip
@@ -27,16 +26,12 @@ class Subject(NamedTuple):
     pngs: Sequence[bytes]
 
 
-@pytest.fixture(scope="module", params=["clip", "digits", "scripted"])
+@pytest.fixture(scope="module", params=["clip", "digits"])
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    match request.param:
-        case "clip":
-            return Subject(ClipEmbedder(str(make_tiny_clip(tmp_path_factory.mktemp("clip"))), device="cpu"), NOISE)
-        case "digits":
-            pngs = scenes()
-            return Subject(DigitsEncoder(untrained()), [*pngs, pngs[0]])
-        case _:
-            return Subject(ScriptedVisionEmbedder(), NOISE)
+    if request.param == "clip":
+        return Subject(ClipEmbedder(str(make_tiny_clip(tmp_path_factory.mktemp("clip"))), device="cpu"), NOISE)
+    pngs = scenes()
+    return Subject(DigitsEncoder(untrained()), [*pngs, pngs[0]])
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from flows.service.asked_service import PORT, Asked
 from flows.service.deploying import find_deployments_folder
 from flows.service.place import Place
 from flows.service.processes import MARK
-from flows.service.programs import GPU_DEPLOYMENT, environment_of, programs_of
 from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, forget_events, variables
 from flows.service.server_database import Database
+from flows.service.supervising import GPU_DEPLOYMENT, environment_of, programs_of
 from tests.deployments import units
 from tests.deployments.units import unit
 from tests.service.serviced import free_port

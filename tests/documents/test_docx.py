@@ -10,9 +10,9 @@ import pytest
 
 from tasks.documents.blocks import Block, Document, PageStatus
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument, UnsupportedDocument
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.docx.docx_reader import open_docx
 from tasks.documents.docx.docx_styles import format_number
-from tasks.documents.read_options import ReadOptions
 
 NAMESPACES = {
     "w": "http://schemas.openxmlformats.org/wordprocessingml/2006/main",

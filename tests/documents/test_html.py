@@ -8,8 +8,8 @@ import pytest
 
 from tasks.documents.blocks import Block
 from tasks.documents.document_errors import RefusedDocument
-from tasks.documents.read_options import Reader, ReadOptions
-from tasks.documents.text.html_reader import open_html
+from tasks.documents.document_readers import Reader, ReadOptions
+from tasks.documents.markup_reader import open_html
 
 
 def _open(folder: Path, source: bytes) -> Reader:

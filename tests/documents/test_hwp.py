@@ -23,12 +23,12 @@ from tasks.documents.document_errors import (
     NeedsPassword,
     UnsupportedDocument,
 )
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.hwp.hwp_assembly import assemble
-from tasks.documents.hwp.hwp_crypto import decrypt_distribution, distribution_key
 from tasks.documents.hwp.hwp_model import Generated, HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_reader import open_hwp, read_hwp, read_summary
+from tasks.documents.hwp.hwp_streams import decrypt_distribution, distribution_key
 from tasks.documents.hwp.hwpx_reader import open_hwpx, read_hwpx
-from tasks.documents.read_options import ReadOptions
 
 PAIRS = [
     "aligns", "borderfill", "charshape", "example", "footnote-endnote", "headerfooter", "hyperlink", "lists",

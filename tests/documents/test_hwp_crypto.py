@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tasks.documents.document_errors import CorruptDocument, UnsupportedDocument
-from tasks.documents.hwp import hwp_crypto
+from tasks.documents.hwp import hwp_streams
 
 
 def encrypt_bit_by_bit(plain: bytes, key: bytes) -> bytes:
@@ -27,45 +27,45 @@ def encrypt_bit_by_bit(plain: bytes, key: bytes) -> bytes:
 @pytest.mark.parametrize("size", [1, 15, 16, 33, 200])
 def test_vectorised_cfb_inverts_the_definition(size: int) -> None:
     plain = random.Random(size).randbytes(size)
-    key = hwp_crypto._rotated_sha1_key("비밀번호")
+    key = hwp_streams._rotated_sha1_key("비밀번호")
     cipher_text = encrypt_bit_by_bit(plain, key)
-    assert hwp_crypto.decrypt_stream(cipher_text, "비밀번호", encrypt_version=4) == plain
+    assert hwp_streams.decrypt_stream(cipher_text, "비밀번호", encrypt_version=4) == plain
 
 
 def test_cfb_pieces_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random.Random(0).randbytes(1000)
-    whole = hwp_crypto.decrypt_stream(data, "a", encrypt_version=4)
-    monkeypatch.setattr(hwp_crypto, "_PIECE_BYTES", 96)
-    assert hwp_crypto.decrypt_stream(data, "a", encrypt_version=4) == whole
+    whole = hwp_streams.decrypt_stream(data, "a", encrypt_version=4)
+    monkeypatch.setattr(hwp_streams, "_PIECE_BYTES", 96)
+    assert hwp_streams.decrypt_stream(data, "a", encrypt_version=4) == whole
 
 
 def test_key_of_the_newer_scheme_mixes_each_byte_with_its_rotated_predecessor() -> None:
     # "ab": 0xEC rotated is 0xD9, "a" (0x61) rotated is 0xC2
-    assert hwp_crypto._rotated_sha1_key("ab") == hashlib.sha1(b"\xd9a\xc2b").digest()[:16]
+    assert hwp_streams._rotated_sha1_key("ab") == hashlib.sha1(b"\xd9a\xc2b").digest()[:16]
 
 
 def test_key_of_the_older_scheme_spreads_seven_bytes_over_eight() -> None:
     # "1" is 31 00: the first slot becomes 0x62, whose seven high bits open the first DES byte
-    assert hwp_crypto._ring_key("1") == bytes([0x62, 0, 0, 0, 0, 0, 0, 0])
+    assert hwp_streams._ring_key("1") == bytes([0x62, 0, 0, 0, 0, 0, 0, 0])
 
 
 def test_distribution_key_is_found_by_the_seed() -> None:
     record = bytes([0x03, 0, 0, 0]) + bytes(252)
     # an all-zero record shows the mask itself: seed 3 gives rand() = 48, 7196 → 0x30, thirteen times
     # and rand() = 9294, 9091 → 0x4E, four times; the key starts at 4 + 3
-    assert hwp_crypto.distribution_key(record)[:10] == b"\x30" * 6 + b"\x4e" * 4
+    assert hwp_streams.distribution_key(record)[:10] == b"\x30" * 6 + b"\x4e" * 4
 
 
 def test_a_short_distribution_record_is_damage() -> None:
     with pytest.raises(CorruptDocument, match="256"):
-        hwp_crypto.distribution_key(bytes(10))
+        hwp_streams.distribution_key(bytes(10))
 
 
 def test_endless_key_derivation_is_not_begun() -> None:
     with pytest.raises(UnsupportedDocument, match="iterations"):
-        hwp_crypto.open_document_key("a", salt=b"", iterations=10**9, key_bytes=32)
+        hwp_streams.open_document_key("a", salt=b"", iterations=10**9, key_bytes=32)
 
 
 def test_a_member_of_broken_blocks_is_damage() -> None:
     with pytest.raises(CorruptDocument, match="blocks"):
-        hwp_crypto.decrypt_open_document(bytes(17), key=bytes(32), vector=bytes(16))
+        hwp_streams.decrypt_open_document(bytes(17), key=bytes(32), vector=bytes(16))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.documents.hwp.hwp_model import ListHead, ListStyles, NumberingLevel
-from tasks.documents.hwp.hwp_numbering import ListCounters, number_text
+from tasks.documents.hwp.hwp_model import ListCounters, ListHead, ListStyles, NumberingLevel, number_text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.hwp.hwp_assembly import assemble
 from tasks.documents.hwp.hwp_body import DocInfo, read_docinfo, read_section
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
-from tasks.documents.hwp.hwp_records import Tag, inflate, record_tree
+from tasks.documents.hwp.hwp_streams import Tag, inflate, record_tree
 
 NO_LISTS = DocInfo((), ListStyles({}, {}))
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tasks.documents.blocks import LONGEST_SIDE_PX, ImageCandidate
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword, RefusedDocument
+from tasks.documents.embedded_images import Undecodable, decode_image
 from tasks.documents.formats import format_named
-from tasks.documents.images.raster_images import Undecodable, decode_image
 
 AES_256 = 5
 

@@ -16,8 +16,8 @@ from typing import Any
 import pymupdf as untyped_pymupdf
 import pytest
 
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
-from tasks.documents.read_options import ReadOptions
 from tests.drills.indexing import Process, descendants, survivors
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
@@ -186,7 +186,7 @@ BUSY_PARENT = """
 import sys
 from pathlib import Path
 from tasks.documents.isolation import Job, ReadLimits, read_document
-from tasks.documents.read_options import ReadOptions
+from tasks.documents.document_readers import ReadOptions
 read_document(Job(Path(sys.argv[1]), "", "pdf"), options=ReadOptions(ocr="off"), limits=ReadLimits())
 """
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.documents.blocks import Block
-from tasks.documents.read_options import ReadOptions
-from tasks.documents.text.markdown_reader import open_markdown
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.markup_reader import open_markdown
 
 
 def _blocks(folder: Path, source: str) -> list[Block]:

@@ -9,9 +9,9 @@ import pymupdf as untyped_pymupdf
 import pytest
 
 from tasks.documents.blocks import PageStatus
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
 from tasks.documents.pdf.pdf_scans import OcrFailed, languages, ocr_available, read_image
-from tasks.documents.read_options import ReadOptions
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 

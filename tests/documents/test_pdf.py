@@ -11,8 +11,8 @@ import pytest
 
 from tasks.documents.blocks import Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.read_options import ReadOptions
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 

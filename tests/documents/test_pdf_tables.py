@@ -10,10 +10,10 @@ import pymupdf as untyped_pymupdf
 import pytest
 
 from tasks.documents.blocks import Block
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_grids import Edge, Edges, GridCell, find_grids
 from tasks.documents.pdf.pdf_reader import open_pdf
 from tasks.documents.pdf.pdf_tables import is_number
-from tasks.documents.read_options import ReadOptions
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 

@@ -8,8 +8,8 @@ import pytest
 
 from tasks.documents.blocks import Page
 from tasks.documents.document_errors import EmptyDocument
-from tasks.documents.read_options import ReadOptions
-from tasks.documents.text.text_reader import decode, heading_level, looks_like_text, open_text
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.text_reader import decode, heading_level, looks_like_text, open_text
 
 SENTENCE = "사업비는 35,750,000원이다. ㎡ ℃ 「」 ① 入札"
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flows.service.api import Api
-from flows.service.service_errors import ApiFailed
+from flows.service.api import Api, ApiFailed
 from tests.service.serviced import Running, deploy, diary_of, service_home
 
 pytestmark = [

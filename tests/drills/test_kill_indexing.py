@@ -21,11 +21,11 @@ import pytest
 from storage.artifacts import Artifacts
 from storage.generations import read_pointer
 from storage.records import Ref
+from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
 from tasks.keys import content_key
 from tasks.rag.corpus import Source
-from tasks.rag.indexing.document_parsing import PARSER_VERSION
+from tasks.rag.indexing.document_stages import PARSER_VERSION
 from tests.drills.indexing import Killed, Moment, Place, in_step, kill_index, run_index, shown_state, survivors, there
 from tests.storage.conftest import open_home
 
@@ -161,7 +161,7 @@ def _assert_dead(place: Place, killed: Killed) -> None:
 def _assert_every_step_hit(kills: list[Killed]) -> None:
     assert {kill.step for kill in kills if kill.step} == set(STEPS)
     commands = [child.command for kill in kills for child in kill.children]
-    for expected in ("flows.running.api_daemon", "tasks.documents.reader_child"):
+    for expected in ("flows.running.shared_api", "tasks.documents.reader_child"):
         assert any(expected in command for command in commands), f"no kill found {expected} at work"
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from storage.index import open_index
-from tasks.rag.indexing.document_status import read_status
+from tasks.rag.indexing.index_report import read_status
 from tests.command import TRIVET, Done, run_apart, run_here
 
 pytestmark = pytest.mark.engine

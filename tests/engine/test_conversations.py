@@ -11,7 +11,7 @@ import pytest
 
 from flows.running.answer_models import open_assistant
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.planning.conversation import turn_of
+from tasks.rag.planning.plan import turn_of
 from tests.command import run_here
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

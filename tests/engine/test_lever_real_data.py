@@ -221,7 +221,7 @@ def test_the_script_of_the_seed_runs_on_its_own_files(
     import torch
 
     from models.pointer import PointerConfig
-    from tasks.lever.data.embedding_files import read_bank
+    from tasks.lever.data.embeddings import read_bank
     from tests.lever.seed_files import lightning, passing_class, save, seed_state
 
     asked = json.loads((folder.data / "OpenEnded_mscoco_train2014_questions.json").read_text())["questions"]

@@ -24,10 +24,10 @@ SHOWN = ("red", "green", "blue", "red")
 
 @pytest.fixture(autouse=True)
 def _clients_are_closed() -> Iterator[None]:
-    from tasks.resources import _vision
+    from tasks.resources import forget
 
     yield
-    _vision.cache_clear()
+    forget()
 
 
 def test_a_renamed_model_leaves_documents_unchanged_and_another_one_describes_them_anew(
@@ -71,7 +71,7 @@ def test_a_renamed_model_leaves_documents_unchanged_and_another_one_describes_th
 
 
 def test_answers_are_given_anew_when_the_folder_of_the_reranker_holds_other_weights(tmp_path: Path) -> None:
-    from tasks.resources import _reranker
+    from tasks.resources import forget
 
     (tmp_path / "documents").mkdir()
     for colour in ("red", "green"):
@@ -81,7 +81,7 @@ def test_answers_are_given_anew_when_the_folder_of_the_reranker_holds_other_weig
     assert run_here("rag", "index", tmp_path / "documents", "--index", tmp_path / "index", "--json").code == 0
 
     def scores() -> list[float]:
-        _reranker.cache_clear()  # another process
+        forget()  # as another process would
         options = ("--index", tmp_path / "index", "--out", out, "--rerank", reranker, "--json")
         done = run_here("rag", "batch", tmp_path / "questions.jsonl", *options)
         assert done.code == 0, done.stderr

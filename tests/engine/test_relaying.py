@@ -13,7 +13,7 @@ configure_steps()
 from prefect import flow  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 
-from flows.running.relaying import Relay, counting  # noqa: E402
+from flows.running.dispatch import Relay, counting  # noqa: E402
 from flows.running.shown import watched  # noqa: E402
 from tasks import progress  # noqa: E402
 from tests.engine.deployed import Ran, work  # noqa: E402

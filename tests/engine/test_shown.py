@@ -31,8 +31,8 @@ from flows.lever import post_train  # noqa: E402
 from flows.nightly import nightly  # noqa: E402
 from flows.rag import IndexConfig, answer_batch, build_index  # noqa: E402
 from flows.running import shown  # noqa: E402
+from flows.running.environment import program_version  # noqa: E402
 from flows.running.lever_config import LeverConfig  # noqa: E402
-from flows.running.program import program_version  # noqa: E402
 from flows.running.shown import Shard, Stage, few, flow_version, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402

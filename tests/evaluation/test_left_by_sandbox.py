@@ -12,8 +12,8 @@ from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.shard_grading import executed_by, left_by_sandbox, tools_for
 from tasks.grading.code.code_grading import BROKEN, verdict_of
 from tasks.sandbox import Program, Sandbox, shared_sandbox
-from tasks.sandbox.execution_outcome import broken
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_records import broken
 from tests.evaluation.sums import task_of
 
 

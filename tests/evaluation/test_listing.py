@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from flows.cli.commands import App
-from flows.cli.evaluation import list_command
+from flows.cli.evaluation import app
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"
-app = App()
-list_command.register(app)
 
 
 def run(*arguments: str | Path) -> Result:
@@ -45,8 +42,8 @@ def test_the_table_names_every_benchmark() -> None:
 
 def test_listing_imports_nothing_heavy() -> None:
     script = (
-        "import sys; from typer.testing import CliRunner; import typer; from flows.cli.evaluation import list_command\n"
-        "app = typer.Typer(); list_command.register(app); CliRunner().invoke(app, ['list'])\n"
+        "import sys; from typer.testing import CliRunner; from flows.cli.evaluation import app\n"
+        "CliRunner().invoke(app, ['list'])\n"
         "print([name for name in ('torch', 'sympy', 'math_verify', 'lm_eval', 'datasets', 'prefect', 'sqlalchemy') "
         "if name in sys.modules])"
     )

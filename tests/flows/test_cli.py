@@ -18,7 +18,7 @@ from flows.cli import app
 from storage.index import CatalogueEntry, publish
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
-from tasks.rag.indexing.document_status import StatusFile
+from tasks.rag.indexing.index_report import StatusFile
 from tests.command import run_apart, run_here
 
 HEAVY = ("prefect", "torch", "sqlalchemy", "pymupdf", "faiss", "transformers", "numpy")

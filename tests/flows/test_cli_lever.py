@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from flows.cli.lever import show_lever_run
-from flows.cli.lever.lever_run_command import OF_REAL_DATA, STAGES, config_of
-from tasks.lever.learning.lever_report import LeverReport
+from flows.cli import lever_commands
+from flows.cli.lever_commands import OF_REAL_DATA, STAGES, config_of
+from tasks.lever.learning.lever_results import LeverReport
 from tasks.lever.learning.selector_comparison import summarise
 from tests.command import run_here
 from tests.lever.outcomes import seed_of
@@ -86,7 +86,7 @@ def told(**changes: Any) -> LeverReport:
 
 def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFixture[str]) -> None:
     found = summarise([seed_of(0, {"random": [0.0, 0.3], "similarity": [0.3, 0.6], "grpo": [1.0, 0.6]})])
-    show_lever_run.report(told(stages=("embed", "evaluate"), summary=found))
+    lever_commands.show(told(stages=("embed", "evaluate"), summary=found))
     title, header, *rows = capsys.readouterr().out.splitlines()
     assert title == "digits, RandSampler, pools of 32, 1 seed, 2 questions: VQA accuracy"
     assert header.split() == ["demonstrations", "by", "2", "shots", "95", "%", "interval"]
@@ -95,5 +95,5 @@ def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFix
 
 def test_notes_and_paths_can_be_copied_whole(capsys: pytest.CaptureFixture[str]) -> None:
     note, path = "a [red] file " + "x" * 200, "results/" + "y" * 200
-    show_lever_run.report(told(stages=("embed",), notes=(note,), files=(path,)))
+    lever_commands.show(told(stages=("embed",), notes=(note,), files=(path,)))
     assert capsys.readouterr().out.splitlines() == ["done: embed", note, path]

@@ -20,7 +20,8 @@ from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_layout import Layout
 
 app = typer.Typer()
-house_commands.register(app)
+for command in house_commands.COMMANDS:
+    app.command()(command)
 
 
 def doctor(*arguments: str) -> Result:

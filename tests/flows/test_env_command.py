@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.service_commands import on_path
-from flows.service.connecting import FILE
+from flows.service.api import SERVICE_FILE
 from tests.command import TRIVET
 
 SYSTEM = "/usr/bin:/bin"
@@ -28,8 +28,8 @@ def told_by_sh(script: str, **environment: str) -> list[str]:
 def home(tmp_path: Path) -> Path:
     """A home with a service, in a folder that a shell would tear apart."""
     home = tmp_path / "it's a home"
-    (home / FILE).parent.mkdir(parents=True)
-    (home / FILE).write_text('{"api_url": "http://127.0.0.1:9/api", "ui_url": "http://127.0.0.1:9"}')
+    (home / SERVICE_FILE).parent.mkdir(parents=True)
+    (home / SERVICE_FILE).write_text('{"api_url": "http://127.0.0.1:9/api", "ui_url": "http://127.0.0.1:9"}')
     return home
 
 

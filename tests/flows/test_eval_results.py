@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.commands import App
-from flows.cli.evaluation import compare_command, leaderboard_command
+from flows.cli.evaluation import app
 from tasks.evaluation.evaluation_records import ModelFacts, Sample
 from tasks.evaluation.results.results_file import write_results
 from tasks.grading.sample_statistics import summarise_single
 from tests.command import Done
 from tests.evaluation.reports import report, task_result
-
-app = App()
-leaderboard_command.register(app)
-compare_command.register(app)
 
 
 def run(*arguments: object) -> Done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.cli.evaluation import show_eval_run
+from flows.cli.evaluation import run_command
 from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
 from tasks.evaluation.results.run_comparison import compare
 from tasks.evaluation.running.rescoring import Again, Rescored
@@ -22,7 +22,7 @@ def words(line: str) -> list[str]:
 
 
 def test_scores_have_intervals_counts_and_notes(capsys: pytest.CaptureFixture[str]) -> None:
-    show_eval_run.report(report())
+    run_command.show_report(report())
     title, head, row, *notes = capsys.readouterr().out.splitlines()
     assert title.strip() == "org/tiny"
     assert words(head) == words("task metric score 95 % interval items samples tokens")
@@ -36,18 +36,18 @@ def test_scores_have_intervals_counts_and_notes(capsys: pytest.CaptureFixture[st
 
 
 def test_a_run_that_is_not_kept_cannot_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    show_eval_run.report(report(), kept=False)
+    run_command.show_report(report(), kept=False)
     assert "trivet eval show" not in capsys.readouterr().out
 
 
 def test_where_nothing_was_scored_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    show_eval_run.report(report(task_result(estimates=(), counts=Counts(), usage=Usage())))
+    run_command.show_report(report(task_result(estimates=(), counts=Counts(), usage=Usage())))
     assert words(capsys.readouterr().out.splitlines()[2]) == words("Sums none scored — — · · ·")
 
 
 @pytest.mark.parametrize(("value", "shown"), [(0.12345, "0.123"), (7.5, "7.500"), (47.123, "47.12"), (-12.5, "-12.50")])
 def test_figures_have_as_many_digits_as_they_need(value: float, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    show_eval_run.report(report(task_result(estimates=(Estimate(metric="m", value=value, n=1, headline=True),))))
+    run_command.show_report(report(task_result(estimates=(Estimate(metric="m", value=value, n=1, headline=True),))))
     assert words(capsys.readouterr().out.splitlines()[2])[2:4] == [shown, "—"]
 
 
@@ -68,13 +68,13 @@ def test_programs_have_every_k_and_each_language(
         for part in ("", *parts)
         for k in (1, 2)
     )
-    show_eval_run.report(report(task_result(family="code", estimates=figures, notes=())))
+    run_command.show_report(report(task_result(family="code", estimates=figures, notes=())))
     rows = capsys.readouterr().out.splitlines()[3 : 3 + len(shown)]
     assert [words(row) for row in rows] == [[*words(name), "0.500", "—", "3"] for name in shown]
 
 
 def test_names_from_outside_neither_format_nor_steer(capsys: pytest.CaptureFixture[str]) -> None:
-    show_eval_run.report(report(task_result("[red]x[/]\x1b[2J")))
+    run_command.show_report(report(task_result("[red]x[/]\x1b[2J")))
     out = capsys.readouterr().out
     assert "[red]x[/]" in out
     assert "\x1b[2J" not in out
@@ -84,7 +84,7 @@ def test_an_estimate_counts_calls_tokens_and_cost(capsys: pytest.CaptureFixture[
     plain = {"task": "Sums", "items": 30, "repeats": 10, "calls": 300, "stored": 5}
     tokens = {"prompt_tokens": 12_000, "completion_tokens": 9_830_400}
     tasks = tuple(TaskEstimate.model_validate({**plain, **tokens, "cost": cost}) for cost in (98.3, None))
-    show_eval_run.estimate(RunEstimate(tasks=tasks, harness=("hellaswag",), skipped={"Old": "0123456789"}))
+    run_command.show_estimate(RunEstimate(tasks=tasks, harness=("hellaswag",), skipped={"Old": "0123456789"}))
     _, _, priced, unpriced, harness, skipped = capsys.readouterr().out.splitlines()
     assert words(priced) == words("Sums 30 10 300 5 12,000 9,830,400 98.30")
     assert words(unpriced)[-1] == "—"
@@ -101,7 +101,7 @@ def test_a_rescore_shows_old_beside_new_and_what_changed(capsys: pytest.CaptureF
     new = [Sample(item="a", score=1.0), Sample(item="b", score=0.0)]
     changed = Again(old=one(1.0), new=one(0.5), compared=compare(old, new))
     lost = Again(old=one(1.0), new=one(None), compared=None)
-    show_eval_run.rescored(Rescored(run="0123456789", tasks=(changed, lost)))
+    run_command.show_rescored(Rescored(run="0123456789", tasks=(changed, lost)))
     title, _, first, second, change = capsys.readouterr().out.splitlines()
     assert title.strip() == "run 01234567, graded again"
     assert words(first) == words("Sums accuracy 1.000 0.500 1")

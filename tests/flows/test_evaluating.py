@@ -22,7 +22,7 @@ PLAN = Plan(model=run_facts().model, tasks=(), harness=(), skipped={"Old": "run-
 @pytest.fixture(autouse=True)
 def _resources() -> None:
     configure_steps()
-    resources.kept_responses.cache_clear()
+    resources.forget()
 
 
 @pytest.mark.parametrize("run", [None, "8b6f4f39-9b0e-4d3c-8a9a-0d0c7a0a3c11"])

@@ -14,16 +14,16 @@ import typer
 from typer.testing import CliRunner, Result
 
 from flows.cli import house_commands
-from flows.service import gpu_doctor, gpu_trials
+from flows.service import gpu_doctor
 from flows.service.doctor import Check
-from flows.service.gpu_doctor import examine_gpu
-from flows.service.gpu_trials import make_model, try_generation, try_index
+from flows.service.gpu_doctor import examine_gpu, make_model, try_generation, try_index
 from storage import vectors
 
 NAMES = ["driver", "torch", "memory", "engine", "faiss", "generation", "index build"]
 
 app = typer.Typer()
-house_commands.register(app)
+for command in house_commands.COMMANDS:
+    app.command()(command)
 
 
 def doctor(*arguments: str) -> Result:
@@ -40,7 +40,7 @@ def a_cpu_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """FAISS believes in a GPU, whose part an index on the CPU plays; and few vectors."""
     monkeypatch.setattr(vectors, "gpus", lambda: 1)
     monkeypatch.setattr(vectors, "_flat_on_gpu", faiss.IndexFlatIP)
-    monkeypatch.setattr(gpu_trials, "INDEX_ROWS", 7_000)
+    monkeypatch.setattr(gpu_doctor, "INDEX_ROWS", 7_000)
 
 
 @pytest.mark.usefixtures("no_gpu")

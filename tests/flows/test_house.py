@@ -19,7 +19,8 @@ from storage.embeddings import EmbeddingCache
 
 app = typer.Typer()
 app.add_typer(house_commands.db, name="db")
-house_commands.register(app)
+for command in house_commands.COMMANDS:
+    app.command()(command)
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
-from flows.cli.commands import App
-from flows.cli.options import Flag, Given, Options, command, nested
+from flows.cli.commands import App, Flag, Given, Options, command, nested
 
 
 class Inner(BaseModel):

@@ -21,9 +21,8 @@ import pytest
 import uvicorn
 from pydantic import SecretStr
 
-from flows.running.live_index import LiveIndex
-from flows.service.index_server import MOST_BODY_BYTES, create_app
-from flows.service.serving_auth import FILE, AuthUnusable, auth_string
+from flows.service.index_server import FILE, MOST_BODY_BYTES, AuthUnusable, auth_string, create_app
+from flows.service.serving_work import LiveIndex
 from models.embedders import open_embedder
 from storage import connections
 from storage.embedded import Cluster

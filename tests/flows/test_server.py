@@ -14,7 +14,7 @@ import pytest
 from flows.running import command_server
 from flows.running.command_server import ServerDidNotStart, wait_until_healthy
 from flows.running.settings import prepare_environment
-from flows.service.connecting import FILE, NotConnected, connect
+from flows.service.api import SERVICE_FILE, NotConnected, connect
 from tests.command import run_apart
 
 NOBODY = "http://127.0.0.1:9/api"
@@ -67,8 +67,8 @@ def test_a_service_that_is_away_is_not_called_a_server_of_the_user(
 ) -> None:
     monkeypatch.setattr(command_server, "ANSWER_S", 0.1)
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    (tmp_path / FILE).parent.mkdir()
-    (tmp_path / FILE).write_text(f'{{"api_url": "{NOBODY}", "ui_url": "http://127.0.0.1:9"}}')
+    (tmp_path / SERVICE_FILE).parent.mkdir()
+    (tmp_path / SERVICE_FILE).write_text(f'{{"api_url": "{NOBODY}", "ui_url": "http://127.0.0.1:9"}}')
     with pytest.raises(NotConnected, match=f"the server of this home does not answer at {NOBODY} .*trivet status"):
         connect(tmp_path)
     assert "PREFECT_API_URL" not in os.environ

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from flows.running import shared_api
-from flows.running.api_daemon import ADDRESS
-from flows.running.shared_api import database_name, end_shared_api
+from flows.running.shared_api import ADDRESS, database_name, end_shared_api
 from tests.command import run_apart
 
 USING = """

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.engine
 
 TELLER = """
 import sys
-from flows.running.server_events import tell_patiently
+from flows.running.shown import tell_patiently
 tell_patiently()
 from prefect.events import emit_event
 for line in sys.stdin:

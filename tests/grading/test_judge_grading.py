@@ -15,7 +15,7 @@ from tasks.evaluation.benchmarks.mtbench import BENCHMARK as MTBENCH
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.grading import judge_grading as judging
-from tasks.grading.grading_errors import TemplateUnusable
+from tasks.grading.grading_records import TemplateUnusable
 from tasks.grading.judge_grading import Judgment, fill, judge_all, judge_request, label, rating, sample_of
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
 

@@ -67,15 +67,20 @@ def outputs(folder: Path) -> Iterator[str]:
 
 def _of_a_service(served: Path, empty: Path) -> Iterator[str]:
     """Of homes where nothing runs; in one of them the files say that a service does."""
-    from flows.service.connecting import AUTH, FILE
+    from flows.service.api import AUTH_FILE, SERVICE_FILE
 
     address = {"api_url": "http://127.0.0.1:9/api", "ui_url": "http://127.0.0.1:9"}
-    for file, text in {FILE: json.dumps(address), AUTH: "user:word", Path("logs/server.log"): "ready"}.items():
+    for file, text in {
+        SERVICE_FILE: json.dumps(address),
+        AUTH_FILE: "user:word",
+        Path("logs/server.log"): "ready",
+    }.items():
         (served / file).parent.mkdir(parents=True, exist_ok=True)
         (served / file).write_text(text)
     for home, *command in ((served, "env"), (served, "logs"), (empty, "down"), (empty, "db", "stop"), (empty, "gc")):
-        own = {"TRIVET_HOME": str(home), "PREFECT_HOME": str(home / "prefect"), "PREFECT_API_URL": ""}
-        done = run_apart(*command, "--json", **own)
+        done = run_apart(
+            *command, "--json", TRIVET_HOME=str(home), PREFECT_HOME=str(home / "prefect"), PREFECT_API_URL=""
+        )
         yield from (f"{' '.join(command)} --json | {path}" for path in paths(done.json))
 
 

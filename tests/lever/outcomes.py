@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.lever.learning.selector_evaluation import Conditions, Evaluated, Outcome, SelectorResult
+from tasks.lever.learning.selector_evaluation import Conditions, Evaluated, Outcome, SelectorResult, mean
 
 CONDITIONS = Conditions(
     dataset="digits",
@@ -30,3 +30,8 @@ def result(selector: str, accuracies: Sequence[float | None], *, shots: int = 2)
 def seed_of(number: int, of: Mapping[str, Sequence[float | None]]) -> Evaluated:
     results = tuple(result(selector, accuracies) for selector, accuracies in of.items())
     return Evaluated(conditions=CONDITIONS, seed=number, results=results)
+
+
+def accuracy_of(found: SelectorResult) -> float | None:
+    """Mean accuracy over the queries that were scored."""
+    return mean([one.accuracy for one in found.outcomes if one.accuracy is not None])

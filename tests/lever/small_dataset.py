@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from tasks.lever.data.banks import EmbeddingBank, bank_of
+from tasks.lever.data.embeddings import EmbeddingBank, bank_of
 from tasks.lever.judge.judging import Asked, Judgment
 from tasks.lever.lever_records import Dataset, Pools, VqaItem
 

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.learning.groups import Groups, Labelled
-from tasks.lever.learning.training_loop import Trained, TrainingPlace
+from tasks.lever.learning.training_inputs import Groups, Labelled
+from tasks.lever.learning.training_loop import Trained, TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
-from tasks.lever.training_settings import GrpoSettings
+from tasks.lever.lever_options import GrpoSettings
 
 WIDTH, CANDIDATES, SHOTS = 8, 6, 2
 CONFIG = PointerConfig(embedding_dim=WIDTH, hidden=16, layers=1, dropout=0.0, attention_dropout=0.0)
 GRPO = GrpoSettings(offline_epochs=2, rounds=2, draws=4, batch_size=8, lr=1e-2)
-HERE = TrainingPlace()
 
 
 def small_start(seed: int = 0, config: PointerConfig = CONFIG, dtype: torch.dtype = torch.float64) -> PointerSelector:
@@ -88,16 +87,12 @@ def small_labelled(groups: Groups) -> Labelled:
     return Labelled(groups.ids, groups.queries, groups.bank, groups.pools, groups.pointers[:, 0])
 
 
-def small_grpo(folder: Path | None = None, *, seed: int = 0, **changes: Any) -> Trained:
-    """GRPO of the small problem, offline and online."""
+def small_grpo(folder: Path | None = None, *, settings: GrpoSettings = GRPO, **changes: Any) -> Trained:
+    """GRPO of the small problem, offline and online. changes: `judge`, and fields of the TrainingRun."""
     groups = small_groups()
-    arguments: dict[str, Any] = {
-        "settings": GRPO,
-        "validate": GreedyReward(groups),
-        "place": TrainingPlace(folder, save_every=3),
-        "judge": FeatureJudge(groups),
-    } | changes
-    return learn_grpo(small_start(), groups, arguments.pop("settings"), seed=seed, **arguments)
+    judge = changes.pop("judge", FeatureJudge(groups))
+    run = TrainingRun(GreedyReward(groups), folder=folder, save_every=3)._replace(**changes)
+    return learn_grpo(small_start(), groups, settings, run, judge=judge)
 
 
 def same(one: Trained, other: Trained) -> bool:

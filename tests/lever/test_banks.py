@@ -13,8 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.lever.data.banks import EmbeddingBank, bank_of, beside, content_hash, require
-from tasks.lever.data.embedding_files import read_embeddings
+from tasks.lever.data.embeddings import EmbeddingBank, bank_of, beside, content_hash, read_embeddings, require
 from tasks.lever.lever_errors import FileUnusable
 
 VECTORS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -52,7 +51,7 @@ def test_any_ids_survive(ids: list[str], width: int) -> None:
 
 def test_equal_banks_give_equal_bytes_in_every_process() -> None:
     code = (
-        "import sys, torch; from tasks.lever.data.banks import EmbeddingBank as B;"
+        "import sys, torch; from tasks.lever.data.embeddings import EmbeddingBank as B;"
         "rows = torch.tensor([[1., 0.], [0., 1.], [.6, .8]]);"
         "sys.stdout.buffer.write(B(('7', 'a b', '9'), rows, 'clip-vit@abc').to_bytes())"
     )
@@ -116,7 +115,7 @@ def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None
 
 def test_an_export_is_read_back(tmp_path: Path) -> None:
     BANK.export_pt(tmp_path / "q.pt")
-    again = read_embeddings(tmp_path / "q.pt", encoder="clip-vit@abc", dimension=2)
+    again = read_embeddings(tmp_path / "q.pt")
     assert isinstance(again, EmbeddingBank)
     assert (again.ids, again.encoder) == (BANK.ids, BANK.encoder)
     assert torch.equal(again.vectors, VECTORS)

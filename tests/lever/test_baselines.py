@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tasks.lever.data.banks import EmbeddingBank
-from tasks.lever.learning.selector_measuring import choose_at_random, choose_most_similar
+from tasks.lever.data.embeddings import EmbeddingBank
+from tasks.lever.learning.choosing import choose_at_random, choose_most_similar
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tests.lever.small_dataset import bank, pools
 

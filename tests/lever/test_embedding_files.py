@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.lever.data.banks import EmbeddingBank
-from tasks.lever.data.embedding_files import QueryPools, read_bank, read_embeddings
+from tasks.lever.data.embeddings import EmbeddingBank, QueryPools, read_bank, read_embeddings
 from tasks.lever.lever_errors import FileUnusable
 from tests.lever.seed_files import repack
 
@@ -105,17 +104,6 @@ def test_pools_of_queries_keep_their_candidates(tmp_path: Path, content: object,
 def test_what_is_unclear_is_refused(tmp_path: Path, content: object, ids: object, said: str) -> None:
     with pytest.raises(FileUnusable, match=said):
         read_embeddings(saved(tmp_path, content, ids))
-
-
-def test_another_encoder_is_refused(tmp_path: Path) -> None:
-    EmbeddingBank(("1", "2", "3"), ROWS, "clip-b32@1").export_pt(tmp_path / "q.pt")
-    with pytest.raises(FileUnusable, match="embedded by clip-b32@1, and clip-l14@1 is needed"):
-        read_embeddings(tmp_path / "q.pt", encoder="clip-l14@1")
-
-
-def test_another_width_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileUnusable, match="of 2 numbers, and the network takes 512"):
-        read_embeddings(saved(tmp_path, ROWS, [1, 2, 3]), dimension=512)
 
 
 def test_ids_of_another_content_are_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.lever.data import dataset_embeddings
-from tasks.lever.data.banks import EmbeddingBank
 from tasks.lever.data.dataset_embeddings import embed_dataset
+from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, VqaItem
 from tests.lever.small_dataset import ColourEncoder, dataset, item, png

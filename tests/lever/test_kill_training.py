@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.lever.learning.training_state import NAME
+from tasks.lever.learning.training_loop import NAME
 
 pytestmark = [pytest.mark.drill, pytest.mark.slow]
 

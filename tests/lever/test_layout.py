@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tasks.lever.data.folder_layout import (
-    BeamName,
     Layout,
     dataset_of,
     judge_of,
@@ -31,30 +30,6 @@ def test_beam_data_is_called_as_the_seed_calls_it() -> None:
     assert path == Path("results/okvqa/generated_data") / EXAMPLE
 
 
-def test_a_name_is_taken_apart_and_put_together_again() -> None:
-    name = BeamName.parse(EXAMPLE)
-    assert (name.dataset, name.model, name.sampler) == ("okvqa", "Qwen2_5-VL-3B-Instruct", "RandSampler")
-    assert (name.beam_size, name.shots, name.candidates, name.samples) == (5, 2, 64, 800)
-    assert str(name) == EXAMPLE
-
-
-def test_older_files_say_few_shot() -> None:
-    assert BeamName.parse(EXAMPLE.replace("max_shot", "few_shot")) == BeamName.parse(EXAMPLE)
-
-
-@pytest.mark.parametrize(
-    "name", ["", "rl_data_RandSampler.json", EXAMPLE[:-5], EXAMPLE.replace("Rand", "Best"), EXAMPLE.replace(":5", ":x")]
-)
-def test_another_name_is_refused_with_an_example(name: str) -> None:
-    with pytest.raises(FileUnusable, match="an example is vqa-okvqa-Qwen2_5"):
-        BeamName.parse(name)
-
-
-def test_the_v2_checkpoint_of_the_seed_is_found_by_the_name_of_its_beam_data() -> None:
-    expected = "Qwen2_5_VL_3B_Instruct_RandSampler_infoscore_left_beam5_shot2_cand64_sample800_best.ckpt"
-    assert BeamName.parse(EXAMPLE).seed_checkpoint() == expected
-
-
 @pytest.mark.parametrize(
     ("judge", "name"),
     [
@@ -70,8 +45,7 @@ def test_a_judge_has_a_name_that_files_can_bear(judge: str, name: str) -> None:
 
 
 def test_the_folders_are_those_of_the_seed() -> None:
-    assert FILES.embeddings("query") == Path("results/okvqa/cache/query_embeddings.pt")
-    assert FILES.embeddings("candidate") == Path("results/okvqa/cache/candidate_embeddings.pt")
+    assert FILES.cache == Path("results/okvqa/cache")
     assert FILES.rl_data("TextSimSampler") == Path("results/okvqa/generated_data/rl_data_TextSimSampler.json")
     assert FILES.checkpoint("sft", "RandSampler").parent == Path("results/okvqa/model_cpk/v2")
 
@@ -137,7 +111,11 @@ def test_a_stage_begins_from_what_the_stages_before_left(tmp_path: Path) -> None
 
 
 def test_a_checkpoint_of_the_seed_serves_where_there_is_none_of_ours(tmp_path: Path) -> None:
-    theirs = tmp_path / "okvqa/model_cpk/v2" / BeamName.parse(EXAMPLE).seed_checkpoint()
+    theirs = (
+        tmp_path
+        / "okvqa/model_cpk/v2"
+        / "Qwen2_5_VL_3B_Instruct_RandSampler_infoscore_left_beam5_shot2_cand64_sample800_best.ckpt"
+    )
     touch(theirs)
     assert Layout(tmp_path, "okvqa").files_before("rl-data", sampler="RandSampler") == {"sft_checkpoint": theirs}
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig
-from tasks.lever.learning.groups import Groups, Labelled, possible_pointers, refuse_unlearnable
+from tasks.lever.learning.training_inputs import Groups, Labelled, possible_pointers, refuse_unlearnable
 from tasks.lever.lever_errors import FileUnusable, LeverError, PointerUnusable, PoolTooSmall, RewardUnusable
 from tests.lever.small_trainings import CANDIDATES, CONFIG, WIDTH, small_groups, small_labelled
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from PIL import Image
 
-from tasks.lever.learning.learning_curves import Training, draw_curves
 from tasks.lever.learning.selector_comparison import Summary, summarise
 from tasks.lever.learning.selector_evaluation import Search, SelectorResult
-from tasks.lever.learning.selector_plot import draw_accuracy, draw_shots
+from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
 from tasks.lever.lever_records import CurvePoint, Stage
 from tests.lever.outcomes import result, seed_of
 

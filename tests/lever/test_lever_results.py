@@ -10,9 +10,8 @@ import pytest
 from storage import connections
 from storage.embedded import Cluster
 from storage.evaluated import Evaluated as Rows
-from storage.evaluated import Run
 from storage.evaluations import Evaluations
-from tasks.lever.learning.lever_results import markdown_of, rows_of, seed_json, table_of
+from tasks.lever.learning.lever_results import LeverReport, markdown_of, rows_of, seed_json, table_of
 from tasks.lever.learning.selector_comparison import summarise
 from tasks.lever.learning.selector_evaluation import Evaluated, Outcome, SelectorResult
 from tasks.lever.lever_records import Dataset
@@ -70,8 +69,18 @@ def test_several_numbers_of_shots_have_a_table_of_their_own() -> None:
 
 
 def rows(of: Dataset = TEST, seeds: list[Evaluated] = SEEDS, id: str = "r1") -> Rows:
-    run = Run(id=id, kind="lever", started_at=NOON, ended_at=NOON, status="completed", version="0.1.0")
-    return rows_of(summarise(seeds), of, run=run, evaluated=lambda: seeds, source="files", settings={"reward": "hard"})
+    report = LeverReport(
+        run=id,
+        started_at=NOON,
+        ended_at=NOON,
+        version="0.1.0",
+        git_commit=None,
+        environment={},
+        config={"reward": "hard", "device": "cpu"},
+        stages=(),
+        summary=summarise(seeds),
+    )
+    return rows_of(report, of, lambda: seeds)
 
 
 def test_each_figure_and_gain_is_a_row_with_its_interval() -> None:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from tasks.lever.judge.rewards import compute_reward_for_candidate, group_rewards, reward_of
+from tasks.lever.judge.rewards import compute_reward_for_candidate, reward_of
 from tasks.lever.lever_errors import RewardUnusable
 from tasks.lever.lever_options import RewardMode
 from tasks.lever.lever_records import PointerRecord
@@ -67,15 +67,6 @@ def test_a_score_that_is_no_number_is_refused():
     record = RIGHT.model_copy(update={"vqa_acc_score": math.nan})
     with pytest.raises(RewardUnusable, match="NaN"):
         reward_of(record, "hard_plus_soft")
-
-
-def test_pointers_that_were_not_judged_are_marked_in_their_group():
-    assert group_rewards([RIGHT, FAILED, WRONG], "hard_plus_soft") == ((1.6, 0.0, 0.3), (True, False, True))
-
-
-def test_a_query_without_pointers_has_no_rewards():
-    with pytest.raises(RewardUnusable, match="without any pointer"):
-        group_rewards([], "hard_only")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tasks.lever import (
     load_beam_data,
     split_beam_data,
 )
-from tasks.lever.data.banks import EmbeddingBank
+from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
 from tests.lever.seed_world import D, K, record, rows
 

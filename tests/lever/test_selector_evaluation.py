@@ -7,11 +7,18 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, Summary, summarise
-from tasks.lever.learning.selector_evaluation import Evaluated, Outcome, Search, SelectorResult, evaluate
+from tasks.lever.learning.selector_evaluation import (
+    Evaluated,
+    Outcome,
+    Search,
+    SelectorResult,
+    evaluate,
+    standard_error,
+)
 from tasks.lever.lever_errors import PointerUnusable, PoolTooSmall
 from tasks.measure import bootstrap
 from tasks.measure.bootstrap import resample_crossed
-from tests.lever.outcomes import CONDITIONS, outcome, result, seed_of
+from tests.lever.outcomes import CONDITIONS, accuracy_of, outcome, result, seed_of
 from tests.lever.small_dataset import Verdicts, pools
 
 POOLS = pools({"q": ("a", "b", "c"), "r": ("c", "d", "e")})
@@ -40,8 +47,10 @@ def test_every_selector_is_judged_with_what_it_chose_in_its_order() -> None:
         shots=[2],
     )
     assert [(one.query, one.demonstrations) for one in judge.asked[:2]] == [("q", ("c", "a")), ("r", ("c", "d"))]
-    assert (first.selector, first.accuracy, first.correct) == ("grpo", pytest.approx(0.65), 0.5)
-    assert (second.selector, second.accuracy, second.correct) == ("sft", pytest.approx(0.3), 0)
+    assert (first.selector, accuracy_of(first)) == ("grpo", pytest.approx(0.65))
+    assert [one.correct for one in first.outcomes] == [1, 0]
+    assert (second.selector, accuracy_of(second)) == ("sft", pytest.approx(0.3))
+    assert [one.correct for one in second.outcomes] == [0, 0]
     assert first.outcomes[0] == Outcome(
         query="q", pointer=(2, 0), shown=("c", "a"), answer="yes", accuracy=1.0, correct=1
     )
@@ -49,8 +58,8 @@ def test_every_selector_is_judged_with_what_it_chose_in_its_order() -> None:
 
 def test_the_standard_error_is_that_of_a_mean() -> None:
     # deviations ±.5 around .5: sqrt(4 · .25 / 3 / 4)
-    assert result("sft", [0, 1, 0, 1]).std_err == pytest.approx((1 / 12) ** 0.5)
-    assert result("sft", [1]).std_err is None
+    assert standard_error([0, 1, 0, 1]) == pytest.approx((1 / 12) ** 0.5)
+    assert standard_error([1]) is None
 
 
 def test_each_number_of_shots_has_its_own_result() -> None:
@@ -63,12 +72,12 @@ def test_each_number_of_shots_has_its_own_result() -> None:
 def test_an_answer_that_the_judge_could_not_give_is_not_wrong() -> None:
     judge = Verdicts(lambda query, _: None if query == "r" else 1.0)
     (found,) = evaluate({"sft": lambda _: {"q": (0,), "r": (0,)}}, ["q", "r"], POOLS, judge, shots=[1])
-    assert (found.accuracy, found.unscored, len(found.scored)) == (1.0, 1, 1)
+    assert (accuracy_of(found), found.unscored) == (1.0, 1)
     assert found.outcomes[1].failed == "the judge is away"
 
 
 def test_where_nothing_is_scored_there_is_no_accuracy() -> None:
-    assert (result("sft", [None]).accuracy, result("sft", [None]).correct) == (None, None)
+    assert accuracy_of(result("sft", [None])) is None
 
 
 def test_shots_beyond_the_pool_are_refused_before_anything_is_judged() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from storage.records import Record
-from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
+from tasks.lever.lever_options import GrpoSettings, RceSettings, SftSettings
 
 
 @pytest.mark.parametrize("settings", [SftSettings, RceSettings, GrpoSettings])
@@ -43,5 +43,5 @@ def test_the_usual_loss_is_not_written_so_that_older_keys_hold():
 
 
 def test_settings_are_read_without_torch():
-    code = "import sys, tasks.lever.training_settings; sys.exit('torch' in sys.modules)"
+    code = "import sys, tasks.lever.lever_options; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

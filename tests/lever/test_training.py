@@ -13,16 +13,15 @@ import pytest
 import torch
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.learning.groups import Groups
 from tasks.lever.learning.losses import ess
-from tasks.lever.learning.training_loop import Trained, TrainingPlace
+from tasks.lever.learning.training_inputs import Groups
+from tasks.lever.learning.training_loop import Trained, TrainingRun
 from tasks.lever.learning.trainings import learn_grpo, learn_rce, learn_sft
 from tasks.lever.lever_errors import JudgeUnusable, LeverError, RewardUnusable
-from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
+from tasks.lever.lever_options import GrpoSettings, RceSettings, SftSettings
 from tests.lever.small_trainings import (
     CONFIG,
     GRPO,
-    HERE,
     SHOTS,
     FeatureJudge,
     GreedyReward,
@@ -59,7 +58,7 @@ def _likelihood(selector: PointerSelector, groups: Groups, number: int) -> float
 
 def _grpo(groups: Groups, settings: GrpoSettings = OFFLINE, start: PointerSelector | None = None) -> Trained:
     validate = GreedyReward(small_groups())
-    return learn_grpo(start or small_start(), groups, settings, seed=0, validate=validate, place=HERE)
+    return learn_grpo(start or small_start(), groups, settings, TrainingRun(validate))
 
 
 # what they must learn
@@ -69,9 +68,7 @@ def test_sft_learns_labels_that_are_positions_in_the_pool_of_the_query():
     groups = small_groups(queries=40)
     labelled = small_labelled(groups)
     settings = SftSettings(epochs=60, batch_size=10, lr=2e-2)
-    trained = learn_sft(
-        CONFIG, labelled, settings, seed=0, validate=lambda selector: _likelihood(selector, groups, 0), place=HERE
-    )
+    trained = learn_sft(CONFIG, labelled, settings, TrainingRun(lambda selector: _likelihood(selector, groups, 0)))
     chosen = trained.selector.greedy(groups.queries, groups.bank[groups.pools], shots=SHOTS)
     assert (chosen == labelled.labels).float().mean() > 0.9
 
@@ -86,9 +83,7 @@ def test_rce_prefers_the_rewarded_pointer_of_a_group():
         start,
         groups._replace(rewards=rewards),
         settings,
-        seed=0,
-        validate=lambda selector: _likelihood(selector, groups, 2),
-        place=HERE,
+        TrainingRun(lambda selector: _likelihood(selector, groups, 2)),
     )
     assert _likelihood(trained.selector, groups, 2) > 2 * max(
         _likelihood(start, groups, 2), *(_likelihood(trained.selector, groups, number) for number in (0, 1, 3))
@@ -98,9 +93,7 @@ def test_rce_prefers_the_rewarded_pointer_of_a_group():
 def test_grpo_learns_a_reward_that_no_stored_pointer_tells_of():
     groups = small_groups(queries=60)
     settings = GrpoSettings(offline_epochs=0, rounds=8, draws=8, batch_size=20, lr=1e-2, kl_high=10.0)
-    trained = learn_grpo(
-        small_start(), groups, settings, seed=0, validate=GreedyReward(groups), place=HERE, judge=FeatureJudge(groups)
-    )
+    trained = learn_grpo(small_start(), groups, settings, TrainingRun(GreedyReward(groups)), judge=FeatureJudge(groups))
     assert trained.validation[0] < 0.6
     assert trained.validation[trained.chosen_epoch] > 0.9
 
@@ -113,7 +106,7 @@ def test_grpo_makes_the_better_stored_pointers_likelier():
         log_probs = selector.log_probs(groups.queries, groups.bank[groups.pools], groups.pointers).sum(-1)
         return (log_probs[better].mean() - log_probs[~better].mean()).item()
 
-    trained = learn_grpo(small_start(), groups, OFFLINE, seed=0, validate=preference, place=HERE)
+    trained = learn_grpo(small_start(), groups, OFFLINE, TrainingRun(preference))
     assert trained.validation[2] > trained.validation[0] + 0.1
 
 
@@ -132,8 +125,7 @@ def test_what_the_judge_could_not_judge_has_no_influence():
     )
     assert same(_grpo(unjudged), _grpo(spoilt))
     rce = [
-        learn_rce(small_start(), one, RceSettings(epochs=1), seed=0, validate=lambda _: 0.0, place=HERE)
-        for one in (unjudged, spoilt)
+        learn_rce(small_start(), one, RceSettings(epochs=1), TrainingRun(lambda _: 0.0)) for one in (unjudged, spoilt)
     ]
     assert same(*rce)
 
@@ -172,7 +164,7 @@ def test_only_the_best_pointer_counts_where_that_is_asked_for():
     best = groups.rewards.argmax(-1, keepdim=True)
     others = torch.where(torch.zeros_like(groups.judged).scatter(-1, best, True), groups.rewards, groups.rewards - 9)
     runs = [
-        learn_rce(small_start(), one, settings, seed=0, validate=lambda _: 0.0, place=HERE).selector.state_dict()
+        learn_rce(small_start(), one, settings, TrainingRun(lambda _: 0.0)).selector.state_dict()
         for one in (groups, groups._replace(rewards=others))
     ]
     assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
@@ -255,9 +247,7 @@ def test_the_estimated_entropy_of_own_draws_is_near_the_exact_one():
 
 def test_rce_reports_rewards_and_a_temperature_that_falls_in_a_line():
     groups = small_groups()
-    trained = learn_rce(
-        small_start(), groups, RceSettings(epochs=2, batch_size=7), seed=0, validate=lambda _: 0.0, place=HERE
-    )
+    trained = learn_rce(small_start(), groups, RceSettings(epochs=2, batch_size=7), TrainingRun(lambda _: 0.0))
     assert [point.figures["temperature"] for point in trained.curve] == pytest.approx([2.0, 1.7, 1.4, 1.1, 0.8, 0.5])
     assert all({"reward_mean", "frac_zero_std"} <= set(point.figures) for point in trained.curve)
 
@@ -272,9 +262,7 @@ def test_half_precision_learns_too():
         small_start(dtype=torch.float32),
         groups,
         settings,
-        seed=0,
-        validate=GreedyReward(groups),
-        place=TrainingPlace(amp=True),
+        TrainingRun(GreedyReward(groups), amp=True),
         judge=FeatureJudge(groups),
     )
     assert trained.curve[0].figures["ratio_mean"] == pytest.approx(1, abs=0.01)
@@ -285,8 +273,7 @@ def test_half_precision_learns_too():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_learns_what_a_cpu_learns():
     there, here = (
-        small_grpo(settings=OFFLINE, place=TrainingPlace(device=device, amp=False)).curve[-1].figures
-        for device in ("cuda:0", "cpu")
+        small_grpo(settings=OFFLINE, device=device, amp=False).curve[-1].figures for device in ("cuda:0", "cpu")
     )
     assert there["loss"] == pytest.approx(here["loss"], abs=1e-6)
 
@@ -402,16 +389,16 @@ def test_grpo_that_broke_off_while_validating_judges_nothing_again_and_ends_the_
 def test_a_stage_that_broke_off_while_validating_ends_the_same(tmp_path: Path, stage: str):
     groups = small_groups()
 
-    def train(place: TrainingPlace, validate: GreedyReward) -> Trained:
+    def train(run: TrainingRun) -> Trained:
         if stage == "sft":
             labelled, settings = small_labelled(groups), SftSettings(epochs=3, batch_size=8)
-            return learn_sft(DROPPING, labelled, settings, seed=0, validate=validate, place=place)
+            return learn_sft(DROPPING, labelled, settings, run)
         start = small_start(config=DROPPING)
-        return learn_rce(start, groups, RceSettings(epochs=3), seed=0, validate=validate, place=place)
+        return learn_rce(start, groups, RceSettings(epochs=3), run)
 
     with pytest.raises(Interrupted):
-        train(TrainingPlace(tmp_path), StoppingValidation(groups, 3))
-    assert same(train(TrainingPlace(tmp_path), GreedyReward(groups)), train(HERE, GreedyReward(groups)))
+        train(TrainingRun(StoppingValidation(groups, 3), folder=tmp_path))
+    assert same(train(TrainingRun(GreedyReward(groups), folder=tmp_path)), train(TrainingRun(GreedyReward(groups))))
 
 
 @pytest.mark.parametrize(

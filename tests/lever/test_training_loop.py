@@ -13,9 +13,9 @@ from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning.losses import sft_loss
-from tasks.lever.learning.training_loop import Learnt, Loop, Objective, Plan, Trained, TrainingPlace
+from tasks.lever.learning.training_loop import Learnt, Loop, Objective, Plan, Trained, TrainingRun
 from tasks.lever.lever_errors import LeverError, TrainingDiverged
-from tasks.lever.training_settings import Optimization
+from tasks.lever.lever_options import Optimization
 from tests.lever.small_trainings import GreedyReward, same, small_groups, small_start
 
 GROUPS = small_groups()
@@ -55,9 +55,7 @@ def _train(
         small_start(config=DROPPING),
         PLAN,
         Optimization(lr=lr),
-        seed=3,
-        validate=validate or GreedyReward(GROUPS),
-        place=TrainingPlace(folder, save_every=save_every),
+        TrainingRun(validate or GreedyReward(GROUPS), 3, folder, save_every=save_every),
         key=key,
     )
     for epoch in loop.epochs():
@@ -172,9 +170,7 @@ def test_the_start_is_not_touched():
         start,
         PLAN,
         Optimization(),
-        seed=3,
-        validate=GreedyReward(GROUPS),
-        place=TrainingPlace(),
+        TrainingRun(GreedyReward(GROUPS), 3),
         key="this",
     )
     for epoch in loop.epochs():
@@ -249,9 +245,7 @@ def test_updates_that_are_passed_over_are_counted_and_said(caplog: pytest.LogCap
         small_start(),
         PLAN,
         Optimization(),
-        seed=3,
-        validate=GreedyReward(GROUPS),
-        place=TrainingPlace(),
+        TrainingRun(GreedyReward(GROUPS), 3),
         key="this",
     )
     with caplog.at_level(logging.WARNING):

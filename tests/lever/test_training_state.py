@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.lever.learning.training_state import NAME, Progress, StateFile, key_of
+from tasks.lever.learning.training_loop import NAME, Progress, key_of, load_state, save_state
+from tasks.lever.lever_options import SftSettings
 from tasks.lever.lever_records import CurvePoint
-from tasks.lever.training_settings import SftSettings
 
 DEFAULTS = SftSettings()
 PROGRESS = Progress(
     key="this",
     update=7,
     beta=0.1 + 0.2,
-    curve=(CurvePoint(step=7, epoch=1, figures={"loss": 1 / 3, "kl": 5e-324}),),
+    curve=[CurvePoint(step=7, epoch=1, figures={"loss": 1 / 3, "kl": 5e-324})],
     validation={0: 0.1, 1: 2 / 3},
     chosen_epoch=1,
     passed_over=2,
@@ -43,37 +43,36 @@ def _bits(tensors: dict[str, Tensor]) -> dict[str, tuple[Any, ...]]:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    StateFile(tmp_path, "this").save(PROGRESS, TENSORS)
+    save_state(tmp_path, PROGRESS, TENSORS)
     return tmp_path / NAME
 
 
 def test_what_is_read_is_what_was_written_to_the_bit(saved: Path):
-    kept = StateFile(saved.parent, "this").load()
+    kept = load_state(saved.parent, "this")
     assert kept is not None
     assert kept.progress == PROGRESS
     assert _bits(kept.tensors) == _bits(TENSORS)
 
 
 def test_a_state_is_replaced_and_nothing_is_left_beside_it(saved: Path):
-    StateFile(saved.parent, "this").save(PROGRESS.model_copy(update={"update": 8}), TENSORS)
-    kept = StateFile(saved.parent, "this").load()
+    save_state(saved.parent, PROGRESS.model_copy(update={"update": 8}), TENSORS)
+    kept = load_state(saved.parent, "this")
     assert kept is not None
     assert (kept.progress.update, [path.name for path in saved.parent.iterdir()]) == (8, [NAME])
 
 
 def test_without_a_folder_nothing_is_kept():
-    file = StateFile(None, "this")
-    file.save(PROGRESS, TENSORS)
-    assert file.load() is None
+    save_state(None, PROGRESS, TENSORS)
+    assert load_state(None, "this") is None
 
 
 def test_an_empty_folder_holds_no_state(tmp_path: Path):
-    assert StateFile(tmp_path, "this").load() is None
+    assert load_state(tmp_path, "this") is None
 
 
 def test_the_state_of_another_training_is_left_alone_and_said(saved: Path, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
-        assert StateFile(saved.parent, "another").load() is None
+        assert load_state(saved.parent, "another") is None
     assert "that of other data or settings: starting anew" in caplog.text
 
 
@@ -81,7 +80,7 @@ def test_the_state_of_another_training_is_left_alone_and_said(saved: Path, caplo
 def test_a_state_that_is_cut_off_is_damaged_and_said(saved: Path, length: int, caplog: pytest.LogCaptureFixture):
     saved.write_bytes(saved.read_bytes()[:length])
     with caplog.at_level(logging.WARNING):
-        assert StateFile(saved.parent, "this").load() is None
+        assert load_state(saved.parent, "this") is None
     assert "is damaged: starting anew" in caplog.text
 
 
@@ -91,7 +90,7 @@ def test_a_flipped_bit_anywhere_is_noticed(saved: Path):
         damaged = bytearray(whole)
         damaged[place] ^= 4
         saved.write_bytes(damaged)
-        assert StateFile(saved.parent, "this").load() is None
+        assert load_state(saved.parent, "this") is None
 
 
 def _key(settings: SftSettings = DEFAULTS, seed: int = 0, tensors: dict[str, Tensor] = TENSORS) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.data.vqa_scores import VqaScores, score_files
+from tasks.lever.data.vqa_files import VqaScores, score_files
 from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, LeverError
 from tests.command import Done, run_here
 from tests.lever.second_vqa_accuracy import second_accuracy
@@ -83,13 +83,13 @@ WRONG: list[tuple[str, object, type[LeverError], str]] = [
     ("questions", {"questions": [{"question_id": 7}] * 2}, DatasetUnusable, r"questions\[1\] .*second time"),
     ("questions", {"questions": [{"question_id": 3}]}, DatasetUnusable, r"a\.json: question 3 has no annotation"),
     ("annotations", annotation(question_id=7), DatasetUnusable, r"annotations\[1\] \(question 7\): .*second time"),
-    ("annotations", annotation(answers=[]), DatasetUnusable, r"annotations\[1\] \(question 8\): `answers` is \[\]"),
+    ("annotations", annotation(answers=[]), DatasetUnusable, r"question 8: `answers` is \[\]"),
     ("annotations", annotation(answers="yes"), DatasetUnusable, r"`answers` is \"yes\"; expected a list"),
     ("annotations", annotation(answers=[{"answer": 3}]), DatasetUnusable, r"`answers\[0\]` is \{\"answer\": 3\}"),
     ("annotations", annotation(answers=[*_people(YES), "no"]), DatasetUnusable, r"`answers\[10\]` is \"no\""),
     ("annotations", annotation(answer_type=3), DatasetUnusable, r"`answer_type` is 3; expected a text"),
     ("results", {"results": []}, FileUnusable, r"r\.json: expected a list of entries"),
-    ("results", [{"question_id": 7, "answer": None}], FileUnusable, r"entry 0 \(question 7\): `answer` is null"),
+    ("results", [{"question_id": 7, "answer": None}], FileUnusable, r"question 7: `answer` is null"),
     ("results", [{"question_id": 7, "answer": "a"}], FileUnusable, r"r\.json: question 8 has no answer"),
     ("results", [{"question_id": 7, "answer": "a"}] * 2, FileUnusable, r"entry 1 \(question 7\): .*second time"),
     (

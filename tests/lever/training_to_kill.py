@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from tasks.lever.learning.training_loop import TrainingPlace
+from tasks.lever.learning.training_loop import TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
-from tasks.lever.training_settings import GrpoSettings
+from tasks.lever.lever_options import GrpoSettings
 from tests.lever.small_trainings import FeatureJudge, GreedyReward, small_groups, small_start
 
 
@@ -41,9 +41,7 @@ def main(folder: str, out: str, pause_s: str) -> None:
         small_start(),
         groups,
         settings,
-        seed=0,
-        validate=GreedyReward(groups),
-        place=TrainingPlace(Path(folder), save_every=2),
+        TrainingRun(GreedyReward(groups), folder=Path(folder), save_every=2),
         judge=SlowJudge(float(pause_s)),
     )
     learnt = {

@@ -7,9 +7,28 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import Image
+
+from tasks.lever.data.vqa_files import Pictures, nothing_left, read_questions
+from tasks.lever.lever_records import VqaItem
+
+
+class ReadVqa(NamedTuple):
+    """Questions of one pair of files, and why others were left out."""
+
+    items: tuple[VqaItem, ...]
+    left_out: dict[str, str]
+
+
+def read_vqa(questions: Path, annotations: Path, images: Path) -> ReadVqa:
+    """All questions of a pair of official files whose picture is in `images` and whole."""
+    left_out: dict[str, str] = {}
+    items = tuple(Pictures().usable(read_questions(questions, annotations, images), left_out))
+    if not items:
+        raise nothing_left(images, left_out, split="")
+    return ReadVqa(items, left_out)
 
 
 def picture(shade: int = 0, *, kind: str = "PNG") -> bytes:

@@ -357,7 +357,7 @@ def _pieces_of(text: str) -> list[str]:
 
 def _embeddings(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Vectors that are not unit vectors, each from its own text, last first: the order on the wire promises nothing."""
-    size = body.get("dimensions", DIMENSION)
+    size = DIMENSION
     rows = [
         {"object": "embedding", "index": index, "embedding": [1 + byte for byte in _bytes(text, size)]}
         for index, text in enumerate(body["input"])

@@ -128,7 +128,7 @@ def test_recorded_and_scripted_answers_are_opened(tmp_path: Path):
         ("vllm", {"pretrained": "org/m", "tensor_parallel_size": 2}, "vLLM .*`vllm serve org/m`"),
         ("vllm", {"pretrained": "m", "gpu_memory_utilization": 2}, "gpu_memory_utilization: .*less than or equal to 1"),
         ("curator", {"model": "anthropic/claude"}, "anthropic asks for a key and none is set; set ANTHROPIC_API_KEY"),
-        ("curator", {"model": "lm_studio/qwen", "color": 1}, "curator has no argument color; it has .*api_base"),
+        ("curator", {"model": "lm_studio/qwen", "color": 1}, "curator has no argument color; it has .*base_url"),
         ("curator", {}, "--model_args model=NAME"),
         ("replay", {}, "path=NAME"),
         ("replay", {"path": "/nowhere.jsonl"}, "no recorded answers"),

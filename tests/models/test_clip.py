@@ -12,9 +12,9 @@ import PIL.Image
 import pytest
 import torch
 
-from models.clip import ClipEmbedder, joint_features
-from models.clip_weights import SAFE_REVISIONS, VIT_B_32, find_clip
+from models.clip import ClipEmbedder
 from models.model_errors import ModelUnavailable, RequestRefused
+from models.weight_files import SAFE_REVISIONS, VIT_B_32, find_clip
 from tests.models.tiny_vision import make_png, make_tiny_clip, make_tiny_qwen
 
 TEXTS = ["What is on the table?", "a", ""]
@@ -101,11 +101,6 @@ def test_batches_of_one_shape_give_the_same_vectors(folder: Path, embedder: Clip
     pngs = [make_png(seed) for seed in range(6)]
     assert np.allclose(batched.embed_images(pngs), embedder.embed_images(pngs), atol=1e-5)
     assert np.allclose(batched.embed_texts([*TEXTS, LONG, "b"]), embedder.embed_texts([*TEXTS, LONG, "b"]), atol=1e-5)
-
-
-def test_picture_and_question_are_averaged_and_normalised_again():
-    joint = joint_features(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
-    assert joint.tolist() == [pytest.approx([0.5**0.5, 0.5**0.5])]
 
 
 def test_the_id_names_the_weights_and_the_precision(folder: Path, embedder: ClipEmbedder, tmp_path: Path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.cross_encoder import CrossEncoderReranker, read_layout
+from models.huggingface import CrossEncoderReranker, read_pair_layout
 from models.model_errors import ModelUnavailable
 from tests.models.cross_encoders import POSITIONS, WORDS, write_random
 
@@ -94,7 +94,7 @@ def test_an_activation_that_keeps_the_order_changes_nothing(
 def test_limits_and_case_are_read(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text(json.dumps([{"path": "", "type": "sentence_transformers.x.Transformer"}]))
     add(tmp_path, "sentence_bert_config.json", max_seq_length=16, do_lower_case=True)
-    assert read_layout(tmp_path) == (tmp_path, 16, True)
+    assert read_pair_layout(tmp_path)[:3] == (tmp_path, 16, True)
 
 
 def test_a_roberta_is_not_asked_for_positions_that_it_lacks(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import models.vision_language
 from models.backends import open_backend
 from models.causal_lm import CausalLM
 from models.chats import Local, is_in_process, local_of, open_chat, revision_of
-from models.held import held, release_held
+from models.local import held, release_held
 from models.model_errors import ContextOverflow, ModelUnavailable
 from models.protocols import ChatRequest, Image, Message, Text
 from models.vision_language import HFVision

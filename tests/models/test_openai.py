@@ -21,7 +21,8 @@ from models.model_errors import (
 )
 from models.openai import OpenAIChat, OpenAIEmbedder
 from models.openai_endpoint import NoSuchPath
-from models.openai_sampling import (
+from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
+from models.request_fields import (
     AS_ASKED,
     BRIEFLY,
     REASONING_TOKENS,
@@ -29,7 +30,6 @@ from models.openai_sampling import (
     is_reasoning,
     reasoning_effort,
 )
-from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
 from tests.models.server import (
     DIMENSION,
     MODEL,
@@ -634,8 +634,12 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str):
         open_chat(name)
 
 
-def embedder(server: Server, *, dimension: int | None = None) -> OpenAIEmbedder:
-    return OpenAIEmbedder(MODEL, base_url=server.base_url, dimension=dimension, timeout_s=10)
+def embedder(server: Server, *, known: int | None = None) -> OpenAIEmbedder:
+    """known: the length of its vectors, where the server is not to be asked for it."""
+    subject = OpenAIEmbedder(MODEL, base_url=server.base_url, timeout_s=10)
+    if known is not None:
+        subject.dimension = known
+    return subject
 
 
 def test_vectors_have_unit_length_and_the_order_of_the_texts(server: Server):
@@ -647,19 +651,13 @@ def test_vectors_have_unit_length_and_the_order_of_the_texts(server: Server):
 
 
 def test_many_texts_go_in_batches_of_64(server: Server):
-    assert embedder(server, dimension=4).embed([f"text {n}" for n in range(130)]).shape == (130, 4)
+    assert embedder(server, known=DIMENSION).embed([f"text {n}" for n in range(130)]).shape == (130, DIMENSION)
     assert [len(request["body"]["input"]) for request in server.requests] == [64, 64, 2]
 
 
 def test_the_dimension_is_learnt_once(server: Server):
     subject = embedder(server)
     assert (subject.dimension, subject.dimension, len(server.requests)) == (DIMENSION, DIMENSION, 1)
-
-
-def test_a_wanted_dimension_is_asked_for_and_part_of_the_name(server: Server):
-    subject = embedder(server, dimension=5)
-    assert subject.embed(["one"]).shape == (1, 5)
-    assert (subject.id, server.requests[0]["body"]["dimensions"]) == (f"openai:{MODEL}:5", 5)
 
 
 def test_no_texts_are_no_vectors(server: Server):
@@ -669,7 +667,7 @@ def test_no_texts_are_no_vectors(server: Server):
 def test_vectors_without_numbers_are_taken_in_their_order(server: Server):
     rows = [{"embedding": [3.0, 4.0]}, {"embedding": [0.0, 2.0]}]
     server.script.append(Reply(body=json.dumps({"data": rows}).encode()))
-    np.testing.assert_allclose(embedder(server, dimension=2).embed(["one", "two"]), [[0.6, 0.8], [0.0, 1.0]], atol=1e-6)
+    np.testing.assert_allclose(embedder(server, known=2).embed(["one", "two"]), [[0.6, 0.8], [0.0, 1.0]], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -687,8 +685,8 @@ def test_vectors_that_are_none_are_refused(server: Server, rows: list[object]):
         embedder(server).embed(["one"])
 
 
-def test_vectors_of_another_length_than_wanted_are_refused(server: Server):
+def test_vectors_of_another_length_than_before_are_refused(server: Server):
     row = {"index": 0, "embedding": [1.0, 0.0], "object": "embedding"}
     server.script.append(Reply(body=json.dumps({"data": [row], "model": MODEL, "object": "list"}).encode()))
     with pytest.raises(RequestRefused, match="2 numbers, 5 were expected"):
-        embedder(server, dimension=5).embed(["one"])
+        embedder(server, known=5).embed(["one"])

@@ -11,8 +11,8 @@ from models.chats import open_chat
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.openai import OpenAIChat
 from models.openai_responses import OpenAIResponses
-from models.openai_sampling import REASONING_TOKENS, Thinking
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from models.request_fields import REASONING_TOKENS, Thinking
 from tests.models.server import (
     MODEL,
     STREAM,

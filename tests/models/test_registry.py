@@ -11,8 +11,18 @@ from models.chats import local_of, open_chat
 from models.curator import CuratorChat
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
-from models.registry import VARIABLE, Entry, Price, named, open_spelled, press_of, registered, spelled
-from models.registry_file import RegistryUnusable, read_models
+from models.registry import (
+    VARIABLE,
+    Entry,
+    Price,
+    RegistryUnusable,
+    named,
+    open_spelled,
+    press_of,
+    read_models,
+    registered,
+    spelled,
+)
 from tests.models.server import MODEL, serving
 
 MODELS = """\
@@ -207,7 +217,7 @@ def test_a_file_that_is_not_there_is_named(file: Path) -> None:
         ),
         (
             "a: {backend: hf, name: m, default: true}\nb: {backend: hf, name: n, default: true}\n",
-            "line 2: 'a' is the default already",
+            r"line 2: b\.default: 'a' is the default already",
         ),
     ],
 )

@@ -15,7 +15,6 @@ from models.scripted import (
     Rule,
     ScriptedChat,
     ScriptedReranker,
-    ScriptedVisionEmbedder,
     describe_image,
     read_rules,
 )
@@ -139,15 +138,3 @@ def test_the_scripted_answer_has_half_of_the_probability_and_shorter_ones_more_o
     told = dict(chat.answer_log_probs([(asked, answer) for answer in ("yes", "no", "")]))
     assert [math.exp(told[number]) for number in range(3)] == pytest.approx([0.5, 2**-20, 0.25])
     assert chat.calls == 3
-
-
-def test_texts_that_share_words_lie_closer():
-    one, near, far = ScriptedVisionEmbedder().embed_texts(["what is left", "what is right", "where does he go"])
-    assert one @ near > one @ far
-
-
-def test_a_class_is_one_of_eight():
-    rows = ScriptedVisionEmbedder().embed_classes([png(width) for width in range(1, 20)])
-    assert rows.shape == (19, 8)
-    assert set(rows.sum(axis=1)) == {1.0}
-    assert len(set(rows.argmax(axis=1).tolist())) > 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.stops import Listener, cut, settled
+from models.prompts import Listener, cut, settled
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from models.backends import check_args, open_backend
 from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message, Text
-from models.structured import format_in_id, schema_of
+from models.request_fields import format_in_id, schema_of
 from tests.models.server import MODEL, Server, error_reply, serving
 
 GRADE: dict[str, JsonValue] = {"type": "object", "properties": {"why": {"type": "string"}, "grade": {"type": "number"}}}

@@ -11,11 +11,11 @@ from subprocess import PIPE
 import psutil
 import pytest
 
-from models.vllm_worker import OPENER, end_orphans
+from models.vllm_loading import OPENER, end_orphans
 
 WORKER = """
 import time
-from models.vllm_worker import EndsWithItsOpener
+from models.vllm_loading import EndsWithItsOpener
 
 class Worker:
     def __init__(self, rank):

@@ -99,8 +99,8 @@ import json, sys
 from pathlib import Path
 from storage.artifacts import Artifacts
 from tasks.documents.isolation import ReadLimits
-from tasks.documents.read_options import ReadOptions
-from tasks.rag.indexing.document_parsing import parse_source
+from tasks.documents.document_readers import ReadOptions
+from tasks.rag.indexing.document_stages import parse_source
 from tasks.rag.indexing.scan import scan_folder
 
 folder, store, log = map(Path, sys.argv[1:])

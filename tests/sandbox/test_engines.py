@@ -90,7 +90,6 @@ def test_the_engine_of_namespaces_is_told_what_to_show_and_nothing_to_write_to(p
     assert json.loads(told) == {
         "readonly": [list(pair) for pair in LAYOUT.readonly],
         "symlinks": [["usr/bin", "/bin"]],
-        "files": {},
         "uid_map": not privileged,
         "command": list(LAYOUT.command),
         "env": LAYOUT.environment,

@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
-from tasks.sandbox.execution_outcome import ENDING_CHARS, REASON_CHARS, broken, outcome, too_long
 from tasks.sandbox.inside.frames import Frame
-from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program
+from tasks.sandbox.sandbox_records import (
+    ENDING_CHARS,
+    MIB,
+    REASON_CHARS,
+    Execution,
+    Limits,
+    Program,
+    broken,
+    outcome,
+    too_long,
+)
 
 LIMITS = Limits(cpu_s=2.5, wall_s=7.5, memory_bytes=256 * MIB, output_bytes=MIB // 2)
 TESTED = Program("x = 1", tests="assert x == 1", limits=LIMITS)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.sandbox import Execution, Limits, Program, Sandbox, execute, walls
+from tasks.sandbox import Execution, Limits, Program, Sandbox, shared_sandbox, walls
 from tasks.sandbox.engines import Engine, engines
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
 from tasks.sandbox.sandbox_records import MIB
@@ -408,7 +408,7 @@ def test_what_breaks_once_is_tried_again_and_what_breaks_twice_is_broken(monkeyp
 
 @pytest.mark.parametrize("files", [{"a": b"", "a/b": b""}, {"main.py/x": b""}])
 def test_what_cannot_be_set_up_is_broken_and_not_failed(files: dict[str, bytes]):
-    done = execute("x = 1", tests="assert x == 1", files=files, limits=SMALL)
+    done = shared_sandbox().run(Program("x = 1", tests="assert x == 1", files=files, limits=SMALL))
     assert done.status == "broken"
     assert done.reason.startswith("the sandbox could not set it up")
 
@@ -446,10 +446,11 @@ def test_closing_ends_what_runs():
     assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
 
 
-def test_one_function_executes_in_the_sandbox_of_the_process():
-    done = execute("print(input(), open('a').read())", stdin=b"in", files={"a": b"file"}, limits=SMALL)
+def test_the_sandbox_of_the_process_executes_any_program():
+    one = Program("print(input(), open('a').read())", stdin=b"in", files={"a": b"file"}, limits=SMALL)
+    done = shared_sandbox().run(one)
     assert (done.status, done.stdout) == ("ok", "in file\n")
-    assert execute("echo $((6 * 7))", language="sh").stdout == "42\n"
+    assert shared_sandbox().run(Program("echo $((6 * 7))", language="sh")).stdout == "42\n"
 
 
 def test_a_language_that_nobody_knows_is_refused(sandbox: Sandbox):

@@ -20,11 +20,10 @@ import pytest
 
 from tasks.sandbox import Execution, Program, Sandbox, walls
 from tasks.sandbox.engines import Engine
-from tasks.sandbox.execution_outcome import broken
 from tasks.sandbox.languages import LANGUAGES
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_layout import Layout
-from tasks.sandbox.sandbox_records import MIB
+from tasks.sandbox.sandbox_records import MIB, broken
 from tasks.sandbox.walls import Inspection, Probe, Seen
 from tests.sandbox.attacking import watchdog
 

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flows.service import processes, supervising
-from flows.service.api import Api
-from flows.service.connecting import auth_of
+from flows.service.api import Api, auth_of
 from flows.service.place import Place
 from flows.service.processes import Found
-from flows.service.service_stop import end
+from flows.service.service_start import end
 from storage.embedded import Cluster
 from tests.command import TRIVET, Done
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flows.running.settings import Settings
+from flows.service.api import Refused
 from flows.service.asked_service import Asked, Wanted, differences, settle
-from flows.service.service_errors import Refused
 
 BEFORE = settle(Wanted(port=4300), None, {}, secret="key")
 

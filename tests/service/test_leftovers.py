@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from flows.service.leftovers import LIMITS, RENEWED, WAITS, put_right
-from flows.service.programs import LEASES
+from flows.service.run_server import LIMITS, RENEWED, WAITS, put_right
+from flows.service.supervising import LEASES
 
 SILENCE = timedelta(seconds=75)
 FREE, HELD, DECAYS = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -12,8 +12,7 @@ import pytest
 from flows.service import processes, server_database, supervising
 from flows.service.asked_service import Asked
 from flows.service.place import Place
-from flows.service.programs import Program, environment_of, programs_of
-from flows.service.supervising import config_of
+from flows.service.supervising import Program, config_of, environment_of, programs_of
 from storage.embedded import Cluster
 
 SECRET = "trivet:secret"

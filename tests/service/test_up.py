@@ -14,9 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.service.api import Api
-from flows.service.connecting import auth_of
-from flows.service.service_errors import ApiFailed
+from flows.service.api import Api, ApiFailed, auth_of
 from tests.service.conftest import Started
 from tests.service.serviced import ROOT, diary_of, free_port, service_home
 

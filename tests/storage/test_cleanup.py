@@ -16,6 +16,7 @@ from storage.cleanup import Cleanup, collect
 from storage.embeddings import EmbeddingCache
 from storage.records import Ref
 from storage.results import Results
+from storage.stores import Folder
 
 LATER = datetime.now(UTC) + timedelta(days=30)
 KEY = hashlib.sha256(b"inputs").hexdigest()
@@ -38,7 +39,7 @@ def clean(
     week = timedelta(days=7)
     return collect(
         store,
-        Results(results),
+        Results(Folder(results.parent)),
         older_than=week,
         unused_for=week,
         now=now,
@@ -89,7 +90,7 @@ def test_a_result_keeps_what_it_mentions_even_in_an_escaped_string(store: Artifa
 
 def test_a_result_that_serves_no_run_goes_and_what_it_kept_goes_with_it(store: Artifacts, tmp_path: Path) -> None:
     ref = store.put("document", b"abc")
-    Results(tmp_path / "results").write("key", ref.model_dump_json().encode())
+    Results(Folder(tmp_path)).write("key", ref.model_dump_json().encode())
     done = clean(store, tmp_path / "results", needed=())
     assert [each.name for each in done.removed] == ["results/key", f"document/{ref.digest}"]
     assert (left(store), done.kept_results) == (set(), 0)
@@ -97,19 +98,19 @@ def test_a_result_that_serves_no_run_goes_and_what_it_kept_goes_with_it(store: A
 
 def test_a_dry_run_tells_of_results_too(store: Artifacts, tmp_path: Path) -> None:
     ref = store.put("document", b"abc")
-    Results(tmp_path / "results").write("key", ref.model_dump_json().encode())
+    Results(Folder(tmp_path)).write("key", ref.model_dump_json().encode())
     shown = clean(store, tmp_path / "results", needed=(), dry_run=True)
     assert shown.removed == clean(store, tmp_path / "results", needed=()).removed
 
 
 def test_a_result_that_an_unfinished_run_needs_stays_with_what_it_names(store: Artifacts, tmp_path: Path) -> None:
     ref = store.put("document", b"abc")
-    Results(tmp_path / "results").write("key", ref.model_dump_json().encode())
+    Results(Folder(tmp_path)).write("key", ref.model_dump_json().encode())
     assert clean(store, tmp_path / "results", needed=("key",)).removed == ()
 
 
 def test_a_young_result_stays(store: Artifacts, tmp_path: Path) -> None:
-    Results(tmp_path / "results").write("key", b"{}")
+    Results(Folder(tmp_path)).write("key", b"{}")
     assert clean(store, tmp_path / "results", now=datetime.now(UTC), needed=()).kept_results == 1
 
 

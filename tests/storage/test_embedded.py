@@ -16,7 +16,7 @@ import pytest
 
 from storage import embedded
 from storage.embedded import Cluster
-from storage.server_account import SERVER_ACCOUNTS
+from storage.postgres_binaries import SERVER_ACCOUNTS
 from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
 
 pytestmark = pytest.mark.postgres

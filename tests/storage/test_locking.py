@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.locking import alone
+from storage.files import alone
 
 HOLDS = """
 import sys
 from pathlib import Path
-from storage.locking import alone
+from storage.files import alone
 with alone(Path(sys.argv[1]), "run", wait=lambda: None):
     print("held", flush=True)
     sys.stdin.read()

@@ -13,17 +13,11 @@ from flows.cli.commands import Json
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors
 
 if TYPE_CHECKING:
-    from storage.evaluations import Evaluations
     from tasks.evaluation.evaluation_records import RunFacts
     from tasks.evaluation.results.finding_runs import FoundRun
-    from tasks.evaluation.results.run_comparison import Change, Comparison, TaskComparison
+    from tasks.evaluation.results.run_comparison import Change, TaskComparison
 
 RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `trivet eval`."""
-    app.command()(compare)
 
 
 def compare(
@@ -36,8 +30,7 @@ def compare(
         int, typer.Option(min=0, help="Number of changed items to show of each kind; --json lists all.")
     ] = 5,
     fail_on_regression: Annotated[
-        bool,
-        typer.Option("--fail-on-regression", help="Exit 1 if B is significantly worse."),
+        bool, typer.Option("--fail-on-regression", help="Exit 1 if B is significantly worse.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -45,11 +38,11 @@ def compare(
     from storage.storage_errors import StorageError
     from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.finding_runs import find_run
+    from tasks.resources import evaluations
 
     tasks = [name for given in task or () for name in given.split(",") if name] or None
     with plain_errors(EvaluationError, failed=(StorageError,)):
-        evaluations = _evaluations()
-        before, after = find_run(a, evaluations), find_run(b, evaluations)
+        before, after = find_run(a, evaluations()), find_run(b, evaluations())
         compared, notes = _compare(before, after, _shared(before, after, tasks))
     told = {
         "a": before.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
@@ -62,14 +55,8 @@ def compare(
         raise typer.Exit(FAILED)
 
 
-def _evaluations() -> Evaluations:
-    from tasks.resources import evaluations
-
-    return evaluations()
-
-
 def _shared(before: FoundRun, after: FoundRun, wanted: list[str] | None) -> list[str]:
-    """Tasks that both runs have, or those named; a named one that a run lacks is refused by `require`."""
+    """The named tasks, or those that both runs have."""
     for task in wanted or ():
         before.require(task)
         after.require(task)
@@ -82,7 +69,7 @@ def _shared(before: FoundRun, after: FoundRun, wanted: list[str] | None) -> list
 
 
 def _compare(before: FoundRun, after: FoundRun, tasks: list[str]) -> tuple[list[TaskComparison], list[str]]:
-    """Each task compared, and a note for each that cannot be; raises if none can."""
+    """The comparison of each task, and notes about tasks that cannot be compared; raises if none can."""
     from tasks.evaluation.evaluation_errors import ResultsUnusable
     from tasks.evaluation.results.run_comparison import compare_task
 
@@ -98,10 +85,9 @@ def _compare(before: FoundRun, after: FoundRun, tasks: list[str]) -> tuple[list[
         raise refused[0]
     missing = {one.task for run in (before, after) for one in run.report.results} - set(tasks)
     notes = [str(error) for error in refused]
-    return compared, [
-        *notes,
-        *([f"in one run only, or not asked for: {', '.join(sorted(missing))}"] if missing else []),
-    ]
+    if missing:
+        notes.append(f"in one run only, or not asked for: {', '.join(sorted(missing))}")
+    return compared, notes
 
 
 ANSWER_CHARS = 40
@@ -110,7 +96,6 @@ ANSWER_CHARS = 40
 def _show(
     before: RunFacts, after: RunFacts, compared: Sequence[TaskComparison], notes: Sequence[str], *, flips: int
 ) -> None:
-    """Both _show by name, then each task, then what could not be compared."""
     console = Screen(highlight=False)
     for letter, run in (("A", before), ("B", after)):
         ended = f"{run.ended_at:%Y-%m-%d %H:%M}" if run.ended_at else run.status
@@ -118,13 +103,14 @@ def _show(
     for one in compared:
         console.print()
         _task(console, one, flips=flips)
-    for note in notes:
-        console.print(f"[yellow]note[/yellow] {escape(note)}", soft_wrap=True)
+    console.print_notes(notes)
 
 
 def _task(console: Screen, one: TaskComparison, *, flips: int) -> None:
     found = one.comparison
-    console.print(f"[bold]{escape(one.task)}[/bold]  {_verdict(one)}")
+    verdict = "[bold green]B is better[/bold green]" if found.significant else "[dim]no difference beyond chance[/dim]"
+    verdict = "[bold red]B is worse[/bold red]" if one.regressed else verdict
+    console.print(f"[bold]{escape(one.task)}[/bold]  {verdict}")
     for difference in found.differs:
         console.print(f"  [bold yellow]not the same[/bold yellow] {escape(difference)}", soft_wrap=True)
     interval = "" if found.low is None else f"   95 % {found.low:+.3f} … {found.high:+.3f}"
@@ -133,8 +119,14 @@ def _task(console: Screen, one: TaskComparison, *, flips: int) -> None:
     console.print(
         f"  {p} ({found.method})   {found.wins} better, {found.ties} equal, {found.losses} worse of {found.n} items"
     )
-    for said in _left_out(found):
-        console.print(f"  [yellow]{escape(said)}[/yellow]", soft_wrap=True)
+    for items, said in (
+        (found.unscored, "unscored in one of the runs, not compared"),
+        (found.only_before, "only in A"),
+        (found.only_after, "only in B"),
+    ):
+        if items:
+            named = f"{', '.join(items[:5])}{' …' if len(items) > 5 else ''}"
+            console.print(f"  [yellow]{escape(f'{len(items)} {said}: {named}')}[/yellow]", soft_wrap=True)
     right = found.method == "McNemar, exact"
     for name, changes in (
         ("became wrong" if right else "worse", found.worse),
@@ -142,25 +134,6 @@ def _task(console: Screen, one: TaskComparison, *, flips: int) -> None:
     ):
         if changes and flips:
             console.print(_changes(name, changes, flips=flips))
-
-
-def _verdict(one: TaskComparison) -> str:
-    if one.regressed:
-        return "[bold red]B is worse[/bold red]"
-    if one.comparison.significant:
-        return "[bold green]B is better[/bold green]"
-    return "[dim]no difference beyond chance[/dim]"
-
-
-def _left_out(found: Comparison) -> list[str]:
-    told = (
-        (found.unscored, "unscored in one of the _show, not compared"),
-        (found.only_before, "only in A"),
-        (found.only_after, "only in B"),
-    )
-    return [
-        f"{len(items)} {said}: {', '.join(items[:5])}{' …' if len(items) > 5 else ''}" for items, said in told if items
-    ]
 
 
 def _changes(name: str, changes: Sequence[Change], *, flips: int) -> Table:

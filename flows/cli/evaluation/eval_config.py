@@ -1,4 +1,4 @@
-"""Options and a YAML file become the configuration of a run; as in evalchemy, the file overrides the options."""
+"""The configuration of an evaluation, from options and a YAML file; as in evalchemy, the file overrides the options."""
 
 from __future__ import annotations
 
@@ -9,30 +9,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from flows.cli.evaluation.model_naming import CALLS, FILE_OF, args_of, entry_of, model_name_of, resolved
+import typer
+
+from flows.cli.output import harmless
 from flows.cli.shared_options import prices_of
+from models.backends import PRESS
 from tasks.evaluation.evaluation_errors import OptionUnusable
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from flows.running.evaluation_config import EvaluateConfig
+    from models.registry import Entry
     from tasks.evaluation.running.model_spec import ModelSpec
 
+
 ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
-"""Where an address with credentials goes, for the same reason."""
+"""Environment variable for an address with credentials, which the configuration must not hold."""
 KEY_VARIABLE = "TRIVET_{}_API_KEY"
-"""Where a key that was typed into model_args goes: the configuration names the variable and never holds the key."""
+"""Environment variable for a key from model_args: the configuration names the variable and never holds the key."""
 OUTER = {"backend": "model", "name": "model_name", "judge": "annotator_model", "args": "model_args"}
 INNER = {"prices": "price", "tries": "max_retries", "timeout_s": "timeout"}
-"""Fields of the configuration that a flag, or one of the model_args, calls otherwise."""
+"""Fields of the configuration, and the flags or model_args of another name."""
 TASK_FILES = (".yaml", ".yml", ".py")
 TYPED = ("unsafe_code",)
-"""What no file may decide for whoever runs it."""
+"""Options that must be typed, and may not stand in a file."""
 
 
 class Named(NamedTuple):
-    """Arguments of a model, parted into how it answers and how it is reached."""
+    """Arguments of a model: those of its backend, its endpoint and its rates."""
 
     args: dict[str, Any]
     base_url: str | None
@@ -112,30 +117,26 @@ def read_yaml(path: Path, *, known: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise OptionUnusable(f"{path}, line 1: expected names with values, such as `tasks: [AIME24]`")
     given = {str(name).replace("-", "_"): value for name, value in cast("dict[Any, Any]", read).items()}
-    for name in given:
+    for name, value in given.items():
+        place = f"{path}, line {_line_of(name, text)}"
         if name in TYPED:
-            flag = f"--{name.replace('_', '-')}"
-            raise OptionUnusable(
-                f"{path}, line {_line_of(name, text)}: {name}: type {flag} on the command line instead"
-            )
+            raise OptionUnusable(f"{place}: {name}: type --{name.replace('_', '-')} on the command line instead")
         if name not in known:
-            place = f"{path}, line {_line_of(name, text)}"
             raise OptionUnusable(f"{place}: {name!r} is not known; give {', '.join(sorted(known))}")
-        if isinstance(known[name], bool) != isinstance(given[name], bool) and name != "apply_chat_template":
+        if isinstance(known[name], bool) != isinstance(value, bool) and name != "apply_chat_template":
             expected = "true or false" if isinstance(known[name], bool) else "a value"
-            place = f"{path}, line {_line_of(name, text)}"
-            raise OptionUnusable(f"{place}: {name}: expected {expected} (it is {given[name]!r})")
+            raise OptionUnusable(f"{place}: {name}: expected {expected} (it is {value!r})")
     return given
 
 
 def _line_of(name: str, text: str) -> int:
-    """The line of a YAML file on which a setting stands, in either spelling."""
+    """Line number of a setting in a YAML file, in either spelling."""
     lines = enumerate(text.split("\n"), 1)
     return next((number for number, words in lines if words.replace("-", "_").startswith(name)), 1)
 
 
 def _refused(error: ValidationError) -> str:
-    """What pydantic refused first, under the name of the flag."""
+    """The first error of pydantic, with the name of the flag."""
     first = error.errors()[0]
     outer, *inner = (str(part) for part in first["loc"])
     name = OUTER.get(outer, outer)
@@ -145,7 +146,7 @@ def _refused(error: ValidationError) -> str:
 
 
 def _in_file(said: str, file: Path, given: Mapping[str, Any]) -> str:
-    """A complaint about a flag, as one about the line of the file that gave the value."""
+    """An error about a flag, as one about the line of the file that set it."""
     found = re.match(r"--([\w-]+)", said)
     name = found[1].replace("-", "_") if found else ""
     if not found or name not in given:
@@ -155,8 +156,6 @@ def _in_file(said: str, file: Path, given: Mapping[str, Any]) -> str:
 
 def model_of(chosen: Mapping[str, Any]) -> ModelSpec:
     """The model that is measured. Raises OptionUnusable."""
-    from tasks.evaluation.running.model_spec import ModelSpec
-
     args = _pairs(chosen["model_args"], "model_args")
     if chosen["device"]:
         args["device"] = chosen["device"]
@@ -168,23 +167,20 @@ def model_of(chosen: Mapping[str, Any]) -> ModelSpec:
         if name in args:
             args[name] = str(Path(str(args[name])).absolute())
     named = parted(args, who="MODEL")
-    calls = named.calls | ({"concurrency": chosen["concurrency"]} if chosen["concurrency"] else {})
-    return ModelSpec.model_validate(
-        {
-            "backend": chosen["model"],
-            "name": chosen["model_name"] or args.get("model") or args.get("pretrained"),
-            "args": named.args,
-            **address_of(chosen["base_url"] or named.base_url, who="MODEL"),
-            "api_key_env": chosen["api_key_env"] or named.api_key_env,
-            "calls": _calls(calls),
-        }
+    rates = {"concurrency": chosen["concurrency"]} if chosen["concurrency"] else {}
+    named = Named(
+        named.args,
+        chosen["base_url"] or named.base_url,
+        chosen["api_key_env"] or named.api_key_env,
+        named.calls | rates,
     )
+    name = chosen["model_name"] or args.get("model") or args.get("pretrained")
+    return _spec(chosen["model"], name, named, who="MODEL")
 
 
 def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
-    """The model that grades; a name without a backend is a model of an OpenAI-compatible endpoint."""
+    """The judge; a name without a backend is a model at an OpenAI-compatible endpoint."""
     from models.backends import backends
-    from tasks.evaluation.running.model_spec import ModelSpec
 
     args = _pairs(annotator_args, "annotator_args")
     if entry := entry_of(annotator, "annotator_model"):
@@ -197,27 +193,28 @@ def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
             backend, name = "openai", annotator
         if name and (file := FILE_OF.get(backend)):
             named.args[file] = str(Path(name).absolute())
+    return _spec(backend, name or None, named, who="JUDGE")
+
+
+def _spec(backend: str, name: str | None, named: Named, *, who: str) -> ModelSpec:
+    """The model; rates that are not given are the defaults of an evaluation."""
+    from tasks.evaluation.running.model_spec import ModelSpec
+
+    calls = ModelSpec.model_fields["calls"].default.model_dump(exclude_unset=True)
     return ModelSpec.model_validate(
         {
             "backend": backend,
-            "name": name or None,
+            "name": name,
             "args": named.args,
-            **address_of(named.base_url, who="JUDGE"),
+            **address_of(named.base_url, who=who),
             "api_key_env": named.api_key_env,
-            "calls": _calls(named.calls),
+            "calls": calls | named.calls,
         }
     )
 
 
-def _calls(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The rates that are given, over those of a model of an evaluation."""
-    from tasks.evaluation.running.model_spec import ModelSpec
-
-    return ModelSpec.model_fields["calls"].default.model_dump(exclude_unset=True) | dict(given)
-
-
 def address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
-    """An endpoint as a run may store it; one with a user, a password or a query goes to the environment."""
+    """An endpoint as a run may store it; one with credentials or a query goes to the environment."""
     try:
         parts = urlsplit(base_url or "")
     except ValueError:
@@ -231,7 +228,7 @@ def address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
 
 
 def parted(args: dict[str, Any], *, who: str) -> Named:
-    """What `model_args` say, with the endpoint and the rates apart; a key goes to the environment."""
+    """`model_args`, with the endpoint and the rates apart; a key goes to the environment."""
     rest = dict(args)
     base_url = rest.pop("base_url", None) or rest.pop("api_base", None)
     api_key_env = rest.pop("api_key_env", None)
@@ -264,13 +261,13 @@ def tasks_of(named: Any) -> list[dict[str, Any]]:
 
 
 def _found(task: str) -> str:
-    """A task that is a file by its whole path, so that it is found from another folder too."""
+    """A task; a file by its absolute path."""
     file, colon, name = task.partition(":")
     return f"{Path(file).absolute()}{colon}{name}" if Path(file).suffix in TASK_FILES and Path(file).is_file() else task
 
 
 def seeds_of(given: Any) -> tuple[int, ...]:
-    """Four seeds, of python, numpy, torch and few-shot examples; one number is meant for all."""
+    """Four seeds, of python, numpy, torch and few-shot examples; one number stands for all."""
     words = str(given).split(",")
     try:
         seeds = tuple(int(word) for word in words)
@@ -333,3 +330,97 @@ def _absolute(path: Any, what: str) -> Path | None:
     if path and not isinstance(path, str | Path):
         raise OptionUnusable(f"--{what.replace('_', '-')}: expected a path (it is {path!r})")
     return Path(path).absolute() if path else None
+
+
+CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
+"""Fields of CallSettings, and what model_args call them."""
+FILE_OF = {"scripted": "rules", "replay": "path"}
+"""Argument of the backend that names its file."""
+
+
+def entry_of(name: str, flag: str) -> Entry | None:
+    """The model that the user's file calls `name`. Raises OptionUnusable for a file that cannot be read."""
+    from models.model_errors import ModelUnavailable
+    from models.registry import named
+
+    try:
+        return named(name)
+    except ModelUnavailable as error:
+        raise OptionUnusable(f"--{flag} {name}: {error}") from error
+
+
+def args_of(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The model_args of an entry, under those that are given."""
+    own: dict[str, Any] = {"base_url": entry.base_url, "api_key_env": entry.api_key_env, **entry.own_args}
+    if entry.name and (file := FILE_OF.get(entry.backend)):
+        own[file] = entry.name
+    over = {"base_url" if name == "api_base" else name: value for name, value in given.items()}
+    again = {alias for names in CALLS.values() for alias in names if over.keys() & set(names)}
+    return {name: value for name, value in own.items() if value is not None and name not in again} | over
+
+
+def model_name_of(entry: Entry) -> str | None:
+    """Name of the model in results; none for a recording or a script."""
+    return None if entry.backend in FILE_OF else entry.name
+
+
+def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags, with `--model NAME` or `auto` replaced by the entry it stands for; given flags precede the entry.
+
+    given: the model_args. Raises OptionUnusable.
+    """
+    if not isinstance(name := chosen["model"], str):
+        return dict(chosen)  # what checks the values refuses it
+    called = chosen["model_name"] or given.get("model") or given.get("pretrained")
+    if name == "auto":
+        entry, called = _picked(called, chosen, given), None  # who was picked has its own name
+        given = {name: value for name, value in given.items() if name not in ("model", "pretrained")}
+    else:
+        entry = entry_of(name, "model")
+    if entry is None:
+        _refuse_unknown(name)
+        return {**chosen, "model_args": dict(given)}
+    price = f"{entry.price.prompt},{entry.price.answer}" if entry.price and called in (None, entry.name) else None
+    return {
+        **chosen,
+        "model": entry.backend,
+        "model_name": called or model_name_of(entry),
+        "model_args": args_of(entry, given),
+        "price": chosen["price"] or price,
+    }
+
+
+def _picked(called: str | None, chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
+    """The model that `--model auto` stands for; a note on stderr names it."""
+    from pydantic import SecretStr
+
+    from models.auto import LOCAL, Place, pick
+    from models.model_errors import ModelUnavailable
+
+    variable = chosen["api_key_env"] or given.get("api_key_env") or "OPENAI_API_KEY"
+    key = given.get("api_key") or os.environ.get(str(variable))
+    secret = SecretStr(str(key)) if key else None
+    address = chosen["base_url"] or given.get("base_url") or given.get("api_base")
+    usual = os.environ.get("OPENAI_BASE_URL")
+    places = (*((Place("OPENAI_BASE_URL", usual, secret, of_user=True),) if usual else ()), *LOCAL)
+    try:
+        place = Place("--base-url", str(address), secret, of_user=True) if address else None
+        picked = pick(called, places, given=place)
+    except ModelUnavailable as error:
+        raise OptionUnusable(f"--model auto: {error}") from error
+    what = f"{picked.entry.backend} {picked.entry.name or ''}".strip()
+    typer.secho(harmless(f"note: --model auto is {what}: {picked.why}"), err=True)
+    return picked.entry
+
+
+def _refuse_unknown(name: str) -> None:
+    from models.backends import backends
+    from models.registry import VARIABLE, registered
+
+    if name in backends() or "." in name:
+        return
+    own = ", ".join(registered()) or "no models"
+    raise OptionUnusable(
+        f"--model {name}: there is no such backend, and no such model of yours; backends are {', '.join(backends())}, "
+        f"auto, and any lm_eval model class by its dotted path; the file that {VARIABLE} names has {own}"
+    )

@@ -1,48 +1,28 @@
-"""`trivet eval list`, `new` and `check`: what there is to run, and a benchmark of the user's own, begun and proved."""
+"""`trivet eval list`, `new` and `check`: all benchmarks, a template for a new one, and its check."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli.commands import Json
-from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
 
 if TYPE_CHECKING:
     from tasks.evaluation.benchmarks.base import BaseBenchmark
     from tasks.evaluation.evaluation_records import Item
     from tasks.evaluation.running.benchmark_data import Data
 
+COLUMNS = ("task", "family", "items", "repeats", "grader", "data", "note")
 DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir", envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data. Unset: loaded from the hub."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add `list`, `new` and `check` to `trivet eval`."""
-    app.command("list")(list_benchmarks)
-    app.command("new")(new)
-    app.command("check")(check)
-
-
-class Listed(NamedTuple):
-    """A benchmark as the table shows it."""
-
-    task: str
-    family: str
-    items: int | None
-    repeats: int
-    grader: str
-    data: str
-    """`at hand`, `on the hub`, `missing`, or why it is unusable."""
-    summary: str
-    note: str
 
 
 def list_benchmarks(data_dir: DataDir = None, as_json: Json = False) -> None:
@@ -54,18 +34,16 @@ def list_benchmarks(data_dir: DataDir = None, as_json: Json = False) -> None:
     data = Data(data_dir)
     with plain_errors(EvaluationError):
         rows = [_listed(benchmark, data) for benchmark in benchmarks().values()]
-    emit({"benchmarks": [row._asdict() for row in rows]}, as_json, lambda: _show(rows, data_dir))
+    emit({"benchmarks": rows}, as_json, lambda: _show(rows, data_dir))
 
 
 def new(
     name: Annotated[str, typer.Argument(help="Name of the benchmark: letters, digits, - _ and .")],
-    python: Annotated[
-        bool, typer.Option("--python/--yaml", help="A class with code of its own, or one YAML file.")
-    ] = False,
+    python: Annotated[bool, typer.Option("--python/--yaml", help="A Python class, or one YAML file.")] = False,
     folder: Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="Where to write.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Begin a benchmark of your own: its definition, two items of data beside it, and how to go on."""
+    """Create a benchmark: its definition, two items of data, and the next commands."""
     from tasks.evaluation.benchmarks.benchmark_template import files_of
     from tasks.evaluation.evaluation_errors import EvaluationError
 
@@ -74,17 +52,20 @@ def new(
     for file in files:
         if (folder / file).exists():
             fail(f"{folder / file} is there already, and is left as it is; give another name, or --dir", REFUSED)
-    _write(folder, files)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, content in files.items():
+            with (folder / file).open("x", encoding="utf-8", newline="\n") as opened:
+                opened.write(content)
+    except OSError as error:
+        fail(f"{folder}: cannot be written ({error.strerror or error})", FAILED)
     written = [str(folder / file) for file in files]
-    emit({"definition": written[0], "files": written}, as_json, lambda: _say_new(written))
-
-
-def _say_new(written: list[str]) -> None:
-    screen = Screen(highlight=False, soft_wrap=True)
-    for file in written:
-        screen.print(f"wrote {file}", markup=False)
-    screen.print(f"prove it: trivet eval check {written[0]}", markup=False)
-    screen.print(f"run it:   trivet eval run --model … --model_name … --tasks {written[0]}", markup=False)
+    further = (
+        f"prove it: trivet eval check {written[0]}",
+        f"run it:   trivet eval run --model … --model_name … --tasks {written[0]}",
+    )
+    lines = [*(f"wrote {file}" for file in written), *further]
+    emit({"definition": written[0], "files": written}, as_json, lambda: typer.echo(harmless("\n".join(lines))))
 
 
 def check(
@@ -92,11 +73,12 @@ def check(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Prove a benchmark on all its items: ids, prompts, and every gold through the real grader."""
-    from tasks.evaluation.benchmarks.base import is_whole
+    """Check a benchmark on all its items: IDs, prompts, and that the grader accepts every gold answer."""
+    from tasks.evaluation.benchmarks.base import Tools, is_whole
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
     from tasks.evaluation.running.benchmark_data import Data
     from tasks.evaluation.running.planning import EXPECTED_ERRORS, items_of
+    from tasks.grading.math.math_grader import MathGrader
 
     with plain_errors(*EXPECTED_ERRORS):
         found = find_benchmark(benchmark)
@@ -107,22 +89,17 @@ def check(
                 REFUSED,
             )
         items = list(items_of(found, Data(data_dir)))
-        problems = _problems(found, items)
+        with MathGrader() as math:
+            problems = list(found.check(items, Tools(math)))
     told = {"task": found.name, "items": len(items), "ok": not problems, "problems": problems}
     emit(told, as_json, lambda: _show_check(found, items, problems))
     if problems:
         raise typer.Exit(FAILED)
 
 
-def _problems(benchmark: BaseBenchmark, items: Sequence[Item]) -> list[str]:
-    from tasks.evaluation.benchmarks.base import Tools
-    from tasks.grading.math.math_grader import MathGrader
-
-    with MathGrader() as math:
-        return list(benchmark.check(items, Tools(math)))
-
-
-def _listed(benchmark: BaseBenchmark, data: Data) -> Listed:
+def _listed(benchmark: BaseBenchmark, data: Data) -> dict[str, Any]:
+    """A row of the list; `data` is `at hand`, `on the hub`, `missing`, or why it is unusable."""
+    from tasks.evaluation.benchmarks.simple import SimpleBenchmark
     from tasks.evaluation.evaluation_errors import DataUnusable
 
     files = [file for file in benchmark.files if not file.optional]
@@ -134,37 +111,28 @@ def _listed(benchmark: BaseBenchmark, data: Data) -> Listed:
         count, state = None, f"unusable: {error}"
     notes = ["format checked, real data not run"] * benchmark.format_checked_only
     notes += ["recorded answers only"] * benchmark.score_only + [f"judge {benchmark.judge}"] * bool(benchmark.judge)
-    return Listed(
-        benchmark.name,
-        benchmark.family,
-        count,
-        benchmark.repeats,
-        _grader(benchmark),
-        state,
-        benchmark.summary,
-        "; ".join(notes),
-    )
+    return {
+        "task": benchmark.name,
+        "family": benchmark.family,
+        "items": count,
+        "repeats": benchmark.repeats,
+        "grader": benchmark.definition.grader.kind if isinstance(benchmark, SimpleBenchmark) else benchmark.family,
+        "data": state,
+        "summary": benchmark.summary,
+        "note": "; ".join(notes),
+    }
 
 
-def _grader(benchmark: BaseBenchmark) -> str:
-    from tasks.evaluation.benchmarks.simple import SimpleBenchmark
-
-    if isinstance(benchmark, SimpleBenchmark):
-        return benchmark.definition.grader.kind
-    return benchmark.family
-
-
-def _show(rows: Sequence[Listed], data_dir: Path | None) -> None:
+def _show(rows: Sequence[dict[str, Any]], data_dir: Path | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("task", "family", "items", "repeats", "grader", "data", "note"):
+    for column in COLUMNS:
         table.add_column(column, justify="right" if column in ("items", "repeats") else "left")
     for row in rows:
-        count = "" if row.items is None else f"{row.items:,}"
-        cells = (row.task, row.family, count, str(row.repeats), row.grader, row.data, row.note)
-        table.add_row(*map(escape, cells))
+        shown = row | {"items": "" if row["items"] is None else f"{row['items']:,}"}
+        table.add_row(*(escape(str(shown[column])) for column in COLUMNS))
     screen = Screen(highlight=False)
     screen.print(table)
     if data_dir is None:
@@ -185,13 +153,3 @@ def _show_check(benchmark: BaseBenchmark, items: Sequence[Item], problems: Seque
         screen.print(f"problem: {problem}", markup=False)
     verdict = f"{len(problems)} problems" if problems else "nothing is wrong"
     screen.print(f"{benchmark.name}: {len(items)} items, {verdict}", markup=False)
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, content in files.items():
-            with (folder / file).open("x", encoding="utf-8", newline="\n") as opened:
-                opened.write(content)
-    except OSError as error:
-        fail(f"{folder}: cannot be written ({error.strerror or error})", FAILED)

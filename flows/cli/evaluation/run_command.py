@@ -1,33 +1,34 @@
-"""`trivet eval run`: a model on benchmarks, from the command line of `python -m eval.eval`."""
+"""`trivet eval run`: measure a model on benchmarks, with the options of `python -m eval.eval`."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
-from flows.cli.commands import Command, Json
-from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
-from flows.cli.evaluation import show_eval_run
-from flows.cli.options import ConfigCommand, Flag, Given, Options, command
-from flows.cli.output import FAILED, REFUSED, emit, fail, plain_errors, sentences
-from flows.cli.shared_options import ClusterOption, TaskRunnerOption
+from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options
+from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
+from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
 
 if TYPE_CHECKING:
-    from flows.cli.shared_options import TaskRunnerName
     from flows.running.evaluation_config import EvaluateConfig
-    from tasks.evaluation.evaluation_records import EvalReport
+    from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
+    from tasks.evaluation.running.rescoring import Rescored
     from tasks.evaluation.running.task_choice import RunEstimate
+
 
 PAIRS = "K=V,…"
 MODEL = (
     "Backend: openai, responses, hf, vllm, curator, replay, scripted or package.module.Class; a name from the file "
     "that TRIVET_MODELS names; or auto: what is available here, which is printed."
 )
-BATCH = "Requests that a model in this process answers together."
+BATCH = "Batch size of a model in this process."
 JUDGE = "Model that grades open answers; auto: the benchmark's own choice."
 JUDGE_ARGS = "Arguments that open that model: base_url=…,api_key_env=…"
 DEVICE = "Device of a model in this process: cpu, cuda:0 …; unset: a GPU if there is one."
@@ -69,7 +70,7 @@ OPTIONS = Options(
         "settings.debug": Flag(),
     },
 )
-"""Every one of them may stand in the YAML file of --config, too."""
+"""All of them may also stand in the YAML file of --config."""
 TEMPLATE_FLAGS = ("--apply_chat_template", "--apply-chat-template")
 WITHOUT_EFFECT = {
     "--use_cache": "answers are always kept in the response store",
@@ -89,7 +90,7 @@ WITHOUT_EFFECT = {
     "--write_out": "`trivet eval show RUN --item ID` shows prompts and answers",
     "--max_batch_size": "batches shrink by themselves when memory runs out",
 }
-"""Flags of `python -m eval.eval` that ask for what is done anyway, and where to look instead."""
+"""Flags of `python -m eval.eval` without effect here, and why."""
 SWITCHES = {
     "--log_samples",
     "--check_integrity",
@@ -98,72 +99,50 @@ SWITCHES = {
     "--is_external_model",
     "--write_out",
 }
-"""Those of them that take no value, or True and False."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add `run` to `trivet eval`."""
-    command(app, "run", OPTIONS, cls=RunCommand)(run)
+"""Those of them that take no value, or True or False."""
 
 
 def run(
     given: Given,
     config: Annotated[
-        Path | None, typer.Option(help="YAML file with the same names; its values override the options.")
+        Path | None, typer.Option(help="YAML file of the same options; its values override the command line.")
     ] = None,
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the calls, tokens and cost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure a model on benchmarks; killed anywhere and run again, it asks only for what is missing."""
+    """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
     from pydantic import ValidationError
 
     flags = OPTIONS.named(given)
     try:
         if dry_run:
-            estimate = dry_run_of(flags, config, quiet=as_json)
-            emit(estimate, as_json, lambda: show_eval_run.estimate(estimate))
+            estimate = _estimated(flags, config, quiet=as_json)
+            emit(estimate, as_json, lambda: show_estimate(estimate))
             return
-        outcome = start(flags, config, quiet=as_json, task_runner=task_runner, cluster=cluster)
+        with prefect_for_a_command(expected_errors(), quiet=as_json):
+            from flows.evaluate import evaluate
+            from flows.running.task_runners import placed
+            from tasks.evaluation.evaluation_errors import NotKept, TasksFailed, Unfinished
+
+            chosen = _config(flags, config)
+            outcome = run_flow(placed(evaluate, task_runner, cluster), chosen, TasksFailed, Unfinished, NotKept)
     except ValidationError as error:
         fail(sentences(error), REFUSED)
     kept = not flags["debug"] and flags["save"] != "file"
-    emit(outcome.report, as_json, lambda: show_eval_run.report(outcome.report, kept=kept))
+    emit(outcome.report, as_json, lambda: show_report(outcome.report, kept=kept))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
 
 
-def start(
-    flags: Mapping[str, Any],
-    file: Path | None,
-    *,
-    quiet: bool,
-    task_runner: TaskRunnerName | None = None,
-    cluster: str | None = None,
-) -> Outcome[EvalReport]:
-    """Run `evaluate` here and now. Raises pydantic.ValidationError for options that do not fit."""
-    with prefect_for_a_command(expected_errors(), quiet=quiet):
-        from flows.cli.evaluation.eval_config import config_of
-        from flows.evaluate import evaluate
-        from flows.running.task_runners import placed
-        from tasks.evaluation.evaluation_errors import NotKept, TasksFailed, Unfinished
-
-        config = config_of(flags, file)
-        _refuse_unusable(config)
-        return run_flow(placed(evaluate, task_runner, cluster), config, TasksFailed, Unfinished, NotKept)
-
-
-def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> RunEstimate:
-    """What a run would ask, how many tokens that may take and what it may cost; asks nobody."""
-
+def _estimated(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> RunEstimate:
+    """Calls, tokens and cost of a run; calls no model."""
     with expected_errors(), progress_bars(quiet):
-        from flows.cli.evaluation.eval_config import config_of
         from tasks.evaluation.running.task_choice import choose, estimate_run
         from tasks.resources import artifacts, evaluations, responses
 
-        config = config_of(flags, file)
-        _refuse_unusable(config)
+        config = _config(flags, file)
         planned = choose(
             config.tasks,
             artifacts(),
@@ -178,18 +157,20 @@ def dry_run_of(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
         return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
 
 
-def _refuse_unusable(config: EvaluateConfig) -> None:
-    """End where it is plain that the model, or the judge that was named, cannot be asked."""
-    from flows.cli.refusing import refuse_unusable_spec
+def _config(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
+    """The configuration; exits if it is certain that the model, or the named judge, cannot be used."""
+    from flows.cli.evaluation.eval_config import config_of
 
+    config = config_of(flags, file)
     refuse_unusable_spec(config.model, "model")
     if config.judge and not config.auto_judge:
         refuse_unusable_spec(config.judge, "annotator_model")
+    return config
 
 
 @contextmanager
 def expected_errors() -> Generator[None]:
-    """What an evaluation may refuse or miss, as a sentence."""
+    """Expected errors of an evaluation, as one sentence."""
     from flows.running.command_server import ServerDidNotStart
     from flows.running.task_runners import ClusterUnusable
     from models.model_errors import ModelError
@@ -205,7 +186,7 @@ def expected_errors() -> Generator[None]:
         UnknownTask,
     )
     from tasks.evaluation.running.planning import EXPECTED_ERRORS
-    from tasks.grading.grading_errors import TemplateUnusable
+    from tasks.grading.grading_records import TemplateUnusable
     from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
 
     asked = (OptionUnusable, UnknownTask, PreflightFailed, NeedsLogLikelihood, TemplateUnusable)
@@ -216,16 +197,12 @@ def expected_errors() -> Generator[None]:
         yield
 
 
-class EvalCommand(Command):
-    """Takes `--apply_chat_template` without a value as True, and explains flags that need not be given."""
+class RunCommand(ConfigCommand):
+    """Reads `--apply_chat_template` without a value as True, and ignores flags without effect with a note."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As click has it, after the flags of the seed's command line were brought into its form."""
+        """Read the arguments, after flags of `python -m eval.eval` were brought into click's form."""
         return super().parse_args(ctx, _without_idle_flags(_with_template_value(args)))
-
-
-class RunCommand(EvalCommand, ConfigCommand):
-    """With the options of the configuration."""
 
 
 def _with_template_value(args: list[str]) -> list[str]:
@@ -252,3 +229,101 @@ def _without_idle_flags(args: list[str]) -> list[str]:
             idle = ""
             kept.append(word)
     return kept
+
+
+def show_report(found: EvalReport, *, kept: bool = True) -> None:
+    """Print scores with their intervals, and notes. kept: the run is in the database."""
+    screen = Screen(highlight=False)
+    if found.results:
+        screen.print(_scores(found))
+    for result in found.results:
+        for note in result.notes:
+            screen.print(f"[yellow]{escape(result.task)}[/]: {escape(note)}")
+    for task, run in found.skipped.items():
+        screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}; --overwrite evaluates again")
+    for note in found.notes:
+        screen.print(escape(note))
+    if found.results and kept:
+        screen.print(f"[dim]trivet eval show {found.run.id[:8]}[/]")
+
+
+def _scores(found: EvalReport) -> Table:
+    table = _table(escape(found.run.model.name), "task", "metric")
+    for name in ("score", "95 % interval", "items", "samples", "tokens"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in found.results:
+        table.add_row(*_row(result, result.headline))
+        for further in _further(result):
+            name = f"{further.part.removeprefix('group=')} {further.metric}".lstrip()
+            table.add_row("", escape(name), _figure(further.value), _interval(further), f"{further.n:,}", "", "")
+    return table
+
+
+def _row(result: TaskResult, headline: Estimate | None) -> list[str]:
+    counts = result.counts
+    score, interval = ("—", "—") if headline is None else (_figure(headline.value), _interval(headline))
+    tokens = result.usage.prompt_tokens + result.usage.completion_tokens
+    metric = headline.metric if headline else "none scored"
+    counted = [f"{count:,}" if count else "·" for count in (counts.items, counts.samples, tokens)]
+    return [escape(result.task), escape(metric), score, interval, *counted]
+
+
+def _further(result: TaskResult) -> Iterator[Estimate]:
+    """Further figures of code benchmarks: every pass@k, and those of each language or difficulty if several."""
+    if result.family == "code":
+        language = result.headline.metric.partition("pass@")[0] if result.headline else ""  # `python_`, or nothing
+        several = len({one.part for one in result.estimates if one.part}) + bool(language) > 1
+        shown = (one for one in result.estimates if not one.headline and (several or not one.part))
+        yield from sorted(shown, key=lambda one: not one.metric.startswith(language))
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "—"
+    return f"{_figure(estimate.low)} – {_figure(estimate.high)}"
+
+
+def show_estimate(found: RunEstimate) -> None:
+    """Print the estimate of --dry-run."""
+    screen = Screen(highlight=False)
+    table = _table("nothing was asked", "task")
+    for name in ("items", "repeats", "calls", "stored", "prompt tokens", "answer tokens, at most", "cost, at most"):
+        table.add_column(name, justify="right")
+    for task in found.tasks:
+        counted = (task.items, task.repeats, task.calls, task.stored, task.prompt_tokens, task.completion_tokens)
+        cost = "—" if task.cost is None else f"{task.cost:.2f}"
+        table.add_row(escape(task.task), *(f"{count:,}" for count in counted), cost)
+    if found.tasks:
+        screen.print(table)
+    if found.harness:
+        screen.print(f"not counted, tasks of the harness: {escape(', '.join(found.harness))}")
+    for task, run in found.skipped.items():
+        screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}")
+
+
+def show_rescored(found: Rescored) -> None:
+    """Print old figures beside new ones, and the items that changed."""
+    screen = Screen(highlight=False)
+    table = _table(f"run {found.run[:8]}, graded again", "task", "metric")
+    for name in ("then", "now", "items changed"):
+        table.add_column(name, justify="right")
+    for again in found.tasks:
+        old, new = again.old.headline, again.new.headline
+        figures = [_figure(one.value) if one else "—" for one in (old, new)]
+        metric = new.metric if new else "none scored"
+        table.add_row(escape(again.old.task), escape(metric), *figures, str(len(again.changes)))
+    screen.print(table)
+    for again in found.tasks:
+        for change in again.changes:
+            screen.print(escape(f"{again.old.task} {change.item}: {change.before:g} → {change.after:g}"))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        table.add_column(name)
+    return table

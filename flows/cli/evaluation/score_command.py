@@ -1,113 +1,88 @@
-"""`trivet eval score`: recorded answers are graded, and stored ones are graded again by today's grader."""
+"""`trivet eval score` and `grade`: score recorded answers, stored ones again, and compare predictions with golds."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple, TextIO
 
 import typer
 
-from flows.cli.commands import Json
-from flows.cli.evaluation import show_eval_run
-from flows.cli.evaluation.run_command import EvalCommand
-from flows.cli.output import REFUSED, emit, fail
+from flows.cli.commands import Flag, Given, Json, Options
+from flows.cli.engine import interruptible
+from flows.cli.evaluation import run_command
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
 from flows.cli.shared_options import require_file
 
-if TYPE_CHECKING:
-    from tasks.evaluation.running.rescoring import Rescored
-
-
-def register(app: typer.Typer) -> None:
-    """Add `score` to `trivet eval`."""
-    app.command("score", cls=EvalCommand)(score)
+FLAGS = run_command.OPTIONS.flags
+KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
+MODEL = "Name of the model that answered, for the result."
+OPTIONS = Options(
+    run_command.OPTIONS.config,
+    {
+        **{path: FLAGS[path] for path in ("judge.name", "judge.args", "data_dir", "settings.unsafe_code")},
+        "settings.limit": Flag(),
+        "settings.ks": FLAGS["settings.ks"]._replace(help=KS),
+        "model.name": FLAGS["model.name"]._replace(default="recorded", help=MODEL),
+    },
+)
+ROWS = (
+    "JSONL file of {id, response}, {id, responses: one per repeat}, {id, turns: one per turn} or {task_id, completion}."
+)
 
 
 def score(
-    responses: Annotated[
-        Path | None,
-        typer.Argument(
-            help="JSONL: {id, response}, or responses: repeats, or turns: turns of one answer; {task_id, completion}."
-        ),
-    ] = None,
+    given: Given,
+    responses: Annotated[Path | None, typer.Argument(help=ROWS)] = None,
     task: Annotated[
-        str | None, typer.Option(help="The benchmark that was answered; with --run: only this one.")
+        str | None, typer.Option(help="The benchmark that was answered; with --run: only this benchmark.")
     ] = None,
     run: Annotated[
-        str | None, typer.Option(metavar="ID", help="Grade the stored answers of this run again; old beside new.")
+        str | None, typer.Option(metavar="ID", help="Grade the stored answers of this run again, and show old and new.")
     ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data. Unset: loaded from the hub."),
-    ] = None,
-    model_name: Annotated[str, typer.Option(help="Who answered, as the result names it.")] = "recorded",
-    annotator_model: Annotated[
-        str, typer.Option(metavar="auto|NAME", help="Model that grades open answers; auto: the benchmark's own choice.")
-    ] = "auto",
-    annotator_args: Annotated[
-        str, typer.Option(metavar="K=V,…", help="What opens that model: base_url=…,api_key_env=…")
-    ] = "",
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "--output-path", help="Write the JSON here; samples go beside it."),
+        Path | None, typer.Option("--out", "--output-path", help="File for the JSON; samples are written beside it.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="First items only.")] = None,
-    k: Annotated[
-        str | None,
-        typer.Option(metavar="N,…", help="Values of k for pass@k. Unset: 1,10,100, as far as there are samples."),
-    ] = None,
-    unsafe_code: Annotated[
-        bool, typer.Option("--unsafe-code", help="Run programs that models write without a sandbox.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Score answers that exist; nothing is generated, and nothing is written to the database.
+    """Score recorded answers; nothing is generated, and nothing is written to the database.
 
     A terminal gets a table; a pipe or a file gets the JSON, as with --json.
     """
-    from flows.cli.engine import interruptible
-    from flows.cli.evaluation.run_command import expected_errors
+    from flows.cli.evaluation.eval_config import judge_of, ks_of
     from tasks.evaluation.results.results_file import refuse_output
+    from tasks.sandbox.engines import refuse_unsafe
 
     as_json = as_json or not sys.stdout.isatty()
     left = "nothing is told before all answers are graded, run the same command again"
-    with expected_errors(), interruptible(left=left):
-        judge: dict[str, Any] = {"annotator": annotator_model, "annotator_args": annotator_args}
-        programs = _programs(k, unsafe_code=unsafe_code)
+    with run_command.expected_errors(), interruptible(left=left):
+        if given["settings.unsafe_code"]:
+            refuse_unsafe()
+        auto = given["judge.name"] == "auto"
+        grading: dict[str, Any] = {
+            "ks": ks_of(given["settings.ks"]),
+            "unsafe_code": given["settings.unsafe_code"],
+            "judge": judge_of(given["judge.name"], given["judge.args"]),
+        }
         if run is not None:
-            rescored = _again(run, task, judge, programs)
-            emit(rescored, as_json, lambda: show_eval_run.rescored(rescored))
+            _score_again(run, task, grading | ({"judge": None} if auto else {}), as_json=as_json)
             return
         if responses is None or task is None:
             fail("give the file of responses and --task NAME, or --run ID to grade a run again", REFUSED)
         require_file(responses, "a JSONL file of responses")
         if out:
             refuse_output(out.absolute())
-        _first(responses, task, judge, programs, data_dir, model_name, out, limit, as_json)
+        grading |= {"auto_judge": auto, "limit": given["settings.limit"], "data_dir": given["data_dir"]}
+        _score_first(responses, task, grading | {"model_name": given["model.name"]}, out=out, as_json=as_json)
 
 
-def _programs(k: str | None, *, unsafe_code: bool) -> dict[str, Any]:
-    """How programs are executed and counted. Raises OptionUnusable, SandboxUnavailable."""
-    from flows.cli.evaluation.eval_config import ks_of
-    from tasks.sandbox.engines import refuse_unsafe
-
-    if unsafe_code:
-        refuse_unsafe()
-    return {"ks": ks_of(k), "unsafe_code": unsafe_code}
-
-
-def _first(
-    responses: Path,
-    task: str,
-    judge: dict[str, Any],
-    programs: dict[str, Any],
-    data_dir: Path | None,
-    model_name: str,
-    out: Path | None,
-    limit: int | None,
-    as_json: bool,
-) -> None:
-    from flows.cli.evaluation.eval_config import judge_of
+def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Path | None, as_json: bool) -> None:
+    """Score a file of responses. grading: arguments of `score_file`."""
     from flows.running.evaluation_run import begin
     from tasks.budget import Budget
     from tasks.evaluation.evaluation_records import Sample
@@ -118,36 +93,127 @@ def _first(
     from tasks.evaluation.running.shard_grading import left_by_sandbox
     from tasks.resources import artifacts
 
-    auto, grader = judge["annotator"] == "auto", judge_of(judge["annotator"], judge["annotator_args"])
-    asked = {"responses": str(responses), "tasks": [{"task": task}], "auto_judge": auto}
-    ongoing = begin(None, asked | {"judge": grader and grader.model_dump(mode="json")})
-    planned, result = score_file(
-        responses.absolute(),
-        task,
-        artifacts(),
-        data_dir=data_dir,
-        model_name=model_name,
-        judge=grader,
-        auto_judge=auto,
-        limit=limit,
-        **programs,
-    )
+    judge = grading["judge"] and grading["judge"].model_dump(mode="json")
+    asked = {"responses": str(responses), "tasks": [{"task": task}], "auto_judge": grading["auto_judge"]}
+    ongoing = begin(None, asked | {"judge": judge})
+    planned, result = score_file(responses.absolute(), task, artifacts(), **grading)
     ongoing.results.append(result)
     if result.family == "code":
         ongoing.unfinished |= left_by_sandbox(result.task, read_shards(artifacts(), result.samples, Sample))
     report = ongoing.report(planned, spent=Budget())
-    emit(content_of(report), as_json, lambda: show_eval_run.report(report, kept=False))
-    if out:  # told before, since a disk may be full
+    emit(content_of(report), as_json, lambda: run_command.show_report(report, kept=False))
+    if out:  # after the output, since a disk may be full
         write_files(report, artifacts(), output_path=out.absolute())
     ongoing.end(report)
 
 
-def _again(run: str, task: str | None, judge: dict[str, Any], programs: dict[str, Any]) -> Rescored:
-    from flows.cli.evaluation.eval_config import judge_of
+def _score_again(run: str, task: str | None, grading: dict[str, Any], *, as_json: bool) -> None:
+    """Grade the stored answers of a run by the current graders. grading: arguments of `score_again`."""
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.evaluation.running.rescoring import score_again
     from tasks.resources import artifacts, evaluations
 
-    auto = judge["annotator"] == "auto"
-    grader = None if auto else judge_of(judge["annotator"], judge["annotator_args"])
-    return score_again(find_run(run, evaluations()), artifacts(), task=task, judge=grader, **programs)
+    rescored = score_again(find_run(run, evaluations()), artifacts(), task=task, **grading)
+    emit(rescored, as_json, lambda: run_command.show_rescored(rescored))
+
+
+FIELDS = ("id", "gold", "prediction")
+
+
+class Case(NamedTuple):
+    """A line of the file."""
+
+    id: Any
+    gold: str
+    prediction: str
+
+
+class MalformedLine(ValueError):
+    """A line that is not {id, gold, prediction}."""
+
+
+def grade(
+    cases: Annotated[Path, typer.Argument(metavar="CASES.jsonl", help="JSONL file: lines {id, gold, prediction}.")],
+    kind: Annotated[Literal["math"], typer.Option(help="Kind of answers.")] = "math",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File for the lines {id, equal, stage}. Unset: stdout.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes for symbolic comparison. Default: half of the processors.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+) -> None:
+    """Compare predictions with gold answers: bare, in $…$, \\(…\\) or \\boxed{…}, or whole responses."""
+    from tasks.grading.math.math_grader import MathGrader
+
+    del kind  # math is the only kind so far
+    if out and out.exists() and cases.exists() and out.samefile(cases):
+        fail(f"{out} holds the cases themselves; name another file with --out", REFUSED)
+    failed, told = 0, list[dict[str, Any]]()
+    with (
+        plain_errors(MalformedLine, failed=(OSError,)),
+        MathGrader(workers=workers) as grader,
+        _writing(out, as_json) as lines,
+    ):
+        for_ids, for_pairs = tee(read_cases(cases))
+        verdicts = grader.equal_all((case.gold, case.prediction) for case in for_pairs)
+        for case, verdict in zip(for_ids, verdicts, strict=True):
+            failed += bool(verdict.failed)
+            graded = {"id": case.id, "equal": None if verdict.failed else verdict.equal, "stage": verdict.stage}
+            graded |= {"failed": verdict.failed} if verdict.failed else {}
+            lines.write(json.dumps(graded) + "\n")
+            told += [graded] if as_json else []
+    if as_json:
+        sys.stdout.write(json.dumps({"verdicts": told}) + "\n")
+    if failed:
+        fail(f"{failed} comparisons could not be made; their lines say why", DONE_WITH_FAILURES)
+
+
+def read_cases(path: Path) -> Iterator[Case]:
+    """The cases of a JSONL file. Raises MalformedLine with file and line."""
+    try:
+        opened = path.open("rb")
+    except FileNotFoundError as error:
+        raise MalformedLine(f"{path} is not there; give a JSONL file of lines {{id, gold, prediction}}") from error
+    with opened as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield _case(line, f"{path}:{number}")
+
+
+def _case(line: bytes, place: str) -> Case:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise MalformedLine(f"{place}: not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise MalformedLine(f"{place}: expected an object {{id, gold, prediction}}, found {type(value).__name__}")
+    missing = [field for field in FIELDS if field not in value]
+    if missing:
+        raise MalformedLine(f"{place}: {', '.join(missing)} missing; a line is {{id, gold, prediction}}")
+    texts: list[str] = []
+    for field in FIELDS[1:]:
+        given = value[field]
+        if given is None and field == "prediction":
+            given = ""
+        if isinstance(given, bool) or not isinstance(given, str | int | float):
+            raise MalformedLine(f"{place}: `{field}` is {type(given).__name__}, expected a text or a number")
+        texts.append(str(given))
+    return Case(value["id"], *texts)
+
+
+@contextmanager
+def _writing(out: Path | None, quiet: bool) -> Generator[TextIO]:
+    """A stream for the lines: a file, written completely or not at all; else stdout, or nothing where `quiet`."""
+    if out is None:
+        yield StringIO() if quiet else sys.stdout
+        return
+    if not out.parent.is_dir():
+        fail(f"{out.parent} is not a folder; make it, or write elsewhere", FAILED)
+    part = out.with_name(f".{out.name}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            yield file
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,10 +1,10 @@
-"""`trivet eval show`: a run with its figures, or one of its items with everything behind its score."""
+"""`trivet eval show`: the figures of a run, or one of its items with everything behind its score."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,25 +30,20 @@ RunArgument = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file to `trivet eval`."""
-    app.command()(show)
-
-
 def show(
     run: RunArgument,
-    task: Annotated[str | None, typer.Option(help="Only this benchmark, with its groups.")] = None,
-    item: Annotated[str | None, typer.Option(metavar="ID", help="An item: prompt, answer, verdict and why.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only this benchmark, with all its groups.")] = None,
+    item: Annotated[str | None, typer.Option(metavar="ID", help="Show this item: prompt, answer and verdict.")] = None,
     repeat: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Only this repeat of the item, from 0.")
+        int | None, typer.Option(min=0, metavar="N", help="Only this repeat of the item, counted from 0.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a run and its figures, or what was asked, answered and decided about one item."""
     from storage.storage_errors import StorageError
     from tasks.evaluation.evaluation_errors import EvaluationError
-    from tasks.evaluation.results.finding_runs import find_run
-    from tasks.resources import evaluations
+    from tasks.evaluation.results.finding_runs import find_run, look_up
+    from tasks.resources import artifacts, evaluations, responses
 
     with plain_errors(EvaluationError, failed=(StorageError,)):
         found = find_run(run, evaluations())
@@ -57,10 +52,18 @@ def show(
         if item is None:
             if repeat is not None:
                 fail("--repeat names a repeat of an item; give --item too", REFUSED)
-            _report(found, task, as_json=as_json)
+            report = found.report
+            if task is not None:
+                shown = tuple(one for one in report.results if one.task == task)
+                report = report.model_copy(update={"results": shown})
+            emit(report, as_json, lambda: _show_run(report, path=found.path, every=task is not None))
             return
-        chosen = task or _only_task(found)
-        looked = [_look_up(found, chosen, sample) for sample in _samples(found, chosen, item, repeat)]
+        tasks = [result.task for result in found.report.results]
+        if task is None and len(tasks) != 1:
+            fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
+        chosen = task or tasks[0]
+        samples = _samples(found, chosen, item, repeat)
+        looked = [look_up(found, chosen, sample, artifacts(), responses()) for sample in samples]
     told = {
         "run": found.report.run.id,
         "task": chosen,
@@ -70,43 +73,16 @@ def show(
     emit(told, as_json, lambda: _show_item(found.report, chosen, looked))
 
 
-def _report(found: FoundRun, task: str | None, *, as_json: bool) -> None:
-    report = found.report
-    if task is not None:
-        report = report.model_copy(update={"results": tuple(one for one in report.results if one.task == task)})
-    emit(report, as_json, lambda: _show_run(report, path=found.path, every=task is not None))
-
-
-def _only_task(found: FoundRun) -> str:
-    tasks = [result.task for result in found.report.results]
-    if len(tasks) != 1:
-        fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
-    return tasks[0]
-
-
 def _samples(found: FoundRun, task: str, item: str, repeat: int | None) -> list[Sample]:
     samples = found.item(task, item)
     if not samples:
-        known = ", ".join(_first_items(found, task)) or "none: no samples were kept with it"
+        first = list(dict.fromkeys(sample.item for sample in islice(found.samples(task), 100)))
+        known = ", ".join([*first[:5], *(["…"] if len(first) > 5 else [])]) or "none: no samples were kept with it"
         fail(f"{task} of run {found.report.run.id} has no item {item}; its items are {known}", REFUSED)
     chosen = [sample for sample in samples if repeat is None or sample.repeat == repeat]
     if not chosen:
         fail(f"item {item} has {len(samples)} repeats, from 0 to {len(samples) - 1}; there is no {repeat}", REFUSED)
     return chosen
-
-
-def _first_items(found: FoundRun, task: str) -> list[str]:
-    from itertools import islice
-
-    named = list(dict.fromkeys(sample.item for sample in islice(found.samples(task), 100)))
-    return [*named[:5], "…"] if len(named) > 5 else named
-
-
-def _look_up(found: FoundRun, task: str, sample: Sample) -> Looked:
-    from tasks.evaluation.results.finding_runs import look_up
-    from tasks.resources import artifacts, responses
-
-    return look_up(found, task, sample, artifacts(), responses())
 
 
 console = Screen(highlight=False)
@@ -116,10 +92,11 @@ MOST_CHARS = 20_000
 
 
 def _show_item(report: EvalReport, task: str, looked: Sequence[Looked]) -> None:
-    """An item of a task, its prompt once and every repeat's answer and verdict."""
     first = looked[0]
     group = f"  {escape(first.sample.group)}" if first.sample.group else ""
-    _line(f"[bold]{escape(task)} {escape(first.sample.item)}[/bold]{group}  [dim]run {escape(report.run.id)}[/dim]")
+    console.print_line(
+        f"[bold]{escape(task)} {escape(first.sample.item)}[/bold]{group}  [dim]run {escape(report.run.id)}[/dim]"
+    )
     if first.system:
         _text("system", first.system)
     for one in looked:
@@ -137,21 +114,20 @@ def _repeat(one: Looked, *, numbered: bool, prompts: bool) -> None:
         if reply is not None:
             _text(f"answer{turn}", reply or "(empty)")
     if one.missed:
-        _line(f"[yellow]no answer[/yellow]  {escape(one.missed)}")
+        console.print_line(f"[yellow]no answer[/yellow]  {escape(one.missed)}")
     _verdict(one.sample)
     for call in one.calls:
         _call(call)
     if not one.calls and one.sample.keys:
-        _line(f"[dim]keys       {' '.join(map(escape, one.sample.keys))}[/dim]")
-    for note in one.notes:
-        _line(f"[yellow]note[/yellow] {escape(note)}")
+        console.print_line(f"[dim]keys       {' '.join(map(escape, one.sample.keys))}[/dim]")
+    console.print_notes(one.notes)
 
 
 def _verdict(sample: Sample) -> None:
     score = "unscored" if sample.score is None else f"{sample.score:g}"
     marks = [name for name in ("truncated", "missing") if getattr(sample, name)]
     colour = "yellow" if sample.status == "unscored" else "green" if sample.score else "red"
-    _line(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{''.join(f', {mark}' for mark in marks)}")
+    console.print_line(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{''.join(f', {mark}' for mark in marks)}")
     if sample.missing or sample.extracted is not None:
         _field("extracted", "(no answer was found)" if sample.extracted is None else sample.extracted)
     if sample.gold is not None:
@@ -165,27 +141,26 @@ def _verdict(sample: Sample) -> None:
 
 
 def _call(call: Call) -> None:
-    tokens = f"{_number(call.prompt_tokens)} + {_number(call.completion_tokens)} tokens, {call.latency_s:.2f} s"
-    _line(f"[dim]{call.by:<10} {escape(call.model)}, {escape(call.finish_reason)}, {tokens}, key {call.key}[/dim]")
-    _line(f"[dim]sent       {escape(json.dumps(call.sent or call.parameters, ensure_ascii=False))}[/dim]")
+    prompt, answer = ("?" if count is None else count for count in (call.prompt_tokens, call.completion_tokens))
+    tokens = f"{prompt} + {answer} tokens, {call.latency_s:.2f} s"
+    console.print_line(
+        f"[dim]{call.by:<10} {escape(call.model)}, {escape(call.finish_reason)}, {tokens}, key {call.key}[/dim]"
+    )
+    console.print_line(f"[dim]sent       {escape(json.dumps(call.sent or call.parameters, ensure_ascii=False))}[/dim]")
     if call.by == "judge":
         _text("judge says", call.answer)
 
 
-def _number(count: int | None) -> str:
-    return "?" if count is None else str(count)
-
-
 def _field(name: str, value: str) -> None:
-    """A short value stays on the line of its name."""
+    """A name with its value, on one line if the value has one."""
     if "\n" in value:
         _text(name, value)
     else:
-        _line(f"[bold]{escape(f'{name:<10}')}[/bold] {escape(_short(value))}")
+        console.print_line(f"[bold]{escape(f'{name:<10}')}[/bold] {escape(_short(value))}")
 
 
 def _text(name: str, text: str) -> None:
-    _line(f"[bold]{escape(name)}[/bold]")
+    console.print_line(f"[bold]{escape(name)}[/bold]")
     console.print(Padding(Text(_short(text)), (0, 0, 0, 3)))
 
 
@@ -194,10 +169,6 @@ def _short(text: str) -> str:
         return text
     half = MOST_CHARS // 2
     return f"{text[:half]}\n… {len(text) - MOST_CHARS:,} characters more, see --json …\n{text[-half:]}"
-
-
-def _line(markup: str) -> None:
-    console.print(markup, soft_wrap=True)
 
 
 GROUPS_SHOWN = 12
@@ -210,25 +181,27 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
     run, model = report.run, report.run.model
     revision = f"@{model.revision}" if model.revision else ""
     colour = STATUS_COLOURS[run.status]
-    _line(f"[bold]{escape(model.name)}{escape(revision)}[/bold]  {escape(model.backend)}  {_words(model.args)}")
-    _line(f"  run        {escape(run.id)}  [{colour}]{run.status}[/{colour}]")
-    _line(f"  started    {run.started_at:%Y-%m-%d %H:%M:%S %Z}{_took(report)}")
+    took = f", took {(run.ended_at - run.started_at).total_seconds():.1f} s" if run.ended_at else ""
+    console.print_line(
+        f"[bold]{escape(model.name)}{escape(revision)}[/bold]  {escape(model.backend)}  {_words(model.args)}"
+    )
+    console.print_line(f"  run        {escape(run.id)}  [{colour}]{run.status}[/{colour}]")
+    console.print_line(f"  started    {run.started_at:%Y-%m-%d %H:%M:%S %Z}{took}")
     commit = f", commit {escape(run.git_commit[:12])}" if run.git_commit else ""
-    _line(f"  version    {escape(run.version)}{commit}")
+    console.print_line(f"  version    {escape(run.version)}{commit}")
     if path:
-        _line(f"  file       {escape(str(path))}")
+        console.print_line(f"  file       {escape(str(path))}")
     for result in report.results:
         console.print()
         _task(result, every=every)
     for name, earlier in report.skipped.items():
-        _line(f"[dim]{escape(name)} was evaluated before, by run {escape(earlier)}[/dim]")
-    for note in report.notes:
-        _line(f"[yellow]note[/yellow] {escape(note)}")
+        console.print_line(f"[dim]{escape(name)} was evaluated before, by run {escape(earlier)}[/dim]")
+    console.print_notes(report.notes)
 
 
 def _task(result: TaskResult, *, every: bool) -> None:
     data = result.data
-    _line(f"[bold]{escape(result.task)}[/bold]  {result.family}, version {escape(result.version)}")
+    console.print_line(f"[bold]{escape(result.task)}[/bold]  {result.family}, version {escape(result.version)}")
     figures = [estimate for estimate in result.estimates if not estimate.part]
     groups = [estimate for estimate in result.estimates if estimate.part]
     hidden = 0 if every else max(0, len(groups) - GROUPS_SHOWN)
@@ -237,18 +210,19 @@ def _task(result: TaskResult, *, every: bool) -> None:
         table.add_row(*_figure(estimate))
     console.print(table)
     if hidden:
-        _line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
-    _line(f"  samples    {_counts(result.counts)}")
-    _line(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
-    _line(f"  settings   {_words(result.settings)}")
-    _line(f"  calls      {_usage(result.usage)}")
+        console.print_line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
+    console.print_line(f"  samples    {_counts(result.counts)}")
+    console.print_line(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
+    console.print_line(f"  settings   {_words(result.settings)}")
+    console.print_line(f"  calls      {_usage(result.usage)}")
     if result.judge or result.judge_usage:
         used = f": {_usage(result.judge_usage)}" if result.judge_usage else ""
-        _line(f"  judge      {escape(result.judge or 'unnamed')}{used}")
-    for name, digests in _artifacts(result):
-        _line(f"  {name:<10} {digests}")
-    for note in result.notes:
-        _line(f"[yellow]note[/yellow] {escape(note)}")
+        console.print_line(f"  judge      {escape(result.judge or 'unnamed')}{used}")
+    items = (result.items,) if result.items else ()
+    for name, refs in (("items", items), ("responses", result.responses), ("graded", result.samples)):
+        if refs:
+            console.print_line(f"  {name:<10} {', '.join(f'{ref.kind}/{ref.digest[:12]}' for ref in refs)}")
+    console.print_notes(result.notes)
 
 
 def _figure(estimate: Estimate) -> tuple[str, ...]:
@@ -260,7 +234,6 @@ def _figure(estimate: Estimate) -> tuple[str, ...]:
 
 
 def _counts(counts: Counts) -> str:
-    """What is not as it should be is coloured."""
     parts = [f"{counts.samples} answers to {counts.items} items, {counts.scored} scored"]
     for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
         parts.append(f"[yellow]{count} {name}[/yellow]" if count else f"0 {name}")
@@ -273,21 +246,5 @@ def _usage(usage: Usage) -> str:
     return f"{usage.calls} ({usage.recalled} recalled), {tokens}, {usage.latency_s:.1f} s{cost}"
 
 
-def _artifacts(result: TaskResult) -> Iterator[tuple[str, str]]:
-    for name, refs in (
-        ("items", (result.items,) if result.items else ()),
-        ("responses", result.responses),
-        ("graded", result.samples),
-    ):
-        if refs:
-            yield name, ", ".join(f"{ref.kind}/{ref.digest[:12]}" for ref in refs)
-
-
-def _took(report: EvalReport) -> str:
-    run = report.run
-    return f", took {(run.ended_at - run.started_at).total_seconds():.1f} s" if run.ended_at else ""
-
-
 def _words(values: object) -> str:
-    """Arguments and settings on one line."""
     return escape(json.dumps(values, ensure_ascii=False)) if values else ""

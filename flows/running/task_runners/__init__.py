@@ -38,7 +38,7 @@ def placed(flow: Flow[Any, Any], kind: str | None, cluster: str | None) -> Flow[
 def _split(here: ThreadPoolTaskRunner[Any], kind: str, cluster: str | None) -> TaskRunner[Any]:
     if kind == "thread":
         return here
-    from flows.running.task_runners.runner_splitting import SplitRunner
+    from flows.running.task_runners.shipping import SplitRunner
 
     try:
         if kind == "dask":

@@ -53,7 +53,6 @@ class DaskRunner(DaskTaskRunner):
         return PrefectDaskFuture(wrapped_future=future, task_run_id=shipped.run)
 
     def _topic(self, client: Client) -> str:
-        """Where workers tell this flow how far they are."""
         topic: str | None = getattr(self, "_reports", None)
         if topic is None:
             topic = self._reports = f"trivet-{uuid4().hex}"
@@ -62,7 +61,7 @@ class DaskRunner(DaskTaskRunner):
 
 
 class _Teller(NamedTuple):
-    """Tells the flow by way of the scheduler."""
+    """Reports to the flow through the scheduler."""
 
     topic: str
 

@@ -77,7 +77,7 @@ class RayRunner(RayTaskRunner[Any]):
 
 
 class _Board:
-    """An actor where workers leave their reports, and the flow finds them."""
+    """An actor that collects the reports of workers for the flow."""
 
     def __init__(self) -> None:
         self._reports: list[tuple[str, int, int]] = []

@@ -59,11 +59,9 @@ def deploy(folder: Path | None = None) -> Deployed:
     prepare_environment()
     from prefect.client.orchestration import get_client
 
-    from flows.service.deploying.automations import place_automations
-    from flows.service.deploying.deployed_before import recalled
     from flows.service.deploying.deployments import place_deployments
     from flows.service.deploying.deployments_folder import read_folder
-    from flows.service.deploying.work_pools import place_pools, place_slots
+    from flows.service.deploying.server_state import place_automations, place_pools, place_slots, recalled
 
     told = read_folder(folder or find_deployments_folder())
     with get_client(sync_client=True) as client, recalled(client) as memory:

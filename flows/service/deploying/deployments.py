@@ -15,10 +15,8 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
-from flows.service.deploying.deployed_before import Memory
 from flows.service.deploying.deployments_folder import Deployment, Folder, Schedule
-
-MENDED = "correct {where} and run `trivet deploy` again"
+from flows.service.deploying.server_state import Memory
 
 
 class Placed(NamedTuple):
@@ -52,7 +50,6 @@ def place_deployments(client: SyncPrefectClient, told: Folder, memory: Memory) -
 
 
 def _flow(told: Deployment) -> Flow[..., Any]:
-    """The flow of the entrypoint. Raises Unfit."""
     if ":" in told.entrypoint:
         raise Unfit(f"{told.entrypoint} is a path: name the flow as the module has it, `flows.rag.build_index`")
     try:
@@ -70,7 +67,15 @@ def _place(client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any], me
     try:
         found = client.read_deployment_by_name(name)
     except ObjectNotFound:
-        _create(client, told, flow)
+        client.create_deployment(
+            flow_id=client.create_flow_from_name(flow.name),
+            name=told.name,
+            parameters=told.parameters,
+            schedules=[_new(one) for one in told.schedules],
+            pull_steps=[],
+            **_settings(told),
+            **_form(told, flow),
+        )
         memory.made(
             f"deployment {name}", parameters=told.parameters, settings=_settings(told), schedules=_told(told.schedules)
         )
@@ -79,20 +84,8 @@ def _place(client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any], me
     _place_schedules(client, told, found, memory, name=name)
 
 
-def _create(client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any]) -> None:
-    client.create_deployment(
-        flow_id=client.create_flow_from_name(flow.name),
-        name=told.name,
-        parameters=told.parameters,
-        schedules=[_new(one) for one in told.schedules],
-        pull_steps=[],
-        **_settings(told),
-        **_form(told, flow),
-    )
-
-
 def _form(told: Deployment, flow: Flow[..., Any], *, enforced: bool = True) -> dict[str, Any]:
-    """What follows from the flow's code: the server has no say in it."""
+    """Settings that follow from the flow's code, and cannot be edited in the UI."""
     schema = parameter_schema(flow).model_dump(mode="json", exclude_unset=True)
     return {"entrypoint": told.entrypoint, "parameter_openapi_schema": schema, "enforce_parameter_schema": enforced}
 
@@ -100,7 +93,7 @@ def _form(told: Deployment, flow: Flow[..., Any], *, enforced: bool = True) -> d
 def _update(
     client: SyncPrefectClient, told: Deployment, flow: Flow[..., Any], found: DeploymentResponse, memory: Memory
 ) -> None:
-    """Write what differs. Raises Unfit where parameters that were set in the UI do not fit the flow any more."""
+    """Write what differs. Raises Unfit if parameters set in the UI do not fit the flow any more."""
     name = f"deployment {flow.name}/{told.name}"
     change: dict[str, Any] = {}
     if memory.differs(name, "parameters", ours=told.parameters, theirs=found.parameters):
@@ -151,7 +144,7 @@ def _settings_of(found: DeploymentResponse) -> dict[str, Any]:
 def _place_schedules(
     client: SyncPrefectClient, told: Deployment, found: DeploymentResponse, memory: Memory, *, name: str
 ) -> None:
-    """The schedules of the folder, by slug; whether one is on, and any other, is left to the UI."""
+    """Create or update the schedules of the folder, by slug; whether one is active is left to the UI."""
     slugs = {one.slug for one in told.schedules}
     theirs = {one.slug: one for one in found.schedules if one.slug in slugs}
     has: list[dict[str, Any]] = [
@@ -160,7 +153,11 @@ def _place_schedules(
         if isinstance(one.schedule, CronSchedule)
     ]
     zones = {one["slug"]: one["timezone"] for one in has}
-    ours = tuple(_in_zone(one, zones.get(one.slug)) for one in told.schedules)
+    # the zone of the server stays, unless the folder names one
+    ours = tuple(
+        one if one.timezone or not zones.get(one.slug) else one.model_copy(update={"timezone": zones[one.slug]})
+        for one in told.schedules
+    )
     if ours != told.schedules and _told(ours) == has:
         return  # and who named the zone, the folder or the UI, stays known
     if not memory.differs(f"deployment {name}", "schedules", ours=_told(ours), theirs=has):
@@ -172,11 +169,6 @@ def _place_schedules(
             )
         else:
             client.create_deployment_schedules(found.id, [_new(one)])
-
-
-def _in_zone(told: Schedule, zone: str | None) -> Schedule:
-    """The schedule in the zone that it has on the server, unless the folder names one."""
-    return told if told.timezone or not zone else told.model_copy(update={"timezone": zone})
 
 
 def _new(told: Schedule) -> DeploymentScheduleCreate:
@@ -193,7 +185,6 @@ def _told(schedules: tuple[Schedule, ...]) -> list[dict[str, Any]]:
 
 
 def _cron(told: Schedule) -> CronSchedule:
-    """The schedule as Prefect has it. Raises Unfit."""
     try:
         return CronSchedule(cron=told.cron, timezone=told.timezone or "UTC")
     except ValidationError as error:
@@ -210,7 +201,7 @@ def refuse(flow: Flow[..., Any], parameters: dict[str, Any], *, where: str) -> N
 
 
 def _unfit(flow: Flow[..., Any], parameters: dict[str, Any]) -> str | None:
-    """What the flow has against these parameters; one that is not given is asked for when a run starts."""
+    """Why the flow refuses these parameters, or None; missing ones are asked for when a run starts."""
     if not parameters:
         return None
     try:
@@ -221,4 +212,4 @@ def _unfit(flow: Flow[..., Any], parameters: dict[str, Any]) -> str | None:
 
 
 def _mended(where: str) -> str:
-    return MENDED.format(where=where)
+    return f"correct {where} and run `trivet deploy` again"

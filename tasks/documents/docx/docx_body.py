@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from tasks.documents.assembly import table_text
 from tasks.documents.blocks import Cell, Kind
+from tasks.documents.document_readers import table_text
 from tasks.documents.docx.docx_inline import (
     CHART,
     MC,
@@ -21,6 +21,7 @@ from tasks.documents.docx.docx_inline import (
     Picture,
     TextBox,
     Token,
+    first_copy,
     inline,
 )
 from tasks.documents.docx.docx_package import Part, W, WordPackage, attribute, child_value
@@ -131,10 +132,7 @@ class StoryWalker:
             if isinstance(token, PageBreak):
                 yield from self._part_of_paragraph(text, look, labelled=labelled)
                 labelled, text = labelled or bool(text.strip()), ""
-                if token.rendered:
-                    self._pages.rendered()
-                else:
-                    self._pages.ask()
+                (self._pages.rendered if token.rendered else self._pages.ask)()
             elif isinstance(token, str):
                 text += token
             else:
@@ -146,14 +144,11 @@ class StoryWalker:
     def _part_of_paragraph(self, text: str, look: ParagraphLook, *, labelled: bool) -> Iterator[Item]:
         if text.strip():
             label = None if labelled or look.item is None else self._numbering.next_label(*look.item)
-            yield self._item(text.strip(), look, label)
+            text = f"{label} {text.strip()}" if label else text.strip()
+            kind, level = _kind(look)
+            yield Item(kind, text, self._pages.at_text(), self._section, level, title=look.title)
         yield from self._later
         self._later.clear()
-
-    def _item(self, text: str, look: ParagraphLook, label: str | None) -> Item:
-        kind, level = _kind(look)
-        page = self._pages.at_text()
-        return Item(kind, f"{label} {text}" if label else text, page, self._section, level, title=look.title)
 
     def _meet(self, token: Token) -> None:
         """Note what is anchored at this point of a paragraph."""
@@ -248,12 +243,15 @@ class _Grid:
         ordered = sorted(self._cells, key=lambda cell: (cell.row, cell.col))
         for page, cells in groupby(ordered, key=lambda cell: self.pages[cell.row]):
             rows = [row for row, its_page in self.pages.items() if its_page == page]
-            yield page, tuple(_moved(cell, first=rows[0], last=rows[-1]) for cell in cells)
-
-
-def _moved(cell: Cell, *, first: int, last: int) -> Cell:
-    """The cell with its row counted from `first`, cut off after row `last`."""
-    return cell.model_copy(update={"row": cell.row - first, "row_span": min(cell.row_span, last - cell.row + 1)})
+            yield (
+                page,
+                tuple(
+                    cell.model_copy(
+                        update={"row": cell.row - rows[0], "row_span": min(cell.row_span, rows[-1] - cell.row + 1)}
+                    )
+                    for cell in cells
+                ),
+            )
 
 
 def _vertical_merge(cell: ET.Element) -> str | None:
@@ -280,37 +278,23 @@ def _unwrapped(node: ET.Element) -> Iterator[ET.Element]:
         if child.tag in _WRAPPERS:
             yield from _unwrapped(child)
         elif child.tag == f"{MC}AlternateContent":
-            yield from _unwrapped_alternative(child)
+            yield from first_copy(child, _unwrapped)
         else:
             yield child
 
 
-def _unwrapped_alternative(node: ET.Element) -> Iterable[ET.Element]:
-    for name in ("Choice", "Fallback"):
-        for copy in node.findall(MC + name):
-            if children := list(_unwrapped(copy)):
-                return children
-    return ()
-
-
 def drawn_text(root: ET.Element) -> str:
     """A chart as title and rows (`category | series | series`), a diagram as lines."""
-    return _chart(root) if root.tag == f"{CHART}chartSpace" else "\n".join(_paragraphs(root))
-
-
-def _paragraphs(root: ET.Element) -> list[str]:
-    texts = ("".join(text.text or "" for text in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
-    return [text for text in texts if text.strip()]
-
-
-def _chart(root: ET.Element) -> str:
-    series = list(root.iter(f"{CHART}ser"))
+    paragraphs = ("".join(text.text or "" for text in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
+    lines = [text for text in paragraphs if text.strip()]
+    series = list(root.iter(f"{CHART}ser")) if root.tag == f"{CHART}chartSpace" else []
     columns = [_points(one, ("val", "yVal")) for one in series]
     categories = next((points for one in series if (points := _points(one, ("cat", "xVal")))), {})
     names = [" ".join(_points(one, ("tx",)).values()) for one in series]
-    rows = [[categories.get(n, ""), *(column.get(n, "") for column in columns)] for n in _indices(categories, columns)]
+    places = sorted(set(categories).union(*columns))
+    rows = [[categories.get(n, ""), *(column.get(n, "") for column in columns)] for n in places]
     table = [["", *names], *rows] if rows else []
-    return "\n".join([*_paragraphs(root), *(" | ".join(row) for row in table)])
+    return "\n".join([*lines, *(" | ".join(row) for row in table)])
 
 
 def _points(series: ET.Element, parts: tuple[str, ...]) -> dict[int, str]:
@@ -321,7 +305,3 @@ def _points(series: ET.Element, parts: tuple[str, ...]) -> dict[int, str]:
             index, value = int(point.get("idx", "0")), point.findtext(f"{CHART}v") or ""
             points[index] = f"{value} {points[index]}" if index in points else value
     return points
-
-
-def _indices(categories: dict[int, str], columns: list[dict[int, str]]) -> list[int]:
-    return sorted(set(categories).union(*columns))

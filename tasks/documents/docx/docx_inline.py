@@ -6,8 +6,9 @@ Equations (OMML) become one line of text: `x = (-b ± √(b^2 - 4ac))/(2a)`.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from tasks.documents.docx.docx_package import R, W, attribute, child_is_on
 
@@ -60,6 +61,7 @@ class Hidden(NamedTuple):
     """Text that no reader of the document sees."""
 
 
+T = TypeVar("T")
 Token = str | PageBreak | Picture | Drawn | TextBox | NoteReference | Hidden
 
 _CHARACTERS = {
@@ -102,11 +104,12 @@ def inline(node: ET.Element) -> Iterator[Token]:
         elif tag == f"{W}fldChar":
             yield from _checkbox(child)
         elif tag in (f"{M}oMath", f"{M}oMathPara"):
-            yield _equation(child)
+            equations = [child] if tag == f"{M}oMath" else child.findall(f"{M}oMath")
+            yield "\n".join(map(linear_math, equations))
         elif tag in _NOTES:
             yield NoteReference(_NOTES[tag], attribute(child, "id") or "")
         elif tag == f"{MC}AlternateContent":
-            yield from alternative(child)
+            yield from first_copy(child, inline)
         elif tag in _DRAWINGS:
             yield from _drawing(child, alt="")
         elif tag == f"{W}ruby":
@@ -115,19 +118,10 @@ def inline(node: ET.Element) -> Iterator[Token]:
             yield from inline(child)
 
 
-def alternative(node: ET.Element) -> list[Token]:
-    """One of the copies of the same content: the newest, unless it says nothing."""
-    for name in ("Choice", "Fallback"):
-        for copy in node.findall(MC + name):
-            if tokens := list(inline(copy)):
-                return tokens
-    return []
-
-
-def _equation(node: ET.Element) -> str:
-    if node.tag == f"{M}oMathPara":
-        return "\n".join(map(linear_math, node.findall(f"{M}oMath")))
-    return linear_math(node)
+def first_copy(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:
+    """What `read` gives of one of the copies of the same content: the newest, unless it says nothing."""
+    copies = [copy for name in ("Choice", "Fallback") for copy in node.findall(MC + name)]
+    return next(filter(None, (list(read(copy)) for copy in copies)), [])
 
 
 def _symbol(node: ET.Element) -> str:
@@ -167,7 +161,8 @@ def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
         tag = child.tag
         if tag == f"{PIC}pic":
             own = _description(child.find(f"{PIC}nvPicPr/{PIC}cNvPr"))
-            yield Picture(own or alt, _image_id(child.find(f"{PIC}blipFill/{A}blip")))
+            blip = child.find(f"{PIC}blipFill/{A}blip")
+            yield Picture(own or alt, None if blip is None else blip.get(f"{R}embed") or blip.get(f"{R}link"))
         elif tag == f"{VML}imagedata":
             yield Picture(node.get("alt", alt), child.get(f"{R}id"))
         elif tag == f"{CHART}chart":
@@ -181,25 +176,13 @@ def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
         elif tag == f"{VML}textpath":
             yield child.get("string", "")
         elif tag == f"{MC}AlternateContent":
-            yield from _drawn_alternative(child, alt)
+            yield from first_copy(child, partial(_drawing, alt=alt))
         else:
             yield from _drawing(child, alt=alt)
 
 
-def _drawn_alternative(node: ET.Element, alt: str) -> list[Token]:
-    for name in ("Choice", "Fallback"):
-        for copy in node.findall(MC + name):
-            if tokens := list(_drawing(copy, alt=alt)):
-                return tokens
-    return []
-
-
 def _description(properties: ET.Element | None) -> str:
     return "" if properties is None else properties.get("descr") or properties.get("title") or ""
-
-
-def _image_id(blip: ET.Element | None) -> str | None:
-    return None if blip is None else blip.get(f"{R}embed") or blip.get(f"{R}link")
 
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -220,12 +203,14 @@ def linear_math(node: ET.Element) -> str:
         case "sPre":
             return f"_{_grouped(node, 'sub')}^{_grouped(node, 'sup')}{_part(node, 'e')}"
         case "rad":
-            degree = _part(node, "deg")
-            return f"{degree}√({_part(node, 'e')})"
+            return f"{_part(node, 'deg')}√({_part(node, 'e')})"
         case "nary":
-            return _nary(node)
+            lower = f"_{_grouped(node, 'sub')}" if _part(node, "sub") else ""
+            upper = f"^{_grouped(node, 'sup')}" if _part(node, "sup") else ""
+            return f"{_property(node, 'naryPr/chr', '∫')}{lower}{upper} {_part(node, 'e')}"
         case "d":
-            return _delimited(node)
+            inner = _property(node, "dPr/sepChr", "|").join(map(_joined, node.findall(f"{M}e")))
+            return _property(node, "dPr/begChr", "(") + inner + _property(node, "dPr/endChr", ")")
         case "func":
             return f"{_part(node, 'fName')} {_part(node, 'e')}"
         case "limLow":
@@ -235,11 +220,8 @@ def linear_math(node: ET.Element) -> str:
         case "acc":
             return _part(node, "e") + _property(node, "accPr/chr", "\u0302")
         case "m":
-            return (
-                "["
-                + "; ".join(", ".join(map(linear_math, row.findall(f"{M}e"))) for row in node.findall(f"{M}mr"))
-                + "]"
-            )
+            rows = (", ".join(map(linear_math, row.findall(f"{M}e"))) for row in node.findall(f"{M}mr"))
+            return f"[{'; '.join(rows)}]"
         case "eqArr":
             return "; ".join(map(linear_math, node.findall(f"{M}e")))
         case "t":
@@ -259,18 +241,6 @@ def _part(node: ET.Element, name: str) -> str:
 def _grouped(node: ET.Element, name: str) -> str:
     text = _part(node, name)
     return text if text.isalnum() or len(text) == 1 else f"({text})"
-
-
-def _nary(node: ET.Element) -> str:
-    lower, upper = _part(node, "sub"), _part(node, "sup")
-    limits = (f"_{_grouped(node, 'sub')}" if lower else "") + (f"^{_grouped(node, 'sup')}" if upper else "")
-    return f"{_property(node, 'naryPr/chr', '∫')}{limits} {_part(node, 'e')}"
-
-
-def _delimited(node: ET.Element) -> str:
-    separator = _property(node, "dPr/sepChr", "|")
-    inner = separator.join(map(_joined, node.findall(f"{M}e")))
-    return _property(node, "dPr/begChr", "(") + inner + _property(node, "dPr/endChr", ")")
 
 
 def _property(node: ET.Element, path: str, otherwise: str) -> str:

@@ -17,6 +17,7 @@ _RELATIONSHIP = "{http://schemas.openxmlformats.org/package/2006/relationships}R
 
 # ISO 29500 Strict has namespaces of its own for the same elements
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(officeDocument|wordprocessingml|drawingml)/([A-Za-z]+)")
+_TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/\2"
 
 
 class Relationship(NamedTuple):
@@ -62,7 +63,7 @@ class WordPackage(Package):
 
     def tree(self, name: str) -> ET.Element:
         """The XML of a part, in the transitional namespaces."""
-        return parse_xml(_STRICT.sub(_transitional, self.xml_source(name)), name=name)
+        return parse_xml(_STRICT.sub(_TRANSITIONAL, self.xml_source(name)), name=name)
 
     def _relationships(self, name: str) -> dict[str, Relationship]:
         folder, file = posixpath.split(name)
@@ -77,11 +78,6 @@ def _relationship(node: ET.Element, folder: str) -> Relationship:
     if not external:
         target = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
     return Relationship(node.get("Type", "").rpartition("/")[2], target, external)
-
-
-def _transitional(match: re.Match[bytes]) -> bytes:
-    family, name = match[1], match[2]
-    return b"http://schemas.openxmlformats.org/" + family + b"/2006/" + name
 
 
 def attribute(node: ET.Element, name: str) -> str | None:

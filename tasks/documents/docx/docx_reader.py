@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
-from tasks.documents.assembly import BlockList, SimpleReader, storable
+from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate, Kind
 from tasks.documents.document_errors import NeedsPassword, RefusedDocument, UnsupportedDocument
+from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader, storable
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
+from tasks.documents.docx.docx_inline import MC, VML, A
 from tasks.documents.docx.docx_package import Part, R, W, WordPackage, attribute
 from tasks.documents.docx.docx_styles import Numbering, Styles
-from tasks.documents.images.raster_images import ABROAD, Embedded, candidates, read_embedded
-from tasks.documents.read_options import Header, Reader, ReadOptions
+from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
 
 READER = "trivet docx 1"
-OLE_MAGIC = bytes.fromhex("D0CF11E0A1B11AE1")
-_NOTE_PARTS = ("footnotes", "endnotes", "comments")
 _CORE_NAMES = {
     "title": "title",
     "creator": "author",
@@ -35,9 +34,8 @@ _CORE_NAMES = {
 }
 
 
-def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
+def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """A Word document, read whole: it knows its pages only when its last editor noted where they begin."""
-    del options  # nothing to choose: tables are marked as such, and there is nothing to recognise
     _refuse_encrypted(path, password)
     try:
         with WordPackage(path) as package:
@@ -57,25 +55,18 @@ def _refuse_encrypted(path: Path, password: str | None) -> None:
     raise UnsupportedDocument(f"The encryption of Word documents is not supported, with or without password; {remedy}.")
 
 
-class _Text(NamedTuple):
-    """All that was read, before blocks know their place."""
-
-    items: list[Item]
-    page_count: int
-    findings: Findings
-
-
 def _read(package: WordPackage) -> Reader:
     main = package.main()
-    text = _text(package, main)
+    findings = Findings()
+    items, page_count = _items(package, main, findings)
     has_pages = main.root.find(f".//{W}lastRenderedPageBreak") is not None
     blocks = BlockList()
-    for item in text.items:
+    for item in items:
         page = item.page if has_pages and item.page else None
         blocks.add(item.kind, item.text, level=item.level, cells=item.cells, page=page, section=item.section)
-    pages = blocks.paged(text.page_count) if has_pages else blocks.unpaged()
+    pages = blocks.paged(page_count) if has_pages else blocks.unpaged()
     metadata = _core_properties(package)
-    title = next((item.text for item in text.items if item.title), metadata.get("title"))
+    title = next((item.text for item in items if item.title), metadata.get("title"))
     header = Header(
         format="docx",
         reader=READER,
@@ -83,31 +74,27 @@ def _read(package: WordPackage) -> Reader:
         page_count=len(pages),
         title=title and storable(title),
         metadata=metadata,
-        notes=_notes(package, text.findings),
+        notes=_notes(package, findings),
     )
     return SimpleReader(header, pages)
 
 
-def _text(package: WordPackage, main: Part) -> _Text:
-    findings = Findings()
-    styles = Styles(_root(package.related(main, "styles")))
-    numbering = Numbering(_root(package.related(main, "numbering")))
+def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[Item], int]:
+    """All that was read, before blocks know their place, and the page on which the body ends."""
+    styles_part, numbering_part = package.related(main, "styles"), package.related(main, "numbering")
+    styles, numbering = Styles(styles_part and styles_part.root), Numbering(numbering_part and numbering_part.root)
 
     def walker(part: Part) -> StoryWalker:
         return StoryWalker(package, part, styles=styles, numbering=numbering, findings=findings)
 
     body = walker(main)
     items = [item for node in main.root.findall(f"{W}body") for item in body.items(node)]
-    for kind in _NOTE_PARTS:
+    for kind in ("footnotes", "endnotes", "comments"):
         if part := package.related(main, kind):
             items += _note_items(part, kind, walker(part), findings)
     for kind, part in _header_parts(package, main, findings):
         items += _as_one(list(walker(part).items(part.root)), kind, page=0)
-    return _Text(items, body.page, findings)
-
-
-def _root(part: Part | None) -> ET.Element | None:
-    return None if part is None else part.root
+    return items, body.page
 
 
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
@@ -164,9 +151,6 @@ def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
     return tuple(notes)
 
 
-DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
-VML = "{urn:schemas-microsoft-com:vml}"
-COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 OTHER_PARTS = ("header", "footer", "footnotes", "endnotes")
 """Their pictures come after those of the body."""
 
@@ -176,14 +160,13 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
     del password  # encrypted documents are refused on opening
     with WordPackage(path) as package:
         main = package.main()
-        parts = [main, *_other_parts(package, main)]
+        others = (
+            package.part(relationship.target)
+            for relationship in main.relationships.values()
+            if relationship.type in OTHER_PARTS and relationship.target in package.names
+        )
+        parts = chain([main], others)
         yield from candidates(_docx_image(package, part, id_) for part in parts for id_ in _picture_ids(part.root))
-
-
-def _other_parts(package: WordPackage, main: Part) -> Iterator[Part]:
-    for relationship in main.relationships.values():
-        if relationship.type in OTHER_PARTS and relationship.target in package.names:
-            yield package.part(relationship.target)
 
 
 def _picture_ids(root: ET.Element) -> Iterator[str]:
@@ -191,9 +174,9 @@ def _picture_ids(root: ET.Element) -> Iterator[str]:
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if node.tag == f"{COMPATIBILITY}AlternateContent":
-            choices = [child for child in node if child.tag == f"{COMPATIBILITY}Choice" and any(_picture_ids(child))]
-            fallbacks = [child for child in node if child.tag == f"{COMPATIBILITY}Fallback"]
+        if node.tag == f"{MC}AlternateContent":
+            choices = [child for child in node if child.tag == f"{MC}Choice" and any(_picture_ids(child))]
+            fallbacks = [child for child in node if child.tag == f"{MC}Fallback"]
             waiting += choices[:1] or fallbacks[:1]
         elif id_ := _picture_id(node):
             yield id_
@@ -202,7 +185,7 @@ def _picture_ids(root: ET.Element) -> Iterator[str]:
 
 
 def _picture_id(node: ET.Element) -> str | None:
-    if node.tag == f"{DRAWING}blip":
+    if node.tag == f"{A}blip":
         return node.get(f"{R}embed") or node.get(f"{R}link")
     if node.tag == f"{VML}imagedata":
         return node.get(f"{R}id") or node.get(f"{R}href")

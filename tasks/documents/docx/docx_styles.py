@@ -9,6 +9,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
+from tasks.documents.document_readers import counted, roman
 from tasks.documents.docx.docx_package import W, attribute, child_is_on, child_value
 
 _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
@@ -52,17 +53,18 @@ class Styles:
         nodes = [] if root is None else root.findall(f"{W}style")
         paragraphs = [node for node in nodes if attribute(node, "type") in (None, "paragraph")]
         self._styles = {attribute(node, "styleId") or "": _style(node) for node in paragraphs}
-        self._default = next((attribute(node, "styleId") for node in paragraphs if _is_default(node)), None)
+        defaults = [node for node in paragraphs if attribute(node, "default") in ("1", "true", "on")]
+        self._default = attribute(defaults[0], "styleId") if defaults else None
 
     def look(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
         """What `paragraph` is."""
         style_id = child_value(paragraph, "pPr/pStyle") or self._default
         chain = self._chain(style_id)
-        names = {style.name.casefold() for style in chain[:1]}
+        name = chain[0].name.casefold() if chain else ""
         return ParagraphLook(
             heading=_heading_level(child_value(paragraph, "pPr/outlineLvl"), chain),
-            title=bool(names & _TITLE_STYLES),
-            caption=bool(names & _CAPTION_STYLES),
+            title=name in _TITLE_STYLES,
+            caption=name in _CAPTION_STYLES,
             item=self._item(paragraph, chain, numbering),
             starts_page=child_is_on(paragraph, "pPr/pageBreakBefore") or any(style.starts_page for style in chain),
         )
@@ -108,17 +110,11 @@ def _style(node: ET.Element) -> _Style:
     )
 
 
-def _is_default(node: ET.Element) -> bool:
-    return attribute(node, "default") in ("1", "true", "on")
-
-
 _PRIVATE_USE = range(0xE000, 0xF900)
 _GANADA = "가나다라마바사아자차카타파하"
 _CHOSUNG = "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"
 _KOREAN_DIGITS = "영일이삼사오육칠팔구"
 _HANJA_DIGITS = "〇一二三四五六七八九"
-_ROMAN_SIGNS = ("m", "cm", "d", "cd", "c", "xc", "l", "xl", "x", "ix", "v", "iv", "i")
-_ROMAN_VALUES = (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1)
 
 
 class _Level(NamedTuple):
@@ -137,11 +133,13 @@ class _Level(NamedTuple):
 
 
 class _List(NamedTuple):
-    """A list as paragraphs name it: its levels, what it shares a counter with, and where it starts anew."""
+    """A list as paragraphs name it."""
 
     abstract: str
+    """What it shares a counter with."""
     levels: dict[int, _Level]
     starts: dict[int, int]
+    """Numbers with which levels start anew."""
 
 
 class Numbering:
@@ -209,7 +207,7 @@ def format_number(number: int, format: str) -> str:
             letter = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
             return letter.upper() if format == "upperLetter" else letter
         case "lowerRoman" | "upperRoman":
-            return _roman(number).upper() if format == "upperRoman" else _roman(number)
+            return roman(number).upper() if format == "upperRoman" else roman(number)
         case "ganada":
             return _GANADA[(number - 1) % 14]
         case "chosung":
@@ -217,9 +215,9 @@ def format_number(number: int, format: str) -> str:
         case "koreanDigital" | "koreanDigital2":
             return _digits(number, _HANJA_DIGITS if format.endswith("2") else _KOREAN_DIGITS)
         case "koreanCounting":
-            return _counted(number, _KOREAN_DIGITS, "십백천")
+            return counted(number, _KOREAN_DIGITS[1:], "십백천") or _digits(number, _KOREAN_DIGITS)
         case "koreanLegal" | "chineseCounting" | "ideographDigital" | "japaneseCounting":
-            return _counted(number, _HANJA_DIGITS, "十百千")
+            return counted(number, _HANJA_DIGITS[1:], "十百千") or _digits(number, _HANJA_DIGITS)
         case "decimalEnclosedCircle" | "decimalEnclosedCircleChinese":
             return chr(0x2460 + number - 1) if 1 <= number <= 20 else f"({number})"
         case "decimalEnclosedParen":
@@ -229,38 +227,14 @@ def format_number(number: int, format: str) -> str:
         case "numberInDash":
             return f"- {number} -"
         case "ordinal":
-            return f"{number}{_ordinal_ending(number)}"
+            ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+            return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
         case _:
             return str(number)
 
 
-def _roman(number: int) -> str:
-    letters = ""
-    for value, sign in zip(_ROMAN_VALUES, _ROMAN_SIGNS, strict=True):
-        letters += sign * (number // value)
-        number %= value
-    return letters
-
-
 def _digits(number: int, digits: str) -> str:
     return "".join(digits[int(digit)] for digit in str(abs(number)))
-
-
-def _counted(number: int, digits: str, units: str) -> str:
-    """십일 for 11: tens, hundreds and thousands by their names, a leading one unspoken."""
-    if not 0 < number < 10_000:
-        return _digits(number, digits)
-    parts: list[str] = []
-    for power in (3, 2, 1, 0):
-        if digit := number // 10**power % 10:
-            parts.append(("" if digit == 1 and power else digits[digit]) + (units[power - 1] if power else ""))
-    return "".join(parts)
-
-
-def _ordinal_ending(number: int) -> str:
-    if number % 100 in (11, 12, 13):
-        return "th"
-    return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
 
 
 def _lists(root: ET.Element) -> dict[str, _List]:
@@ -273,18 +247,13 @@ def _lists(root: ET.Element) -> dict[str, _List]:
         linked = child_value(abstracts[abstract], "numStyleLink") if abstract in abstracts else None
         abstract = by_style.get(linked, abstract) if linked else abstract
         if abstract in abstracts:
-            lists[attribute(number, "numId") or ""] = _with_overrides(number, abstract, _levels(abstracts[abstract]))
+            levels, starts = _levels(abstracts[abstract]), dict[int, int]()
+            for override in number.iter(f"{W}lvlOverride"):
+                levels |= _levels(override)
+                if (start := child_value(override, "startOverride")) is not None:
+                    starts[integer(attribute(override, "ilvl"), 0)] = integer(start, 1)
+            lists[attribute(number, "numId") or ""] = _List(abstract, levels, starts)
     return lists
-
-
-def _with_overrides(number: ET.Element, abstract: str, levels: dict[int, _Level]) -> _List:
-    starts: dict[int, int] = {}
-    for override in number.iter(f"{W}lvlOverride"):
-        level = integer(attribute(override, "ilvl"), 0)
-        if (start := child_value(override, "startOverride")) is not None:
-            starts[level] = integer(start, 1)
-        levels = levels | _levels(override)
-    return _List(abstract, levels, starts)
 
 
 def _levels(node: ET.Element) -> dict[int, _Level]:

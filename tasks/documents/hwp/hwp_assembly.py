@@ -3,45 +3,43 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import groupby
-from typing import NamedTuple
+from operator import attrgetter
 
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
+from tasks.documents.document_readers import Header, Headings, SimpleReader
 from tasks.documents.hwp.hwp_model import (
     Aside,
     Caption,
     Generated,
     HangulDocument,
+    ListCounters,
     Paragraph,
-    Run,
     Section,
     Shape,
     Table,
 )
-from tasks.documents.hwp.hwp_numbering import ListCounters
-from tasks.documents.read_options import Header
-
-_NO_TEXT = "the document holds no text"
-_ONLY_FIGURES = "image-only: the document holds figures but no text"
 
 
-class HangulReader:
-    """An open HWP or HWPX document. It stores no pages, so its whole text is one page without a number."""
-
-    def __init__(self, header: Header, blocks: tuple[Block, ...]) -> None:
-        self.header = header
-        self._blocks = blocks
-
-    def pages(self, first: int = 1) -> Iterator[Page]:
-        """The one page, unless reading starts behind it."""
-        if first > 1:
-            return
-        if any(block.text for block in self._blocks):
-            yield Page(number=None, status=PageStatus.OK, blocks=self._blocks)
-        else:
-            reason = _ONLY_FIGURES if any(block.kind == "figure" for block in self._blocks) else _NO_TEXT
-            yield Page(number=None, status=PageStatus.EMPTY, reason=reason, blocks=self._blocks)
+def hangul_reader(document: HangulDocument, *, format: str, reader: str) -> SimpleReader:
+    """The reader of a document. Its format stores no pages, so its whole text is one page without a number."""
+    header = Header(
+        format=format,
+        reader=reader,
+        page_source="none",
+        page_count=1,
+        title=document.title,
+        metadata=document.metadata,
+        notes=document.notes,
+    )
+    blocks = assemble(document)
+    status, reason = PageStatus.OK, None
+    if not any(block.text for block in blocks):
+        figures = any(block.kind == "figure" for block in blocks)
+        status = PageStatus.EMPTY
+        reason = "image-only: the document holds figures but no text" if figures else "the document holds no text"
+    return SimpleReader(header, [Page(number=None, status=status, reason=reason, blocks=blocks)])
 
 
 def assemble(document: HangulDocument) -> tuple[Block, ...]:
@@ -52,29 +50,14 @@ def assemble(document: HangulDocument) -> tuple[Block, ...]:
     return assembly.finish()
 
 
-class _Draft(NamedTuple):
-    """A block that does not know its position yet."""
-
-    kind: Kind
-    text: str
-    section: int
-    heading_path: tuple[str, ...]
-    level: int | None
-    cells: tuple[Cell, ...]
-
-    def block(self, position: int) -> Block:
-        place = Place(section=self.section, block=position, heading_path=self.heading_path)
-        return Block(kind=self.kind, text=self.text, level=self.level, cells=self.cells, place=place)
-
-
 class _Assembly:
     """The blocks so far, and what reading order needs to remember: list counts, headings, asides for the end."""
 
     def __init__(self, document: HangulDocument) -> None:
         self._counters = ListCounters(document.styles)
-        self._body: list[_Draft] = []
-        self._asides: dict[Kind, list[_Draft]] = {"note": [], "header": [], "footer": []}
-        self._headings: list[tuple[int, str]] = []
+        self._body: list[Block] = []
+        self._asides: dict[Kind, list[Block]] = {"note": [], "header": [], "footer": []}
+        self._headings = Headings()
         self._section = 0
         self._outline_id = 0
 
@@ -83,8 +66,11 @@ class _Assembly:
         self._add_paragraphs(section.paragraphs)
 
     def finish(self) -> tuple[Block, ...]:
-        drafts = [*self._body, *self._asides["note"], *self._asides["header"], *self._asides["footer"]]
-        return tuple(draft.block(position) for position, draft in enumerate(drafts))
+        blocks = [*self._body, *self._asides["note"], *self._asides["header"], *self._asides["footer"]]
+        return tuple(
+            block.model_copy(update={"place": block.place.model_copy(update={"block": position})})
+            for position, block in enumerate(blocks)
+        )
 
     def _add_paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
         for paragraph in paragraphs:
@@ -119,18 +105,11 @@ class _Assembly:
         if not text.strip():
             return mark
         text, head = _marked(mark, text), paragraph.head
-        if head and head.kind == "outline":
-            self._open_heading(head.level + 1, text)
-            self._add("heading", text, level=head.level + 1)
-        elif head:
-            self._add("list", text, level=head.level + 1)
+        if head:
+            self._add("heading" if head.kind == "outline" else "list", text, level=head.level + 1)
         else:
             self._add("paragraph", text)
         return ""
-
-    def _open_heading(self, level: int, text: str) -> None:
-        self._headings = [heading for heading in self._headings if heading[0] < level]
-        self._headings.append((level, _clean(text)))
 
     def _add_object(self, object_: Table | Shape) -> None:
         caption = object_.caption
@@ -143,7 +122,7 @@ class _Assembly:
                 self._add_table(object_)
             case Shape():
                 if object_.picture:
-                    self._add_figure(object_)
+                    self._add("figure", object_.alt)
                 self._add_paragraphs(object_.paragraphs)
         if caption and not caption.before:
             self._add_caption(caption)
@@ -152,39 +131,24 @@ class _Assembly:
         text, pictures = self._flatten(caption.paragraphs)
         if text:
             self._add("caption", text)
-        self._add_figures(pictures)
+        for picture in pictures:
+            self._add("figure", picture.alt)
 
     def _add_table(self, table: Table) -> None:
         cells, pictures = list[Cell](), list[Shape]()
-        for cell in sorted(table.cells, key=lambda cell: (cell.row, cell.col)):
-            text, inside = self._flatten(cell.paragraphs)
+        for row, col, row_span, col_span, header, paragraphs in sorted(table.cells, key=attrgetter("row", "col")):
+            text, inside = self._flatten(paragraphs)
             pictures += inside
-            cells.append(
-                Cell(
-                    row=cell.row,
-                    col=cell.col,
-                    text=text,
-                    row_span=cell.row_span,
-                    col_span=cell.col_span,
-                    header=cell.header,
-                )
-            )
+            cells.append(Cell(row=row, col=col, text=text, row_span=row_span, col_span=col_span, header=header))
         self._add("table", _table_text(cells), cells=tuple(cells))
-        self._add_figures(pictures)
-
-    def _add_figure(self, picture: Shape) -> None:
-        self._add("figure", picture.alt)
-
-    def _add_figures(self, pictures: Iterable[Shape]) -> None:
         for picture in pictures:
-            self._add_figure(picture)
+            self._add("figure", picture.alt)
 
     def _add_aside(self, aside: Aside) -> None:
         text, pictures = self._flatten(aside.paragraphs)
-        drafts = self._asides[aside.kind]
         if text:
-            drafts.append(self._draft(aside.kind, text))
-        drafts += [self._draft("figure", picture.alt) for picture in pictures]
+            self._asides[aside.kind].append(self._block(aside.kind, text))
+        self._asides[aside.kind] += [self._block("figure", picture.alt) for picture in pictures]
 
     def _flatten(self, paragraphs: Iterable[Paragraph]) -> tuple[str, list[Shape]]:
         """The text of a cell, caption or aside, a line per paragraph or row; and the pictures that stand in it."""
@@ -212,33 +176,35 @@ class _Assembly:
     def _flatten_object(self, object_: Table | Shape) -> tuple[str, list[Shape]]:
         lines, pictures = list[str](), list[Shape]()
 
-        def add(paragraphs: Iterable[Paragraph], *, row: bool = False) -> str:
+        def flat(paragraphs: Iterable[Paragraph]) -> str:
             text, found = self._flatten(paragraphs)
             pictures.extend(found)
-            return _one_line(text) if row else text
+            return text
 
         caption = object_.caption
         if caption and caption.before:
-            lines.append(add(caption.paragraphs))
+            lines.append(flat(caption.paragraphs))
         if isinstance(object_, Shape):
             pictures += [object_] if object_.picture else []
-            lines.append(add(object_.paragraphs))
+            lines.append(flat(object_.paragraphs))
         else:
-            cells = sorted(object_.cells, key=lambda cell: (cell.row, cell.col))
-            for _, row in groupby(cells, key=lambda cell: cell.row):
+            cells = sorted(object_.cells, key=attrgetter("row", "col"))
+            for _, row in groupby(cells, key=attrgetter("row")):
                 # a tab, as ` | ` would look like one more column of the table around
-                lines.append("\t".join(add(cell.paragraphs, row=True) for cell in row))
+                lines.append("\t".join(_one_line(flat(cell.paragraphs)) for cell in row))
         if caption and not caption.before:
-            lines.append(add(caption.paragraphs))
+            lines.append(flat(caption.paragraphs))
         return "\n".join(line for line in lines if line.strip()), pictures
 
     def _add(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> None:
-        self._body.append(self._draft(kind, text, level=level, cells=cells))
+        self._body.append(self._block(kind, text, level=level, cells=cells))
 
-    def _draft(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> _Draft:
-        path = tuple(heading for depth, heading in self._headings if kind != "heading" or depth < (level or 0))
+    def _block(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> Block:
+        """A block whose position is not known yet."""
         text = text if kind == "table" else _clean(text)  # an empty first cell is not white space
-        return _Draft(kind, text, self._section, path, level, cells)
+        path = self._headings.add(text, level) if kind == "heading" and level else self._headings.path()
+        place = Place(section=self._section, heading_path=path)
+        return Block(kind=kind, text=text, level=level, cells=cells, place=place)
 
 
 def _run_text(run: str | Generated) -> str:
@@ -261,7 +227,7 @@ def _table_text(cells: list[Cell]) -> str:
     """A line per row, cells joined by ` | `; "" for a table of empty cells."""
     if not any(cell.text for cell in cells):
         return ""
-    rows = groupby(cells, key=lambda cell: cell.row)
+    rows = groupby(cells, key=attrgetter("row"))
     return "\n".join(" | ".join(_one_line(cell.text) for cell in row) for _, row in rows)
 
 
@@ -275,8 +241,5 @@ def _is_frame(table: Table) -> bool:
 def _has_text(object_: Table | Shape) -> bool:
     if isinstance(object_, Shape):
         return bool(object_.paragraphs)
-    return any(_says(run) for cell in object_.cells for paragraph in cell.paragraphs for run in paragraph.runs)
-
-
-def _says(run: Run) -> bool:
-    return bool(_run_text(run).strip()) if isinstance(run, str | Generated) else True
+    runs = (run for cell in object_.cells for paragraph in cell.paragraphs for run in paragraph.runs)
+    return any(not isinstance(run, str | Generated) or _run_text(run).strip() for run in runs)

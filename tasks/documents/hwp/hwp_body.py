@@ -10,29 +10,33 @@ from array import array
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from sys import byteorder
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tasks.documents.hwp.hwp_model import (
     MAX_LEVEL,
     Aside,
+    AsideKind,
     Caption,
     Generated,
     ListHead,
+    ListKind,
     ListStyles,
     NumberingLevel,
     Paragraph,
     Run,
     Section,
-    Shape,
     Table,
     TableCell,
+    aside,
+    number_text,
+    shape,
+    style_named,
 )
-from tasks.documents.hwp.hwp_numbering import STYLES, number_text
-from tasks.documents.hwp.hwp_records import Record, Tag
+from tasks.documents.hwp.hwp_streams import Record, Tag
 
 _HEAD_BYTES = 12
 """Attributes, width, distance and character shape that stand before each number pattern."""
-_KINDS = {1: "outline", 2: "number", 3: "bullet"}
+_KINDS: dict[int, ListKind] = {1: "outline", 2: "number", 3: "bullet"}
 
 
 class DocInfo(NamedTuple):
@@ -57,18 +61,10 @@ def read_docinfo(records: list[Record]) -> DocInfo:
 
 def _head(record: Record) -> ListHead | None:
     attributes = record.u32(0)
-    list_id = record.u16(30)
+    kind = _KINDS.get(attributes >> 23 & 3)
     # three bits hold levels 0–6; files since 5.0.2.5 repeat the level at the end, up to 9
     level = min(record.u32(54), MAX_LEVEL) if len(record.data) >= 58 else attributes >> 25 & 7
-    match _KINDS.get(attributes >> 23 & 3):
-        case "outline":
-            return ListHead("outline", list_id, level)
-        case "number":
-            return ListHead("number", list_id, level)
-        case "bullet":
-            return ListHead("bullet", list_id, level)
-        case _:
-            return None
+    return ListHead(kind, record.u16(30), level) if kind else None
 
 
 def _levels(record: Record) -> tuple[NumberingLevel, ...]:
@@ -86,9 +82,7 @@ def _levels(record: Record) -> tuple[NumberingLevel, ...]:
 def _patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[str, str]], int]:
     found: list[tuple[str, str]] = []
     for _ in range(count):
-        style = record.u32(offset) >> 5 & 0x1F
-        pattern = record.text(offset + _HEAD_BYTES)
-        found.append((pattern, STYLES[style] if style < len(STYLES) else "DIGIT"))
+        found.append((record.text(offset + _HEAD_BYTES), style_named(record.u32(offset) >> 5 & 0x1F)))
         offset += _HEAD_BYTES + 2 + 2 * record.u16(offset + _HEAD_BYTES)
     return found, offset
 
@@ -110,24 +104,18 @@ _ONE_UNIT = {0: "", 10: "\n", 13: "", 24: "-", 30: "\u00a0", 31: " "}
 _TAB = 9
 _OBJECT_CODES = frozenset({1, 2, 3, 11, 12, 14, 15, 16, 17, 18, 21, 22, 23})
 """Eight-unit controls with a CTRL_HEADER; the others (4–9, 19, 20) have none."""
-_ASIDES: dict[str, Literal["note", "header", "footer"]] = {
-    "fn  ": "note",
-    "en  ": "note",
-    "tcmt": "note",
-    "head": "header",
-    "foot": "footer",
-}
+_ASIDES: dict[str, AsideKind] = {"head": "header", "foot": "footer"}
+"""Footnotes, endnotes, comments and unknown controls are notes."""
 _PAGE_NUMBERS = frozenset({0, 6})
 """Kinds of automatic numbers: the page, and how many there are."""
 _USER_SIGN = 0x81
 _PICTURES = frozenset({Tag.PICTURE, Tag.OLE, Tag.CHART, Tag.VIDEO})
-_AUTO_ALT = "입니다."
-"""Hangul describes every object by itself: `그림입니다. 원본 그림의 이름: …`, `사각형입니다.`"""
 
 
 def read_section(records: list[Record], info: DocInfo) -> Section:
     """The section's paragraphs; text outside of them (memos) follows as notes."""
-    outline_id = next((_outline_id(node) for node in _walk(records) if _control_id(node) == "secd"), 0)
+    properties = next((node for node in _walk(records) if _control_id(node) == "secd"), None)
+    outline_id = properties.u16(18) if properties and len(properties.data) >= 20 else 0
     return Section(tuple(_paragraphs(records, info)), outline_id)
 
 
@@ -144,20 +132,17 @@ def _paragraph(node: Record, info: DocInfo) -> Paragraph:
     runs: list[Run] = []
     for child in node.children:
         if child.tag == Tag.PARA_TEXT:
-            for run in _text_runs(child.data):
-                runs += [run] if isinstance(run, str) else _next_control(controls, info)
+            for text in _text_runs(child.data):
+                if text is not None:
+                    runs.append(text)
+                elif control := next(controls, None):
+                    runs += _control(control, info)
     for control in controls:  # no place in the text: damaged, but not lost
         runs += _control(control, info)
     beside = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
-    if memos := _all_paragraphs(beside, info):
-        runs.append(Aside("note", memos))
+    runs += aside("note", _all_paragraphs(beside, info))
     shape_id = node.u16(8)
     return Paragraph(tuple(runs), info.heads[shape_id] if shape_id < len(info.heads) else None)
-
-
-def _next_control(controls: Iterator[Record], info: DocInfo) -> list[Run]:
-    control = next(controls, None)
-    return _control(control, info) if control else []
 
 
 def _text_runs(data: bytes) -> Iterator[str | None]:
@@ -206,14 +191,9 @@ def _control(node: Record, info: DocInfo) -> list[Run]:
         case "form":
             return [_form_text(child) for child in node.children if child.tag == Tag.FORM_OBJECT]
         case "secd":  # what stands in it are master pages
-            return _aside("header", node, info)
+            return aside("header", _all_paragraphs(node.children, info))
         case other:
-            return _aside(_ASIDES.get(other, "note"), node, info)
-
-
-def _aside(kind: Literal["note", "header", "footer"], node: Record, info: DocInfo) -> list[Run]:
-    paragraphs = _all_paragraphs(node.children, info)
-    return [Aside(kind, paragraphs)] if paragraphs else []
+            return aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, info))
 
 
 def _auto_number(node: Record) -> Generated:
@@ -221,16 +201,10 @@ def _auto_number(node: Record) -> Generated:
     attributes, number = node.u32(4), node.u16(8)
     if attributes & 0xF in _PAGE_NUMBERS or not number:
         return Generated("")
-    user, prefix, suffix = (_sign(node, offset) for offset in (10, 12, 14))
+    # each is one UTF-16 unit, or missing
+    user, prefix, suffix = (node.data[at : at + 2].decode("utf-16-le", "replace").strip("\0") for at in (10, 12, 14))
     style = attributes >> 4 & 0xFF
-    if style != _USER_SIGN:
-        user = number_text(number, STYLES[style] if style < len(STYLES) else "DIGIT")
-    return Generated(prefix + user + suffix)
-
-
-def _sign(node: Record, offset: int) -> str:
-    """One UTF-16 unit; "" where there is none."""
-    return node.data[offset : offset + 2].decode("utf-16-le", "replace").strip("\0")
+    return Generated(prefix + (user if style == _USER_SIGN else number_text(number, style_named(style))) + suffix)
 
 
 def _form_text(node: Record) -> str:
@@ -264,24 +238,15 @@ def _table(node: Record, info: DocInfo) -> Table:
 def _drawing(node: Record, info: DocInfo) -> list[Run]:
     body = next((at for at, child in enumerate(node.children) if child.tag == Tag.SHAPE_COMPONENT), 0)
     inside = list(_walk(node.children[body:]))
-    art = [Paragraph((_art_text(child),), None) for child in inside if child.tag == Tag.TEXT_ART]
-    paragraphs = (*art, *_all_paragraphs(node.children[body:], info))
-    picture = any(child.tag in _PICTURES for child in inside)
-    caption = _caption(node.children[:body], info)
-    if not (paragraphs or picture or caption):
-        return []  # a line, an arrow, an empty box
-    return [Shape(paragraphs, picture, picture_alt(_description(node)), caption, _in_line(node))]
-
-
-def picture_alt(description: str) -> str:
-    """The author's words for a picture; "" for those that Hangul makes itself."""
-    first_line = description.strip().partition("\n")[0].strip()
-    return "" if first_line.endswith(_AUTO_ALT) else description.strip()
-
-
-def _art_text(node: Record) -> str:
-    """Four corner points, then the words."""
-    return node.text(32)
+    # word art: four corner points, then the words
+    art = [Paragraph((child.text(32),), None) for child in inside if child.tag == Tag.TEXT_ART]
+    return shape(
+        (*art, *_all_paragraphs(node.children[body:], info)),
+        picture=any(child.tag in _PICTURES for child in inside),
+        description=node.text(44) if len(node.data) >= 46 else "",
+        caption=_caption(node.children[:body], info),
+        in_line=_in_line(node),
+    )
 
 
 def _caption(nodes: list[Record], info: DocInfo) -> Caption | None:
@@ -294,10 +259,6 @@ def _caption(nodes: list[Record], info: DocInfo) -> Caption | None:
 
 def _in_line(node: Record) -> bool:
     return bool(node.u32(4) & 1)
-
-
-def _description(node: Record) -> str:
-    return node.text(44) if len(node.data) >= 46 else ""
 
 
 def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
@@ -330,7 +291,3 @@ def _walk(nodes: Iterable[Record]) -> Iterator[Record]:
 def _control_id(node: Record) -> str:
     """Four letters, stored back to front."""
     return node.data[3::-1].decode("latin-1") if node.tag == Tag.CTRL_HEADER else ""
-
-
-def _outline_id(node: Record) -> int:
-    return node.u16(18) if len(node.data) >= 20 else 0

@@ -1,4 +1,4 @@
-"""What HWP 5 and HWPX have in common: sections of paragraphs whose runs are text, objects and asides.
+"""What HWP 5 and HWPX have in common: sections of paragraphs whose runs are text, objects and asides; list numbers.
 
 Both readers lower their format to a `HangulDocument`; `hwp_assembly` turns it into blocks. So the same document
 gives the same text from either format.
@@ -6,8 +6,12 @@ gives the same text from either format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
+
+from tasks.documents.document_readers import counted, roman
 
 MAX_NESTING = 50
 """Tables within tables, boxes within boxes; deeper nesting is an attempt to exhaust the stack."""
@@ -57,17 +61,21 @@ class Shape(NamedTuple):
 class Aside(NamedTuple):
     """Text anchored in a paragraph that stands elsewhere on the page."""
 
-    kind: Literal["note", "header", "footer"]
+    kind: AsideKind
     paragraphs: tuple[Paragraph, ...]
 
 
 Run = str | Generated | Table | Shape | Aside
+AsideKind = Literal["note", "header", "footer"]
+
+
+ListKind = Literal["outline", "number", "bullet"]
 
 
 class ListHead(NamedTuple):
     """That a paragraph is numbered or bulleted, and by which list."""
 
-    kind: Literal["outline", "number", "bullet"]
+    kind: ListKind
     list_id: int
     level: int
     """0 is the outermost."""
@@ -104,3 +112,145 @@ class HangulDocument(NamedTuple):
     title: str | None
     metadata: dict[str, str]
     notes: tuple[str, ...]
+
+
+def aside(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:
+    """An aside, unless it is empty."""
+    return [Aside(kind, paragraphs)] if paragraphs else []
+
+
+def shape(
+    paragraphs: tuple[Paragraph, ...], *, picture: bool, description: str, caption: Caption | None, in_line: bool
+) -> list[Run]:
+    """A drawing object with the author's words for it; none for a line, an arrow, an empty box."""
+    if not (paragraphs or picture or caption):
+        return []
+    # Hangul describes every object by itself: `그림입니다. 원본 그림의 이름: …`, `사각형입니다.`
+    own_words = description.strip().partition("\n")[0].strip().endswith("입니다.")
+    return [Shape(paragraphs, picture, "" if own_words else description.strip(), caption, in_line)]
+
+
+STYLES = (
+    "DIGIT",
+    "CIRCLED_DIGIT",
+    "ROMAN_CAPITAL",
+    "ROMAN_SMALL",
+    "LATIN_CAPITAL",
+    "LATIN_SMALL",
+    "CIRCLED_LATIN_CAPITAL",
+    "CIRCLED_LATIN_SMALL",
+    "HANGUL_SYLLABLE",
+    "CIRCLED_HANGUL_SYLLABLE",
+    "HANGUL_JAMO",
+    "CIRCLED_HANGUL_JAMO",
+    "HANGUL_PHONETIC",
+    "IDEOGRAPH",
+    "CIRCLED_IDEOGRAPH",
+    "DECAGON_CIRCLE",
+    "DECAGON_CIRCLE_HANJA",
+)
+"""OWPML's names of number styles, at the positions that HWP 5 gives them."""
+
+_WINGDINGS = {
+    0xF000 + code: sign
+    for code, sign in {
+        0x46: "☞", 0x6C: "●", 0x6D: "❍", 0x6E: "■", 0x6F: "□", 0x70: "❐", 0x71: "❑", 0x72: "❒", 0x73: "⬧",
+        0x74: "⧫", 0x75: "◆", 0x76: "❖", 0x77: "⬥", 0x9E: "·", 0x9F: "•", 0xA1: "○", 0xA4: "◉", 0xA7: "▪",
+        0xA8: "◻", 0xAA: "✦", 0xAB: "★", 0xD8: "➢", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑",
+    }.items()
+}  # fmt: skip
+"""Bullets are stored as private-use codes of the font Wingdings; these are the signs that it shows."""
+
+_MAX_NUMBER = 100_000
+"""Beyond it digits stand in for every style: a Roman million would be a thousand letters."""
+
+
+class ListCounters:
+    """Counts the paragraphs of every list of one document, in reading order."""
+
+    def __init__(self, styles: ListStyles) -> None:
+        self._styles = styles
+        self._counts: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+
+    def mark(self, head: ListHead, *, outline_id: int) -> str:
+        """The bullet or number of the next paragraph of this list; "" if its style shows none."""
+        if head.kind == "bullet":
+            return self._styles.bullets.get(head.list_id, "").translate(_WINGDINGS)
+        list_id = outline_id if head.kind == "outline" else head.list_id
+        levels = self._styles.numberings.get(list_id, ())
+        if head.level >= len(levels):
+            return ""
+        counts = self._counts[head.kind, list_id]
+        counts[head.level] = counts.get(head.level, levels[head.level].start - 1) + 1
+        for deeper in [level for level in counts if level > head.level]:
+            del counts[deeper]
+        return _fill(levels, counts, head.level)
+
+
+def _fill(levels: tuple[NumberingLevel, ...], counts: dict[int, int], level: int) -> str:
+    def number(index: int) -> str:
+        if index >= len(levels):
+            return ""
+        return number_text(counts.get(index, levels[index].start), levels[index].style)
+
+    def code(match: re.Match[str]) -> str:
+        key = match[1]
+        if key in "nN":  # ^n is the path 1.2.3, ^N the path 1.2.3.
+            path = ".".join(number(index) for index in range(level + 1))
+            return path + "." * (key == "N")
+        return number((int(key) - 1) % 10)  # ^0 is the tenth level
+
+    return re.sub(r"\^([0-9nN])", code, levels[level].pattern)
+
+
+def number_text(number: int, style: str) -> str:
+    """The number in one of OWPML's styles; plain digits where the style has no such number."""
+    spell = _SPELLERS.get(style)
+    return (spell(number) if spell and 1 <= number <= _MAX_NUMBER else "") or str(number)
+
+
+def style_named(index: int) -> str:
+    """OWPML's name of a number style that HWP 5 gives by its index."""
+    return STYLES[index] if index < len(STYLES) else "DIGIT"
+
+
+def _cycle(letters: str) -> Callable[[int], str]:
+    """A … Z, AA … ZZ: the letter repeats with every round."""
+    return lambda number: letters[(number - 1) % len(letters)] * min((number - 1) // len(letters) + 1, 8)
+
+
+def _signs(*runs: tuple[int, int]) -> Callable[[int], str]:
+    """Signs of Unicode ranges (first, last), one after another; "" beyond them."""
+    signs = "".join(chr(code) for first, last in runs for code in range(first, last + 1))
+    return lambda number: signs[number - 1] if number <= len(signs) else ""
+
+
+def _cycle_vowels(number: int) -> str:
+    """가 나 … 하, 거 너 … 허, 고 …: the vowel changes with every round of 14."""
+    round_, index = divmod(number - 1, len(_INITIALS))
+    if round_ >= len(_VOWELS):
+        return ""
+    return chr(0xAC00 + (_INITIALS[index] * 21 + _VOWELS[round_]) * 28)
+
+
+_INITIALS = (0, 2, 3, 5, 6, 7, 9, 11, 12, 14, 15, 16, 17, 18)  # ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ
+_VOWELS = (0, 4, 8, 13, 18, 20)  # ㅏㅓㅗㅜㅡㅣ
+
+_SPELLERS: dict[str, Callable[[int], str]] = {
+    "CIRCLED_DIGIT": _signs((0x2460, 0x2473), (0x3251, 0x325F), (0x32B1, 0x32BF)),
+    "ROMAN_CAPITAL": lambda number: roman(number).upper() if number < 4000 else "",
+    "ROMAN_SMALL": lambda number: roman(number) if number < 4000 else "",
+    "LATIN_CAPITAL": _cycle("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+    "LATIN_SMALL": _cycle("abcdefghijklmnopqrstuvwxyz"),
+    "CIRCLED_LATIN_CAPITAL": _signs((0x24B6, 0x24CF)),
+    "CIRCLED_LATIN_SMALL": _signs((0x24D0, 0x24E9)),
+    "HANGUL_SYLLABLE": _cycle_vowels,
+    "CIRCLED_HANGUL_SYLLABLE": _signs((0x326E, 0x327B)),
+    "HANGUL_JAMO": _cycle("ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"),
+    "CIRCLED_HANGUL_JAMO": _signs((0x3260, 0x326D)),
+    "HANGUL_PHONETIC": lambda number: counted(number, "일이삼사오육칠팔구", "십백천"),
+    "IDEOGRAPH": lambda number: counted(number, "一二三四五六七八九", "十百千"),
+    "CIRCLED_IDEOGRAPH": _signs((0x3280, 0x3289)),
+    "DECAGON_CIRCLE": _cycle("갑을병정무기경신임계"),
+    "DECAGON_CIRCLE_HANJA": _cycle("甲乙丙丁戊己庚辛壬癸"),
+}

@@ -7,47 +7,41 @@ variants (`switch`), the first `case` is read, as Hangul does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from tasks.documents.document_errors import RefusedDocument
-from tasks.documents.hwp.hwp_body import picture_alt
 from tasks.documents.hwp.hwp_model import (
     MAX_LEVEL,
     MAX_NESTING,
-    Aside,
+    AsideKind,
     Caption,
     Generated,
     ListHead,
+    ListKind,
     ListStyles,
     NumberingLevel,
     Paragraph,
     Run,
     Section,
-    Shape,
     Table,
     TableCell,
+    aside,
+    number_text,
+    shape,
 )
-from tasks.documents.hwp.hwp_numbering import number_text
-from tasks.documents.hwp.hwp_package import Element, local_name
+
+Element = Any
+"""An lxml element; lxml carries no types."""
 
 _SPECIAL = {"tab": "\t", "lineBreak": "\n", "nbSpace": "\u00a0", "fwSpace": " ", "hyphen": "-"}
-_ASIDES: dict[str, Literal["note", "header", "footer"]] = {
-    "footNote": "note",
-    "endNote": "note",
-    "hiddenComment": "note",
-    "header": "header",
-    "footer": "footer",
-}
+_ASIDES: dict[str, AsideKind] = {"header": "header", "footer": "footer"}
+"""Footnotes, endnotes, comments and unknown elements are notes."""
 _PICTURES = frozenset({"pic", "ole", "chart", "video"})
 _DRAWN = frozenset({"rect", "ellipse", "line", "arc", "polygon", "curve", "connectLine", "container", "textart"})
 _SHAPES = _PICTURES | _DRAWN | {"unknownObject"}
 _FORMS = frozenset({"btn", "radioBtn", "checkBtn", "comboBox", "listBox", "edit", "scrollBar"})
 _MAX_SPAN = 1024
-_KINDS: dict[str, Literal["outline", "number", "bullet"]] = {
-    "OUTLINE": "outline",
-    "NUMBER": "number",
-    "BULLET": "bullet",
-}
+_KINDS: dict[str, ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BULLET": "bullet"}
 
 
 class Head(NamedTuple):
@@ -75,8 +69,12 @@ def read_head(root: Element) -> Head:
                     head = ListHead(kind, _number(heading, "idRef"), min(_number(heading, "level"), MAX_LEVEL))
                     heads[element.get("id", "")] = head
             case "numbering":
-                levels = sorted((child for child in element if local_name(child) == "paraHead"), key=_level)
-                numberings[_number(element, "id")] = tuple(_numbering_level(level) for level in levels)
+                levels = [child for child in element if local_name(child) == "paraHead"]
+                levels.sort(key=lambda level: _number(level, "level"))
+                numberings[_number(element, "id")] = tuple(
+                    NumberingLevel(_text(level), level.get("numFormat", "DIGIT"), _number(level, "start", missing=1))
+                    for level in levels
+                )
             case "bullet":
                 bullets[_number(element, "id")] = "" if _number(element, "useImage") else element.get("char", "")
             case _:
@@ -138,7 +136,7 @@ class _SectionReader:
             case "dutmal":
                 return [_word_with_reading(element)]
             case name if name in _FORMS:
-                return [_form_text(element)]
+                return [element.get("caption", "") or _text_in(element, "text")]
             case "secPr":
                 return self._section_properties(element)
             case "ctrl":
@@ -146,15 +144,13 @@ class _SectionReader:
             case "linesegarray":
                 return []
             case _:
-                return self._aside("note", element)
+                return aside("note", self._all_paragraphs(element))
 
     def _control(self, element: Element) -> list[Run]:
         name = local_name(element)
-        return [_auto_number(element)] if name == "autoNum" else self._aside(_ASIDES.get(name, "note"), element)
-
-    def _aside(self, kind: Literal["note", "header", "footer"], element: Element) -> list[Run]:
-        paragraphs = self._all_paragraphs(element)
-        return [Aside(kind, paragraphs)] if paragraphs else []
+        if name == "autoNum":
+            return [_auto_number(element)]
+        return aside(_ASIDES.get(name, "note"), self._all_paragraphs(element))
 
     def _section_properties(self, element: Element) -> list[Run]:
         self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
@@ -162,7 +158,7 @@ class _SectionReader:
         for child in element:
             if local_name(child) == "masterPage":
                 page = self._master_page(child.get("idRef", ""))
-                runs += self._aside("header", page) if page is not None else []
+                runs += aside("header", self._all_paragraphs(page)) if page is not None else []
         return runs
 
     def _all_paragraphs(self, element: Element) -> tuple[Paragraph, ...]:
@@ -197,14 +193,13 @@ class _SectionReader:
 
     def _shape(self, element: Element) -> list[Run]:
         art = [Paragraph((text,), None)] if (text := element.get("text", "")) else []
-        paragraphs = (*art, *self._drawn(element))
-        picture = any(local_name(part) in _PICTURES for part in _components(element))
-        caption = self._caption(element)
-        if not (paragraphs or picture or caption):
-            return []  # a line, an arrow, an empty box
-        comment = _find(element, "shapeComment")
-        alt = picture_alt(_text(comment)) if comment is not None else ""
-        return [Shape(paragraphs, picture, alt, caption, _in_line(element))]
+        return shape(
+            (*art, *self._drawn(element)),
+            picture=any(local_name(part) in _PICTURES for part in _components(element)),
+            description=_text_in(element, "shapeComment"),
+            caption=self._caption(element),
+            in_line=_in_line(element),
+        )
 
     def _drawn(self, element: Element) -> Iterator[Paragraph]:
         """The text in a shape and in the shapes of a group."""
@@ -219,6 +214,12 @@ class _SectionReader:
         if caption is None:
             return None
         return Caption(self._all_paragraphs(caption), before=caption.get("side", "") in ("LEFT", "TOP"))
+
+
+def local_name(element: Element) -> str:
+    """The tag without its namespace: OWPML's namespaces differ by year, its names do not."""
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def _content(element: Element) -> Iterator[Element]:
@@ -239,16 +240,15 @@ def _text(element: Element) -> str:
     return "".join(parts)
 
 
+def _text_in(element: Element, name: str) -> str:
+    """The words of the first child of that name; "" where there is none."""
+    child = _find(element, name)
+    return _text(child) if child is not None else ""
+
+
 def _word_with_reading(element: Element) -> str:
-    main, sub = (_find(element, name) for name in ("mainText", "subText"))
-    word = _text(main) if main is not None else ""
-    reading = _text(sub) if sub is not None else ""
+    word, reading = _text_in(element, "mainText"), _text_in(element, "subText")
     return f"{word}({reading})" if reading else word
-
-
-def _form_text(element: Element) -> str:
-    text = _find(element, "text")
-    return element.get("caption", "") or (_text(text) if text is not None else "")
 
 
 def _auto_number(element: Element) -> Generated:
@@ -263,11 +263,6 @@ def _auto_number(element: Element) -> Generated:
     return Generated(look.get("prefixChar", "") + sign + look.get("suffixChar", ""))
 
 
-def _numbering_level(element: Element) -> NumberingLevel:
-    start = _number(element, "start", missing=1)
-    return NumberingLevel(_text(element), element.get("numFormat", "DIGIT"), start)
-
-
 def _components(element: Element) -> Iterator[Element]:
     """The shape and, for a group, the shapes in it."""
     yield element
@@ -279,10 +274,6 @@ def _components(element: Element) -> Iterator[Element]:
 def _find(element: Element, name: str) -> Element | None:
     """The first child of that name, in the order in which variants are chosen."""
     return next((child for child in _content(element) if local_name(child) == name), None)
-
-
-def _level(element: Element) -> int:
-    return _number(element, "level")
 
 
 def _span(element: Element | None, name: str) -> int:

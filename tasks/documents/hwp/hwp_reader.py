@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_errors import (
     CorruptDocument,
@@ -17,16 +18,23 @@ from tasks.documents.document_errors import (
     NeedsPassword,
     UnsupportedDocument,
 )
-from tasks.documents.hwp.hwp_assembly import HangulReader, assemble
+from tasks.documents.document_readers import Reader, ReadOptions
+from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
+from tasks.documents.hwp.hwp_assembly import hangul_reader
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
-from tasks.documents.hwp.hwp_crypto import decrypt_distribution, decrypt_stream, distribution_key
 from tasks.documents.hwp.hwp_model import HangulDocument
-from tasks.documents.hwp.hwp_records import Record, Tag, inflate, record_tree
-from tasks.documents.images.raster_images import ABROAD, Embedded, candidates, read_embedded
-from tasks.documents.read_options import Header, ReadOptions
+from tasks.documents.hwp.hwp_streams import (
+    WRONG_PASSWORD,
+    Record,
+    Tag,
+    decrypt_distribution,
+    decrypt_stream,
+    distribution_key,
+    inflate,
+    record_tree,
+)
 
 _SIGNATURE = b"HWP Document File"
-_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SECTOR_SHIFTS = (b"\x09\0\x06\0", b"\x0c\0\x06\0")
 """Sectors of 512 or 4096 bytes, small ones of 64: the only sizes of the OLE format."""
 _DAMAGED = (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError)
@@ -40,7 +48,6 @@ _SUMMARY_STREAM = "\x05HwpSummaryInformation"
 
 
 class _Flags(NamedTuple):
-    version: str
     compressed: bool
     password: bool
     distribution: bool
@@ -48,21 +55,12 @@ class _Flags(NamedTuple):
     encrypt_version: int
 
 
-def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> HangulReader:  # noqa: ARG001
+def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Reads an HWP 5 document. Raises DocumentError."""
     import olefile
 
     document = read_hwp(path, password=password)
-    header = Header(
-        format="hwp",
-        reader=f"trivet hwp + olefile {olefile.__version__}",
-        page_source="none",
-        page_count=1,
-        title=document.title,
-        metadata=document.metadata,
-        notes=document.notes,
-    )
-    return HangulReader(header, assemble(document))
+    return hangul_reader(document, format="hwp", reader=f"trivet hwp + olefile {olefile.__version__}")
 
 
 def read_hwp(path: Path, *, password: str | None) -> HangulDocument:
@@ -82,7 +80,7 @@ def open_container(path: Path) -> Any:
         raise UnsupportedDocument(
             "The document is an HWP 3 document, and HWP 5 and HWPX are read; open it in Hangul and save it as HWPX."
         )
-    if not start.startswith(_OLE_MAGIC):
+    if not start.startswith(OLE_MAGIC):
         raise CorruptDocument(
             "The document is not an HWP 5 document: it does not start as an OLE container; check its extension."
         )
@@ -130,16 +128,13 @@ class Container:
         info = read_docinfo(self.docinfo())
         names = self._section_names()
         sections = tuple(read_section(record_tree(self._section(name), name=name), info) for name in names)
-        metadata = self._metadata()
-        return HangulDocument(sections, info.styles, metadata.pop("title", None), metadata, self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        flags = self.flags
+        # the summary stands in the open even where the text has a password
+        metadata = read_summary(self.raw(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
         notes = (
-            "read from the view streams of a distribution document" if flags.distribution else "",
-            "decrypted with the password" if flags.password else "",
+            "read from the view streams of a distribution document" if self.flags.distribution else "",
+            "decrypted with the password" if self.flags.password else "",
         )
-        return tuple(filter(None, notes))
+        return HangulDocument(sections, info.styles, metadata.pop("title", None), metadata, tuple(filter(None, notes)))
 
     def raw(self, name: str) -> bytes:
         try:
@@ -155,15 +150,14 @@ class Container:
 
     def docinfo(self) -> list[Record]:
         """DocInfo's records; with a password, it is also the proof that the password is right."""
-        name = "DocInfo"
-        if not self.flags.password:
-            return record_tree(self.stream(name, compressed=self.flags.compressed), name=name)
         try:
-            records = record_tree(self.stream(name, compressed=self.flags.compressed), name=name)
+            records = record_tree(self.stream("DocInfo", compressed=self.flags.compressed), name="DocInfo")
         except DocumentError as error:
-            raise NeedsPassword(_WRONG_PASSWORD) from error
-        if not records or records[0].tag != Tag.DOCUMENT_PROPERTIES:
-            raise NeedsPassword(_WRONG_PASSWORD)
+            if self.flags.password:
+                raise NeedsPassword(WRONG_PASSWORD) from error
+            raise
+        if self.flags.password and (not records or records[0].tag != Tag.DOCUMENT_PROPERTIES):
+            raise NeedsPassword(WRONG_PASSWORD)
         return records
 
     def _section(self, name: str) -> bytes:
@@ -198,13 +192,6 @@ class Container:
             raise CorruptDocument(f"The document has no {folder} section: it is damaged; ask for an intact copy.")
         return [f"{folder}/Section{number}" for number in numbers]
 
-    def _metadata(self) -> dict[str, str]:
-        """What the summary says; it stands in the open even where the text has a password."""
-        return read_summary(self.raw(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
-
-
-_WRONG_PASSWORD = "The password does not open the document, or the document is damaged; check `--password-env`."
-
 
 def _read_flags(header: bytes) -> _Flags:
     if len(header) < 48 or not header.startswith(_SIGNATURE):
@@ -212,11 +199,10 @@ def _read_flags(header: bytes) -> _Flags:
             "The FileHeader stream does not say `HWP Document File`: not an HWP 5 document; check its extension."
         )
     flags = int.from_bytes(header[36:40], "little")
-    version = ".".join(str(part) for part in reversed(header[32:36]))
     if header[35] != 5:
+        version = ".".join(str(part) for part in reversed(header[32:36]))
         raise UnsupportedDocument(f"The document has HWP version {version}, and 5 is read; save it anew in Hangul.")
     return _Flags(
-        version=version,
         compressed=bool(flags & 1),
         password=bool(flags & 2),
         distribution=bool(flags & 4),

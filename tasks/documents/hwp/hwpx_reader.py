@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
+from zipfile import ZipInfo
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
+from tasks.documents.archives import Package, ZipCaps, misplaced, oversized
 from tasks.documents.blocks import ImageCandidate
-from tasks.documents.document_errors import CorruptDocument
-from tasks.documents.hwp.hwp_assembly import HangulReader, assemble
+from tasks.documents.document_errors import (
+    CorruptDocument,
+    EmptyDocument,
+    NeedsPassword,
+    RefusedDocument,
+    UnsupportedDocument,
+)
+from tasks.documents.document_readers import Reader, ReadOptions
+from tasks.documents.embedded_images import ABROAD, candidates, read_embedded
+from tasks.documents.hwp.hwp_assembly import hangul_reader
 from tasks.documents.hwp.hwp_model import HangulDocument
-from tasks.documents.hwp.hwp_owpml import NO_HEAD, Head, read_head, read_section
-from tasks.documents.hwp.hwp_package import Element, Package, local_name, open_zip
-from tasks.documents.images.raster_images import ABROAD, Embedded, candidates, read_embedded
-from tasks.documents.read_options import Header, ReadOptions
+from tasks.documents.hwp.hwp_owpml import NO_HEAD, Element, Head, local_name, read_head, read_section
+from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, decrypt_open_document, inflate, open_document_key
 
 _SECTION = re.compile(r"(?:.*/)?section(\d{1,5})\.xml", re.IGNORECASE)
 _METADATA = {
@@ -29,33 +40,156 @@ _METADATA = {
     "CreatedDate": "created",
 }
 """The package's names, and those that both formats share here."""
+# a section of 1,000 pages has about 40 MiB
+_CAPS = ZipCaps(member_bytes=64 << 20, total_bytes=1 << 30, ratio=100, ratio_from_bytes=8 << 20)
+_MANIFEST = "META-INF/manifest.xml"
+_HINT = "ask for an intact copy"
 
 
-def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> HangulReader:  # noqa: ARG001
+def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Reads an HWPX document. Raises DocumentError."""
     document = read_hwpx(path, password=password)
-    header = Header(
-        format="hwpx",
-        reader=f"trivet hwpx + lxml {etree.__version__}",
-        page_source="none",
-        page_count=1,
-        title=document.title,
-        metadata=document.metadata,
-        notes=document.notes,
-    )
-    return HangulReader(header, assemble(document))
+    return hangul_reader(document, format="hwpx", reader=f"trivet hwpx + lxml {etree.__version__}")
 
 
 def read_hwpx(path: Path, *, password: str | None) -> HangulDocument:
     """The document before it becomes blocks."""
-    with open_zip(path) as archive:
-        return _Parts(Package(archive, password)).document()
+    with HwpxPackage(path, password) as package:
+        return _Parts(package).document()
+
+
+class HwpxPackage(Package):
+    """The members of an HWPX file; those that a password hides are decrypted. Raises DocumentError."""
+
+    def __init__(self, path: Path, password: str | None) -> None:
+        if not path.stat().st_size:
+            raise EmptyDocument("The document has no bytes; ask for the file again.")
+        super().__init__(path, caps=_CAPS)
+        self._password = password
+        self._keys: dict[tuple[bytes, int, int], bytes] = {}
+        self._ciphers: dict[str, _Cipher] = {}
+        if _MANIFEST in self.names:
+            self._ciphers = _ciphers(self.xml(_MANIFEST))
+        if self._ciphers and password is None:
+            raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
+
+    def _refusal(self, info: ZipInfo) -> str | None:
+        return misplaced(info)  # sizes are checked on reading: a picture that is a bomb costs only itself
+
+    @property
+    def encrypted(self) -> bool:
+        return bool(self._ciphers)
+
+    def xml(self, name: str) -> Element:
+        """The root of an XML member, parsed without entities, DTD or network."""
+        data = self.read(name)
+        if b"<!DOCTYPE" in data[:4096] or b"<!ENTITY" in data[:4096]:
+            raise RefusedDocument(_entities(name))
+        parser = etree.XMLParser(
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        try:
+            root = etree.fromstring(data, parser)
+        except (etree.XMLSyntaxError, ValueError) as error:
+            raise CorruptDocument(f"Member {name} is not well-formed XML ({error}); {_HINT}.") from error
+        if root.getroottree().docinfo.doctype:  # in an encoding that hides it from the search above
+            raise RefusedDocument(_entities(name))
+        return root
+
+    def read(self, name: str) -> bytes:
+        """The content of a member, decrypted."""
+        if name in self.names and (sentence := oversized(self._zip.getinfo(name), caps=_CAPS)):
+            raise RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
+        data, cipher = super().read(name), self._ciphers.get(name)
+        if cipher is None:
+            return data
+        recipe = (cipher.salt, cipher.iterations, cipher.key_bytes)
+        if recipe not in self._keys:
+            self._keys[recipe] = open_document_key(
+                self._password or "", salt=cipher.salt, iterations=cipher.iterations, key_bytes=cipher.key_bytes
+            )
+        packed = decrypt_open_document(data, key=self._keys[recipe], vector=cipher.vector)
+        try:
+            plain = inflate(packed, name=name)
+        except CorruptDocument as error:
+            raise NeedsPassword(WRONG_PASSWORD) from error
+        if hashlib.sha256(plain[:1024]).digest() != cipher.checksum:
+            raise NeedsPassword(WRONG_PASSWORD)
+        return plain
+
+
+def _entities(name: str) -> str:
+    return f"Member {name} declares a document type or entities, which OWPML does not use; the file is not read."
+
+
+class _Cipher(NamedTuple):
+    """How one member is encrypted."""
+
+    vector: bytes
+    salt: bytes
+    iterations: int
+    key_bytes: int
+    checksum: bytes
+    """SHA-256 of the first 1024 bytes of the plain member."""
+
+
+def _ciphers(manifest: Element) -> dict[str, _Cipher]:
+    """How each encrypted member is encrypted, by its name."""
+    found: dict[str, _Cipher] = {}
+    for entry in manifest.iter():
+        if local_name(entry) == "file-entry":
+            parts = {local_name(part): part for part in entry.iter()}
+            if "encryption-data" in parts:
+                found[posixpath.normpath(_attribute(entry, "full-path")).lstrip("/")] = _cipher(parts)
+    return found
+
+
+def _cipher(parts: dict[str, Element]) -> _Cipher:
+    try:
+        data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
+        start_key = parts["start-key-generation"]
+    except KeyError as error:
+        raise CorruptDocument(f"The manifest's encryption data lacks {error}; {_HINT}.") from error
+    used = tuple(
+        _attribute(part, name).rpartition("#")[2].lower()
+        for part, name in (
+            (data, "checksum-type"),
+            (algorithm, "algorithm-name"),
+            (derivation, "key-derivation-name"),
+            (start_key, "start-key-generation-name"),
+        )
+    )
+    if (used[0], used[2], used[3]) != ("sha256-1k", "pbkdf2", "sha256") or not used[1].endswith("-cbc"):
+        raise UnsupportedDocument(
+            f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
+            "save it in Hangul without a password."
+        )
+    try:
+        return _Cipher(
+            vector=base64.b64decode(_attribute(algorithm, "initialisation-vector"), validate=True),
+            salt=base64.b64decode(_attribute(derivation, "salt"), validate=True),
+            iterations=int(_attribute(derivation, "iteration-count")),
+            key_bytes=int(_attribute(derivation, "key-size")),
+            checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
+        )
+    except ValueError as error:
+        raise CorruptDocument(f"The manifest's encryption data is damaged ({error}); {_HINT}.") from error
+
+
+def _attribute(element: Element, name: str) -> str:
+    """The attribute of that local name; "" where there is none."""
+    return next((str(value) for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
 
 
 class _Parts:
     """What the package file says: which member is what. Without one, names tell."""
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: HwpxPackage) -> None:
         self._package = package
         self._notes = ["decrypted with the password"] if package.encrypted else []
         self._base, self._root = self._package_file()
@@ -131,50 +265,32 @@ class _Parts:
 
 def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """Pictures in the order of the text, then those that only styles use. Raises DocumentError."""
-    with open_zip(path) as archive:
-        package = Package(archive, password)
-        items = _hwpx_items(package)
-        sections = sorted(
-            (name for name in package.names if _SECTION.fullmatch(name)), key=lambda name: (len(name), name)
+    with HwpxPackage(path, password) as package:
+        members = _images(package)
+        sections = sorted(filter(_SECTION.fullmatch, package.names), key=lambda name: (len(name), name))
+        nodes = (node for section in sections for node in package.xml(section).iter())
+        shown = [id_ for node in nodes if (id_ := node.get("binaryItemIDRef")) in members]
+        yield from candidates(
+            ABROAD if (name := members[id_]) is None else read_embedded(partial(package.read, name))
+            for id_ in dict.fromkeys([*shown, *members])
         )
-        shown = [
-            node.get("binaryItemIDRef")
-            for section in sections
-            for node in package.xml(section).iter()
-            if node.get("binaryItemIDRef") in items
-        ]
-        ordered = dict.fromkeys([*shown, *items])
-        yield from candidates(_hwpx_image(package, items[id_]) for id_ in ordered)
 
 
-class _Item(NamedTuple):
-    """An image of an HWPX document's manifest."""
-
-    href: str
-    embedded: bool
-
-
-def _hwpx_items(package: Package) -> dict[str, _Item]:
-    """Images by item id; without a manifest, the members of BinData by their names."""
+def _images(package: HwpxPackage) -> dict[str, str | None]:
+    """Member of each image by item id, None for one outside the document; without a manifest, BinData by name."""
     manifest = next((name for name in package.names if name.endswith(".hpf")), None)
     if manifest is None:
-        members = sorted(name for name in package.names if name.startswith("BinData/"))
-        return {PurePosixPath(name).stem: _Item(name, embedded=True) for name in members}
+        members = sorted(name for name in package.names if name.startswith("BinData/") and not name.endswith("/"))
+        return {PurePosixPath(name).stem: name for name in members}
     folder = PurePosixPath(manifest).parent
     return {
-        node.get("id", ""): _Item(_member(package, folder, node.get("href", "")), node.get("isEmbeded") != "0")
+        node.get("id", ""): _member(package, folder, node.get("href", "")) if node.get("isEmbeded") != "0" else None
         for node in package.xml(manifest).iter()
         if local_name(node) == "item" and node.get("media-type", "").startswith("image/")
     }
 
 
-def _member(package: Package, folder: PurePosixPath, href: str) -> str:
+def _member(package: HwpxPackage, folder: PurePosixPath, href: str) -> str:
     """Hangul counts references from the root of the package, other programs from its manifest."""
     beside = str(folder / href)
     return beside if beside in package.names else href.lstrip("/")
-
-
-def _hwpx_image(package: Package, item: _Item) -> Embedded:
-    if not item.embedded:
-        return ABROAD
-    return read_embedded(lambda: package.read(item.href))

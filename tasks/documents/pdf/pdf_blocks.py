@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import BBox, Block, Cell, Kind, Place
+from tasks.documents.document_readers import Headings
 from tasks.documents.pdf.pdf_layout import Paragraph, arrange, join_rows, outline, rows_of
 from tasks.documents.pdf.pdf_tables import Table, table_text
 from tasks.documents.pdf.pdf_text import Fragment, PageText
@@ -23,17 +24,6 @@ class BodyStyle(NamedTuple):
 
     size: float
     bold: bool
-
-
-class Content(NamedTuple):
-    """All that stands on a page, in reading space."""
-
-    fragments: Sequence[Fragment]
-    """What is not in tables."""
-    tables: Sequence[Table]
-    running: Running
-    comments: Sequence[tuple[str, BBox]] = ()
-    """Remarks that are not part of the page."""
 
 
 def body_style(fragments: Iterable[Fragment]) -> BodyStyle | None:
@@ -55,25 +45,49 @@ class _Draft(NamedTuple):
 
 
 def page_blocks(
-    content: Content, *, page: int, body: BodyStyle, to_page: Callable[[BBox], BBox] | None
+    fragments: Sequence[Fragment],
+    tables: Sequence[Table] = (),
+    *,
+    running: Running,
+    body: BodyStyle,
+    page: int,
+    comments: Iterable[tuple[str, BBox]] = (),
+    to_page: Callable[[BBox], BBox] | None = None,
 ) -> tuple[Block, ...]:
-    """Blocks with their place on the page; to_page: from reading space to the shown page, where these differ."""
-    header, footer = content.running
-    own = [fragment for fragment in content.fragments if fragment.line not in header | footer]
-    drafts = _edge_drafts(content.fragments, header, "header")
-    drafts += _with_list_levels([_draft(item, body) for item in arrange(own, content.tables, starts_item=starts_item)])
-    drafts += [_Draft("note", text, bbox) for text, bbox in content.comments]
-    drafts += _edge_drafts(content.fragments, footer, "footer")
-    return _blocks(drafts, page, to_page)
+    """Blocks with their place on the page, from what stands on it in reading space.
+
+    fragments: what is not in tables; comments: remarks that are not part of the page;
+    to_page: from reading space to the shown page, where these differ.
+    """
+    own = [fragment for fragment in fragments if fragment.line not in running.header | running.footer]
+    drafts = _edge_drafts(fragments, running.header, "header")
+    drafts += _with_list_levels([_draft(item, body) for item in arrange(own, tables, starts_item=starts_item)])
+    drafts += [_Draft("note", text, bbox) for text, bbox in comments]
+    drafts += _edge_drafts(fragments, running.footer, "footer")
+    headings = Headings()
+    return tuple(
+        Block(
+            kind=draft.kind,
+            text=draft.text,
+            page=page,
+            bbox=to_page(draft.bbox) if to_page else draft.bbox,
+            cells=draft.cells,
+            level=draft.level,
+            place=Place(block=number, heading_path=headings.path_of(draft.kind, draft.text, draft.level)),
+        )
+        for number, draft in enumerate(drafts)
+    )
 
 
 def _edge_drafts(
     fragments: Iterable[Fragment], lines: frozenset[tuple[int, int]], kind: Literal["header", "footer"]
 ) -> list[_Draft]:
     rows = rows_of([fragment for fragment in fragments if fragment.line in lines]) if lines else []
-    return [
-        _Draft(kind, " ".join(" ".join(f.text for f in row).split()), outline([f[:4] for f in row])) for row in rows
-    ]
+    return [_Draft(kind, _row_text(row), outline([f[:4] for f in row])) for row in rows]
+
+
+def _row_text(row: Sequence[Fragment]) -> str:
+    return " ".join(" ".join(fragment.text for fragment in row).split())
 
 
 def _draft(item: Paragraph | Table, body: BodyStyle) -> _Draft:
@@ -94,28 +108,6 @@ def _with_list_levels(drafts: Sequence[_Draft]) -> list[_Draft]:
             items = [item._replace(level=level) for item, level in zip(items, levels, strict=True)]
         leveled += items
     return leveled
-
-
-def _blocks(drafts: Sequence[_Draft], page: int, to_page: Callable[[BBox], BBox] | None) -> tuple[Block, ...]:
-    """Blocks numbered from 0, under the headings of their page."""
-    headings: list[_Draft] = []
-    blocks: list[Block] = []
-    for number, draft in enumerate(drafts):
-        if draft.kind == "heading":
-            headings = [above for above in headings if (above.level or 0) < (draft.level or 0)]
-        block = Block(
-            kind=draft.kind,
-            text=draft.text,
-            page=page,
-            bbox=to_page(draft.bbox) if to_page else draft.bbox,
-            cells=draft.cells,
-            level=draft.level,
-            place=Place(block=number, heading_path=tuple(heading.text for heading in headings)),
-        )
-        blocks.append(block)
-        if draft.kind == "heading":
-            headings.append(draft)
-    return tuple(blocks)
 
 
 MAX_HEADING_CHARS = 120
@@ -200,7 +192,9 @@ def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int 
     short = len(text) <= MAX_NUMBERED_HEADING_CHARS
     division = DIVISION.match(text)
     if division and short and (larger or bold or not division["word"]):
-        return _division_level(division)
+        if division["unit"]:
+            return DIVISION_LEVEL[division["unit"]]
+        return 3 if division["square"] else 1
     if (decimal := DECIMAL.match(text)) and short and (larger or bold):
         return 1 + decimal["number"].count(".") + 1
     if HANGUL_NUMBER.match(text) and short and (larger or bold):
@@ -210,12 +204,6 @@ def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int 
     if larger:
         return 1 if ratio >= 1.7 else 2 if ratio >= 1.35 else 3
     return 4 if bold else None
-
-
-def _division_level(division: re.Match[str]) -> int:
-    if division["unit"]:
-        return DIVISION_LEVEL[division["unit"]]
-    return 3 if division["square"] else 1
 
 
 EDGE_ROWS = 3
@@ -280,7 +268,7 @@ def _edge_row(row: Sequence[Fragment]) -> EdgeRow:
     return EdgeRow(
         min(f.y0 for f in row),
         max(f.y1 for f in row),
-        " ".join(" ".join(f.text for f in row).split()),
+        _row_text(row),
         frozenset(f.line for f in row),
     )
 

@@ -21,30 +21,18 @@ PARTIAL_SHARE = 0.6
 
 def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[Table]:
     """Tables in `own`, the runs of the page that are not headers or footers."""
-    if not _asks(own, edges):
+    ruled_both_ways = len(edges.horizontal) > 1 and len(edges.vertical) > 1
+    if not ruled_both_ways and not any(len(row) > 1 for row in rows_of(own)):
         return []
     lines = {fragment.line for fragment in own}
     words = [word for word in text.words() if word.line in lines]
     drawn = drawn_tables(edges, words, text.chars)
-    aligned = _aligned_grids(own, words, edges, around=[])
+    aligned = find_aligned(outside(own, words, []), edges.horizontal, words)
     kept = [table for table in drawn if not any(_highlights(table, grid) for grid in aligned)]
     if drawn:
-        aligned = _aligned_grids(own, words, edges, around=kept)
+        aligned = find_aligned(outside(own, words, kept), edges.horizontal, words)
     taken = {word for table in kept for word in table.words}
     return kept + fill_grids(aligned, [word for word in words if word not in taken], text.chars)
-
-
-def _asks(fragments: Sequence[Fragment], edges: Edges) -> bool:
-    """Whether there are lines both ways, or texts that stand side by side."""
-    if len(edges.horizontal) > 1 and len(edges.vertical) > 1:
-        return True
-    return any(len(row) > 1 for row in rows_of(fragments))
-
-
-def _aligned_grids(
-    own: Sequence[Fragment], words: Sequence[Word], edges: Edges, *, around: Sequence[Table]
-) -> list[Grid]:
-    return find_aligned(outside(own, words, around), edges.horizontal, words)
 
 
 def _highlights(table: Table, grid: Grid) -> bool:

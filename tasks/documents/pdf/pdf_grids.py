@@ -105,9 +105,8 @@ def grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
     ys = sorted({y for box in boxes for y in (box[1], box[3])})
     col = {x: i for i, x in enumerate(xs)}
     row = {y: i for i, y in enumerate(ys)}
-    cells = [
-        GridCell(row[y0], col[x0], row[y1] - row[y0], col[x1] - col[x0]) for x0, y0, x1, y1 in sorted(boxes, key=_rank)
-    ]
+    from_top = sorted(boxes, key=lambda box: (box[1], box[0]))
+    cells = [GridCell(row[y0], col[x0], row[y1] - row[y0], col[x1] - col[x0]) for x0, y0, x1, y1 in from_top]
     return Grid(tuple(xs), tuple(ys), tuple(cells))
 
 
@@ -155,16 +154,13 @@ def _merge(edges: Iterable[Edge]) -> list[Edge]:
     merged: list[Edge] = []
     for group in _near(sorted(edges)):
         at = fmean([edge.at for edge in group])
-        start, end = None, 0.0
+        joined: list[Edge] = []
         for edge in sorted(group, key=lambda e: e.start):
-            if start is not None and edge.start <= end + SNAP:
-                end = max(end, edge.end)
-                continue
-            if start is not None and end - start >= MIN_EDGE:
-                merged.append(Edge(at, start, end))
-            start, end = edge.start, edge.end
-        if start is not None and end - start >= MIN_EDGE:
-            merged.append(Edge(at, start, end))
+            if joined and edge.start <= joined[-1].end + SNAP:
+                joined[-1] = joined[-1]._replace(end=max(joined[-1].end, edge.end))
+            else:
+                joined.append(Edge(at, edge.start, edge.end))
+        merged += [edge for edge in joined if edge.end - edge.start >= MIN_EDGE]
     return merged
 
 
@@ -204,16 +200,12 @@ def _boxes(crossings: dict[Point, _Crossing]) -> list[BBox]:
     right: dict[float, list[Point]] = defaultdict(list)
     for point in points:
         right[point[1]].append(point)
-    boxes: list[BBox] = []
-    for point in points:
-        box = _smallest_box(point, _after(below[point[0]], point), _after(right[point[1]], point), crossings)
-        if box:
-            boxes.append(box)
-    return boxes
 
+    def after(line: list[Point], point: Point) -> list[Point]:
+        return line[bisect_right(line, point) :]
 
-def _after(points: list[Point], point: Point) -> list[Point]:
-    return points[bisect_right(points, point) :]
+    boxes = (_smallest_box(p, after(below[p[0]], p), after(right[p[1]], p), crossings) for p in points)
+    return [box for box in boxes if box]
 
 
 def _smallest_box(
@@ -246,18 +238,10 @@ def _connected(boxes: list[BBox]) -> list[list[BBox]]:
 
     owner: dict[Point, int] = {}
     for i, box in enumerate(boxes):
-        for corner in _corners(box):
+        x0, y0, x1, y1 = box
+        for corner in ((x0, y0), (x0, y1), (x1, y0), (x1, y1)):
             parent[root(owner.setdefault(corner, i))] = root(i)
     groups: dict[int, list[BBox]] = defaultdict(list)
     for i, box in enumerate(boxes):
         groups[root(i)].append(box)
     return list(groups.values())
-
-
-def _corners(box: BBox) -> tuple[Point, Point, Point, Point]:
-    x0, y0, x1, y1 = box
-    return ((x0, y0), (x0, y1), (x1, y0), (x1, y1))
-
-
-def _rank(box: BBox) -> tuple[float, float]:
-    return (box[1], box[0])

@@ -69,18 +69,11 @@ def arrange(
 
     starts_item: whether a row's text opens with a bullet or a number, and so begins a paragraph.
     """
-    boxes: list[_Placed] = []
-    sideways: list[Fragment] = []
-    for fragment in fragments:
-        if fragment.upright:
-            boxes.append(_Placed(*fragment[:4], fragment))
-        else:
-            sideways.append(fragment)
+    fragments = list(fragments)
+    boxes = [_Placed(*fragment[:4], fragment) for fragment in fragments if fragment.upright]
     boxes += [_Placed(*table.bbox, table) for table in tables]
-    arranged: list[Paragraph | Table] = []
-    for column in _columns(boxes):
-        arranged += _paragraphs(column, starts_item)
-    return arranged + [Paragraph((_row([piece]),), piece.x0, piece.x1) for piece in sideways]
+    arranged = [item for column in _columns(boxes) for item in _paragraphs(column, starts_item)]
+    return arranged + [Paragraph((_row([piece]),), piece.x0, piece.x1) for piece in fragments if not piece.upright]
 
 
 def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
@@ -107,14 +100,8 @@ def _level(a: Fragment, b: Fragment) -> bool:
 
 def outline(boxes: Sequence[BBox]) -> BBox:
     """The box around boxes."""
-    if len(boxes) == 1:
-        return boxes[0]
-    return (
-        min(box[0] for box in boxes),
-        min(box[1] for box in boxes),
-        max(box[2] for box in boxes),
-        max(box[3] for box in boxes),
-    )
+    x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
+    return min(x0s), min(y0s), max(x1s), max(y1s)
 
 
 def join_rows(rows: Sequence[Row]) -> str:
@@ -128,9 +115,10 @@ def join_rows(rows: Sequence[Row]) -> str:
     text = rows[0].text.strip()
     for before, row in pairwise(rows):
         following = row.text.strip()
+        hyphenated = text.endswith("-") and text[-2:-1].isalpha() and following[:1].islower()
         if before.tabular or row.tabular:
             text += f"\n{following}"
-        elif (spaced and _word_goes_on(before.text, following)) or _hyphenated(text, following):
+        elif (spaced and _word_goes_on(before.text, following)) or hyphenated:
             text += following
         else:
             text += f" {following}"
@@ -227,7 +215,7 @@ def _paragraphs(column: Sequence[_Placed], starts_item: Callable[[str], bool]) -
     lines = rows_of([box.item for box in column if isinstance(box.item, Fragment)])
     pieces: list[Row | Table] = [_row(line) for line in lines]
     pieces += [box.item for box in column if isinstance(box.item, Table)]
-    pieces.sort(key=_top)
+    pieces.sort(key=lambda piece: piece.bbox[1] if isinstance(piece, Table) else (piece.y0 + piece.y1) / 2)
     arranged: list[Paragraph | Table] = []
     rows: list[Row] = []
     white = _usual_white([piece for piece in pieces if isinstance(piece, Row)])
@@ -256,10 +244,6 @@ def _usual_white(rows: Sequence[Row]) -> float:
         if abs(above.size - below.size) < 0.5 and below.y0 - above.y1 < MAX_LEADING_EMS * below.size
     )
     return whites[len(whites) // 4] if whites else 0.0
-
-
-def _top(piece: Row | Table) -> float:
-    return piece.bbox[1] if isinstance(piece, Table) else (piece.y0 + piece.y1) / 2
 
 
 def _row(pieces: Sequence[Fragment]) -> Row:
@@ -299,12 +283,4 @@ def _goes_on(rows: Sequence[Row], row: Row, right: float, starts_item: Callable[
 
 
 def _word_goes_on(before: str, after: str) -> bool:
-    return before[-1:] not in " \u3000" and _hangul(before[-1:]) and _hangul(after[:1])
-
-
-def _hyphenated(before: str, after: str) -> bool:
-    return before.endswith("-") and before[-2:-1].isalpha() and after[:1].islower()
-
-
-def _hangul(char: str) -> bool:
-    return "가" <= char <= "힣"
+    return "가" <= before[-1:] <= "힣" and "가" <= after[:1] <= "힣"

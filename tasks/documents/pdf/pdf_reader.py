@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pymupdf
 
-from tasks.documents.blocks import BBox, Page, PageStatus
+from tasks.documents.blocks import Page, PageStatus
+from tasks.documents.document_readers import Header, ReadOptions
 from tasks.documents.pdf.pdf_blocks import (
     BodyStyle,
-    Content,
     Margins,
     Running,
     body_style,
@@ -23,8 +23,8 @@ from tasks.documents.pdf.pdf_blocks import (
     running_rows,
 )
 from tasks.documents.pdf.pdf_columns import page_tables
+from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes, title_of
 from tasks.documents.pdf.pdf_grids import Point, drawn_edges
-from tasks.documents.pdf.pdf_opening import complaints, metadata_of, open_document, opening_notes, title_of
 from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, ocr_available, read_scan, why_no_text
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
 from tasks.documents.pdf.pdf_text import (
@@ -38,7 +38,6 @@ from tasks.documents.pdf.pdf_text import (
     remarks,
     unreadable,
 )
-from tasks.documents.read_options import Header, ReadOptions
 
 if TYPE_CHECKING:
     from tasks.documents.pdf.pdf_plumber import Plumber
@@ -86,9 +85,10 @@ class PdfReader:
         self._password = password
         self._options = options
         self._loaded: dict[int, _Loaded] = {}
+        library = "pdfplumber" if options.pdf_reader == "pdfplumber" else "pymupdf"
         self.header = Header(
             format="pdf",
-            reader=_reader_name(options),
+            reader=f"{library} {version(library)}",
             page_source="stored",
             page_count=document.page_count,
             title=title_of(document),
@@ -142,7 +142,8 @@ class PdfReader:
             except OcrFailed as failure:
                 why = f"{why}; {failure}"
         if _chars(scanned) > _chars(legible):
-            seen = _page_text(page, scanned)
+            width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
+            seen = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
             return self._page(_Loaded(page, seen, margins_of(seen)), number, beside, reason=why, status=PageStatus.OCR)
         if legible or beside:
             kept = text._replace(fragments=legible)
@@ -165,15 +166,16 @@ class PdfReader:
         tables: list[Table] = []
         if self._options.tables and status is PageStatus.OK:
             tables, fragments = self._tables(loaded, number, running)
-        to_reading = text.to_reading
-        content = Content(
+        to_reading, to_page = text.to_reading, text.to_page
+        blocks = page_blocks(
             [*fragments, *(_printed(remark, i, to_reading) for i, remark in enumerate(beside) if remark.printed)],
             tables,
-            running,
-            [(remark.text, map_box(remark.bbox, to_reading)) for remark in beside if not remark.printed],
+            running=running,
+            body=self._body or body_style(text.fragments) or DEFAULT_BODY,
+            page=number,
+            comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in beside if not remark.printed],
+            to_page=None if to_page is None else lambda box: map_box(box, to_page),
         )
-        body = self._body or body_style(text.fragments) or DEFAULT_BODY
-        blocks = page_blocks(content, page=number, body=body, to_page=_mover(text.to_page))
         return _textless(page, number, status, reason).model_copy(update={"blocks": blocks})
 
     def _tables(self, loaded: _Loaded, number: int, running: Running) -> tuple[list[Table], list[Fragment]]:
@@ -191,22 +193,17 @@ class PdfReader:
         return tables, outside(text.fragments, text.words(), tables) if tables else list(text.fragments)
 
     def _load(self, number: int) -> _Loaded:
-        loaded = self._loaded.get(number)
-        if loaded is None:
+        if number not in self._loaded:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
             text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
-            loaded = self._loaded[number] = _Loaded(page, text, margins_of(text), complaints())
-        return loaded
+            self._loaded[number] = _Loaded(page, text, margins_of(text), complaints())
+        return self._loaded[number]
 
     def _neighbours(self, number: int) -> dict[int, Margins]:
         """Edges of the pages around, by distance, as far as they are cheap to read."""
-        found: dict[int, Margins] = {}
-        for distance in NEIGHBOURS:
-            peeked = self._peek(number + distance)
-            if peeked:
-                found[distance] = peeked.margins
-        return found
+        peeked = {distance: self._peek(number + distance) for distance in NEIGHBOURS}
+        return {distance: loaded.margins for distance, loaded in peeked.items() if loaded}
 
     def _peek(self, number: int) -> _Loaded | None:
         """Another page, if its content is short and draws no forms: then it cannot cost this page its time."""
@@ -248,34 +245,22 @@ class PdfReader:
                 text = self._plumber.text(number)
                 body = body_style(text.fragments)
                 if body and not mostly_unreadable(f.text for f in text.fragments):
-                    content = Content(text.fragments, [], running_rows(margins_of(text), {}))
+                    running = running_rows(margins_of(text), {})
                     return Page(
                         number=number,
                         status=PageStatus.OK,
                         reason=f"text by {self._plumber.name}; pymupdf failed ({said})",
                         width=text.width,
                         height=text.height,
-                        blocks=page_blocks(content, page=number, body=body, to_page=None),
+                        blocks=page_blocks(text.fragments, running=running, body=body, page=number),
                     )
             except Exception as second:  # noqa: BLE001 - both failed; the page says so and the next one follows
                 said = f"{said}; pdfplumber: {second}"[:MAX_REASON_CHARS]
         return Page(number=number, status=PageStatus.ERROR, reason=said)
 
 
-def _reader_name(options: ReadOptions) -> str:
-    if options.pdf_reader == "pdfplumber":
-        return f"pdfplumber {version('pdfplumber')}"
-    return f"pymupdf {version('pymupdf')}"
-
-
 def _textless(page: pymupdf.Page, number: int, status: PageStatus, reason: str | None) -> Page:
     return Page(number=number, status=status, reason=reason, width=page.rect.width, height=page.rect.height)
-
-
-def _page_text(page: pymupdf.Page, fragments: Sequence[Fragment]) -> PageText:
-    """Recognised text in the place of the page's own."""
-    matrix = pymupdf.Matrix(page.rotation_matrix)
-    return PageText(page.rect.width, page.rect.height, tuple(fragments), words=list, chars=list, to_reading=matrix)
 
 
 def _printed(remark: Remark, number: int, to_reading: pymupdf.Matrix) -> Fragment:
@@ -295,10 +280,6 @@ def _damage(text: PageText) -> str | None:
     if bad > NOTED_SHARE * total:
         said.append(f"glyphs without Unicode: {bad} of {total} characters")
     return "; ".join(said) or None
-
-
-def _mover(matrix: pymupdf.Matrix | None) -> Callable[[BBox], BBox] | None:
-    return None if matrix is None else lambda box: map_box(box, matrix)
 
 
 def _point_mover(matrix: pymupdf.Matrix) -> Callable[[Point], Point] | None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pymupdf
@@ -56,10 +57,7 @@ def read_scan(page: pymupdf.Page) -> list[Fragment]:
     if pixels > MAX_OCR_PIXELS:
         dpi = max(int(dpi * (MAX_OCR_PIXELS / pixels) ** 0.5), 36)
     image = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
-    return _fragments(read_image(image.tobytes("png"), dpi=dpi), 72 / dpi)
-
-
-def _fragments(lines: Sequence[OcrLine], scale: float) -> list[Fragment]:
+    lines, scale = read_image(image.tobytes("png"), dpi=dpi), 72 / dpi
     return [
         Fragment(
             line.x0 * scale,
@@ -143,11 +141,8 @@ def _lines(tsv: str) -> list[OcrLine]:
     rows = csv.DictReader(io.StringIO(tsv), delimiter="\t", quoting=csv.QUOTE_NONE)
     words = [row for row in rows if row["level"] == "5" and row["text"].strip()]
     words = [row for row in words if float(row["conf"]) >= MIN_CONFIDENCE]
-    return [_line(list(group)) for _, group in groupby(words, key=_place)]
-
-
-def _place(word: dict[str, str]) -> tuple[int, int, int]:
-    return int(word["block_num"]), int(word["par_num"]), int(word["line_num"])
+    place = itemgetter("block_num", "par_num", "line_num")
+    return [_line(list(group)) for _, group in groupby(words, key=place)]
 
 
 def _line(words: list[dict[str, str]]) -> OcrLine:
@@ -157,5 +152,5 @@ def _line(words: list[dict[str, str]]) -> OcrLine:
         max(float(w["left"]) + float(w["width"]) for w in words),
         max(float(w["top"]) + float(w["height"]) for w in words),
         " ".join(w["text"] for w in words),
-        _place(words[0])[:2],
+        (int(words[0]["block_num"]), int(words[0]["par_num"])),
     )

@@ -85,11 +85,6 @@ def is_number(text: str) -> bool:
     return bool(NUMBER.fullmatch(text))
 
 
-def cell_text(words: Sequence[Word]) -> str:
-    """Words in lines, from top to bottom and left to right."""
-    return "\n".join(map(_line_text, _lines(words)))
-
-
 def header_rows(cells: Sequence[Cell]) -> int:
     """How many rows at the top name the columns: those before the first row with an amount, if that is near the top."""
     first_amount = min(
@@ -231,7 +226,8 @@ def _lines(words: Iterable[Word]) -> list[list[Word]]:
     """Words in lines from top to bottom, each from left to right."""
     lines: list[list[Word]] = []
     for word in sorted(words, key=lambda w: w.y0 + w.y1):
-        if lines and _same_line(lines[-1][0], word):
+        lead = lines[-1][0] if lines else None
+        if lead and abs((lead.y0 + lead.y1) - (word.y0 + word.y1)) < min(lead.y1 - lead.y0, word.y1 - word.y0):
             lines[-1].append(word)
         else:
             lines.append([word])
@@ -364,7 +360,7 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]
         Cell(
             row=row_rank[cell.row],
             col=col_rank[cell.col],
-            text=cell_text(placed[cell]) if cell in placed else "",
+            text="\n".join(map(_line_text, _lines(placed.get(cell, ())))),
             row_span=_kept(rows, cell.row, cell.row_span),
             col_span=_kept(cols, cell.col, cell.col_span),
         )
@@ -393,10 +389,6 @@ def _row_text(cells: Sequence[Cell]) -> str:
         texts.append(" ".join(cell.text.split()))
         column = cell.col + cell.col_span
     return " | ".join(texts)
-
-
-def _same_line(a: Word, b: Word) -> bool:
-    return abs((a.y0 + a.y1) - (b.y0 + b.y1)) < min(a.y1 - a.y0, b.y1 - b.y0)
 
 
 def _line_text(words: Sequence[Word]) -> str:

@@ -74,11 +74,13 @@ def extract_text(page: pymupdf.Page) -> PageText:
     """The page's text, including what form fields and annotations draw."""
     upright = pymupdf.Matrix(page.rotation_matrix)
     size = (page.rect.width, page.rect.height)
-    text = _extract_along(page, upright, size)
-    turn = _turn(text[1])
-    if turn is None:
-        return text[0]
-    to_shown, reading_size = _turned(turn, size)
+    text, directions = _extract_along(page, upright, size)
+    if not directions:
+        return text
+    direction, count = directions.most_common(1)[0]
+    if direction not in ((0, -1), (0, 1), (-1, 0)) or count <= sum(directions.values()) / 2:
+        return text  # most of it runs from left to right
+    to_shown, reading_size = _turned(direction, size)
     return _extract_along(page, upright * ~to_shown, reading_size)[0]._replace(to_page=to_shown)
 
 
@@ -135,7 +137,7 @@ def _extract_along(
                 text = text.lstrip()
             direction = round(line["dir"][0]), round(line["dir"][1])
             directions[direction] += len(text)
-            lead = spans[0] if len(spans) == 1 else max(spans, key=_span_weight)
+            lead = spans[0] if len(spans) == 1 else max(spans, key=lambda span: len(span["text"].strip()))
             bold = bool(lead["flags"] & BOLD) or "Bold" in lead["font"]
             fragments.append(
                 Fragment(x0, y0, x1, y1, text, lead["size"], bold, direction == (1, 0), (block_no, line_no))
@@ -165,19 +167,6 @@ def _chars(textpage: pymupdf.TextPage) -> list[Word]:
                 x0, y0, x1, y1 = char["bbox"]
                 chars.append(Word(x0, y0, x1, y1, clean(char["c"]), (block_no, line_no)))
     return chars
-
-
-def _span_weight(span: dict[str, Any]) -> int:
-    return len(span["text"].strip())
-
-
-def _turn(directions: Counter[tuple[int, int]]) -> tuple[int, int] | None:
-    """The direction most text runs in, if that is not from left to right."""
-    if not directions:
-        return None
-    direction, count = directions.most_common(1)[0]
-    turned = direction in ((0, -1), (0, 1), (-1, 0)) and count > sum(directions.values()) / 2
-    return direction if turned else None
 
 
 def _turned(direction: tuple[int, int], size: tuple[float, float]) -> tuple[pymupdf.Matrix, tuple[float, float]]:

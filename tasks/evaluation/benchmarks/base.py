@@ -14,9 +14,8 @@ from models.protocols import ChatRequest
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed
 from tasks.evaluation.evaluation_records import Family, Item, Reply, Response, Sample, Sampling
 from tasks.grading.code.code_grading import Verdict, grade_program
-from tasks.grading.grading_errors import TemplateUnusable
-from tasks.grading.grading_records import Summary
-from tasks.grading.grading_tools import AskAll, Judge, Tools
+from tasks.grading.grading_records import Summary, TemplateUnusable
+from tasks.grading.judge_grading import AskAll, Judge, Tools
 from tasks.sandbox import Sandbox, shared_sandbox
 
 if TYPE_CHECKING:
@@ -308,7 +307,7 @@ class CodeBenchmark(BaseBenchmark):
         return grade_program(item, response, self.try_out, sandbox)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        from tasks.grading.code.pass_at_k import summarise_code
+        from tasks.grading.code.code_grading import summarise_code
 
         return summarise_code(samples, ks=self.ks)
 

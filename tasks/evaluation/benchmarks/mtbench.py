@@ -14,7 +14,7 @@ from tasks.evaluation.evaluation_errors import EvaluationError
 from tasks.evaluation.evaluation_records import Estimate, Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading import judge_grading as judging
-from tasks.grading.grading_errors import GradingError
+from tasks.grading.grading_records import GradingError
 from tasks.grading.judge_grading import Judged
 from tasks.grading.sample_statistics import tally
 from tasks.measure.estimates import Share, weighted_estimate

@@ -212,7 +212,7 @@ class SimpleBenchmark(BaseBenchmark):
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         match self.definition.grader.kind:
             case "math":
-                from tasks.grading.math.math_grading import grade_math
+                from tasks.grading.math.math_grader import grade_math
 
                 return grade_math(answered, tools.math)
             case "choice":

@@ -8,7 +8,7 @@ from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from models.held import release_held
+from models.local import release_held
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest
 from tasks.budget import Budget, BudgetSpent, Prices

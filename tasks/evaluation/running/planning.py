@@ -18,7 +18,7 @@ from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, 
 from tasks.evaluation.evaluation_records import DataFacts, Family, Item, ModelFacts, Sampling
 from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.grading.grading_errors import GradingError
+from tasks.grading.grading_records import GradingError
 from tasks.sandbox.sandbox_errors import SandboxError
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import cmath
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
@@ -74,14 +75,10 @@ def rational(node: Node) -> Fraction | None:
         return None
     args: list[Fraction] = []
     for arg in node.args:
-        value = rational(arg)
-        if value is None:
+        if (value := rational(arg)) is None:
             return None
         args.append(value)
-    exact = _EXACT.get(node.name)
-    if exact is None:
-        return None
-    value = exact(*args)
+    value = _EXACT[node.name](*args) if node.name in _EXACT else None
     return value if value is not None and _bits(value) <= MAX_BITS else None
 
 
@@ -173,23 +170,17 @@ class _ManyDigits:
 
         self.context: Any = MPContext()
         self.context.dps = DIGITS
-        self.pi, self.e, self.i = (
-            self.context.mpc(self.context.pi),
-            self.context.mpc(self.context.e),
-            self.context.mpc(0, 1),
-        )
+        self.pi, self.e = self.context.mpc(self.context.pi), self.context.mpc(self.context.e)
+        self.i = self.context.mpc(0, 1)
 
     def number(self, value: Fraction) -> Any:
         return self.context.mpc(self.context.mpf(value.numerator) / value.denominator)
 
     def call(self, name: str, *args: Any) -> Any:
-        known = {"phase": "arg"}
         if name in ("floor", "ceil"):
-            nearest = self.context.nint(args[0].real)
-            return self.context.mpc(
-                nearest if abs(args[0].real - nearest) < 1e-30 else getattr(self.context, name)(args[0].real)
-            )
-        return self.context.mpc(getattr(self.context, known.get(name, name))(*args))
+            real, nearest = args[0].real, self.context.nint(args[0].real)
+            return self.context.mpc(nearest if abs(real - nearest) < 1e-30 else getattr(self.context, name)(real))
+        return self.context.mpc(getattr(self.context, "arg" if name == "phase" else name)(*args))
 
     def power(self, base: Any, exponent: Any) -> Any:
         return self.context.mpc(self.context.power(base, exponent))
@@ -200,16 +191,14 @@ def evaluate(node: Node, point: Mapping[str, Fraction]) -> complex:
     return _checked(node, point, _Doubles)
 
 
-_many_digits: list[_ManyDigits] = []
+_many_digits = cache(_ManyDigits)
 _one_at_a_time = Lock()  # an mpmath context changes its precision inside a call
 
 
 def same_to_many_digits(a: Node, b: Node, point: Mapping[str, Fraction]) -> bool:
     """True if two formulas have the same value to 30 digits at `point`. Raises Undecided."""
     with _one_at_a_time:
-        if not _many_digits:
-            _many_digits.append(_ManyDigits())
-        arithmetic = _many_digits[0]
+        arithmetic = _many_digits()
         left, right = _checked(a, point, arithmetic), _checked(b, point, arithmetic)
         scale = max(abs(left), abs(right))
         return bool(abs(left - right) <= scale * 10**-30 or scale <= 10**-30)
@@ -229,14 +218,11 @@ def _value(node: Node, point: Mapping[str, Fraction], do: Any) -> Any:
     if isinstance(node, Number):
         return do.number(node.value)
     if isinstance(node, Symbol):
-        if node.name in CONSTANTS:
-            return getattr(do, node.name)
-        return do.number(point[node.name])
+        return getattr(do, node.name) if node.name in CONSTANTS else do.number(point[node.name])
     args = [_value(arg, point, do) for arg in node.args]
-    known = _VALUES.get(node.name)
-    if known is None:
+    if node.name not in _VALUES:
         raise Undecided(node.name)
-    return known(do, *args)
+    return _VALUES[node.name](do, *args)
 
 
 def _general_power(do: Any, base: Any, exponent: Any) -> Any:
@@ -256,30 +242,15 @@ def _cube_root_and_kin(do: Any, base: Any, degree: Any) -> Any:
     return _general_power(do, base, 1 / degree)
 
 
-def _product(args: tuple[Any, ...]) -> Any:
-    result = args[0]
-    for arg in args[1:]:
-        result = result * arg
-    return result
-
-
 def _gamma(do: Any, value: Any) -> Any:
     if abs(value) > MAX_FACTORIAL:
         raise Undecided("a factorial that large")
     return do.call("gamma", value + 1)
 
 
-def _logarithm(do: Any, base: Any, value: Any) -> Any:
-    return do.call("log", value) / do.call("log", base)
-
-
-def _ordered(choose: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda _, *args: choose(args, key=lambda value: value.real)
-
-
 _VALUES: dict[str, Callable[..., Any]] = {
     "add": lambda _, *args: sum(args[1:], args[0]),
-    "mul": lambda _, *args: _product(args),
+    "mul": lambda _, *args: math.prod(args[1:], start=args[0]),
     "div": lambda _, above, below: above / below,
     "neg": lambda _, value: -value,
     "pow": _general_power,
@@ -289,15 +260,15 @@ _VALUES: dict[str, Callable[..., Any]] = {
     "ceil": lambda do, value: do.call("ceil", value),
     "factorial": _gamma,
     "binomial": lambda do, n, k: _gamma(do, n) / _gamma(do, k) / _gamma(do, n - k),
-    "log": _logarithm,
+    "log": lambda do, base, value: do.call("log", value) / do.call("log", base),
     "ln": lambda do, value: do.call("log", value),
     "exp": lambda do, value: _general_power(do, do.e, value),
     "conjugate": lambda _, value: value.conjugate(),
     "re": lambda _, value: value.real * (1 + 0j),
     "im": lambda _, value: value.imag * (1 + 0j),
     "arg": lambda do, value: do.call("phase", value),
-    "max": _ordered(max),
-    "min": _ordered(min),
+    "max": lambda _, *args: max(args, key=lambda value: value.real),
+    "min": lambda _, *args: min(args, key=lambda value: value.real),
     "sec": lambda do, value: 1 / do.call("cos", value),
     "csc": lambda do, value: 1 / do.call("sin", value),
     "cot": lambda do, value: do.call("cos", value) / do.call("sin", value),
@@ -308,10 +279,8 @@ _VALUES: dict[str, Callable[..., Any]] = {
     "sech": lambda do, value: 1 / do.call("cosh", value),
     "csch": lambda do, value: 1 / do.call("sinh", value),
 }
-for _written, _named in {
-    **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-}.items():
-    _VALUES[_written] = lambda do, value, _named=_named: do.call(_named, value)
+for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
+    _VALUES[_name] = lambda do, value, _name=_name: do.call(_name, value)
+    _VALUES[f"arc{_name}"] = lambda do, value, _name=f"a{_name}": do.call(_name, value)
 FUNCTIONS = frozenset((*_VALUES, "lg")) - {"add", "mul", "div", "neg", "pow", "root", "factorial", "binomial"}
 """Those that are written as a name before their argument."""

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
-from tasks.grading.math.assignments import (
-    as_difference,
-    both_functions,
-    is_assignment,
-    is_identity,
-    root_of,
-    same_name,
-    subject_of,
-)
 from tasks.grading.math.expressions import Apply, Node, Number, Symbol, Undecided, rational, symbols
-from tasks.grading.math.intervals import MIRRORED, as_interval, solution_set, symbols_of, variable
-from tasks.grading.math.math_answers import (
+from tasks.grading.math.math_parsing import INFINITY
+from tasks.grading.math.math_reading import (
+    LOGICAL,
     Answer,
-    Based,
     Bracketed,
-    Choice,
     Formula,
     Joined,
     Listed,
@@ -31,9 +22,19 @@ from tasks.grading.math.math_answers import (
     Relation,
     Words,
 )
-from tasks.grading.math.math_parsing import INFINITY
-from tasks.grading.math.math_words import LOGICAL
 from tasks.grading.math.numeric import proportional, same_value
+from tasks.grading.math.relations import (
+    MIRRORED,
+    as_difference,
+    as_interval,
+    is_assignment,
+    is_identity,
+    same_name,
+    solution_set,
+    subject_of,
+    symbols_of,
+    variable,
+)
 
 _HUNDREDTH = Apply("pow", (Number(Fraction(10)), Number(Fraction(-2))))
 _LINE = Bracketed("(", (Formula(Apply("neg", (INFINITY,))), Formula(INFINITY)), ")")
@@ -45,34 +46,14 @@ def same_answer(gold: Answer, answer: Answer) -> bool:
     gold, answer = _evaluated(gold), _evaluated(answer)
     if gold == answer:
         return True
-    if isinstance(gold, Relation) or isinstance(answer, Relation):
-        return _same_relation(gold, answer)
-    if isinstance(gold, Listed) or isinstance(answer, Listed):
-        return _same_list(*_inequalities_as_sets(gold, answer))
-    if (
-        isinstance(gold, Bracketed)
-        or isinstance(answer, Bracketed)
-        or isinstance(gold, Matrix)
-        or isinstance(answer, Matrix)
-    ):
-        return _same_collection(gold, answer)
-    if isinstance(gold, Joined) or isinstance(answer, Joined):
-        return _same_union(gold, answer)
-    if isinstance(gold, Percentage) or isinstance(answer, Percentage):
-        return _same_percentage(gold, answer)
-    if isinstance(gold, Ratio) or isinstance(answer, Ratio):
-        return _same_ratio(gold, answer)
-    if isinstance(gold, Words) or isinstance(answer, Words):
-        return _same_words(gold, answer)
-    if isinstance(gold, Based | Choice) or isinstance(answer, Based | Choice):
-        return False
-    return _same_formula(gold, answer)
+    compare = next((one for kinds, one in _BY_KIND if isinstance(gold, kinds) or isinstance(answer, kinds)), None)
+    return compare(gold, answer) if compare else False
 
 
-def _same_formula(gold: Formula, answer: Formula) -> bool:
-    if gold.unit and answer.unit and gold.unit != answer.unit:
+def _same_formula(gold: Answer, answer: Answer) -> bool:
+    if not isinstance(gold, Formula) or not isinstance(answer, Formula):
         return False
-    return same_value(gold.node, answer.node)
+    return not (gold.unit and answer.unit and gold.unit != answer.unit) and same_value(gold.node, answer.node)
 
 
 def _same_words(gold: Answer, answer: Answer) -> bool:
@@ -104,40 +85,36 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Ratio) and isinstance(answer, Ratio):
         if gold.clock and answer.clock:
             return _same_clock(gold, answer)
-        if len(gold.parts) != len(answer.parts):
-            return False
-        pairs = list(zip(gold.parts, answer.parts, strict=True))
-        if all(same_answer(left, right) for left, right in pairs):
-            return True
-        return _in_proportion(gold, answer)
+        return _same_items(gold.parts, answer.parts) or _in_proportion(gold, answer)
     ratio, other = (gold, answer) if isinstance(gold, Ratio) else (answer, gold)
-    if not isinstance(ratio, Ratio) or not isinstance(other, Formula) or len(ratio.parts) != 2:
+    if not isinstance(ratio, Ratio) or not isinstance(other, Formula):
         return False
-    nodes = [part.node for part in ratio.parts if isinstance(part, Formula)]
-    if len(nodes) != 2 or isinstance(other.node, Number):
+    nodes = _nodes(ratio)
+    if len(ratio.parts) != 2 or len(nodes) != 2 or isinstance(other.node, Number):
         return False
     return same_value(Apply("div", (nodes[0], nodes[1])), other.node)
 
 
+def _nodes(ratio: Ratio) -> list[Node]:
+    """Its parts that are formulas."""
+    return [part.node for part in ratio.parts if isinstance(part, Formula)]
+
+
 def _same_clock(gold: Ratio, answer: Ratio) -> bool:
     """20:34 and 20:34:00."""
-    times = [[rational(part.node) for part in side.parts if isinstance(part, Formula)] for side in (gold, answer)]
+    times = [[rational(node) for node in _nodes(side)] for side in (gold, answer)]
     padded = [([*time, 0, 0])[:3] for time in times]
     return padded[0] == padded[1]
 
 
 def _in_proportion(gold: Ratio, answer: Ratio) -> bool:
-    first, *_ = zip(gold.parts, answer.parts, strict=True)
-    if not all(isinstance(part, Formula) and rational(part.node) != 0 for part in (*gold.parts, *answer.parts)):
+    golds, answers = _nodes(gold), _nodes(answer)
+    if not len(golds) == len(gold.parts) == len(answers) == len(answer.parts):
         return False
-    for left, right in list(zip(gold.parts, answer.parts, strict=True))[1:]:
-        assert isinstance(left, Formula)
-        assert isinstance(right, Formula)
-        assert isinstance(first[0], Formula)
-        assert isinstance(first[1], Formula)
-        if not same_value(Apply("mul", (first[0].node, right.node)), Apply("mul", (first[1].node, left.node))):
-            return False
-    return True
+    return all(rational(node) != 0 for node in (*golds, *answers)) and all(
+        same_value(Apply("mul", (golds[0], right)), Apply("mul", (answers[0], left)))
+        for left, right in zip(golds[1:], answers[1:], strict=True)
+    )
 
 
 def _same_items(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
@@ -158,11 +135,9 @@ def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
     return True
 
 
-def _in_custom(items: Sequence[Answer], names: Sequence[str]) -> Sequence[Answer]:
+def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
     """`y = 2, x = 1` in the order in which coordinates are written."""
-    if not all(names) or not set(names) <= set("xyz"):
-        return items
-    return [item for _, item in sorted(zip(names, items, strict=True), key=lambda pair: pair[0])]
+    return sorted(items, key=subject_of) if all(subject_of(item) in ("x", "y", "z") for item in items) else items
 
 
 def _inequalities_as_sets(gold: Answer, answer: Answer) -> tuple[Answer, Answer]:
@@ -183,40 +158,30 @@ def _distinct(items: Sequence[Answer]) -> list[Answer]:
 
 
 def _same_list(gold: Answer, answer: Answer) -> bool:
+    gold, answer = _inequalities_as_sets(gold, answer)
     if not isinstance(gold, Listed) and not isinstance(answer, Listed):
         return same_answer(gold, answer)
-    golds, answers = _items(gold), _items(answer)
-    if golds is None or answers is None:
+    if isinstance(gold, Joined) or isinstance(answer, Joined):
         return False
+    golds, answers = (side.items if isinstance(side, Listed | Bracketed) else (side,) for side in (gold, answer))
     if len(golds) == 1 < len(set(answers)) and all(same_answer(golds[0], item) for item in answers):
         return True  # one value in several spellings: 15 39/40, or 639/40
-    named = [subject_of(item) for item in golds], [subject_of(item) for item in answers]
-    for names, others in ((named[0], answers), (named[1], golds)):
-        distinct = all(names) and len(set(names)) == len(names) > 1 and len({root_of(name) for name in names}) > 1
-        if distinct and not any(subject_of(other) for other in others):
-            # x = 1, y = 2 is 1, 2, but not 2, 1
-            return _same_items(_in_custom(golds, named[0]), _in_custom(answers, named[1]))
+    if _named(golds, beside=answers) or _named(answers, beside=golds):  # x = 1, y = 2 is 1, 2, but not 2, 1
+        return _same_items(_as_coordinates(golds), _as_coordinates(answers))
     # a tuple beside a list is read in its order
     if any(isinstance(side, Bracketed) and side.opening in ("(", "[", "langle") for side in (gold, answer)):
         return _same_items(golds, answers)
-    return _same_set(golds, answers) or (
-        len(golds) != len(answers) and _same_set(_distinct(golds), _distinct(answers)) and _plain(golds, answers)
-    )
+    if len(golds) == len(answers):
+        return _same_set(golds, answers)
+    kept = _distinct(golds), _distinct(answers)
+    return _same_set(*kept) and len(kept[0]) > 1  # more than one value that is repeated
 
 
-def _plain(*sides: Sequence[Answer]) -> bool:
-    """True where no side is a mere repetition of one value."""
-    return all(len(_distinct(side)) > 1 for side in sides)
-
-
-def _items(side: Answer) -> tuple[Answer, ...] | None:
-    if isinstance(side, Listed):
-        return side.items
-    if isinstance(side, Bracketed):
-        return side.items
-    if isinstance(side, Relation):
-        return (side,)
-    return None if isinstance(side, Joined) else (side,)
+def _named(items: Sequence[Answer], *, beside: Sequence[Answer]) -> bool:
+    """True for values of several different names beside values without names."""
+    names = [subject_of(item) for item in items]
+    distinct = all(names) and len(set(names)) == len(names) and len({name.partition("_")[0] for name in names}) > 1
+    return distinct and not any(map(subject_of, beside))
 
 
 def _same_collection(gold: Answer, answer: Answer) -> bool:
@@ -240,17 +205,13 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
 def _same_brackets(gold: Bracketed, answer: Bracketed) -> bool:
     if gold.opening == answer.opening == "\\{":
         return _same_set(_distinct(gold.items), _distinct(answer.items))
-    brackets = {(side.opening, side.closing) for side in (gold, answer)}
     if "\\{" in (gold.opening, answer.opening):
         return False
-    vectors = {("(", ")"), ("langle", "rangle")}
-    if (
-        len(brackets) > 1
-        and not brackets <= vectors
-        and not (len(gold.items) > 2 and brackets <= {("(", ")"), ("[", "]")})
-    ):
-        return False
-    return _same_items(gold.items, answer.items)
+    brackets = {(side.opening, side.closing) for side in (gold, answer)}
+    vectors = brackets <= {("(", ")"), ("langle", "rangle")} or (
+        len(gold.items) > 2 and brackets <= {("(", ")"), ("[", "]")}
+    )
+    return (len(brackets) == 1 or vectors) and _same_items(gold.items, answer.items)
 
 
 def _same_vector(gold: Answer, answer: Answer) -> bool:
@@ -309,31 +270,25 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
     relation, other = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
     assert isinstance(relation, Relation)
     if set(relation.signs) == {"="}:
-        if (
-            isinstance(other, Listed)
-            and len(relation.sides) == 2
-            and not isinstance(relation.sides[1], Bracketed | Listed)
-        ):
-            return False
-        if relation is gold and not is_assignment(relation):
-            return False
-        if relation is answer and not is_assignment(relation) and symbols_of(relation.sides[-1]):
-            return is_identity(relation) and same_answer(other, relation.sides[-1])
-        return _compare_sides(relation.sides[-1], other, swapped=relation is answer)
-    interval = as_interval(relation)
-    if interval is None:
-        if isinstance(other, Bracketed | Joined):
-            raise Undecided("a relation and a set")
+        return _same_equal_side(relation, other, gold=relation is gold)
+    if not isinstance(other, Bracketed | Joined):
         return False
-    if isinstance(other, Bracketed):
-        return same_answer(interval, other)
-    if isinstance(other, Joined):
-        raise Undecided("a relation and a union")
-    return False
+    interval = as_interval(relation)
+    if interval is None or isinstance(other, Joined):
+        raise Undecided("a relation and a set")
+    return same_answer(interval, other)
 
 
-def _compare_sides(value: Answer, other: Answer, *, swapped: bool) -> bool:
-    return same_answer(other, value) if swapped else same_answer(value, other)
+def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
+    """Whether the last side of an equation, which is the gold or the answer, is what the other says."""
+    last = equation.sides[-1]
+    if isinstance(other, Listed) and len(equation.sides) == 2 and not isinstance(last, Bracketed | Listed):
+        return False
+    if gold:
+        return is_assignment(equation) and same_answer(last, other)
+    if not is_assignment(equation) and symbols_of(last) and not is_identity(equation):
+        return False
+    return same_answer(other, last)
 
 
 def _both_relations(gold: Relation, answer: Relation) -> bool:
@@ -354,27 +309,35 @@ def _both_relations(gold: Relation, answer: Relation) -> bool:
 
 
 def _same_equation(gold: Relation, answer: Relation) -> bool:
-    if is_assignment(gold) and is_assignment(answer):
-        if same_name(gold, answer):
-            return same_answer(gold.sides[-1], answer.sides[-1])
-        if both_functions(gold, answer):
-            return same_answer(gold.sides[-1], answer.sides[-1])
+    if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
+        return same_answer(gold.sides[-1], answer.sides[-1])
     if isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed):
         return False
-    left, right = as_difference(gold), as_difference(answer)
-    if left is None or right is None:
-        return False
-    if symbols(left) != symbols(right):
-        return False
-    return proportional(left, right) is not None
+    return _proportion(gold, answer) is not None
 
 
 def _same_inequality(gold: Relation, answer: Relation) -> bool:
+    sign = _proportion(gold, answer)
+    expected = gold.signs[0] if sign and sign > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
+    return sign is not None and answer.signs[0] == expected
+
+
+def _proportion(gold: Relation, answer: Relation) -> int | None:
+    """The sign of the factor by which the differences of the sides of two relations differ; None without one."""
     left, right = as_difference(gold), as_difference(answer)
     if left is None or right is None or symbols(left) != symbols(right):
-        return False
-    sign = proportional(left, right)
-    if sign is None:
-        return False
-    expected = gold.signs[0] if sign > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
-    return answer.signs[0] == expected
+        return None
+    return proportional(left, right)
+
+
+_BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
+    (Relation, _same_relation),
+    (Listed, _same_list),
+    ((Bracketed, Matrix), _same_collection),
+    (Joined, _same_union),
+    (Percentage, _same_percentage),
+    (Ratio, _same_ratio),
+    (Words, _same_words),
+    (Formula, _same_formula),
+)
+"""Each kind of answer with what compares one of it with any other; the first that either side is decides."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer
-from tasks.grading.math.math_tokens import NotUnderstood
-from tasks.grading.math.math_words import SMALL_WORDS
+from tasks.grading.math.math_tokens import NotUnderstood, word_set
 from tasks.grading.math.normalization import MAX_CHARS, normalize
 from tasks.grading.reasoning import visible_answer
 
@@ -56,6 +55,14 @@ _NAMES = frozenset(("sqrt", "theta", "alpha", "beta", "gamma", "delta", "lambda"
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}(?:['’][a-z]+)?")
 
 
+_SMALL_WORDS = word_set("""
+    he she it we you they has had have is are was were the its his her our my for to of so get got gets him us them
+    be been in on at by only just both now then thus hence who how why what as than from with not i option options
+    choose chose choice think thinks correct
+""")
+"""That stand in sentences and never in formulas."""
+
+
 def extract_answer(response: str) -> str | None:
     """The answer that a response gives, reasoning aside: its last box, else what a phrase announces; None without one.
 
@@ -73,12 +80,10 @@ def _visible(response: str) -> str | None:
 
 def _boxed_or_announced(visible: str) -> str | None:
     minerva = list(_MINERVA.finditer(visible, max(0, len(visible) - TAIL_CHARS)))
-    if minerva and "\\boxed" not in visible[minerva[-1].start() :]:
-        stated = _stated(_HOPE.sub("", minerva[-1].group(1)))
-        if stated:
-            return stated
-    boxed = last_boxed(visible)
-    if boxed:
+    boxed_later = minerva and "\\boxed" in visible[minerva[-1].start() :]
+    if minerva and not boxed_later and (stated := _stated(_HOPE.sub("", minerva[-1].group(1)))):
+        return stated
+    if boxed := last_boxed(visible):
         return boxed
     tagged = _tagged(visible)
     return _announced(visible) if tagged is None else _announced(tagged) or _unannounced(tagged)
@@ -98,9 +103,7 @@ def _tagged(text: str) -> str | None:
 def _announced(text: str) -> str | None:
     tail = text[-TAIL_CHARS:]
     for found in reversed(list(_PHRASE.finditer(tail))):
-        rest = _HOPE.sub("", tail[found.end() :].lstrip(" *:\n"))
-        answer = _stated(rest)
-        if answer:
+        if answer := _stated(_HOPE.sub("", tail[found.end() :].lstrip(" *:\n"))):
             return answer
     for found in list(_OURS.finditer(tail))[-3:][::-1]:
         before = tail[max(0, found.start() - 500) : found.start()]
@@ -113,22 +116,13 @@ def _announced(text: str) -> str | None:
 def _stated(rest: str) -> str | None:
     """The answer at the beginning of what follows a phrase."""
     rest = rest[: MAX_CHARS * 2]
-    first = _SPAN.match(rest)
-    if first:
+    if first := _SPAN.match(rest):
         return _connected(rest, first)
-    line = rest.partition("\n")[0]
-    sentence = _first_sentence(line)
+    sentence = re.split(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)", rest.partition("\n")[0], maxsplit=1)[0]
     sentence = _CLAUSE.sub("", _KOREAN_END.sub("", sentence)).strip(" *")
     if not sentence:
         return None
-    if is_bare(sentence):
-        return sentence
-    return last_expression(sentence)
-
-
-def _first_sentence(line: str) -> str:
-    end = re.compile(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)").search(line)
-    return line[: end.start()] if end else line
+    return sentence if is_bare(sentence) else last_expression(sentence)
 
 
 def is_bare(text: str) -> bool:
@@ -138,22 +132,17 @@ def is_bare(text: str) -> bool:
     outside, spans = _SPAN.subn(" ", text)
     outside = re.sub(r"\\[a-zA-Z]+\s*\{[^{}]*\}", " ", outside)
     words = _PROSE.findall(outside)
-    digit = re.search(r"\d", outside)
-    if digit and any(_is_prose(word) for word in _PROSE.findall(outside[: digit.start()])):
-        return False
-    if (
-        not digit
-        and not spans
-        and (_FIRST_PERSON.search(outside) or any(word.lower().partition("'")[0] in SMALL_WORDS for word in words))
-    ):
+    if digit := re.search(r"\d", outside):
+        before = _PROSE.findall(outside[: digit.start()])
+        if any(_is_small(word) or (len(word) > 3 and not _is_name(word)) for word in before):
+            return False
+    elif not spans and (_FIRST_PERSON.search(outside) or any(map(_is_small, words))):
         return False
     return sum(not _is_name(word) for word in words) <= (0 if spans else 3)
 
 
-def _is_prose(word: str) -> bool:
-    if word.lower().partition("'")[0] in SMALL_WORDS:
-        return True
-    return len(word) > 3 and not _is_name(word)
+def _is_small(word: str) -> bool:
+    return word.lower().partition("'")[0] in _SMALL_WORDS
 
 
 def _is_name(word: str) -> bool:
@@ -194,9 +183,9 @@ def last_expression(text: str) -> str | None:
 
 def _formula_around(text: str, number: re.Match[str]) -> str:
     """The formula without dollars that a number stands in: `3*sqrt(2)`, `x^2 + 1`; else the number."""
-    start = text.rfind("\n", 0, number.start()) + 1
-    line = text[max(start, number.start() - 200) : number.end() + 200].partition("\n")[0]
-    at = number.start() - max(start, number.start() - 200)
+    start = max(text.rfind("\n", 0, number.start()) + 1, number.start() - 200)
+    line = text[start : number.end() + 200].partition("\n")[0]
+    at = number.start() - start
     words = list(re.finditer(r"\S+", line))
     first = last = next(index for index, word in enumerate(words) if word.end() > at)
     while first and _is_mathematical(words[first - 1].group()) and words[first - 1].group()[-1] not in ",.;:!?":
@@ -263,8 +252,7 @@ def _of_lines(bare: str) -> str:
 
 def _emphasized(text: str) -> str | None:
     """The last bold number of the last paragraph, as chat models set off an answer."""
-    paragraph = text[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]
-    bold = list(_BOLD.finditer(paragraph))
+    bold = list(_BOLD.finditer(text[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))
     return bold[-1].group(1).strip() if bold else None
 
 
@@ -311,8 +299,7 @@ def last_boxed(text: str) -> str | None:
         boxes.insert(0, box)
     if not boxes:
         return "" if empty else None
-    contents = list(dict.fromkeys(box.content for box in boxes))
-    return ", ".join(contents)
+    return ", ".join(dict.fromkeys(box.content for box in boxes))
 
 
 def _belongs(between: str, before: _Box, after: _Box) -> bool:
@@ -349,21 +336,13 @@ def _opened_box(text: str, opened: re.Match[str]) -> _Box | None:
         if not newline:
             return None
         return _Box(start, position + 1 + len(line), line.strip().rstrip("$.").strip())
-    outer = _enclosing(text, start, end)
-    content = text[position + 1 : end].strip()
-    return (
-        _Box(outer, end + 1, content)
-        if end - position <= MAX_CHARS * 4
-        else _Box(outer, end + 1, content[: MAX_CHARS + 1])
-    )
+    return _Box(_enclosing(text, start, end), end + 1, text[position + 1 : end].strip())
 
 
 def _enclosing(text: str, start: int, end: int) -> int:
     """Where the outermost of nested boxes around the one at `start` begins; so many as are looked at."""
     for _ in range(MOST_BOXES):
-        around = max(
-            text.rfind("\\boxed", max(0, start - 200), start), text.rfind("\\fbox", max(0, start - 200), start)
-        )
+        around = max(text.rfind(command, max(0, start - 200), start) for command in ("\\boxed", "\\fbox"))
         opened = _BOX.match(text, around) if around >= 0 else None
         if not opened or text[opened.end() : opened.end() + 1] != "{":
             return start

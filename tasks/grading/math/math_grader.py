@@ -1,6 +1,6 @@
-"""Is an answer equal to the gold: cheap stages in process first, sympy in worker processes for what they leave open.
+"""Grades mathematics: is the answer of a response equal to the gold of its item.
 
-Text, numbers and structure are compared in process; what these stages leave open goes to sympy.
+Text, numbers and structure are compared in process; what these stages leave open goes to sympy in worker processes.
 """
 
 from __future__ import annotations
@@ -10,24 +10,40 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import tee
 from threading import Lock
-from types import TracebackType
 from typing import NamedTuple, Self
 
-from tasks.grading.math.expressions import Undecided, rational
-from tasks.grading.math.math_answers import Answer, Based, Formula, Words
+from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.math.expressions import Undecided, evaluate, rational
 from tasks.grading.math.math_comparison import same_answer
-from tasks.grading.math.math_extraction import answer_in
-from tasks.grading.math.math_reading import choice_letter, read_answer
+from tasks.grading.math.math_extraction import answer_in, extract_answer
+from tasks.grading.math.math_reading import (
+    LOGICAL,
+    Answer,
+    Based,
+    Formula,
+    Percentage,
+    Words,
+    choice_letter,
+    read_answer,
+)
 from tasks.grading.math.math_tokens import NotUnderstood
-from tasks.grading.math.math_words import LOGICAL
 from tasks.grading.math.normalization import MAX_CHARS, for_sympy, normalize, plain_words, spelling
 from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
+from tasks.grading.reasoning import visible_answer
 
 DEADLINE_S = 10.0
 CACHED = 20_000
 WINDOW = 256
 """Comparisons that wait for workers at once in `equal_all`."""
+SHOWN_CHARS = 500
+MISSED = {
+    "": "no answer was found: no \\boxed{} and no phrase that announces one",
+    "length": "no answer was found: the response was cut off at max_tokens",
+    "thinking": "no answer was found: the reasoning was never closed",
+}
 
 
 class Verdict(NamedTuple):
@@ -58,9 +74,7 @@ class MathGrader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -89,19 +103,13 @@ class MathGrader:
         found = (answer_in(gold) or "", answer if extracted else answer_in(answer) or "")
         if not found[1]:
             return Verdict(False, "missing"), found
-        cached = self._recall(found)
-        if cached:
+        if cached := self._recall(found):
             return cached, found
-        decision = decide(*found)
-        if decision.equal is not None:
-            return self._keep(found, Verdict(decision.equal, decision.stage)), found
-        if not sympy_may_tell(*found):
-            return self._keep(found, Verdict(False, "unread")), found
-        return None, found
+        verdict = decide(*found)
+        return verdict and self._keep(found, verdict), found
 
     def _symbolically(self, gold: str, answer: str) -> Verdict:
-        cached = self._recall((gold, answer))
-        if cached:
+        if cached := self._recall((gold, answer)):
             return cached
         try:
             equal = self._workers.same(for_sympy(normalize(gold)), for_sympy(normalize(answer)), self._deadline_s)
@@ -142,59 +150,51 @@ _PLAIN_LOG = re.compile(r"\\log(?![a-zA-Z]|\s*_)")
 _MATHEMATICS = re.compile(r"\d|\\[a-zA-Z]|[-+*/^=<>|(\[]|^\s*\w\s*$")
 
 
-class Decision(NamedTuple):
-    """What a stage found; `equal` is None where it is open."""
-
-    equal: bool | None
-    stage: str
-
-
-def decide(gold: str, answer: str) -> Decision:
-    """Whether two bare answers say the same, as far as that can be told without sympy."""
+def decide(gold: str, answer: str) -> Verdict | None:
+    """Whether two bare answers say the same; None where only sympy may tell."""
     if len(gold) > MAX_CHARS or len(answer) > MAX_CHARS:
-        return Decision(False, "too_long")
+        return Verdict(False, "too_long")
     left, right = normalize(gold), normalize(answer)
     if not left or not right:
-        return Decision(False, "empty")
+        return Verdict(False, "empty")
     if spelling(left) == spelling(right) or (len(words := plain_words(left)) > 1 and words == plain_words(right)):
-        return Decision(True, "string")
+        return Verdict(True, "string")
     if plain_words(left) in LOGICAL and (said := _VERDICT.match(right)):
-        return Decision(LOGICAL[plain_words(left)] == LOGICAL[said.group(1).lower()], "string")
+        return Verdict(LOGICAL[plain_words(left)] == LOGICAL[said.group(1).lower()], "string")
     letter = choice_letter(left)
     if letter and len(left) <= 12 and (chosen := choice_letter(right) or _lower_choice(right)):
-        return Decision(letter == chosen, "choice")
-    return _by_structure(left, right)
+        return Verdict(letter == chosen, "choice")
+    if verdict := _by_structure(left, right):
+        return verdict
+    # two texts that differ in their words need no sympy
+    return None if all(_MATHEMATICS.search(side) for side in (gold, answer)) else Verdict(False, "unread")
 
 
 def _lower_choice(normalized: str) -> str | None:
     return normalized.upper() if normalized in ("a", "b", "c", "d", "e") else None
 
 
-def _by_structure(left: str, right: str) -> Decision:
-    decision = _by_reading(left, right)
-    if decision.equal is False and (_PLAIN_LOG.search(left) or _PLAIN_LOG.search(right)):
+def _by_structure(left: str, right: str) -> Verdict | None:
+    verdict = _by_reading(left, right)
+    if verdict and not verdict.equal and (_PLAIN_LOG.search(left) or _PLAIN_LOG.search(right)):
         decimal = _by_reading(_PLAIN_LOG.sub(r"\\lg", left), _PLAIN_LOG.sub(r"\\lg", right))
-        return decimal if decimal.equal else decision
-    return decision
+        return decimal if decimal and decimal.equal else verdict
+    return verdict
 
 
-def _by_reading(left: str, right: str) -> Decision:
+def _by_reading(left: str, right: str) -> Verdict | None:
+    """By what both are when they are read; None where one cannot be read, or its value not be told."""
     stage = ""
-    readings = [(True, True)]
-    if _GROUPED.search(left) and _GROUPED.search(right):
-        readings.append((False, False))
-    for thousands in readings:
+    for thousands in (True, False) if _GROUPED.search(left) and _GROUPED.search(right) else (True,):
         try:
-            gold, answer = read_answer(left, thousands=thousands[0]), read_answer(right, thousands=thousands[1])
+            gold, answer = read_answer(left, thousands=thousands), read_answer(right, thousands=thousands)
             equal = same_answer(gold, answer)
         except (NotUnderstood, Undecided, RecursionError, ArithmeticError, ValueError):
-            return Decision(None, "open")
+            return None
         stage = _stage(gold, answer)
         if equal:
-            return Decision(True, stage)
-    if _same_decimal_comma(left, right):
-        return Decision(True, "numeric")
-    return Decision(False, stage)
+            return Verdict(True, stage)
+    return Verdict(True, "numeric") if _same_decimal_comma(left, right) else Verdict(False, stage)
 
 
 def _stage(gold: Answer, answer: Answer) -> str:
@@ -212,6 +212,81 @@ def _same_decimal_comma(gold: str, answer: str) -> bool:
     return bool(_DECIMAL.fullmatch(gold)) and answer == gold.replace(".", ",")
 
 
-def sympy_may_tell(gold: str, answer: str) -> bool:
-    """True where both hold mathematics: two texts that differ in their words need no sympy."""
-    return all(_MATHEMATICS.search(side) for side in (gold, answer))
+def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader) -> Iterator[Sample]:
+    """A sample for each response, in order; the reason names the stage that decided and what was compared.
+
+    An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]` is how far a
+    number may be off, `detail["unit"]` what it is measured in: an answer in another unit is wrong, one without is not.
+    """
+    kept, asked = tee(answered)
+    for_samples, for_grader = tee((gold_of(item), _extracted(response)) for item, response in asked)
+    verdicts = grader.equal_all(((gold, answer or "") for gold, answer in for_grader), extracted=True)
+    for (item, response), (gold, answer), verdict in zip(kept, for_samples, verdicts, strict=True):
+        yield _sample(item, response, gold, answer, verdict)
+
+
+def _extracted(response: Response) -> str | None:
+    return None if response.missed else extract_answer(response.text)
+
+
+def gold_of(item: Item) -> str:
+    """The gold of an item as one text. Raises ValueError where there is none."""
+    golds = item.gold if isinstance(item.gold, list) else [item.gold]
+    texts = [str(gold).strip() for gold in golds if isinstance(gold, str | int | float) and str(gold).strip()]
+    if not texts:
+        raise ValueError(f"item {item.id} has no gold answer")
+    gold = texts[0] if len(texts) == 1 else ", ".join(text.strip("$") for text in texts)
+    unit = item.detail.get("unit")
+    if isinstance(unit, str) and unit.isalpha() and len(texts) == 1:
+        return f"{gold.strip('$')} \\text{{ {unit}}}"
+    return gold
+
+
+def _sample(item: Item, response: Response, gold: str, answer: str | None, verdict: Verdict) -> Sample:
+    graded = partial(Sample.graded, item, response, gold=_shown(gold), keys=response.call_keys)
+    if answer is None:
+        thinking = visible_answer(response.text) is None
+        missed = MISSED["length" if response.truncated else "thinking" if thinking else ""]
+        return graded(score=0.0, reason=response.missed or missed, missing=True)
+    if verdict.failed:
+        return graded(status="unscored", extracted=_shown(answer), reason=verdict.failed)
+    if not verdict.equal and _within(item, gold, answer):
+        verdict = Verdict(True, "tolerance")
+    return graded(
+        score=float(verdict.equal),
+        extracted=_shown(answer),
+        reason=f"{verdict.stage}: {_shown(answer)} {'=' if verdict.equal else '≠'} {_shown(gold)}",
+    )
+
+
+def _within(item: Item, gold: str, answer: str) -> bool:
+    """True if the answer is a number at most `tolerance` off the gold."""
+    allowed = item.detail.get("tolerance")
+    if not isinstance(allowed, int | float | str) or not allowed:
+        return False
+    expected, said = number_in(gold), number_in(answer)
+    try:
+        return expected is not None and said is not None and abs(expected - said) <= float(allowed) * (1 + 1e-9)
+    except ValueError:
+        return False
+
+
+def number_in(text: str) -> float | None:
+    """The number that a bare answer is; None for all else."""
+    if len(text) > MAX_CHARS:
+        return None
+    try:
+        answer = read_answer(normalize(text))
+        if not isinstance(answer, Formula | Percentage):
+            return None
+        exact = rational(answer.node)
+        value = complex(float(exact)) if exact is not None else evaluate(answer.node, {})
+    except (NotUnderstood, Undecided, KeyError, OverflowError, RecursionError):
+        return None
+    return value.real if abs(value.imag) < 1e-12 else None
+
+
+def _shown(text: str) -> str:
+    """The beginning of a long answer, without characters that JSON or the database refuse."""
+    clean = text.replace("\0", "").encode("utf-8", "replace").decode()
+    return clean if len(clean) <= SHOWN_CHARS else clean[:SHOWN_CHARS] + " …"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from tasks.grading.math.cursor import Cursor
 from tasks.grading.math.expressions import FUNCTIONS, Apply, Node, Number, Symbol
 from tasks.grading.math.math_tokens import NotUnderstood, Token, literal
 
@@ -15,7 +14,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
 _TRIGONOMETRIC = frozenset(["sin", "cos", "tan", "cot", "sec", "csc"])
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot", "sec": "arcsec", "csc": "arccsc"}
 _FUNCTION_LETTERS = frozenset("fgFG")
-_STOPS = frozenset(("sign", sign) for sign in [")", "]", "}", "\\}", ",", ";", "=", "<", ">", ":"])
+_BEGIN_FACTORS = FUNCTIONS | {"frac", "sqrt", "binom", "lfloor", "lceil", "infty", "derivative", "pi"}
 INFINITY = Symbol("infinity")
 
 
@@ -28,22 +27,49 @@ def parse_formula(tokens: Sequence[Token]) -> Node:
     return node
 
 
-class _Reader(Cursor):
+class _Reader:
+    """A place in a row of tokens, and the rules of the grammar from it; signs and commands are told by their text."""
+
     def __init__(self, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
+        self.tokens = tokens
+        self.position = 0
         self.depth = 0
         self.in_trigonometric = False
         self.bars = 0
 
-    def sum(self) -> Node:
+    def peek(self, ahead: int = 0) -> Token:
+        index = self.position + ahead
+        return self.tokens[index] if index < len(self.tokens) else Token("end", "")
+
+    def next(self) -> Token:
+        token = self.peek()
+        self.position += 1
+        return token
+
+    def at(self, *texts: str) -> bool:
+        token = self.peek()
+        return token.kind in ("sign", "command") and token.text in texts
+
+    def take(self, *texts: str) -> bool:
+        taken = self.at(*texts)
+        self.position += taken
+        return taken
+
+    def need(self, text: str) -> None:
+        if not self.take(text):
+            raise NotUnderstood(f"`{text}` is missing")
+
+    def enter(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise NotUnderstood("too deep")
+
+    def sum(self) -> Node:
+        self.enter()
         terms = [self.term()]
         while self.at("+", "-"):
             negative = self.next().text == "-"
-            term = self.term()
-            terms.append(Apply("neg", (term,)) if negative else term)
+            terms.append(_signed(self.term(), negative=negative))
         self.depth -= 1
         return terms[0] if len(terms) == 1 else Apply("add", tuple(terms))
 
@@ -51,8 +77,7 @@ class _Reader(Cursor):
         negative = False
         while self.at("+", "-"):
             negative ^= self.next().text == "-"
-        node = self.product()
-        return Apply("neg", (node,)) if negative else node
+        return _signed(self.product(), negative=negative)
 
     def product(self) -> Node:
         node = self.factors()
@@ -70,13 +95,13 @@ class _Reader(Cursor):
 
     def signed_factors(self) -> Node:
         if self.at("-", "+"):
-            return Apply("neg", (self.signed_factors(),)) if self.next().text == "-" else self.signed_factors()
+            negative = self.next().text == "-"
+            return _signed(self.signed_factors(), negative=negative)
         return self.factors()
 
     def denominator(self, above: Node) -> Node:
         """What a slash divides by: 1/2 x is a half of x, but a/bc divides by both."""
-        if self.at("-"):
-            self.next()
+        if self.take("-"):
             return Apply("neg", (self.denominator(above),))
         if isinstance(above, Number) and self.peek().kind == "number":
             return self.postfixed()
@@ -84,14 +109,9 @@ class _Reader(Cursor):
 
     def starts_factor(self) -> bool:
         token = self.peek()
-        if token.kind in ("number", "symbol"):
-            return True
         if token.kind == "sign":
             return token.text in ("(", "[", "{") or (token.text == "|" and not self.bars)
-        return token.kind == "command" and (
-            token.text in FUNCTIONS
-            or token.text in ("frac", "sqrt", "binom", "lfloor", "lceil", "infty", "derivative", "pi")
-        )
+        return token.kind in ("number", "symbol") or (token.kind == "command" and token.text in _BEGIN_FACTORS)
 
     def factors(self) -> Node:
         """Factors beside one another."""
@@ -99,11 +119,10 @@ class _Reader(Cursor):
         while self.starts_factor():
             if self.peek().kind == "number" and isinstance(parts[-1], Number) and not self._mixed_ahead():
                 raise NotUnderstood("two numbers side by side")
-            mixed = self._mixed_number(parts)
-            if mixed:
-                parts[-1] = mixed
-                continue
-            parts.append(self.postfixed())
+            if mixed := self._mixed_number(parts):
+                parts = [mixed]
+            else:
+                parts.append(self.postfixed())
         return parts[0] if len(parts) == 1 else Apply("mul", tuple(parts))
 
     def _mixed_ahead(self) -> bool:
@@ -113,6 +132,7 @@ class _Reader(Cursor):
         return whole and slash.text == "/" and above.spaced and int(above.text) < int(below.text)
 
     def _mixed_number(self, parts: list[Node]) -> Node | None:
+        """A whole number, the only part so far, and the fraction behind it; None where that is no mixed number."""
         whole = parts[-1]
         if len(parts) != 1 or not isinstance(whole, Number) or whole.places is not None or whole.value.denominator != 1:
             return None
@@ -120,8 +140,8 @@ class _Reader(Cursor):
             return None
         start = self.position
         if self.peek().kind == "number" and self._mixed_ahead():
-            above, below = literal(self.next().text), literal((self.next(), self.next())[1].text)
-            return Apply("add", (whole, Apply("div", (above, below))))
+            above, _, below = self.next(), self.next(), self.next()
+            return Apply("add", (whole, Apply("div", (literal(above.text), literal(below.text)))))
         if self.take("frac"):
             fraction = self.fraction()
             ends = self.position == len(self.tokens) or not self.at("^", "!")
@@ -151,7 +171,7 @@ class _Reader(Cursor):
 
     def raised(self, base: Node) -> Node:
         self.need("^")
-        if isinstance(base, Symbol) and self._only_primes():
+        if isinstance(base, Symbol) and (self.at("'") or (self.at("{") and self.peek(1).text == "'")):
             return Symbol(base.name + self._primes())
         exponent = self.argument()
         if isinstance(exponent, Symbol) and exponent.name in ("*", "circ"):
@@ -159,11 +179,6 @@ class _Reader(Cursor):
         if self.at("^"):
             exponent = self.raised(exponent)
         return Apply("pow", (base, exponent))
-
-    def _only_primes(self) -> bool:
-        if self.at("'"):
-            return True
-        return self.at("{") and self.peek(1).text == "'"
 
     def _primes(self) -> str:
         group, count = self.take("{"), 0
@@ -184,8 +199,7 @@ class _Reader(Cursor):
             return literal(self.next().text)
         if self.at("-", "+"):
             negative = self.next().text == "-"
-            node = self.argument()
-            return Apply("neg", (node,)) if negative else node
+            return _signed(self.argument(), negative=negative)
         return self.atom()
 
     def fraction(self) -> Node:
@@ -195,60 +209,49 @@ class _Reader(Cursor):
         """An argument of `\\frac`: without braces it is one digit, as in `\\frac12`."""
         token = self.peek()
         if token.kind == "number" and token.text.isdigit() and len(token.text) > 1:
-            rest = Token("number", token.text[1:])
-            self.tokens = [
-                *self.tokens[: self.position],
-                Token("number", token.text[0]),
-                rest,
-                *self.tokens[self.position + 1 :],
-            ]
+            digits = [Token("number", token.text[0]), Token("number", token.text[1:])]
+            self.tokens = [*self.tokens[: self.position], *digits, *self.tokens[self.position + 1 :]]
         return self.argument()
 
     def atom(self) -> Node:
         token = self.next()
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise NotUnderstood("too deep")
-        try:
-            if token.kind == "number":
+        self.enter()
+        match token.kind:
+            case "number":
                 if self.at("_"):
                     raise NotUnderstood("a number to a base in a formula")
-                return literal(token.text)
-            if token.kind == "symbol":
-                return self.symbol(token)
-            if token.kind == "sign":
-                return self.bracketed(token)
-            if token.kind == "command":
-                return self.command(token)
-            raise NotUnderstood(f"`{token.text}` in a formula")
-        finally:
-            self.depth -= 1
+                node = literal(token.text)
+            case "symbol":
+                node = self.symbol(token)
+            case "sign":
+                node = self.bracketed(token)
+            case "command":
+                node = self.command(token.text)
+            case _:
+                raise NotUnderstood(f"`{token.text}` in a formula")
+        self.depth -= 1
+        return node
 
     def symbol(self, token: Token) -> Node:
         name = token.text
-        if self.at("_"):
-            name = self._indexed(name)
+        if self.take("_"):
+            name += "_" + (self._until_brace("index") if self.take("{") else self.next().text)
         opens = self.at("(") and not self.peek().spaced
         if opens and (name[0] in _FUNCTION_LETTERS or (self.peek(1).kind == "number" and self.peek(2).text == ")")):
-            return self._called(name)
+            self.need("(")
+            inside = self.sum()
+            self.need(")")
+            return Symbol(f"{name}({_written(inside)})")
         return Symbol("e" if name == "mathe" else name)
 
-    def _indexed(self, name: str) -> str:
-        self.need("_")
-        if not self.take("{"):
-            return f"{name}_{self.next().text}"
-        index = ""
+    def _until_brace(self, what: str) -> str:
+        """The texts up to the closing brace, which is taken too."""
+        texts = ""
         while not self.take("}"):
             if self.peek().kind == "end":
-                raise NotUnderstood("an open index")
-            index += self.next().text
-        return f"{name}_{index}"
-
-    def _called(self, name: str) -> Node:
-        self.need("(")
-        node = self.sum()
-        self.need(")")
-        return Symbol(f"{name}({_written(node)})")
+                raise NotUnderstood(f"an open {what}")
+            texts += self.next().text
+        return texts
 
     def bracketed(self, token: Token) -> Node:
         if token.text == "|":
@@ -257,72 +260,49 @@ class _Reader(Cursor):
             self.bars -= 1
             self.need("|")
             return Apply("abs", (node,))
-        closing = _CLOSING.get(token.text)
-        if closing is None or token.text == "\\{":
+        if token.text not in ("(", "[", "{"):
             raise NotUnderstood(f"`{token.text}` in a formula")
         bars, self.bars = self.bars, 0
-        trigonometric, self.in_trigonometric = self.in_trigonometric, self.in_trigonometric
         node = self.sum()
-        self.bars, self.in_trigonometric = bars, trigonometric
-        self.need(closing)
+        self.bars = bars
+        self.need(_CLOSING[token.text])
         return node
 
-    def command(self, token: Token) -> Node:
-        name = token.text
-        if name == "frac":
-            return self.fraction()
-        if name == "sqrt":
-            return self.root()
-        if name == "binom":
-            return Apply("binomial", (self._digit_or_argument(), self._digit_or_argument()))
-        if name in ("lfloor", "lceil"):
-            node = self.sum()
-            self.need("r" + name[1:])
-            return Apply(name[1:], (node,))
-        if name == "infty":
-            return INFINITY
-        if name == "pi":
-            return Symbol("pi")
-        if name == "derivative":
-            return self.derivative()
-        if name in FUNCTIONS:
-            return self.function(name)
-        raise NotUnderstood(f"`\\{name}` in a formula")
+    def command(self, name: str) -> Node:
+        match name:
+            case "frac":
+                return self.fraction()
+            case "sqrt":
+                return self.root()
+            case "binom":
+                return Apply("binomial", (self._digit_or_argument(), self._digit_or_argument()))
+            case "lfloor" | "lceil":
+                node = self.sum()
+                self.need("r" + name[1:])
+                return Apply(name[1:], (node,))
+            case "infty":
+                return INFINITY
+            case "pi":
+                return Symbol("pi")
+            case "derivative":
+                return Symbol("d" + "/".join(self._braced("derivative") for _ in range(3)))
+            case _ if name in FUNCTIONS:
+                return self.function(name)
+            case _:
+                raise NotUnderstood(f"`\\{name}` in a formula")
 
-    def derivative(self) -> Node:
-        parts = []
-        for _ in range(3):
-            self.need("{")
-            words: list[str] = []
-            while not self.take("}"):
-                if self.peek().kind == "end":
-                    raise NotUnderstood("an open derivative")
-                words.append(self.next().text)
-            parts.append("".join(words))
-        return Symbol("d" + "/".join(parts))
+    def _braced(self, what: str) -> str:
+        self.need("{")
+        return self._until_brace(what)
 
     def root(self) -> Node:
         degree: Node | None = None
         if self.take("["):
             degree = self.sum()
             self.need("]")
-        if degree is None and self.peek().kind == "sign" and self.peek().text == "(":
-            radicand = self.atom()
-        elif (
-            self.peek().kind == "number"
-            and self.peek().text.isdigit()
-            and len(self.peek().text) > 1
-            and self.peek().spaced
-        ):
-            radicand = self.atom()  # people write `sqrt 13`
-        else:
-            radicand = (
-                self.argument()
-                if self.at("{") or self.tokens[self.position - 1].text == "sqrt"
-                else self._digit_or_argument()
-            )
-        half = Number(Fraction(1, 2))
-        return Apply("root", (radicand, degree)) if degree else Apply("pow", (radicand, half))
+        # `\sqrt[3]27` is a root of the 2 alone to LaTeX; who writes `\sqrt[3] 27` means one of 27
+        radicand = self._digit_or_argument() if degree and not self.peek().spaced else self.argument()
+        return Apply("root", (radicand, degree)) if degree else Apply("pow", (radicand, Number(Fraction(1, 2))))
 
     def function(self, name: str) -> Node:
         base: Node | None = None
@@ -333,7 +313,7 @@ class _Reader(Cursor):
             else:
                 self.need("^")
                 exponent = self.argument()
-        if isinstance(exponent, Apply) and exponent == Apply("neg", (Number(Fraction(1)),)) and name in _INVERSE:
+        if exponent == Apply("neg", (Number(Fraction(1)),)) and name in _INVERSE:
             name, exponent = _INVERSE[name], None
         trigonometric, self.in_trigonometric = self.in_trigonometric, name in _TRIGONOMETRIC
         args = self.function_arguments()
@@ -356,22 +336,20 @@ class _Reader(Cursor):
             while self.take(","):
                 args.append(self.sum())
             self.need(_CLOSING[opening])
-            node = args[0]
-            while len(args) == 1 and self.at("^", "!", "degree") and opening == "{":
-                break
-            return (node, *args[1:])
-        if self.at("-"):
-            self.next()
+            return tuple(args)
+        if self.take("-"):
             return (Apply("neg", self.function_arguments()),)
         parts = [self.postfixed()]
-        while self.starts_factor() and not (self.peek().kind == "command" and self.peek().text in FUNCTIONS):
-            if self.at("(", "["):
-                break
+        while self.starts_factor() and not self.at("(", "[") and self.peek().text not in FUNCTIONS:
             parts.append(self.postfixed())
         node = parts[0] if len(parts) == 1 else Apply("mul", tuple(parts))
         while self.take("/"):
             node = Apply("div", (node, self.postfixed()))
         return (node,)
+
+
+def _signed(node: Node, *, negative: bool) -> Node:
+    return Apply("neg", (node,)) if negative else node
 
 
 def _written(node: Node) -> str:

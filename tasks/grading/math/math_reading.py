@@ -1,27 +1,20 @@
-"""Reads an answer from its tokens: what its brackets, separators and relations make of it."""
+"""Reads an answer from its tokens: a formula, or what brackets, separators and relations make of several.
+
+An answer is a list, set, tuple, interval, relation, matrix, ratio, percentage, text, or a formula by itself.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
-from tasks.grading.math.expressions import symbols
-from tasks.grading.math.math_answers import (
-    Answer,
-    Based,
-    Bracketed,
-    Formula,
-    Joined,
-    Listed,
-    Matrix,
-    Percentage,
-    Ratio,
-    Relation,
-    Words,
-)
+from num2words import num2words
+
+from tasks.grading.math.expressions import Node, symbols
 from tasks.grading.math.math_parsing import parse_formula
 from tasks.grading.math.math_tokens import NotUnderstood, Token, tokenize
-from tasks.grading.math.math_words import LOGICAL, NUMBER_WORDS
 from tasks.grading.math.units import without_unit
 
 MAX_ITEMS = 200
@@ -34,6 +27,82 @@ _CHOICE = re.compile(r"(?:\\(?:text\w*|mathrm|mathbf)\s*\{\s*)?(?:\(\s*([A-J])\s
 _LISTED_CHOICE = re.compile(r"([A-J])\s*[.:]\s+\S")
 _LETTER = re.compile(r"(?:\\(?:text\w*|mathrm|mathbf)\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
 _PLAIN_WORDS = re.compile(r"[^\W\d_][\w\s.'’-]*", re.U)
+LOGICAL = {"true": "true", "yes": "true", "false": "false", "no": "false"}
+"""Words of which each stands for another one too."""
+_NUMBER_WORDS = {num2words(value): str(value) for value in range(21)}
+
+
+class Formula(NamedTuple):
+    """A number or an expression."""
+
+    node: Node
+    unit: str = ""
+    """Canonical, empty where there is none or one that is not known."""
+
+
+class Percentage(NamedTuple):
+    """`28\\%`: as a value it is 28 or 0.28, as the other side has it."""
+
+    node: Node
+
+
+class Words(NamedTuple):
+    """Text, lower case."""
+
+    text: str
+
+
+class Based(NamedTuple):
+    """A number written to a base: `204_5`."""
+
+    digits: str
+    base: str
+
+
+class Ratio(NamedTuple):
+    """`3:4`, or a time of day `12:05`."""
+
+    parts: tuple[Answer, ...]
+    clock: bool
+
+
+class Bracketed(NamedTuple):
+    """A tuple, a point, an interval or a set, by its brackets."""
+
+    opening: str
+    items: tuple[Answer, ...]
+    closing: str
+
+
+class Listed(NamedTuple):
+    """Values with commas, `and` or `or` between them; in any order."""
+
+    items: tuple[Answer, ...]
+
+
+class Joined(NamedTuple):
+    """Sets with `\\cup`, `\\cap` or `\\setminus` between them."""
+
+    sign: str
+    parts: tuple[Answer, ...]
+
+
+class Matrix(NamedTuple):
+    """Rows of values."""
+
+    rows: tuple[tuple[Answer, ...], ...]
+
+
+class Relation(NamedTuple):
+    """`a = b`, `a < x <= b`: sides with signs between them."""
+
+    sides: tuple[Answer, ...]
+    signs: tuple[str, ...]
+    subject: str = ""
+    """The left side as it is written."""
+
+
+Answer: TypeAlias = Formula | Percentage | Words | Based | Ratio | Bracketed | Listed | Joined | Matrix | Relation
 
 
 def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
@@ -56,8 +125,8 @@ def _words(normalized: str) -> Answer | None:
     if not _PLAIN_WORDS.fullmatch(inner):
         return None
     plain = " ".join(inner.lower().replace("’", "'").split()).rstrip(".")
-    if plain in NUMBER_WORDS:
-        return Formula(parse_formula([Token("number", NUMBER_WORDS[plain])]))
+    if plain in _NUMBER_WORDS:
+        return Formula(parse_formula([Token("number", _NUMBER_WORDS[plain])]))
     if plain in LOGICAL or plain in ("odd", "all", "none"):
         return Words(plain)
     if len(plain) < 3 or (len(plain) == 3 and normalized == inner) or plain in ("infinity", "infty"):
@@ -72,47 +141,34 @@ def _words(normalized: str) -> Answer | None:
 
 def _trimmed(tokens: list[Token]) -> list[Token]:
     """Without signs at the ends that say nothing, and without words before the formula."""
-    while (
-        tokens and tokens[-1].text in (".", ",", ";", ":", "newline", "ldots", "=", "!") and tokens[-1].kind != "text"
-    ):
-        if tokens[-1].text == "!" or (tokens[-1].text == "ldots" and len(tokens) == 1):
+    while tokens and tokens[-1].kind != "text" and tokens[-1].text in (".", ",", ";", ":", "newline", "ldots", "="):
+        if len(tokens) == 1 and tokens[0].text == "ldots":
             break
         tokens = tokens[:-1]
-    while len(tokens) > 1 and (tokens[0].text in (",", ";", ":", ".", "=", "therefore", "approx", "implies", "and")):
+    while len(tokens) > 1 and tokens[0].text in (",", ";", ":", ".", "=", "therefore", "approx", "implies", "and"):
         tokens = tokens[1:]
     return tokens
 
 
 def _split(tokens: Sequence[Token], at: frozenset[str] | set[str]) -> list[list[Token]]:
     """Parts of `tokens` between those outside brackets whose text is in `at`."""
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokens:
-        if token.kind in ("sign", "command"):
-            depth += _depth_change(token.text)
-            if depth == 0 and token.text in at:
-                parts.append([])
-                continue
-        parts[-1].append(token)
-    return parts
-
-
-def _depth_change(text: str) -> int:
-    if text.startswith("begin "):
-        return 1
-    if text.startswith("end "):
-        return -1
-    return (text in _OPENING) - (text in _CLOSING)
+    cuts = [index for index in _outside_brackets(tokens) if tokens[index].text in at]
+    return [list(tokens[before + 1 : end]) for before, end in pairwise((-1, *cuts, len(tokens)))]
 
 
 def _signs(tokens: Sequence[Token], among: frozenset[str]) -> list[str]:
-    depth, found = 0, []
-    for token in tokens:
+    return [tokens[index].text for index in _outside_brackets(tokens) if tokens[index].text in among]
+
+
+def _outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
+    """Places of the signs and commands outside brackets, and of the brackets that close the outermost ones."""
+    depth = 0
+    for index, token in enumerate(tokens):
         if token.kind in ("sign", "command"):
-            depth += _depth_change(token.text)
-            if depth == 0 and token.text in among:
-                found.append(token.text)
-    return found
+            depth += token.text in _OPENING or token.text.startswith("begin ")
+            depth -= token.text in _CLOSING or token.text.startswith("end ")
+            if depth == 0:
+                yield index
 
 
 def _read(tokens: list[Token]) -> Answer:
@@ -130,9 +186,8 @@ def _read(tokens: list[Token]) -> Answer:
         parts = _split(tokens, {sign})
         if len(parts) > 1:
             return Joined(sign, tuple(_read(part) for part in parts))
-    signs = _split(tokens, {"pm", "mp"})
-    if len(signs) > 1:
-        return _plus_and_minus(tokens)
+    if len(_split(tokens, {"pm", "mp"})) > 1:
+        return Listed((_read(_with_signs(tokens, pm="+", mp="-")), _read(_with_signs(tokens, pm="-", mp="+"))))
     ratio = _split(tokens, {":"})
     if len(ratio) > 1:
         return _ratio(ratio)
@@ -151,27 +206,24 @@ def _listed(items: list[list[Token]]) -> Answer:
     if not items or len(items) > MAX_ITEMS:
         raise NotUnderstood("a list of nothing, or too long")
     answers = [_read(item) for item in items]
-    if len(answers) > 1 and len({_assigned(answer) for answer in answers}) == 1 and _assigned(answers[0]):
-        answers = [_as_tuple(answer) for answer in answers]
-    read: list[Answer] = []
-    for answer in answers:
-        read.extend(answer.items if isinstance(answer, Listed) else [answer])
-    return read[0] if len(read) == 1 else Listed(tuple(read))
+    solutions = [_solution(answer) for answer in answers]
+    names = {tuple(item.subject for item in solution) for solution in solutions}
+    if len(answers) > 1 and len(names) == 1 and names != {()}:
+        answers = [Bracketed("(", tuple(item.sides[-1] for item in solution), ")") for solution in solutions]
+    read = _flattened(answers)
+    return read[0] if len(read) == 1 else Listed(read)
 
 
-def _assigned(answer: Answer) -> tuple[str, ...]:
-    """Names of `p = 5, q = 2`; nothing for all else."""
-    if not isinstance(answer, Listed) or not all(
-        isinstance(item, Relation) and set(item.signs) == {"="} for item in answer.items
-    ):
-        return ()
-    return tuple(item.subject for item in answer.items if isinstance(item, Relation))
+def _solution(answer: Answer) -> list[Relation]:
+    """The equations of `p = 5, q = 2`, one of several solutions, which stand for (5, 2); nothing for all else."""
+    items = answer.items if isinstance(answer, Listed) else ()
+    equations = [item for item in items if isinstance(item, Relation) and set(item.signs) == {"="}]
+    return equations if len(equations) == len(items) else []
 
 
-def _as_tuple(answer: Answer) -> Answer:
-    """`p = 5, q = 2`, one of several such solutions, as (5, 2)."""
-    assert isinstance(answer, Listed)
-    return Bracketed("(", tuple(item.sides[-1] for item in answer.items if isinstance(item, Relation)), ")")
+def _flattened(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """The answers, with the items of lists among them in the places of these."""
+    return tuple(item for answer in answers for item in (answer.items if isinstance(answer, Listed) else (answer,)))
 
 
 def _relation(chain: list[list[Token]], signs: list[str]) -> Answer:
@@ -211,20 +263,8 @@ def _is_value(tokens: list[Token]) -> bool:
     return isinstance(answer, Formula) and not symbols(answer.node)
 
 
-def _plus_and_minus(tokens: list[Token]) -> Answer:
-    upper = [
-        Token("sign", {"pm": "+", "mp": "-"}.get(token.text, token.text), token.spaced)
-        if token.text in ("pm", "mp")
-        else token
-        for token in tokens
-    ]
-    lower = [
-        Token("sign", {"pm": "-", "mp": "+"}.get(token.text, token.text), token.spaced)
-        if token.text in ("pm", "mp")
-        else token
-        for token in tokens
-    ]
-    return Listed((_read(upper), _read(lower)))
+def _with_signs(tokens: list[Token], **signs: str) -> list[Token]:
+    return [Token("sign", signs[token.text], token.spaced) if token.text in signs else token for token in tokens]
 
 
 def _ratio(parts: list[list[Token]]) -> Answer:
@@ -266,24 +306,18 @@ def _single(tokens: list[Token]) -> Answer:
         return Percentage(_formula(tokens[:-1]).node)
     if len(tokens) >= 3 and (based := _based(tokens)):
         return based
-    if first.text in ("emptyset",) and len(tokens) == 1:
+    if len(tokens) == 1 and first.text == "emptyset":
         return Bracketed("\\{", (), "\\}")
-    if first.kind == "symbol" and first.text.startswith("set ") and len(tokens) == 1:
+    if len(tokens) == 1 and first.kind == "symbol" and first.text.startswith("set "):
         return Words(first.text)
     return _formula(tokens)
 
 
 def _encloses(tokens: Sequence[Token]) -> bool:
     """True where the first bracket is closed by the last."""
-    if tokens[0].text not in _OPENING or tokens[-1].text not in _CLOSING or len(tokens) < 2:
-        return False
-    depth = 0
-    for index, token in enumerate(tokens):
-        if token.kind in ("sign", "command"):
-            depth += _depth_change(token.text)
-        if depth == 0:
-            return index == len(tokens) - 1
-    return False
+    first, last = tokens[0], tokens[-1]
+    brackets = first.kind in ("sign", "command") and first.text in _OPENING and last.text in _CLOSING
+    return brackets and next(_outside_brackets(tokens), None) == len(tokens) - 1
 
 
 def _bracketed(opening: str, inner: list[Token], closing: str) -> Answer:
@@ -296,13 +330,7 @@ def _bracketed(opening: str, inner: list[Token], closing: str) -> Answer:
     parts = [_trimmed(part) for part in _split(inner, {",", ";"})]
     if len(parts) > MAX_ITEMS:
         raise NotUnderstood("too many items")
-    items: list[Answer] = []
-    for part in parts:
-        if not part and len(parts) == 1:
-            break
-        answer = _read(part)
-        items.extend(answer.items if isinstance(answer, Listed) else [answer])
-    return Bracketed(opening, tuple(items), closing)
+    return Bracketed(opening, _flattened([_read(part) for part in parts if parts != [[]]]), closing)
 
 
 def _matrix(tokens: list[Token]) -> Answer:
@@ -315,10 +343,7 @@ def _matrix(tokens: list[Token]) -> Answer:
             return _listed([trimmed for line in lines if (trimmed := _trimmed(line))])
     if tokens[-1].text != tokens[0].text.replace("begin ", "end ") or not tokens[0].text.endswith(("matrix", "array")):
         raise NotUnderstood(tokens[0].text)
-    rows: list[tuple[Answer, ...]] = []
-    for row in _split(tokens[1:-1], {"newline"}):
-        if row:
-            rows.append(tuple(_read(cell) for cell in _split(row, {"&"})))
+    rows = [tuple(_read(cell) for cell in _split(row, {"&"})) for row in _split(tokens[1:-1], {"newline"}) if row]
     if not rows or len({len(row) for row in rows}) != 1:
         raise NotUnderstood("rows of different length")
     return Matrix(tuple(rows))
@@ -349,7 +374,7 @@ def _based(tokens: list[Token]) -> Based | None:
         return None
     digits, base = ("".join(token.text for token in part).strip("(){}") for part in split)
     base = base.removeprefix("text").strip("{}")
-    base = NUMBER_WORDS.get(base, base)
+    base = _NUMBER_WORDS.get(base, base)
     written = re.fullmatch(r"[0-9A-F.]+", digits) and any(sign.isdigit() for sign in digits)
     return Based(digits.lstrip("0") or "0", base) if written and base.isdigit() else None
 

@@ -7,11 +7,102 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from tasks.grading.math.expressions import FUNCTIONS, Number
-from tasks.grading.math.math_words import JOINING, is_word, word_list
 
 MAX_TOKENS = 2_000
 MAX_SHIFT = 2_000
 """Digits, and the exponent in scientific notation: 1e999999999 is not written out."""
+
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a text with spaces between them."""
+    return frozenset(words.split())
+
+
+_PIECE = re.compile(
+    r"(?P<space>\s+)"
+    r"|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?)"
+    r"|\\(?P<command>[A-Za-z]+)"
+    r"|\\(?P<escaped>[^A-Za-z])"
+    r"|(?P<word>[A-Za-z]+)"
+    r"|(?P<sign>.)",
+    re.S,
+)
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,])(?! \d)")
+_TEXT = word_set(
+    "text mathrm mbox hbox textbf textit textrm textnormal textup textsf texttt operatorname mathop mathtt"
+)
+_FONTS = word_set("mathbf boldsymbol bm mathcal mathit mathsf mathfrak vec overrightarrow bold pmb ensuremath")
+_MARKS = word_set("overline bar hat widehat tilde widetilde dot ddot underline")
+_OTHER_NAMES = r"""
+    varepsilon→epsilon varphi→phi vartheta→theta varpi→pi varrho→rho imath→i jmath→j prime→' equal→=
+    lvert→| rvert→| vert→| mid→| Vert→| lbrace→{ rbrace→} lbrack→[ rbrack→] lparen→( rparen→)
+    cdot→* times→* ast→* div→/ colon→: backslash→setminus land→and wedge→and lor→or vee→or rightarrow→to
+    tg→tan ctg→cot cotg→cot arctg→arctan asin→arcsin acos→arccos atan→arctan arsinh→arcsinh sh→sinh ch→cosh th→tanh
+    infinity→infty inf→infty empty→emptyset varnothing→emptyset dbinom→binom tbinom→binom
+    dots→ldots cdots→ldots dotsc→ldots dotsb→ldots
+"""
+_SAME: dict[str, str] = dict(pair.split("→") for pair in word_set(_OTHER_NAMES))
+_SIGNS = frozenset("*/|{}[]():='")
+_SILENT = word_set("big bigl bigr tfrac mathstrut strut protect space nobreak allowbreak hline displaylines centering")
+_LETTERS = word_set("""
+    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega
+    Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
+""")
+_SYMBOLS = _LETTERS | word_set(
+    "ell hbar odot oplus circ nabla partial mho aleph square triangle angle star dagger perp parallel"
+)
+_NAMED = sorted(
+    (FUNCTIONS - word_set("re im arg max min abs")) | word_set("sqrt infty infinity frac asin acos atan"), key=len
+)
+_SPELLED = re.compile(rf"({'|'.join(reversed(_NAMED))}|alpha|beta|gamma|delta|theta|lambda|sigma|omega|pi)")
+_WHOLE_WORDS = word_set("tg ctg inf pi mu nu xi abs max min").union(
+    _NAMED, (letter for letter in _LETTERS if len(letter) > 2)
+)
+"""Letters in a row that are one name wherever they stand."""
+
+_UNITS = {
+    "cm": "cm centimeter centimeters centimetre centimetres",
+    "mm": "mm millimeter millimeters millimetre millimetres",
+    "km": "km kilometer kilometers kilometre kilometres",
+    "m": "m meter meters metre metres",
+    "in": "in inch inches",
+    "ft": "ft foot feet",
+    "yd": "yd yard yards",
+    "mi": "mi mile miles",
+    "s": "s sec secs second seconds",
+    "min": "min mins minute minutes",
+    "h": "h hr hrs hour hours",
+    "day": "day days",
+    "week": "week weeks",
+    "month": "month months",
+    "year": "yr yrs year years",
+    "kg": "kg kilogram kilograms",
+    "g": "g gram grams",
+    "lb": "lb lbs pound pounds",
+    "oz": "oz ounce ounces",
+    "cent": "cent cents ¢",
+    "dollar": "dollar dollars usd",
+    "yuan": "yuan rmb",
+    "mph": "mph",
+    "L": "l liter liters litre litres",
+    "mL": "ml milliliter milliliters",
+}
+UNITS: dict[str, str] = {word: unit for unit, words in _UNITS.items() for word in words.split()}
+"""Words for units of which two different ones make two answers different."""
+OTHER_UNITS = word_set("""
+    degree degrees deg unit units square cubic sq cu sqrt per percent point points item items people person persons
+    student students child children boy boys girl girls man men woman women apple apples book books ball balls marble
+    marbles coin coins card cards page pages step steps way ways time times number numbers integer integers digit digits
+    side sides edge edges vertex vertices triangle triangles rectangle rectangles solution solutions value values hz khz
+    mhz ghz ev kev mev gev joule joules newton newtons watt watts volt volts ohm ohms amp amps kelvin pascal pa kpa atm
+    mol moles nm um rad radian radians sr cc gal gallon gallons quart quarts pint pints cup cups acre acres hectare
+    hectares ton tons tonne tonnes knots erg ergs dyne dynes angstrom angstroms au pc kpc mpc rs rupee rupees euro euros
+    pence won krw yen kmh kmph kph meals tiles total each approximately about
+""")
+_PROSE = word_set("""
+    where with for if when all any the is are of in on at to by from than some every no not only exists such that
+    therefore thus so hence then otherwise solution answer final
+""")
 
 
 class Token(NamedTuple):
@@ -28,125 +119,15 @@ class NotUnderstood(Exception):
     """The answer is not in the part of LaTeX that is read here."""
 
 
-_PIECE = re.compile(
-    r"(?P<space>\s+)"
-    r"|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?)"
-    r"|\\(?P<command>[A-Za-z]+)"
-    r"|\\(?P<escaped>[^A-Za-z])"
-    r"|(?P<word>[A-Za-z]+)"
-    r"|(?P<sign>.)",
-    re.S,
-)
-_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,])(?! \d)")
-_TEXT = frozenset(
-    word_list("text mathrm mbox hbox textbf textit textrm textnormal textup textsf texttt operatorname mathop mathtt")
-)
-_FONTS = frozenset(
-    word_list("mathbf boldsymbol bm mathcal mathit mathsf mathfrak vec overrightarrow bold pmb ensuremath")
-)
-_MARKS = frozenset(word_list("overline bar hat widehat tilde widetilde dot ddot underline"))
-_SAME = {
-    "varepsilon": "epsilon",
-    "varphi": "phi",
-    "vartheta": "theta",
-    "varpi": "pi",
-    "varrho": "rho",
-    "lvert": "|",
-    "rvert": "|",
-    "vert": "|",
-    "mid": "|",
-    "lbrace": "{",
-    "rbrace": "}",
-    "lbrack": "[",
-    "rbrack": "]",
-    "cdot": "*",
-    "times": "*",
-    "ast": "*",
-    "div": "/",
-    "backslash": "setminus",
-    "land": "and",
-    "lor": "or",
-    "tg": "tan",
-    "ctg": "cot",
-    "cotg": "cot",
-    "arctg": "arctan",
-    "asin": "arcsin",
-    "acos": "arccos",
-    "atan": "arctan",
-    "sh": "sinh",
-    "ch": "cosh",
-    "th": "tanh",
-    "infinity": "infty",
-    "inf": "infty",
-    "empty": "emptyset",
-    "varnothing": "emptyset",
-    "wedge": "and",
-    "vee": "or",
-    "lparen": "(",
-    "rparen": ")",
-    "colon": ":",
-    "rightarrow": "to",
-    "dots": "ldots",
-    "cdots": "ldots",
-    "dotsc": "ldots",
-    "dotsb": "ldots",
-    "equal": "=",
-    "arsinh": "arcsinh",
-    "dbinom": "binom",
-    "tbinom": "binom",
-    "imath": "i",
-    "jmath": "j",
-    "Vert": "|",
-    "prime": "'",
-}
-_SIGNS = frozenset("*/|{}[]():='")
-_SILENT = frozenset(
-    word_list("big bigl bigr tfrac mathstrut strut protect space nobreak allowbreak hline displaylines centering")
-)
-_GREEK = word_list(
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau "
-    "upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell "
-    "hbar odot oplus circ nabla partial mho aleph square triangle angle star dagger perp "
-    "parallel"
-)
-GREEK = frozenset(_GREEK)
-_NAMED = sorted(
-    (
-        *FUNCTIONS - {"re", "im", "arg", "max", "min", "abs"},
-        "sqrt",
-        "infty",
-        "infinity",
-        "frac",
-        "asin",
-        "acos",
-        "atan",
-    ),
-    key=len,
-)
-_SPELLED = re.compile(rf"({'|'.join(reversed(_NAMED))}|alpha|beta|gamma|delta|theta|lambda|sigma|omega|pi)")
-_SHAPES = frozenset(
-    word_list("ell hbar odot oplus circ nabla partial mho aleph square triangle angle star dagger perp parallel")
-)
-_WHOLE_WORDS = (
-    frozenset(
-        (*_NAMED, "tg", "ctg", "inf", "pi", "mu", "nu", "xi", "abs", "max", "min", *(g for g in _GREEK if len(g) > 2))
-    )
-    - _SHAPES
-)
-
-
 def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
     """Tokens of a normalized answer; `thousands`: `1,234` outside brackets is one number. Raises NotUnderstood."""
     tokens: list[Token] = []
-    text = _join_thousands(normalized) if thousands else normalized
-    _cut(text, tokens, depth=0)
+    _cut(_join_thousands(normalized) if thousands else normalized, tokens, depth=0)
     return tokens
 
 
 def _join_thousands(text: str) -> str:
-    """Commas and spaces between groups of three digits go, but not inside brackets, where they part values."""
-    if not _THOUSANDS.search(text):
-        return text
+    """Remove commas and spaces between groups of three digits, but not inside brackets, where they part values."""
 
     def joined(found: re.Match[str]) -> str:
         before = text[: found.start()]
@@ -158,6 +139,7 @@ def _join_thousands(text: str) -> str:
 
 
 def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
+    """Append the tokens of `text`, which stands in `depth` commands."""
     position, spaced = 0, False
     while position < len(text):
         if len(tokens) > MAX_TOKENS or depth > 40:
@@ -173,21 +155,13 @@ def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
             position = _command(piece, text, position, tokens, spaced=spaced, depth=depth)
         elif kind == "word":
             tokens.extend(_letters(piece, spaced=spaced, after_number=bool(tokens) and tokens[-1].kind == "number"))
+        elif kind == "escaped" and piece in "{}|":
+            tokens.append(Token("sign", piece if piece == "|" else "\\" + piece, spaced))
         elif kind == "escaped":
-            tokens.append(_escaped(piece, spaced=spaced))
+            tokens.append(Token("command", "newline" if piece == "\\" else piece, spaced))
         else:
             tokens.append(Token(kind, piece, spaced))
         spaced = False
-
-
-def _escaped(piece: str, *, spaced: bool) -> Token:
-    if piece in "{}":
-        return Token("sign", "\\" + piece, spaced)
-    return (
-        Token("command", {"|": "|", "\\": "newline"}.get(piece, piece), spaced)
-        if piece != "|"
-        else Token("sign", "|", spaced)
-    )
 
 
 def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced: bool, depth: int) -> int:
@@ -195,34 +169,32 @@ def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced
     name = _SAME.get(name, name)
     if name in _SILENT:
         return position
-    if name in _TEXT or name in _FONTS or name in _MARKS or name == "mathbb":
-        content, position = braced(text, position)
+    if name in _TEXT or name in _FONTS or name in _MARKS or name in ("mathbb", "begin", "end"):
+        content, position = _braced(text, position)
         inner: list[Token] = []
         if name in _TEXT:
-            _text(content, inner, spaced=True)
+            _upright(content, tokens)
         elif name == "mathbb":
-            inner.append(Token("symbol", f"set {content.strip()}", spaced))
+            tokens.append(Token("symbol", f"set {content.strip()}", spaced))
+        elif name in ("begin", "end"):
+            if name == "begin" and content.strip("*") == "array" and text[position:].lstrip().startswith("{"):
+                _, position = _braced(text, position)
+            tokens.append(Token("command", f"{name} {content.strip()}", spaced))
         else:
             _cut(content, inner, depth=depth + 1)
             if name in _MARKS:
                 inner = [Token("symbol", f"{name}({''.join(token.text for token in inner)})", spaced)]
-        tokens.extend(inner)
-        return position
-    if name in ("begin", "end"):
-        content, position = braced(text, position)
-        if name == "begin" and content.strip("*") == "array" and text[position:].lstrip().startswith("{"):
-            _, position = braced(text, position)
-        tokens.append(Token("command", f"{name} {content.strip()}", spaced))
+            tokens.extend(inner)
     elif name in _SIGNS:
         tokens.append(Token("sign", "\\" + name if name in "{}" else name, spaced))
-    elif (name in GREEK and name != "circ") or name in ("i", "j"):
+    elif (name in _SYMBOLS and name != "circ") or name in ("i", "j"):
         tokens.append(Token("symbol", name, spaced))
     else:
         tokens.append(Token("command", name, spaced))
     return position
 
 
-def braced(text: str, position: int) -> tuple[str, int]:
+def _braced(text: str, position: int) -> tuple[str, int]:
     """What stands in the braces at `position`, or the next sign without braces; and where the rest begins."""
     while position < len(text) and text[position].isspace():
         position += 1
@@ -238,39 +210,45 @@ def braced(text: str, position: int) -> tuple[str, int]:
     raise NotUnderstood("an open brace")
 
 
-def _text(content: str, tokens: list[Token], *, spaced: bool) -> None:
-    """Tokens of upright text: a single letter or the name of a function is mathematics, all else is words."""
+def _upright(content: str, tokens: list[Token]) -> None:
+    """Append tokens of upright text: a single letter or the name of a function is mathematics, all else is words."""
     content = content.replace("\\", " ").strip(" .,~")
-    if not content:
-        return
-    if content.lower() in JOINING:
-        tokens.append(Token("command", "and", spaced))
+    if content.lower() in ("and", "or"):
+        tokens.append(Token("command", "and", True))
     elif len(content) == 1 and content.isalpha():
-        tokens.append(Token("symbol", content, spaced))
+        tokens.append(Token("symbol", content, True))
     elif content in _WHOLE_WORDS:
-        tokens.extend(_letters(content, spaced=spaced, after_number=False))
+        tokens.extend(_letters(content, spaced=True, after_number=False))
     elif re.fullmatch(r"[\d.,/+\-\s]+", content):
-        _cut(content, tokens, depth=1)
-    else:
-        tokens.append(Token("text", " ".join(content.split()), spaced))
+        inner: list[Token] = []
+        _cut(content, inner, depth=1)
+        tokens.extend(inner)
+    elif content:
+        tokens.append(Token("text", " ".join(content.split()), True))
 
 
 def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
     """Letters in a row: a function, a word, or variables beside one another."""
-    if run.lower() in JOINING:
+    if run.lower() in ("and", "or"):
         return [Token("command", "and", spaced)]
-    if run not in _WHOLE_WORDS and (is_word(run) and (len(run) > 1 or (after_number and spaced))):
-        return [Token("text", run, spaced)] if len(run) > 1 else [Token("symbol", run, spaced)]
+    if run not in _WHOLE_WORDS and _is_word(run) and (len(run) > 1 or (after_number and spaced)):
+        return [Token("text" if len(run) > 1 else "symbol", run, spaced)]
     tokens: list[Token] = []
-    for part in _SPELLED.split(run) if run not in _WHOLE_WORDS else [run]:
+    for part in [run] if run in _WHOLE_WORDS else _SPELLED.split(run):
         name = _SAME.get(part, part)
         if part in _WHOLE_WORDS or (len(part) > 1 and _SPELLED.fullmatch(part)):
-            tokens.append(Token("symbol" if name in GREEK else "command", name, spaced and not tokens))
+            tokens.append(Token("symbol" if name in _SYMBOLS else "command", name, spaced and not tokens))
         else:
-            tokens.extend(
-                Token("symbol", letter, spaced and not tokens and not index) for index, letter in enumerate(part)
-            )
+            for letter in part:
+                tokens.append(Token("symbol", letter, spaced and not tokens))
     return tokens
+
+
+def _is_word(run: str) -> bool:
+    """True for letters in a row that are a word of a language, not variables beside one another."""
+    if run.lower() in UNITS or run.lower() in OTHER_UNITS or run.lower() in _PROSE:
+        return True
+    return len(run) >= 4 and run[1:].islower() and bool(set("aeiouy") & set(run.lower()))
 
 
 def literal(text: str) -> Number:

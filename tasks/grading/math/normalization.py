@@ -9,77 +9,28 @@ import re
 import unicodedata
 from fractions import Fraction
 
-from tasks.grading.math.math_words import word_list
-
 MAX_CHARS = 20_000
 """A longer answer is none: it is neither normalized nor compared."""
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
-_GREEK = word_list("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho")
-_GREEK_LATE = ["sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"]
-_UNICODE: dict[str, str] = {
-    **{chr(0x3B1 + i): rf"\{name} " for i, name in enumerate(_GREEK)},
-    **{chr(0x3C3 + i): rf"\{name} " for i, name in enumerate(_GREEK_LATE)},
-    "Γ": r"\Gamma ",
-    "Δ": r"\Delta ",
-    "Θ": r"\Theta ",
-    "Σ": r"\Sigma ",
-    "Φ": r"\Phi ",
-    "Ω": r"\Omega ",
-    "−": "-",
-    "–": "-",
-    "—": "-",
-    "×": r"\times ",
-    "⋅": r"\cdot ",
-    "·": r"\cdot ",
-    "∙": r"\cdot ",
-    "÷": r"\div ",
-    "√": r"\sqrt ",
-    "∞": r"\infty ",
-    "≤": r"\le ",
-    "≥": r"\ge ",
-    "⩽": r"\le ",
-    "⩾": r"\ge ",
-    "≠": r"\ne ",
-    "≈": r"\approx ",
-    "±": r"\pm ",
-    "∓": r"\mp ",
-    "∪": r"\cup ",
-    "∩": r"\cap ",
-    "∈": r"\in ",
-    "°": r"^{\circ}",
-    "∅": r"\emptyset ",
-    "ℝ": r"\mathbb{R}",
-    "ℤ": r"\mathbb{Z}",
-    "ℚ": r"\mathbb{Q}",
-    "ℕ": r"\mathbb{N}",
-    "′": "'",
-    "’": "'",
-    "‘": "'",
-    "“": '"',
-    "”": '"',
-    "⟨": r"\langle ",
-    "⟩": r"\rangle ",
-    "∠": r"\angle ",
-    "⌊": r"\lfloor ",
-    "⌋": r"\rfloor ",
-    "⌈": r"\lceil ",
-    "⌉": r"\rceil ",
-    "％": r"\%",
-    "∶": ":",
-    "≡": r"\equiv ",
-    "½": r"\frac{1}{2}",
-    "⅓": r"\frac{1}{3}",
-    "⅔": r"\frac{2}{3}",
-    "¼": r"\frac{1}{4}",
-    "¾": r"\frac{3}{4}",
-    "\u00ad": "",
-    "\u200b": "",
-    "\ufeff": "",
-    "\0": "",
-}
-_CHARACTERS = str.maketrans(_UNICODE)
+_LETTERS = """
+    α alpha β beta γ gamma δ delta ε epsilon ζ zeta η eta θ theta ι iota κ kappa λ lambda μ mu ν nu ξ xi ο omicron π pi
+    ρ rho σ sigma τ tau υ upsilon φ phi χ chi ψ psi ω omega Γ Gamma Δ Delta Θ Theta Σ Sigma Φ Phi Ω Omega
+"""
+_SIGNS = """
+    × times ⋅ cdot · cdot ∙ cdot ÷ div √ sqrt ∞ infty ≤ le ≥ ge ⩽ le ⩾ ge ≠ ne ≈ approx ≡ equiv ± pm ∓ mp
+    ∪ cup ∩ cap ∈ in ∅ emptyset ⟨ langle ⟩ rangle ⌊ lfloor ⌋ rfloor ⌈ lceil ⌉ rceil ∠ angle
+"""
+_CHARACTERS = str.maketrans(
+    {sign: rf"\{name} " for sign, name in re.findall(r"(\S) (\w+)", _LETTERS + _SIGNS)}
+    | {sign: rf"\mathbb{{{name}}}" for sign, name in zip("ℝℤℚℕ", "RZQN", strict=True)}
+    | {sign: rf"\frac{{{above}}}{{{below}}}" for sign, above, below in zip("½⅓⅔¼¾", "11213", "23344", strict=True)}
+    | {"°": r"^{\circ}", "％": r"\%", "∶": ":", "“": '"', "”": '"'}
+    | dict.fromkeys("−–—", "-")
+    | dict.fromkeys("′’‘", "'")
+    | dict.fromkeys("\u00ad\u200b\ufeff\0", "")
+)
 _RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 

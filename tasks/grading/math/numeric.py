@@ -10,7 +10,6 @@ from tasks.grading.math.expressions import (
     Apply,
     Node,
     Number,
-    Symbol,
     Undecided,
     evaluate,
     has_decimal,
@@ -68,31 +67,23 @@ def written_decimal(node: Node) -> Decimal | None:
         return inner._replace(value=-inner.value) if inner else None
     if isinstance(node, Apply) and node.name == "mul" and len(node.args) == 2:
         inner, scale = written_decimal(node.args[0]), rational(node.args[1])
-        if inner and scale and _is_power_of_ten(node.args[1]):
+        power = node.args[1]
+        if inner and scale and isinstance(power, Apply) and power.name == "pow" and rational(power.args[0]) == 10:
             return Decimal(inner.value * scale, inner.digits, inner.unit * scale)
     return None
 
 
-def _is_power_of_ten(node: Node) -> bool:
-    return isinstance(node, Apply) and node.name == "pow" and rational(node.args[0]) == 10
-
-
 def _rounded(a: Node, b: Node, left: Fraction, right: Fraction) -> bool:
     first, second = written_decimal(a), written_decimal(b)
-    if first and second:
-        return abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
-    if not first and not second:
-        return (has_decimal(a) or has_decimal(b)) and _close(left, right)
-    decimal, exact = (first, right) if first else (second, left)
-    assert decimal
-    return not _short(exact) and _rounds_to(exact, decimal, RATIONAL_DIGITS)
+    if first and not second:
+        return not _is_short(right) and _rounds_to(right, first, RATIONAL_DIGITS)
+    if second and not first:
+        return not _is_short(left) and _rounds_to(left, second, RATIONAL_DIGITS)
+    close = abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
+    return close and (has_decimal(a) or has_decimal(b))
 
 
-def _close(left: Fraction, right: Fraction) -> bool:
-    return abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
-
-
-def _short(value: Fraction) -> bool:
+def _is_short(value: Fraction) -> bool:
     """True where `value` has few decimals."""
     return (value * 10**FINITE_PLACES).denominator == 1
 
@@ -121,15 +112,13 @@ def _same_constant(a: Node, b: Node) -> bool:
 
 def points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
     """Values for the variables `names`, the same each time; and whether all are positive."""
-    ordered = sorted(names)
     found: list[tuple[dict[str, Fraction], bool]] = []
     for row in range(7):
-        point = {}
-        for index, name in enumerate(ordered):
+        point: dict[str, Fraction] = {}
+        for index, name in enumerate(sorted(names)):
             value = Fraction((389 * (row + 1) + 211 * (index + 2) * (row + 2) + 97 * index * index) % 997 + 3, 431)
             point[name] = -value if row >= 4 and (row + index) % 2 == 0 else value
         found.append((point, row < 4))
-    # whole numbers: floors, factorials and powers of -1 are often meant for these only
     return found
 
 
@@ -141,7 +130,7 @@ def _same_function(a: Node, b: Node) -> bool:
     """
     names = symbols(a) | symbols(b)
     tolerance = float(DECIMAL_TOLERANCE) if has_decimal(a) or has_decimal(b) else CLEARLY_DIFFERENT
-    agreed = confirmed = 0
+    agreed = 0
     for point, positive in _points_for(a, b, names):
         try:
             left, right = evaluate(a, point), evaluate(b, point)
@@ -153,11 +142,9 @@ def _same_function(a: Node, b: Node) -> bool:
         differ = abs(left - right) > tolerance * max(abs(left), abs(right), 1e-30)
         if differ and (tolerance != CLEARLY_DIFFERENT or not _lost_digits(a, b, point)):
             return False
+        if tolerance == CLEARLY_DIFFERENT and not agreed and not same_to_many_digits(a, b, point):
+            return False
         agreed += 1
-        if tolerance == CLEARLY_DIFFERENT and not confirmed:
-            if not same_to_many_digits(a, b, point):
-                return False
-            confirmed += 1
     if agreed < 2:
         raise Undecided("defined at too few points")
     return True
@@ -171,35 +158,24 @@ def _lost_digits(a: Node, b: Node, point: dict[str, Fraction]) -> bool:
         return False
 
 
-_WHOLE_ONLY = frozenset(("factorial", "binomial", "floor", "ceil", "mod"))
-
-
 def _points_for(a: Node, b: Node, names: set[str]) -> list[tuple[dict[str, Fraction], bool]]:
-    found = points(names)
-    parts = [*walk(a), *walk(b)]
-    if any(isinstance(part, Apply) and part.name in _WHOLE_ONLY for part in parts) or _alternates(parts):
-        return [
-            (
-                {
-                    name: Fraction(8 + row * (index + 1) + index * 3)
-                    for index, name in enumerate(sorted(names, reverse=bool(row % 2)))
-                },
-                True,
-            )
-            for row in range(6)
-        ]
-    return found
+    """Whole numbers where floors, factorials or powers of -1 stand, which are often meant for these only."""
+    if not any(isinstance(part, Apply) and _is_for_whole_numbers(part) for part in (*walk(a), *walk(b))):
+        return points(names)
+    orders = [sorted(names), sorted(names, reverse=True)]
+    return [
+        ({name: Fraction(8 + row * (index + 1) + index * 3) for index, name in enumerate(orders[row % 2])}, True)
+        for row in range(6)
+    ]
 
 
-def _alternates(parts: list[Node]) -> bool:
-    """True with (-1)^n, which is meant for whole n."""
-    return any(
-        isinstance(part, Apply) and part.name == "pow" and rational(part.args[0]) == -1 and symbols(part.args[1])
-        for part in parts
-    )
+def _is_for_whole_numbers(part: Apply) -> bool:
+    if part.name == "pow":
+        return rational(part.args[0]) == -1 and bool(symbols(part.args[1]))
+    return part.name in ("factorial", "binomial", "floor", "ceil", "mod")
 
 
-def proportional(a: Node, b: Node) -> Fraction | int | None:
+def proportional(a: Node, b: Node) -> int | None:
     """The sign of the constant c with a = c·b; None where there is none. Raises Undecided."""
     names = symbols(a) | symbols(b)
     if not names:
@@ -210,29 +186,12 @@ def proportional(a: Node, b: Node) -> Fraction | int | None:
             left, right = evaluate(a, point), evaluate(b, point)
         except Undecided:
             continue
-        if not positive and (abs(left.imag) > 1e-9 or abs(right.imag) > 1e-9):
-            continue
-        if abs(right) < 1e-9 or abs(left) < 1e-9:
-            continue
-        ratios.append(left / right)
+        real = abs(left.imag) <= 1e-9 and abs(right.imag) <= 1e-9
+        if (positive or real) and abs(right) >= 1e-9 and abs(left) >= 1e-9:
+            ratios.append(left / right)
     if len(ratios) < 3:
         raise Undecided("defined at too few points")
     tolerance = 1e-6 if has_decimal(a) or has_decimal(b) else 1e-9
     if any(abs(ratio - ratios[0]) > tolerance * abs(ratios[0]) for ratio in ratios) or abs(ratios[0].imag) > 1e-9:
         return None
     return 1 if ratios[0].real > 0 else -1
-
-
-def difference(a: Node, b: Node) -> Node:
-    """a - b."""
-    return Apply("add", (a, Apply("neg", (b,))))
-
-
-def is_constant(node: Node) -> bool:
-    """True for a formula without variables."""
-    return not symbols(node)
-
-
-def is_symbol(node: Node) -> bool:
-    """True for a bare variable."""
-    return isinstance(node, Symbol)

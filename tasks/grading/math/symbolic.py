@@ -10,8 +10,9 @@ import selectors
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from queue import Empty, LifoQueue
+from queue import LifoQueue
 from threading import Lock
 
 WORKER = Path(__file__).with_name("math_worker.py")
@@ -30,7 +31,7 @@ class WorkerUnavailable(Exception):
 
 
 class _Worker:
-    """One process; used by one thread at a time."""
+    """One process; used by one thread at a time. Raises WorkerUnavailable when it does not start."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"PYTHONHASHSEED": "0"}
@@ -49,19 +50,14 @@ class _Worker:
         try:
             self._line(START_TIMEOUT_S)
         except DeadlinePassed as error:
-            how = self._end()
+            try:
+                how = f"ended with status {self.process.wait(1)}"
+            except subprocess.TimeoutExpired:
+                how = f"was not ready in {START_TIMEOUT_S:g} s"
+            self.kill()
             raise WorkerUnavailable(
                 f"the process that compares formulas {how}; are sympy and math-verify installed?"
             ) from error
-
-    def _end(self) -> str:
-        """Kill it; gives how it had ended before."""
-        try:
-            how = f"ended with status {self.process.wait(1)}"
-        except subprocess.TimeoutExpired:
-            how = f"was not ready in {START_TIMEOUT_S:g} s"
-        self.kill()
-        return how
 
     def same(self, gold: str, answer: str, deadline_s: float) -> bool:
         """Ask, and wait. Raises DeadlinePassed; the worker is of no use then."""
@@ -70,9 +66,9 @@ class _Worker:
             assert self.process.stdin
             self.process.stdin.write(json.dumps(asked).encode() + b"\n")
             self.process.stdin.flush()
-        except OSError as error:
-            raise DeadlinePassed("the worker was gone") from error
-        return bool(json.loads(self._line(deadline_s))["equal"])
+            return bool(json.loads(self._line(deadline_s))["equal"])
+        except (OSError, ValueError, KeyError) as error:
+            raise DeadlinePassed("the worker was gone, or wrote no verdict") from error
 
     def _line(self, timeout_s: float) -> bytes:
         assert self.process.stdout
@@ -93,11 +89,9 @@ class _Worker:
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
-            if pipe:
-                try:
+            with suppress(OSError):  # what was not written to a dead worker
+                if pipe:
                     pipe.close()
-                except OSError:  # what was not written to a dead worker
-                    log.debug("pipe of a dead worker")
 
 
 class Workers:
@@ -107,7 +101,6 @@ class Workers:
         self._free: LifoQueue[_Worker | None] = LifoQueue()
         for _ in range(count):
             self._free.put(None)
-        self._count = count
         self._closed = False
         self._lock = Lock()
         self._running: set[_Worker] = set()
@@ -118,15 +111,12 @@ class Workers:
         try:
             if worker is None or worker.process.poll() is not None:  # killed by someone while it was idle
                 self._drop(worker)
-                worker = self._start()
-            try:
-                return worker.same(gold, answer, deadline_s)
-            except (DeadlinePassed, ValueError, KeyError) as error:
-                self._drop(worker)
                 worker = None
-                raise DeadlinePassed(str(error)) from error
-        except BaseException:
-            worker = None if worker is None or worker not in self._running else worker
+                worker = self._start()
+            return worker.same(gold, answer, deadline_s)
+        except BaseException:  # it may still be at work on this
+            self._drop(worker)
+            worker = None
             raise
         finally:
             self._free.put(worker)
@@ -153,16 +143,9 @@ class Workers:
             return [worker.process.pid for worker in self._running]
 
     def close(self) -> None:
-        """End all workers; a comparison under way gives DeadlinePassed."""
+        """End all workers; a comparison under way gives DeadlinePassed, a later one WorkerUnavailable."""
         with self._lock:
             self._closed = True
             running, self._running = list(self._running), set()
         for worker in running:
             worker.kill()
-        while True:
-            try:
-                self._free.get_nowait()
-            except Empty:
-                break
-        for _ in range(self._count):
-            self._free.put(None)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-from tasks.grading.math.math_tokens import Token
-from tasks.grading.math.math_words import OTHER_UNITS, SHORT_UNITS, UNITS
+from tasks.grading.math.math_tokens import OTHER_UNITS, UNITS, Token, word_set
+
+_SHORT = word_set("m s g h L N J K W V A C F T l")
+"""Letters that are a unit only behind a number and a space, where the other answer has no variable."""
 
 
 def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
@@ -14,21 +16,14 @@ def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
     while end:
         token = tokens[end - 1]
         if token.kind == "text":
-            words = [word for word in re.split(r"[\s/^~\d{}.]+", token.text.lower()) if word]
-            units = [*words, *units]
+            units = [*(word for word in re.split(r"[\s/^~\d{}.]+", token.text.lower()) if word), *units]
             end -= 1
-        elif units_power := _unit_power(tokens, end):
-            end, units = (
-                units_power,
-                [f"^{tokens[end - 1].text if tokens[end - 1].text != '}' else tokens[end - 2].text}", *units],
-            )
-        elif _short_unit(tokens, end) or (
-            units
-            and token.text in ("/", "*", "^")
-            and end > 1
-            and (tokens[end - 2].kind == "text" or _short_unit(tokens, end - 1))
-        ):
-            end, units = end - 1, [token.text, *units]
+        elif exponent := _exponent(tokens, end):
+            units = [f"^{exponent}", *units]
+            end -= 4 if token.text == "}" else 2
+        elif _is_short(tokens, end) or (units and token.text in ("/", "*", "^") and _is_unit(tokens, end - 1)):
+            units = [token.text, *units]
+            end -= 1
         else:
             break
     if end == 0:  # words only before a formula, or nothing but words
@@ -39,49 +34,36 @@ def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
     return tokens[start:end], _canonical_unit(units)
 
 
-def _unit_power(tokens: list[Token], end: int) -> int | None:
-    """Where a unit with an exponent, `cm^2`, begins its exponent."""
-    for length in (4, 2):
-        if end < length + 1:
-            continue
-        tail = [token.text for token in tokens[end - length : end]]
-        exponent = tail[1:] if length == 2 else tail[2:-1]
-        closed = length == 2 or (tail[1], tail[-1]) == ("{", "}")
-        before = tokens[end - length - 1]
-        if (
-            tail[0] == "^"
-            and closed
-            and exponent[0] in ("2", "3")
-            and (before.kind == "text" or _short_unit(tokens, end - length))
-        ):
-            return end - length
-    return None
+def _exponent(tokens: list[Token], end: int) -> str | None:
+    """The exponent of the unit that ends at `end`, `cm^2` or `cm^{2}`; None where there is none."""
+    written = [token.text for token in tokens[max(0, end - 4) : end]]
+    bare = [written[-4], written[-2]] if len(written) == 4 and written[-3::2] == ["{", "}"] else written[-2:]
+    if len(bare) < 2 or bare[0] != "^" or bare[1] not in ("2", "3"):
+        return None
+    return bare[1] if _is_unit(tokens, end - (4 if written[-1] == "}" else 2)) else None
 
 
-def _short_unit(tokens: list[Token], end: int) -> bool:
-    """`10 m`: one letter behind a number and a space."""
+def _is_unit(tokens: list[Token], end: int) -> bool:
+    return end > 0 and (tokens[end - 1].kind == "text" or _is_short(tokens, end))
+
+
+def _is_short(tokens: list[Token], end: int) -> bool:
+    """`10 m`: one letter behind a number and a space; `km/h`: one behind a slash."""
     token = tokens[end - 1]
-    before = tokens[end - 2] if end > 1 else None
-    if token.kind != "symbol" or not before:
+    if end < 2 or token.kind != "symbol" or token.text not in _SHORT:
         return False
-    if token.text in SHORT_UNITS and before.text in ("/",) and end > 3:
-        return tokens[end - 3].kind == "text" or _short_unit(tokens, end - 2)
-    return token.text in SHORT_UNITS and token.spaced and before.kind == "number" and end == 2 + (tokens[0].text == "-")
+    before = tokens[end - 2]
+    if before.text == "/" and end > 3:
+        return _is_unit(tokens, end - 2)
+    return token.spaced and before.kind == "number" and end == 2 + (tokens[0].text == "-")
 
 
 def _canonical_unit(words: list[str]) -> str:
-    known = [
-        UNITS.get(word, word)
-        for word in words
-        if word in UNITS or word.startswith("^") or word == "/" or word in SHORT_UNITS
-    ]
+    if any(word not in UNITS and word not in OTHER_UNITS and word[0] not in "^/" for word in words):
+        return ""
+    known = [UNITS.get(word, word) for word in words if word in UNITS or word not in OTHER_UNITS]
+    if not known or known[0].startswith("^"):
+        return ""
     squared = any(word in ("square", "sq") for word in words)
     cubed = any(word in ("cubic", "cu") for word in words)
-    other = [
-        word
-        for word in words
-        if word not in UNITS and word not in OTHER_UNITS and not word.startswith("^") and word != "/"
-    ]
-    if other or not known or known[0].startswith("^"):
-        return ""
     return "".join(known) + ("^2" if squared else "^3" if cubed else "")

@@ -5,44 +5,38 @@ Strict and loose verdicts: loose forgives an opening line, a closing line and as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from math import fsum, sqrt
 from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from tasks.grading.grading_errors import RulesUnusable
-from tasks.grading.grading_records import Item, Response, Sample, Summary
+from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary
 from tasks.grading.reasoning import visible_answer
-from tasks.grading.rules.rule_kinds import Rule, rules_of
-from tasks.grading.sample_statistics import tally
+from tasks.grading.rules.rule_checks import KINDS, arguments_of
+from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import Estimate, estimate, estimates, wilson
 
 VARIANTS = ("strict", "loose")
 ByItem = dict[str, list[float]]
 """Item → 1 for each instruction followed and 0 for each that was not, over all repeats."""
+Rule = Callable[[str], bool]
+"""Whether a response follows one instruction."""
 
 
 def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
     """A sample for each response, in order; unscored where the item's instructions are not usable."""
     for item, response in answered:
-        sample = Sample(
-            item=item.id,
-            repeat=response.repeat,
-            status="unscored",
-            group=item.group,
-            truncated=response.truncated,
-            keys=tuple(reply.key for reply in response.turns if reply.key),
-        )
         try:
             kinds, rules = zip(*rules_of(item.detail), strict=True)
         except RulesUnusable as error:
-            yield sample.model_copy(update={"reason": str(error)})
-            continue
-        answer = _answer(response.text)
-        done = followed(rules, answer)
-        yield sample.model_copy(update=_verdict(kinds, done) | _missing(response, answer))
+            found = {"status": "unscored", "reason": str(error)}
+        else:
+            answer = _answer(response.text)
+            found = _verdict(kinds, followed(rules, answer)) | _missing(response, answer)
+        yield Sample.graded(item, response, keys=response.call_keys, **found)
 
 
 def _answer(text: str) -> str:
@@ -54,7 +48,6 @@ def _answer(text: str) -> str:
 def _verdict(kinds: Sequence[str], done: Followed) -> dict[str, Any]:
     broken = [kind for kind, kept in zip(kinds, done.strict, strict=True) if not kept]
     return {
-        "status": "scored",
         "score": float(all(done.strict)),
         "reason": f"not followed: {', '.join(broken)}" if broken else "all followed",
         "values": {f"prompt_level_{name}": float(all(getattr(done, name))) for name in VARIANTS}
@@ -102,9 +95,7 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
         for level in ("prompt", "instruction")
         for name in VARIANTS
     }
-    metrics["num_total"] = found.counts.items
-    if found.counts.unscored:
-        metrics["num_unscored"] = found.counts.unscored
+    metrics |= {"num_total": found.counts.items} | unscored_metric(found.counts)
     return Summary(metrics, (*overall, *per_kind), found.counts)
 
 
@@ -150,6 +141,48 @@ def check_rules(items: Iterable[Item]) -> Iterator[str]:
             rules_of(item.detail)
         except RulesUnusable as error:
             yield f"item {item.id}: {error}"
+
+
+def rule_of(kind: str, arguments: Mapping[str, JsonValue]) -> Rule:
+    """The check of one instruction; arguments that are null are as good as absent, as the hub's data has them.
+
+    Raises RulesUnusable: the published grader draws a missing argument at random, and so grades something else.
+    """
+    if kind not in KINDS:
+        raise RulesUnusable(f"no instruction kind {kind!r}; there are {', '.join(sorted(KINDS))}")
+    given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    expected = arguments_of(KINDS[kind])
+    for name in given.keys() - expected.keys():
+        raise RulesUnusable(f"{kind} takes no argument `{name}`; it takes {', '.join(expected) or 'none'}")
+    for name, argument in expected.items():
+        if name not in given:
+            raise RulesUnusable(f"{kind} needs `{name}`, {argument.expected}")
+        if not argument.meets(given[name]):
+            raise RulesUnusable(f"{kind} needs `{name}` to be {argument.expected}, not {given[name]!r:.80}")
+    if "nth_paragraph" in given and given["nth_paragraph"] > given["num_paragraphs"]:
+        raise RulesUnusable(
+            f"{kind} asks for paragraph {given['nth_paragraph']} of {given['num_paragraphs']}; "
+            "`nth_paragraph` is at most `num_paragraphs`"
+        )
+    return partial(KINDS[kind], **given)
+
+
+def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
+    """Kind and check of each instruction of an item: `instruction_id_list` and, beside it, `kwargs`.
+
+    Raises RulesUnusable.
+    """
+    kinds, arguments = detail.get("instruction_id_list"), detail.get("kwargs")
+    if not isinstance(kinds, list) or not kinds or not isinstance(arguments, list):
+        raise RulesUnusable("an item needs `instruction_id_list` and `kwargs`, two lists")
+    if len(kinds) != len(arguments):
+        raise RulesUnusable(f"{len(kinds)} instructions but {len(arguments)} sets of arguments; each needs its own")
+    rules = list[tuple[str, Rule]]()
+    for kind, given in zip(kinds, arguments, strict=True):
+        if not isinstance(kind, str) or not isinstance(given, dict | None):
+            raise RulesUnusable("`instruction_id_list` holds names, and `kwargs` an object for each")
+        rules.append((kind, rule_of(kind, given or {})))
+    return rules
 
 
 class Followed(NamedTuple):

@@ -1,4 +1,4 @@
-"""Sentences as NLTK's Punkt model for English finds them, without its data.
+"""Sentences as NLTK's Punkt model for English finds them, without its data, and the words in capitals in them.
 
 A `.`, `?` or `!` ends a sentence where white space or one of a few marks follows, unless its word is an abbreviation,
 an initial or a number and the next word does not look like a beginning. That has results which IFEval's verdicts hang
@@ -34,6 +34,13 @@ FOLLOWING = re.compile(rf"{MARK}|\s+\S+")
 TOKEN = re.compile(rf"--+|\.\.+|[^\s(\"`{{\[:;&#*@)}}\]\-,](?:(?!{STOP})\S)*|\S")
 CLOSING = re.compile(r"""(["')\]}‘’“”«»]+)(?:\s+|(?=--)|\Z)""")
 NUMBER = re.compile(r"[.,]?\d[\d,.-]*")
+
+APART = re.compile(r"""[][(){}<>;@#$%&?!*"`«»“”‘’„\u2012-\u2015]|--|''|\.\.+|[:,](?!\d)|(?<!\w)'(?=\w)""")
+TWO_IN_ONE = re.compile(
+    r"\b(can(?=not\b)|gim(?=me\b)|gon(?=na\b)|got(?=ta\b)|lem(?=me\b)|wan(?=na(?!\S))|d(?='ye\b)|more(?='n\b))", re.I
+)
+CLITICS = ("'s", "'S", "'m", "'M", "'d", "'D", "'ll", "'LL", "'re", "'RE", "'ve", "'VE", "n't", "N'T", "'")
+END = "])}>\"'»”’ \t\n\r\x0b\x0c"
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -95,6 +102,36 @@ def _is_name(token: str) -> bool:
     if token == "I":  # begins many sentences, but is always a capital
         return True
     return token[0].isupper() and not _begins(token) and token.removesuffix(".").lower() not in ORDINARY
+
+
+def capital_words(text: str) -> Iterator[str]:
+    """The words whose letters are all capitals, in order, cut as NLTK's `word_tokenize` cuts them.
+
+    Only these are counted, so punctuation that stands apart may as well be a space. What matters is where a word is
+    cut in two: `DON'T` is `DO` and `N'T`, `NASA's` is `NASA` and `'s`, `CANNOT` is `CAN` and `NOT`, while `AND/OR`,
+    `T-SHIRT` and `U.S.A.` are one each.
+    Source: NLTK's TreebankWordTokenizer and its revision NLTKWordTokenizer, by behaviour.
+    Known differences: a word with two clitics (`SHOULDN'T'VE`) may be cut at another place.
+    """
+    for sentence in sentences(text):
+        spaced = TWO_IN_ONE.sub(r" \1 ", APART.sub(" ", _without_period(sentence)))
+        for piece in spaced.split():
+            if not piece.islower():
+                yield from (word for word in _cut(piece) if word.isupper())
+
+
+def _without_period(sentence: str) -> str:
+    """The sentence without its last period; `IT'S.` would else be one word."""
+    bare = sentence.rstrip(END)
+    return bare[:-1] if bare.endswith(".") and not bare.endswith("..") else sentence
+
+
+def _cut(piece: str) -> tuple[str, ...]:
+    for clitic in CLITICS:
+        stem = piece.removesuffix(clitic)
+        if stem and stem != piece and stem[-1] != "'":
+            return stem, clitic
+    return (piece,)
 
 
 def _words(text: str) -> frozenset[str]:

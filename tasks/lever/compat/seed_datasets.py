@@ -17,9 +17,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from tasks.lever.compat.seed_selector import normalize_rewards_zscore
-from tasks.lever.data.banks import EmbeddingBank
 from tasks.lever.data.beam_data import beam_of, by_number, pool_ids, read_beams, split_beams
-from tasks.lever.data.json_files import content_of, members
+from tasks.lever.data.embeddings import EmbeddingBank
+from tasks.lever.data.json_files import read_by_query
 from tasks.lever.judge.rewards import reward_of
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
 from tasks.lever.lever_options import RewardMode
@@ -35,8 +35,7 @@ Vectors = EmbeddingBank | Mapping[Any, Tensor] | Tensor
 def load_beam_data(json_path: str | Path) -> BeamData:
     """Beam data, old or new, or RL data, as they stand in the file. Raises FileUnusable naming query and field."""
     read_beams(Path(json_path))
-    text, where = content_of(Path(json_path), "the beam data")
-    return {member.key: member.value for member in members(text, where)}
+    return read_by_query(Path(json_path), "the beam data").entries
 
 
 def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -12,7 +12,10 @@ from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.compat.seed_checkpoints import open_selector
+from tasks.lever.data.rl_data import draw
 from tasks.lever.learning import losses
+from tasks.lever.lever_errors import PointerUnusable
+from tasks.lever.lever_options import RlDataSettings
 
 if TYPE_CHECKING:
     from models.protocols import VisionEmbedder
@@ -44,37 +47,24 @@ class PointerSelectorV3Config(NamedTuple):
 class PointerSelectorV3(PointerSelector):
     """The pointer network with its losses as methods."""
 
-    def __init__(
-        self,
-        d_model: int = 768,
-        K: int = 32,  # noqa: N803  Lever-Plus's name
-        shot_num: int = 2,
-        label_smoothing: float = 0.0,
-        dropout: float = 0.5,
-        hidden_dim: int = 256,
-        num_heads: int = 1,
-        attn_dropout: float = 0.1,
-        num_layers: int = 3,
-        clip_epsilon: float = 0.2,
-        kl_beta: float = 0.1,
-        advantage_clip: float = 5.0,
-        gate: bool = True,
-    ) -> None:
-        if label_smoothing:
-            raise ValueError(f"label_smoothing {label_smoothing}: must be 0, no loss here smooths its labels")
+    def __init__(self, *args: Any, **named: Any) -> None:
+        """The fields of PointerSelectorV3Config, in their order or by name."""
+        shape = PointerSelectorV3Config(*args, **named)
+        if shape.label_smoothing:
+            raise ValueError(f"label_smoothing {shape.label_smoothing}: must be 0, no loss here smooths its labels")
         config = PointerConfig(
-            embedding_dim=d_model,
-            hidden=hidden_dim,
-            layers=num_layers,
-            heads=num_heads,
-            dropout=dropout,
-            attention_dropout=attn_dropout,
-            gate=gate,
+            embedding_dim=shape.d_model,
+            hidden=shape.hidden_dim,
+            layers=shape.num_layers,
+            heads=shape.num_heads,
+            dropout=shape.dropout,
+            attention_dropout=shape.attn_dropout,
+            gate=shape.gate,
         )
         super().__init__(config)
-        self.d_model, self.K, self.shot_num = d_model, K, shot_num
-        self.hidden_dim, self.num_heads, self.num_layers = hidden_dim, num_heads, num_layers
-        self.clip_epsilon, self.kl_beta, self.advantage_clip = clip_epsilon, kl_beta, advantage_clip
+        self.d_model, self.K, self.shot_num = shape.d_model, shape.K, shape.shot_num
+        self.hidden_dim, self.num_heads, self.num_layers = shape.hidden_dim, shape.num_heads, shape.num_layers
+        self.clip_epsilon, self.kl_beta, self.advantage_clip = shape.clip_epsilon, shape.kl_beta, shape.advantage_clip
 
     @classmethod
     def of(cls, selector: PointerSelector) -> Self:
@@ -159,12 +149,12 @@ class PointerSelectorV3(PointerSelector):
         self, rewards: Tensor, normalize: bool = True, min_std: float = 0.1, judged: Tensor | None = None
     ) -> Tensor:
         """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean."""
-        if not normalize:
+        if normalize:
+            found = losses.advantages(rewards, floor=min_std, judged=judged)
+        else:
             known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
             mean = torch.where(known, rewards, 0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
             found = torch.where(known, rewards - mean, 0)
-            return found.clamp(-self.advantage_clip, self.advantage_clip)
-        found = losses.advantages(rewards, floor=min_std, judged=judged)
         return found.clamp(-self.advantage_clip, self.advantage_clip)
 
     def compute_kl_divergence(self, log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
@@ -286,3 +276,143 @@ def adaptive_kl_beta(
         most=beta_max,
         factor=adjustment_factor,
     )
+
+
+@torch.no_grad()
+def predict_with_v3(
+    model: PointerSelectorV3, query_emb: Tensor, cand_emb: Tensor, top_k: int = 1
+) -> tuple[Tensor, Tensor]:
+    """(B, S) positions of the likeliest picks one after the other, and (B, S) their logits.
+
+    top_k: as in Lever-Plus one pick is given for each step; `beam_search_pointer` gives several pointers.
+    """
+    if top_k != 1:
+        raise ValueError(f"top_k {top_k}: each step has one pick; call beam_search_pointer for several pointers")
+    pointers = model.greedy(query_emb, cand_emb, shots=model.shot_num)
+    with without_dropout(model):
+        taken = [
+            _step_logits(model, query_emb, cand_emb, pointers[:, :step]).gather(1, pointers[:, step, None])
+            for step in range(model.shot_num)
+        ]
+    return pointers, torch.cat(taken, dim=1)
+
+
+def compute_step_logits(
+    model: PointerSelector, query_emb: Tensor, cand_emb: Tensor, selected_indices: Sequence[int] | None = None
+) -> Tensor:
+    """(K,) logits of the next pick after these, −inf for a second time. query_emb: (1, d); cand_emb: (1, K, d)."""
+    return _step_logits(model, query_emb, cand_emb, torch.tensor([list(selected_indices or ())], dtype=torch.long))[0]
+
+
+def _step_logits(model: PointerSelector, query: Tensor, pool: Tensor, picked: Tensor) -> Tensor:
+    """(B, K) after the picks (B, S)."""
+    encoded = model.encode(query, pool)
+    state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
+    for one in picked.to(pool.device).unbind(-1):
+        state = model.advance(state, encoded.keys, one[:, None])
+        blocked = blocked.scatter(-1, one[:, None, None], True)
+    return model.step(state, encoded.keys, blocked)[:, 0]
+
+
+def sample_pointer_with_temperature(
+    model: PointerSelector,
+    query_emb: Tensor,
+    cand_emb: Tensor,
+    tau: float,
+    exclude_indices: Iterable[int] | None = None,
+    shot_num: int = 2,
+    generator: torch.Generator | None = None,
+) -> tuple[list[int], float]:
+    """A pointer drawn at temperature `tau`, and its log-probability at temperature 1. (d,), (K, d).
+
+    generator: none draws from torch's default one, as Lever-Plus does.
+    """
+    drawn = model.sample(
+        query_emb[None],
+        cand_emb[None],
+        shots=shot_num,
+        draws=1,
+        temperature=tau,
+        generator=generator or torch.default_generator,
+        usable=_usable(cand_emb, exclude_indices),
+    )
+    return drawn.pointers[0, 0].tolist(), drawn.log_probs[0, 0].sum().item()
+
+
+def beam_search_pointer(
+    model: PointerSelector,
+    query_emb: Tensor,
+    cand_emb: Tensor,
+    num_beams: int = 5,
+    shot_num: int = 2,
+    exclude_indices: Iterable[int] | None = None,
+) -> list[dict[str, Any]]:
+    """`pointer`, `score` (sum of the steps' probabilities) and `logprob` of the likeliest pointers, best first."""
+    usable = _usable(cand_emb, exclude_indices)
+    found = model.beam(query_emb[None], cand_emb[None], shots=shot_num, width=num_beams, usable=usable)
+    return [
+        {"pointer": pointer.tolist(), "score": steps.exp().sum().item(), "logprob": steps.sum().item()}
+        for pointer, steps in zip(found.pointers[0], found.log_probs[0], strict=True)
+    ]
+
+
+def _usable(cand_emb: Tensor, exclude_indices: Iterable[int] | None) -> Tensor:
+    usable = torch.ones(1, len(cand_emb), dtype=torch.bool, device=cand_emb.device)
+    usable[0, list(exclude_indices or ())] = False
+    return usable
+
+
+def generate_pointer_candidates_for_query(
+    model: PointerSelector,
+    query_emb: Tensor,
+    cand_emb: Tensor,
+    num_beams: int = 5,
+    temps: Sequence[float] = (1.0, 1.3),
+    num_samples_per_temp: int = 2,
+    num_random: int = 1,
+    exclude_indices: Iterable[int] | None = None,
+    shot_num: int = 2,
+    generator: torch.Generator | None = None,
+) -> list[dict[str, Any]]:
+    """Distinct ordered pointers as RL data have them, not judged yet. (d,), (K, d)."""
+    usable = _usable(cand_emb, exclude_indices)[0].nonzero()[:, 0]
+    settings = RlDataSettings(
+        beams=num_beams, temperatures=tuple(temps), samples=num_samples_per_temp, random=num_random
+    )
+    [drawn] = draw(
+        model,
+        [""],
+        queries=query_emb[None],
+        pools=cand_emb[usable][None],
+        shots=shot_num,
+        settings=settings,
+        generator=generator or torch.default_generator,
+    )
+    fields = {"gen_method", "beam_rank", "beam_score", "logprob_score", "temperature", "behaviour_logp"}
+    return [
+        {"pointer": usable[list(record.pointer)].tolist(), **record.model_dump(include=fields)}
+        for record in drawn.pointers
+    ]
+
+
+def evaluate_pointer_candidate(
+    vqa_model: Any,
+    image: Any,
+    question: str,
+    candidate_pool: Sequence[Any],
+    pointer: Sequence[int],
+    ground_truth_answers: Sequence[str],
+    build_vqa_prompt_fn: Callable[..., Any],
+    compute_vqa_accuracy_fn: Callable[[str, Sequence[str]], tuple[int, float]],
+) -> tuple[str, int, float]:
+    """The answer of `vqa_model.generate(prompt)`, whether it is right, and its accuracy.
+
+    The prompt is `build_vqa_prompt_fn(image, question, *demonstrations)`, in the order of the pointer.
+    Raises PointerUnusable for a position outside of the pool.
+    """
+    if outside := [at for at in pointer if not 0 <= at < len(candidate_pool)]:
+        raise PointerUnusable(f"pointer {list(pointer)}: {outside[0]} is none of 0 to {len(candidate_pool) - 1}")
+    prompt = build_vqa_prompt_fn(image, question, *(candidate_pool[at] for at in pointer))
+    answer = vqa_model.generate(prompt)
+    correct, accuracy = compute_vqa_accuracy_fn(answer, ground_truth_answers)
+    return str(answer), int(correct), float(accuracy)

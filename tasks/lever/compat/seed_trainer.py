@@ -1,4 +1,4 @@
-"""Lever-Plus's trainer over our losses, for its own loaders. `training.py` is the one that resumes and is judged."""
+"""Lever-Plus's trainer over our losses, for its own loaders. `learning.trainings` resumes and is judged."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ import math
 import mmap
 import struct
 import zipfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -115,43 +115,33 @@ def _counts(value: Any) -> tuple[int, ...] | None:
     return counts if len(counts) <= MOST_DIMENSIONS and all(map(_is_count, counts)) else None
 
 
-class _Storages(Protocol):
-    """The numbers of a file."""
-
-    def length(self, key: str) -> int:
-        """Bytes of a storage. Raises FileUnusable if there is none, or it is packed."""
-        ...
-
-    def data(self, key: str) -> bytearray:
-        """Those bytes."""
-        ...
-
-
-class Archive:
+class Archive(NamedTuple):
     """An open file: its pickled value, and the tensors in it."""
 
-    def __init__(self, path: Path, value: Any, storages: _Storages) -> None:
-        self.value = value
-        self._path, self._storages = path, storages
+    path: Path
+    value: Any
+    lengths: Mapping[str, int]
+    """Bytes of each storage."""
+    data: Callable[[str], bytearray]
+    """The bytes of a storage."""
 
     def read(self, tensors: Mapping[str, TensorFacts]) -> dict[str, Tensor]:
         """These tensors as float32. Raises FileUnusable, before any is read, if they are more than the file holds."""
         for name, facts in tensors.items():
-            self._check(name, facts)
+            if facts.storage not in self.lengths:
+                raise FileUnusable(f"{self.path} lacks its entry data/{facts.storage[:80]}; it was cut, copy it again")
+            room = self.lengths[facts.storage] // facts.dtype.itemsize
+            if facts.elements and not (facts.elements <= facts.end - facts.offset and facts.end <= room):
+                raise FileUnusable(
+                    f"{self.path}: {name} of size {list(facts.size)} does not fit into its storage of {room} numbers; "
+                    "the file is damaged"
+                )
         storages = {facts.storage for facts in tensors.values()}
         claimed = sum(facts.elements * facts.dtype.itemsize for facts in tensors.values())
-        if claimed > sum(map(self._storages.length, storages)):
-            raise FileUnusable(f"{self._path}: its weights share their numbers, and would unfold to {claimed:,} bytes")
-        read = {key: self._storages.data(key) for key in storages}
+        if claimed > sum(self.lengths[key] for key in storages):
+            raise FileUnusable(f"{self.path}: its weights share their numbers, and would unfold to {claimed:,} bytes")
+        read = {key: self.data(key) for key in storages}
         return {name: _tensor(facts, read[facts.storage]) for name, facts in tensors.items()}
-
-    def _check(self, name: str, facts: TensorFacts) -> None:
-        room = self._storages.length(facts.storage) // facts.dtype.itemsize
-        if facts.elements and not (facts.elements <= facts.end - facts.offset and facts.end <= room):
-            raise FileUnusable(
-                f"{self._path}: {name} of size {list(facts.size)} does not fit into its storage of {room} numbers; "
-                "the file is damaged"
-            )
 
 
 def _tensor(facts: TensorFacts, data: bytearray) -> Tensor:
@@ -181,100 +171,57 @@ def open_archive(path: Path) -> Generator[Archive]:
         yield archive
 
 
-class _ZipStorages:
-    def __init__(self, path: Path, archive: zipfile.ZipFile, folder: str) -> None:
-        self._path, self._archive, self._folder = path, archive, folder
-        self._bytes = path.stat().st_size
-
-    def length(self, key: str) -> int:
-        return self._entry(f"data/{key}").file_size
-
-    def data(self, key: str) -> bytearray:
-        return bytearray(self._read(f"data/{key}"))
-
-    def text(self, name: str, *, most: int) -> bytes:
-        """A small entry."""
-        if (length := self._entry(name).file_size) > most:
-            raise FileUnusable(f"{self._path}: its entry {name} has {length:,} bytes; the most is {most:,}")
-        return self._read(name)
-
-    def has(self, name: str) -> bool:
-        return f"{self._folder}/{name}" in self._archive.NameToInfo
-
-    def _entry(self, name: str) -> zipfile.ZipInfo:
-        if not self.has(name):
-            raise FileUnusable(f"{self._path} lacks its entry {name[:80]}; it was cut, copy it again")
-        entry = self._archive.getinfo(f"{self._folder}/{name}")
-        if entry.compress_type != zipfile.ZIP_STORED or not entry.compress_size == entry.file_size <= self._bytes:
-            raise FileUnusable(f"{self._path}: its entry {name[:80]} is packed; torch writes none like that")
-        return entry
-
-    def _read(self, name: str) -> bytes:
-        entry = self._entry(name)
-        try:
-            data = self._archive.read(entry)
-        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
-            raise FileUnusable(f"{self._path}: its entry {name[:80]} is damaged ({error}); copy it again") from error
-        if len(data) != entry.file_size:
-            raise FileUnusable(f"{self._path}: its entry {name[:80]} was cut; copy it again")
-        return data
-
-
 def _zip_archive(path: Path, archive: zipfile.ZipFile) -> Archive:
     folders = [name.removesuffix("/data.pkl") for name in archive.namelist() if name.endswith("/data.pkl")]
     if len(folders) != 1:
         raise FileUnusable(f"{path} is a zip archive without one data.pkl, and no checkpoint of torch")
-    storages = _ZipStorages(path, archive, folders[0])
-    if storages.has("byteorder") and (order := storages.text("byteorder", most=16)) != b"little":
+    entries = {entry.filename.removeprefix(f"{folders[0]}/"): entry for entry in archive.infolist()}
+    whole = path.stat().st_size
+    for name, entry in entries.items():
+        if entry.compress_type != zipfile.ZIP_STORED or not entry.compress_size == entry.file_size <= whole:
+            raise FileUnusable(f"{path}: its entry {name[:80]} is packed; torch writes none like that")
+
+    def read(name: str) -> bytes:
+        try:
+            data = archive.read(entries[name])
+        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+            raise FileUnusable(f"{path}: its entry {name[:80]} is damaged ({error}); copy it again") from error
+        if len(data) != entries[name].file_size:
+            raise FileUnusable(f"{path}: its entry {name[:80]} was cut; copy it again")
+        return data
+
+    for name, most in (("data.pkl", MOST_BYTES), ("byteorder", 16)):
+        if name in entries and (length := entries[name].file_size) > most:
+            raise FileUnusable(f"{path}: its entry {name} has {length:,} bytes; the most is {most:,}")
+    if "byteorder" in entries and (order := read("byteorder")) != b"little":
         raise FileUnusable(f"{path}: its numbers are {order!r}-endian; save it again on an ordinary machine")
-    return Archive(path, read_inert(storages.text("data.pkl", most=MOST_BYTES), str(path)).value, storages)
-
-
-class _LegacyStorages:
-    def __init__(self, path: Path, data: mmap.mmap, places: Mapping[str, tuple[int, int]]) -> None:
-        self._path, self._data, self._places = path, data, places
-
-    def _place(self, key: str) -> tuple[int, int]:
-        if key not in self._places:
-            raise FileUnusable(f"{self._path} lacks the storage {key[:80]}; it was cut, copy it again")
-        return self._places[key]
-
-    def length(self, key: str) -> int:
-        begin, end = self._place(key)
-        return end - begin
-
-    def data(self, key: str) -> bytearray:
-        begin, end = self._place(key)
-        return bytearray(self._data[begin:end])
+    lengths = {name.removeprefix("data/"): one.file_size for name, one in entries.items() if name.startswith("data/")}
+    value = read_inert(read("data.pkl"), str(path)).value
+    return Archive(path, value, lengths, lambda key: bytearray(read(f"data/{key}")))
 
 
 def _legacy_archive(path: Path, data: mmap.mmap) -> Archive:
     """Pickles one after the other (magic number, protocol, system, value, storage keys), then the storages."""
-    reader = _Pickles(path, data)
-    if reader.next().value != LEGACY_MAGIC or reader.next().value != LEGACY_PROTOCOL:
+    at = 0
+
+    def following() -> Read:
+        nonlocal at
+        read = read_inert(data[at : at + MOST_BYTES], str(path))
+        at += read.end
+        return read
+
+    if following().value != LEGACY_MAGIC or following().value != LEGACY_PROTOCOL:
         raise FileUnusable(f"{path} was not written by torch.save; name a .ckpt or .pt file")
-    system = as_mapping(reader.next().value) or {}
+    system = as_mapping(following().value) or {}
     if system.get("little_endian") is not True:
         raise FileUnusable(f"{path}: its numbers are not little-endian; save it again on an ordinary machine")
-    value, outside, _ = reader.next()
-    keys = reader.next().value
+    value, outside, _ = following()
+    keys = following().value
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in cast(list[Any], keys)):
         raise FileUnusable(f"{path}: its list of storages is damaged; copy it again")
-    places = _places(path, data, reader.at, cast(list[str], keys), _item_sizes(outside))
-    return Archive(path, value, _LegacyStorages(path, data, places))
-
-
-class _Pickles:
-    """Pickles that follow one another."""
-
-    def __init__(self, path: Path, data: mmap.mmap) -> None:
-        self._path, self._data = path, data
-        self.at = 0
-
-    def next(self) -> Read:
-        read = read_inert(self._data[self.at : self.at + MOST_BYTES], str(self._path))
-        self.at += read.end
-        return read
+    places = _places(path, data, at, cast(list[str], keys), _item_sizes(outside))
+    lengths = {key: end - begin for key, (begin, end) in places.items()}
+    return Archive(path, value, lengths, lambda key: bytearray(data[slice(*places[key])]))
 
 
 def _item_sizes(outside: tuple[Outside, ...]) -> dict[str, int]:

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.artifacts import Artifacts
-from storage.records import Ref
-from tasks.lever.data.banks import EmbeddingBank
+from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Dataset, Embedded, Pools, Sampler
 
@@ -43,18 +42,12 @@ def build(
 
     Raises PoolTooSmall, DatasetUnusable for a repeated id, FileUnusable for one without an embedding.
     """
-    needs = {"images": sampler in ("ImgSimSampler", "MixSampler"), "texts": sampler in ("TextSimSampler", "MixSampler")}
-    banks = Banks(
-        images=_bank(embedded.images, artifacts) if needs["images"] else None,
-        texts=_bank(embedded.texts, artifacts) if needs["texts"] else None,
-    )
+    images = embedded.images if sampler in ("ImgSimSampler", "MixSampler") else None
+    texts = embedded.texts if sampler in ("TextSimSampler", "MixSampler") else None
+    banks = Banks(*(EmbeddingBank.from_bytes(artifacts.get(ref)) if ref else None for ref in (images, texts)))
+    queries = [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
     candidates = [item.id for item in dataset.train]
-    return draw_pools(query_ids(dataset), candidates, banks, sampler=sampler, size=size, seed=seed)
-
-
-def query_ids(dataset: Dataset) -> list[str]:
-    """All queries: of train, validation and test, in this order."""
-    return [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
+    return draw_pools(queries, candidates, banks, sampler=sampler, size=size, seed=seed)
 
 
 def draw_pools(
@@ -72,7 +65,17 @@ def draw_pools(
             raise DatasetUnusable(
                 f"the id {twice} stands twice among the {of_what}; give each question an id of its own"
             )
-    around = _Candidates.of(candidates, queries, size=size)
+    if size < 1:
+        raise PoolTooSmall(f"a pool of {size} candidates is none; ask for at least as many as are to be shown")
+    sorted_ids = sorted(candidates)
+    row = {name: number for number, name in enumerate(sorted_ids)}
+    around = _Candidates(sorted_ids, queries, np.array([row.get(query, -1) for query in queries], np.int64))
+    for query, own in zip(queries, around.own, strict=True):
+        if (others := len(candidates) - (own >= 0)) < size:
+            raise PoolTooSmall(
+                f"query {query}: {others} candidates besides itself, a pool of {size} was asked for; "
+                "ask for smaller pools or use more train items"
+            )
     chosen = _chosen(around, banks, sampler=sampler, size=size, seed=seed)
     pools = {query: tuple(around.ids[row] for row in rows) for query, rows in zip(queries, chosen, strict=True)}
     return Pools(sampler=sampler, size=size, seed=seed, pools=pools)
@@ -110,21 +113,6 @@ class _Candidates(NamedTuple):
     queries: Sequence[str]
     own: Rows
     """(Q,) row of the query itself; -1 where it is no candidate."""
-
-    @classmethod
-    def of(cls, candidates: Sequence[str], queries: Sequence[str], *, size: int) -> _Candidates:
-        ids = sorted(candidates)
-        row = {name: number for number, name in enumerate(ids)}
-        around = cls(ids, queries, np.array([row.get(query, -1) for query in queries], np.int64))
-        if size < 1:
-            raise PoolTooSmall(f"a pool of {size} candidates is none; ask for at least as many as are to be shown")
-        for query, own in zip(queries, around.own, strict=True):
-            if (others := len(ids) - (own >= 0)) < size:
-                raise PoolTooSmall(
-                    f"query {query}: {others} candidates besides itself, a pool of {size} was asked for; "
-                    "ask for smaller pools or use more train items"
-                )
-        return around
 
 
 def _chosen(around: _Candidates, banks: Banks, *, sampler: Sampler, size: int, seed: int) -> Iterator[Sequence[int]]:
@@ -190,7 +178,3 @@ def _largest(scores: NDArray[np.float64], count: int) -> Rows:
     least = np.partition(scores, -count)[-count]
     enough = np.flatnonzero(scores >= least)
     return enough[np.argsort(-scores[enough], kind="stable")][:count]
-
-
-def _bank(ref: Ref | None, artifacts: Artifacts) -> EmbeddingBank | None:
-    return EmbeddingBank.from_bytes(artifacts.get(ref)) if ref else None

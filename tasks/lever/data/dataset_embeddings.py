@@ -8,19 +8,20 @@ question ► normalised ─┘
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from models.protocols import VisionEmbedder
 from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.keys import content_key
-from tasks.lever.data.banks import EmbeddingBank, bank_of
 from tasks.lever.data.dataset_pictures import Pictures
+from tasks.lever.data.embeddings import bank_of
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, Embedded, VqaItem
 
@@ -49,15 +50,31 @@ def embed_dataset(
     or without a usable vector, and what the encoder raises.
     """
     items = _distinct_items(dataset)
-    looks = _embed_pictures(items, encoder, artifacts, tell=tell)
-    texts = _embed_questions(items, encoder, artifacts)
+    pictures = Pictures(most_bytes=0)  # each is needed once
+
+    def look(shard: Sequence[VqaItem]) -> _Looks:
+        pngs = [pictures(item).png for item in shard]
+        classes = encoder.embed_classes(pngs)
+        return _Looks(
+            _unit(encoder.embed_images(pngs), shard, width=encoder.dimension),
+            _unit(classes, shard, width=classes.shape[-1]) if classes is not None else None,
+        )
+
+    def read(shard: Sequence[VqaItem]) -> _Looks:
+        vectors = encoder.embed_texts([item.question for item in shard])
+        return _Looks(_unit(vectors, shard, width=encoder.dimension), None)
+
+    looks = _embedded("pictures", [(item.image_sha256, item) for item in items], encoder.id, artifacts, look, tell)
+    questions = [(item.question, item) for item in items]
+    texts = _embedded("questions", questions, encoder.id, artifacts, read, lambda _: None).vectors
     joint = _unit(looks.vectors + texts, items, width=encoder.dimension)
     row = {item.id: number for number, item in enumerate(items)}
     train = [item.id for item in dataset.train]
     asked = [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
 
     def keep(ids: Sequence[str], vectors: Vectors) -> Ref:
-        return artifacts.put("embeddings", _bank(ids, vectors[[row[name] for name in ids]], encoder.id).to_bytes())
+        rows = torch.from_numpy(vectors[[row[name] for name in ids]])
+        return artifacts.put("embeddings", bank_of(ids, rows, encoder=encoder.id, where="embeddings").to_bytes())
 
     return Embedded(
         encoder=encoder.id,
@@ -71,7 +88,7 @@ def embed_dataset(
 
 
 class _Looks(NamedTuple):
-    """What an encoder makes of pictures, a row for each."""
+    """Vectors of pictures, or of questions, a row for each."""
 
     vectors: Vectors
     classes: Vectors | None
@@ -95,77 +112,32 @@ def _distinct_items(dataset: Dataset) -> list[VqaItem]:
     return items
 
 
-def _embed_pictures(
-    items: Sequence[VqaItem],
-    encoder: VisionEmbedder,
+def _embedded(
+    of_what: str,
+    named: Sequence[tuple[str, VqaItem]],
+    encoder: str,
     artifacts: Artifacts,
-    *,
+    make: Callable[[Sequence[VqaItem]], _Looks],
     tell: Callable[[int], None],
 ) -> _Looks:
-    pictures = Pictures(most_bytes=0)  # each is needed once
-
-    def look(shard: Sequence[VqaItem]) -> _Looks:
-        pngs = [pictures(item).png for item in shard]
-        classes = encoder.embed_classes(pngs)
-        return _Looks(
-            _unit(encoder.embed_images(pngs), shard, width=encoder.dimension),
-            _unit(classes, shard, width=classes.shape[-1]) if classes is not None else None,
-        )
-
-    uses = Counter(item.image_sha256 for item in items)
-    made: list[_Looks] = []
-    distinct = _first_with(items, lambda item: item.image_sha256)
-    for digests, looks in _by_shard("pictures", distinct, encoder.id, artifacts, look):
-        made.append(looks)
-        tell(sum(uses[digest] for digest in digests))
-    rows = _rows(distinct, [item.image_sha256 for item in items])
+    """A row for each item: what has one name is embedded once, shard by shard; shards that were kept are recalled."""
+    uses, distinct = Counter(name for name, _ in named), dict(reversed(named))
+    remaining, made = iter(uses), list[_Looks]()
+    while names := list(islice(remaining, PER_SHARD)):
+        key = content_key(f"lever.embed_{of_what}", VERSION, {"encoder": encoder, of_what: names})
+        if ref := artifacts.recall(key):
+            made.append(_read(artifacts.get(ref)))
+        else:
+            made.append(make([distinct[name] for name in names]))
+            artifacts.remember(key, artifacts.put("embedded-shard", _written(made[-1])))
+        tell(sum(uses[name] for name in names))
+    places = {name: place for place, name in enumerate(uses)}
+    rows = [places[name] for name, _ in named]
     classes = [looks.classes for looks in made if looks.classes is not None]
     return _Looks(
         np.concatenate([looks.vectors for looks in made])[rows],
         np.concatenate(classes)[rows] if len(classes) == len(made) else None,
     )
-
-
-def _embed_questions(items: Sequence[VqaItem], encoder: VisionEmbedder, artifacts: Artifacts) -> Vectors:
-    def read(shard: Sequence[VqaItem]) -> _Looks:
-        vectors = encoder.embed_texts([item.question for item in shard])
-        return _Looks(_unit(vectors, shard, width=encoder.dimension), None)
-
-    distinct = _first_with(items, lambda item: item.question)
-    made = [looks.vectors for _, looks in _by_shard("questions", distinct, encoder.id, artifacts, read)]
-    return np.concatenate(made)[_rows(distinct, [item.question for item in items])]
-
-
-def _first_with(items: Sequence[VqaItem], name: Callable[[VqaItem], str]) -> dict[str, VqaItem]:
-    """Each name with the first item that has it."""
-    found: dict[str, VqaItem] = {}
-    for item in items:
-        found.setdefault(name(item), item)
-    return found
-
-
-def _rows(distinct: Mapping[str, VqaItem], names: Sequence[str]) -> list[int]:
-    places = {name: place for place, name in enumerate(distinct)}
-    return [places[name] for name in names]
-
-
-def _by_shard(
-    of_what: str,
-    distinct: Mapping[str, VqaItem],
-    encoder: str,
-    artifacts: Artifacts,
-    make: Callable[[Sequence[VqaItem]], _Looks],
-) -> Iterator[tuple[list[str], _Looks]]:
-    """Names of a shard with its vectors: those that were kept, else new ones, which are kept at once."""
-    remaining = iter(distinct)
-    while names := list(islice(remaining, PER_SHARD)):
-        key = content_key(f"lever.embed_{of_what}", VERSION, {"encoder": encoder, of_what: names})
-        if ref := artifacts.recall(key):
-            yield names, _read(artifacts.get(ref))
-        else:
-            looks = make([distinct[name] for name in names])
-            artifacts.remember(key, artifacts.put("embedded-shard", _written(looks)))
-            yield names, looks
 
 
 def _unit(vectors: Vectors, items: Sequence[VqaItem], *, width: int) -> Vectors:
@@ -197,9 +169,3 @@ def _read(data: bytes) -> _Looks:
 
     found: Mapping[str, Vectors] = load(data)
     return _Looks(found["vectors"], found.get("classes"))
-
-
-def _bank(ids: Sequence[str], vectors: Vectors, encoder: str) -> EmbeddingBank:
-    import torch
-
-    return bank_of(ids, torch.from_numpy(vectors), encoder=encoder, where="embeddings")

@@ -8,16 +8,15 @@ TextVQA and VizWiz as open_flamingo keeps them.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.lever.data.json_files import first_twice
 from tasks.lever.data.vqa_files import Asked, Pictures, nothing_left, read_questions
-from tasks.lever.data.vqa_files import ReadVqa as ReadVqa
-from tasks.lever.data.vqa_files import read_vqa as read_vqa
 from tasks.lever.lever_errors import DatasetUnusable
-from tasks.lever.lever_records import Dataset, VqaItem
+from tasks.lever.lever_records import Dataset
 
 TEST_SHARE = 0.5
 """Share of the items beside validation that become the test split, where one file serves all splits."""
@@ -75,14 +74,13 @@ def open_dataset(
     validation: int,
     test: int | None,
     seed: int,
-    candidates: int | None = None,
 ) -> Dataset:
     """A dataset from its official files anywhere in `data_dir` (up to two folders deep).
 
     Questions about one picture are in one split, so that nobody is examined on a picture that may be shown. What is
     drawn depends on the seed alone. `test` is drawn from the official validation split, in which nothing is learnt;
     without the files of the training split all three are drawn from it.
-    candidates: of the training items, drawn; none: all. test: none: all that are left.
+    test: None: all that are left.
     Raises DatasetUnusable naming the file and what to do.
     """
     if name not in OFFICIAL:
@@ -96,14 +94,14 @@ def open_dataset(
             f"{data_dir}: question id {twice} is in two splits of {name}; the files do not belong together"
         )
     pictures, left_out = Pictures(), dict[str, str]()
-    train = tuple(_take(pictures.usable(drawn.train, left_out), candidates))
+    train = tuple(pictures.usable(drawn.train, left_out))
     held_out = {
-        "validation": tuple(_take(pictures.usable(drawn.validation, left_out), validation)),
-        "test": tuple(_take(pictures.usable(drawn.test, left_out), test)),
+        "validation": tuple(islice(pictures.usable(drawn.validation, left_out), validation)),
+        "test": tuple(islice(pictures.usable(drawn.test, left_out), test)),
     }
     for split, items in {"train": train, **held_out}.items():
         if not items:
-            raise nothing_left(data_dir, data_dir, left_out, split=f"{name}: no {split} question is left: ")
+            raise nothing_left(data_dir, left_out, split=f"{name}: no {split} question is left: ")
     queries = tuple(item.id for item in train[:train_queries])
     return Dataset(name=name, train=train, train_queries=queries, **held_out, left_out=left_out, counted=drawn.counted)
 
@@ -144,7 +142,7 @@ def _by_picture(asked: Sequence[Asked], seed: int, counts: Sequence[int]) -> tup
     for one in asked:
         of_picture.setdefault(one.image_id, []).append(one)
     pictures = sorted(of_picture)
-    _stream(seed, "pictures").shuffle(pictures)
+    random.Random(f"{seed} pictures").shuffle(pictures)
     groups: list[list[Asked]] = []
     for count in counts:
         group: list[Asked] = []
@@ -159,19 +157,8 @@ def _by_picture(asked: Sequence[Asked], seed: int, counts: Sequence[int]) -> tup
 
 def _shuffled(asked: Sequence[Asked], seed: int, split: str) -> list[Asked]:
     ordered = sorted(asked, key=lambda one: one.id)
-    _stream(seed, split).shuffle(ordered)
+    random.Random(f"{seed} {split}").shuffle(ordered)
     return ordered
-
-
-def _stream(seed: int, name: str) -> random.Random:
-    return random.Random(f"{seed} {name}")
-
-
-def _take(items: Iterator[VqaItem], count: int | None) -> Iterator[VqaItem]:
-    for number, item in enumerate(items, start=1):
-        yield item
-        if number == count:
-            return
 
 
 def _questions_in(folder: Path, source: Source) -> list[Asked]:

@@ -11,9 +11,8 @@ import torch
 
 from storage.artifacts import Artifacts
 from storage.records import Ref
-from tasks.lever.data.banks import EmbeddingBank
 from tasks.lever.data.beam_data import BeamQuery, Beams, pointers_in, pools_around, read_beams, with_ids
-from tasks.lever.data.embedding_files import read_bank
+from tasks.lever.data.embeddings import EmbeddingBank, read_bank
 from tasks.lever.data.rl_files import iter_rl_data, read_rl_data, rl_data_bytes
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlQuery

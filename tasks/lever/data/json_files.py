@@ -1,66 +1,68 @@
-"""Large JSON objects, one member at a time: only the text and one member are in memory."""
+"""JSON objects by query id: files whose every entry is checked, and an error that names the field that is wrong."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
 
 from tasks.lever.lever_errors import FileUnusable
 
-SPACE = re.compile(r"[ \t\n\r]*")
+Model = TypeVar("Model", bound=BaseModel)
 
 
-def content_of(source: Path | bytes, what: str) -> tuple[str, str]:
-    """The text of a file or of its bytes, and how to call it in an error. Raises FileUnusable."""
+class ByQuery(NamedTuple):
+    """The content of a file."""
+
+    entries: dict[str, dict[str, Any]]
+    where: str
+    """How errors name the file."""
+
+
+def read_by_query(source: Path | bytes, what: str) -> ByQuery:
+    """A JSON object of an object for each query id. what: how errors name bytes.
+
+    Raises FileUnusable: no such file, no UTF-8, no JSON, NaN, a key twice, an entry that is no object.
+    """
     where = str(source) if isinstance(source, Path) else what
     try:
-        return (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig"), where
+        text = (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig")
+        found: Any = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {where}; name the file, or run the stage that writes it") from error
     except (OSError, UnicodeDecodeError) as error:
         raise FileUnusable(f"{where} cannot be read as UTF-8 ({error}); copy it again") from error
+    except (ValueError, RecursionError) as error:
+        raise FileUnusable(f"{where}: no whole JSON ({str(error)[:200]}); write it again") from error
+    if not isinstance(found, dict):
+        raise FileUnusable(f"{where}: {str(found)[:80]!r} is no JSON object by query id")
+    entries = cast(dict[str, Any], found)
+    if wrong := [key for key, value in entries.items() if not isinstance(value, dict)]:
+        raise FileUnusable(f"{where}: {wrong[0][:80]!r} is no object; an object for each query id is expected")
+    return ByQuery(entries, where)
 
 
-class Member(NamedTuple):
-    """One entry of an object of objects."""
-
-    key: str
-    value: dict[str, Any]
-    text: str
-    """The value as it stands in the file."""
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError(f"{str(first_twice(key for key, _ in pairs))[:80]!r} stands there twice")
+    return found
 
 
-def members(text: str, where: str) -> Iterator[Member]:
-    """The entries of an object of objects, in order.
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
-    Raises FileUnusable naming `where` and the key: no JSON, cut short, NaN, a key twice, a member that is no object.
-    """
-    decoder = json.JSONDecoder(parse_constant=_no_number)
-    at, key, seen = _past(text, 0, "{", where), "", set[str]()
-    while at < len(text) and text[at] != "}":
-        try:
-            key, at = decoder.raw_decode(text, at)
-            begin = _past(text, at, ":", where)
-            value, at = decoder.raw_decode(text, begin)
-        except (ValueError, RecursionError) as error:
-            raise FileUnusable(f"{where}: after key {str(key)[:80]!r}: {str(error)[:200]}; write it again") from error
-        if not isinstance(key, str) or not isinstance(value, dict) or key in seen:
-            wrong = "stands there twice" if key in seen else "is no object"
-            raise FileUnusable(f"{where}: {str(key)[:80]!r} {wrong}; an object for each query id is expected")
-        seen.add(key)
-        yield Member(key, cast(dict[str, Any], value), text[begin:at])
-        at = _space(text, at)
-        if text[at : at + 1] == ",":
-            at = _space(text, at + 1)
-            if text[at : at + 1] == "}":
-                raise FileUnusable(f"{where}: after key {key[:80]!r}: a comma with nothing behind it; write it again")
-        elif text[at : at + 1] != "}":
-            raise FileUnusable(f"{where}: after key {key[:80]!r}: it was cut; write it again")
-    if at >= len(text) or _space(text, at + 1) < len(text):
-        raise FileUnusable(f"{where}: it was cut, or something follows; write it again")
+
+def validated(model: type[Model], value: Any, where: str) -> Model:
+    """`value` as a `model`, its types as JSON has them. Raises FileUnusable naming `where` and the field."""
+    try:
+        return model.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        raise FileUnusable(f"{where}: `{field}`: {first['msg']}, not {str(first['input'])[:80]!r}") from error
 
 
 def first_twice(ids: Iterable[str]) -> str | None:
@@ -68,20 +70,3 @@ def first_twice(ids: Iterable[str]) -> str | None:
     seen = set[str]()
     # `add` gives None, so that every id is looked up before it is noted
     return next((id for id in ids if id in seen or seen.add(id)), None)
-
-
-def _past(text: str, at: int, sign: str, where: str) -> int:
-    at = _space(text, at)
-    if text[at : at + 1] != sign:
-        raise FileUnusable(f"{where}: no `{sign}` at character {at}; a JSON object by query id is expected")
-    return _space(text, at + 1)
-
-
-def _space(text: str, at: int) -> int:
-    match = SPACE.match(text, at)
-    assert match
-    return match.end()
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")

@@ -47,7 +47,7 @@ def generate(
         selector,
         ids,
         queries=setting.queries.rows(ids),
-        pools=setting.candidates.vectors[rows_of(pools, ids, setting.candidates)],
+        pools=setting.candidates.vectors[rows_of((pools.pools[query] for query in ids), setting.candidates)],
         shots=shots,
         settings=settings,
         generator=torch.Generator().manual_seed(seed),

@@ -1,6 +1,8 @@
-"""Questions, annotations and pictures in the official VQA format.
+"""Questions, annotations, pictures and recorded answers in the official VQA format, and the accuracy of such answers.
 
-{"questions": [{"question_id", "image_id", "question"}]}, {"annotations": [{"question_id", "answers": [{"answer"}]}]}
+{"questions": [{"question_id", "image_id", "question"}]}
+{"annotations": [{"question_id", "answers": [{"answer"}], "answer_type"}]}
+[{"question_id", "answer"}]
 Source: https://visualqa.org/vqa_v1_download.html. `image_id` is a number in COCO's files, a name in TextVQA's and
 VizWiz's.
 """
@@ -10,16 +12,54 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from storage.records import Record
+from tasks.grading.vqa_accuracy import vqa_accuracy
 from tasks.lever.data.dataset_pictures import trouble_of
-from tasks.lever.data.json_files import first_twice
-from tasks.lever.lever_errors import DatasetUnusable
+from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, LeverError
 from tasks.lever.lever_records import VqaItem
 
 YEAR = re.compile(r"(train|val|test)(20\d\d)")
+OTHER = "other"
+"""Answer type where the annotations give none, as those of TextVQA and VizWiz."""
+SHOWN_CHARS = 80
+
+
+def entries_of(
+    path: Path, *, under: str | None = None, error: type[LeverError] = DatasetUnusable
+) -> dict[str, dict[str, Any]]:
+    """The entries of a file by question id, in order: of the list under a key, or of the list that it is.
+
+    Raises `error`: no JSON, no such list, an entry that is no object or has no question id, a question twice.
+    """
+    try:
+        content: Any = json.loads(path.read_bytes())
+    except OSError as problem:
+        raise error(f"{path} cannot be read ({problem.strerror}); name a JSON file") from problem
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{path} is no JSON ({str(problem)[:200]}); download or write it again") from problem
+    listed = content
+    if under is not None:
+        listed = cast(dict[str, Any], content).get(under) if isinstance(content, dict) else None
+    if not isinstance(listed, list) or not listed:
+        wanted = "a list of entries" if under is None else f"an object with a list of entries under `{under}`"
+        raise error(f"{path}: expected {wanted}, at least one; found {_shown(content)}")
+    found: dict[str, dict[str, Any]] = {}
+    for number, entry in enumerate(cast(list[Any], listed)):
+        place = f"{path}: entry {number}" if under is None else f"{path}: {under}[{number}]"
+        if not isinstance(entry, dict):
+            raise error(f"{place} is {_shown(entry)}; expected an object")
+        fields = cast(dict[str, Any], entry)
+        if type(id := fields.get("question_id")) not in (int, str):
+            raise error(f"{place}: `question_id` is {_shown(id)}; expected a number or a text")
+        if str(id) in found:
+            raise error(f"{place} (question {id}): this question is here a second time; keep one of the two")
+        found[str(id)] = fields
+    return found
 
 
 class Asked(NamedTuple):
@@ -36,71 +76,25 @@ class Asked(NamedTuple):
     """Why it cannot be used."""
 
 
-class ReadVqa(NamedTuple):
-    """Questions of one pair of files, in their order."""
-
-    items: tuple[VqaItem, ...]
-    left_out: dict[str, str]
-    """Question id → why it cannot be used."""
-
-
-def read_vqa(questions: Path, annotations: Path, images: Path) -> ReadVqa:
-    """All questions of a pair of official files whose picture is in `images` and whole.
-
-    Raises DatasetUnusable for files that are not in the format, question ids twice, and if nothing is left.
-    """
-    pictures = Pictures()
-    asked = read_questions(questions, annotations, images)
-    left_out: dict[str, str] = {}
-    items = tuple(pictures.usable(asked, left_out))
-    if not items:
-        raise nothing_left(questions, images, left_out)
-    return ReadVqa(items, left_out)
-
-
 def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[Asked]:
-    """What a pair of official files asks; pictures are only looked for by name. Raises DatasetUnusable.
+    """The questions of a pair of official files; pictures are only looked for by name. Raises DatasetUnusable.
 
     prefix: of all ids.
     """
-    asked, answered = _listed(questions, "questions"), _listed(annotations, "annotations")
-    by_id = {str(one["question_id"]): one for one in answered}
+    asked, answered = entries_of(questions, under="questions"), entries_of(annotations, under="annotations")
     there = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
-    subtype = _subtype(questions)
-    images = images.absolute()
-    return [
-        _asked(one, by_id.get(id := str(one["question_id"])), images, there, subtype)._replace(id=prefix + id)
-        for one in asked
-    ]
-
-
-def _listed(path: Path, field: str) -> list[dict[str, Any]]:
-    """The entries of an official file, each with a question id of its own."""
-    try:
-        whole: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise DatasetUnusable(f"{path} cannot be read as JSON ({str(error)[:200]}); download it again") from error
-    entries: Any = cast(dict[str, Any], whole).get(field) if isinstance(whole, dict) else None
-    if not isinstance(entries, list):
-        raise DatasetUnusable(f"{path} has no list of `{field}`; it is not in the official VQA format")
-    listed = cast(list[Any], entries)
-    for place, one in enumerate(listed):
-        if not isinstance(one, dict) or type(cast(dict[str, Any], one).get("question_id")) not in (int, str):
-            raise DatasetUnusable(f"{path}: `{field}[{place}]` has no `question_id`; download the file again")
-    known = cast(list[dict[str, Any]], listed)
-    if (twice := first_twice(str(one["question_id"]) for one in known)) is not None:
-        raise DatasetUnusable(f"{path}: question id {twice} stands there twice in `{field}`; remove one of them")
-    return known
-
-
-def _subtype(questions: Path) -> str:
-    """`train2014` in the names of COCO's files; empty for other datasets."""
-    match = YEAR.search(questions.name)
-    return match[0] if match else ""
+    year = YEAR.search(questions.name)  # `train2014` in the names of COCO's files
+    subtype, folder = year[0] if year else "", images.absolute()
+    return [_asked(prefix + id, one, answered.get(id), folder, there, subtype) for id, one in asked.items()]
 
 
 def _asked(
-    question: Mapping[str, Any], annotation: Mapping[str, Any] | None, images: Path, there: set[str], subtype: str
+    id: str,
+    question: Mapping[str, Any],
+    annotation: Mapping[str, Any] | None,
+    images: Path,
+    there: set[str],
+    subtype: str,
 ) -> Asked:
     image_id, text = question.get("image_id"), question.get("question")
     names = list(_image_names(image_id, subtype))
@@ -117,12 +111,12 @@ def _asked(
         wrong = f"there is no picture {' or '.join(names[:2]) or repr(image_id)[:80]} in {images}"
     kind = annotation.get("answer_type") if annotation else None
     return Asked(
-        id=str(question["question_id"]),
+        id=id,
         image_id=str(image_id),
         image=images / name if name else None,
         question=text if isinstance(text, str) else "",
         answers=answers,
-        answer_type=kind if isinstance(kind, str) else "other",
+        answer_type=kind if isinstance(kind, str) else OTHER,
         wrong=wrong,
     )
 
@@ -189,11 +183,93 @@ def _look(path: Path) -> tuple[str, str | None]:
     return hashlib.sha256(data).hexdigest(), None
 
 
-def nothing_left(where: Path, images: Path, left_out: Mapping[str, str], *, split: str = "") -> DatasetUnusable:
-    """The error that says why no question is left."""
-    first = next(iter(left_out.items()), ("", "it is empty"))
-    reason = f"question {first[0]}: {first[1]}" if first[0] else first[1]
+def nothing_left(where: Path, left_out: Mapping[str, str], *, split: str) -> DatasetUnusable:
+    """The error that says why no question of a split is left."""
+    first = next((f"question {id}: {why}" for id, why in left_out.items()), "it is empty")
     return DatasetUnusable(
-        f"{split}{where}: all of {len(left_out)} questions were left out ({reason}); "
-        f"put the pictures into {images}, or take the annotations that belong to these questions"
+        f"{split}{where}: all of {len(left_out)} questions were left out ({first}); "
+        f"put the pictures into {where}, or take the annotations that belong to these questions"
     )
+
+
+class VqaScores(Record):
+    """Mean VQA accuracies, as shares from 0 to 1; the authors' program prints them in per cent, rounded."""
+
+    overall: float
+    per_answer_type: dict[str, float]
+    """`yes/no`, `number`, `other`."""
+    per_question: dict[str, float]
+    """By question id, in the order of the questions."""
+
+
+class Annotation(NamedTuple):
+    """What people answered to a question."""
+
+    answers: tuple[str, ...]
+    """One for each person."""
+    answer_type: str
+
+
+def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool = False) -> VqaScores:
+    """The VQA accuracy of recorded answers. Each question has one answer; annotations may hold further questions.
+
+    stem: as in tasks.grading.vqa_accuracy. Raises DatasetUnusable, and FileUnusable for the results.
+    """
+    asked = entries_of(questions, under="questions")
+    given = read_annotations(annotations)
+    if missing := [one for one in asked if one not in given]:
+        raise DatasetUnusable(
+            f"{annotations}: {_several(missing)} has no annotation; give the annotations of these questions"
+        )
+    answers: dict[str, str] = {}
+    for id, entry in entries_of(results, error=FileUnusable).items():
+        if not isinstance(answer := entry.get("answer"), str):
+            raise FileUnusable(f"{results}: question {id}: `answer` is {_shown(answer)}; expected a text")
+        answers[id] = answer
+    if missing := [one for one in asked if one not in answers]:
+        raise FileUnusable(f"{results}: {_several(missing)} has no answer; give an empty one where there is none")
+    if strangers := [one for one in answers if one not in asked]:
+        raise FileUnusable(
+            f"{results}: {_several(strangers)} has an answer, and is not among the {len(asked):,} questions; "
+            "give the results of these questions only"
+        )
+    per_question = {one: vqa_accuracy(answers[one], given[one].answers, stem=stem) for one in asked}
+    by_type: dict[str, list[float]] = defaultdict(list)
+    for question, accuracy in per_question.items():
+        by_type[given[question].answer_type].append(accuracy)
+    return VqaScores(
+        overall=sum(per_question.values()) / len(per_question),
+        per_answer_type={name: sum(found) / len(found) for name, found in sorted(by_type.items())},
+        per_question=per_question,
+    )
+
+
+def read_annotations(path: Path) -> dict[str, Annotation]:
+    """What people answered, by question id. Raises DatasetUnusable where nobody did."""
+    found: dict[str, Annotation] = {}
+    for id, entry in entries_of(path, under="annotations").items():
+        where, listed, kind = f"{path}: question {id}", entry.get("answers"), entry.get("answer_type")
+        if not isinstance(listed, list) or not listed:
+            raise DatasetUnusable(
+                f"{where}: `answers` is {_shown(listed)}; expected a list with an entry for each person"
+            )
+        people = cast(list[Any], listed)
+        texts = [cast(dict[str, Any], one).get("answer") if isinstance(one, dict) else None for one in people]
+        if wrong := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
+            raise DatasetUnusable(
+                f"{where}: `answers[{wrong[0]}]` is {_shown(people[wrong[0]])}; "
+                "expected an object with a text under `answer`"
+            )
+        if not isinstance(kind, str | None):
+            raise DatasetUnusable(f"{where}: `answer_type` is {_shown(kind)}; expected a text")
+        found[id] = Annotation(tuple(map(str, texts)), kind or OTHER)
+    return found
+
+
+def _several(found: Sequence[str]) -> str:
+    return f"question {found[0]}" + (f" (and {len(found) - 1:,} more)" if len(found) > 1 else "")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 
 from models.model_errors import ContextOverflow, ModelError, RequestRefused
+from models.prompts import cut
 from models.protocols import ChatRequest, ChatResponse, Image
-from models.stops import cut
 from tasks.lever.digits.net import CODE, PER_ITEM, DigitsNet, Tower, from_bytes
 from tasks.lever.digits.scenes import (
     END,

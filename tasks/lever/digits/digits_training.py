@@ -31,6 +31,7 @@ from tasks.lever.digits.scenes import (
     render,
     stream,
 )
+from tasks.lever.learning.training_loop import moments_of, restore_moments
 
 STEPS = 800
 """Updates of the transformer; half as many are nearly as good."""
@@ -188,26 +189,16 @@ def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> S
 
 
 def _save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:
-    moments = {
-        f"{number}.{name}": value
-        for number, one in optimizer.state_dict()["state"].items()
-        for name, value in one.items()
-    }
     weights = {f"weights.{name}": value for name, value in module.state_dict().items()}
-    write(path, save_tensors(weights | moments | {"done": torch.tensor(done)}))
+    write(path, save_tensors(weights | moments_of(optimizer) | {"done": torch.tensor(done)}))
 
 
 def _restore(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     """Steps done."""
     tensors = load_tensors(path.read_bytes())
-    done = int(tensors.pop("done"))
-    prefix = "weights."
+    done, prefix = int(tensors.pop("done")), "weights."
     module.load_state_dict(
-        {name[len(prefix) :]: tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+        {name: tensors.pop(prefix + name) for name in module.state_dict() if prefix + name in tensors}
     )
-    states: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        number, _, moment = name.partition(".")
-        states.setdefault(int(number), {})[moment] = value
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
+    restore_moments(optimizer, tensors)
     return done

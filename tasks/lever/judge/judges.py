@@ -1,4 +1,4 @@
-"""Which model answers, how it is asked, and which model turns pictures into vectors.
+"""The judge that answers, how it is prompted, and the encoder that embeds images and questions.
 
 The prompt is the one with which OpenFlamingo and IDEFICS are evaluated: `<image>Question:… Short answer:…`.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from models.chats import is_in_process, revision_of
-from models.held import release_held
+from models.local import release_held
 from models.protocols import ChatRequest, Image, Message, Text
 from models.registry import press_of
 from storage.records import Record, Ref
@@ -34,12 +34,12 @@ DIGITS = "digits"
 WEIGHTS = "digits-judge"
 """Kind of the artifact that holds the weights of the digits' judge."""
 CUE = re.compile("Question|Answer|Short")
-"""Where a model begins a question of its own, its answer ends."""
+"""Words at which an answer ends: the model begins a question of its own there."""
 _opening = Lock()
 
 
 class JudgeSpec(Record):
-    """The frozen vision-language model whose answers count."""
+    """The frozen vision-language model that answers questions."""
 
     name: str
     """`openai:MODEL` at the endpoint of vision models, `hf:FOLDER` or `vllm:FOLDER` in process with arguments behind a
@@ -47,7 +47,7 @@ class JudgeSpec(Record):
     weights: Ref | None = None
     """Weights of the judge `digits`, which is trained here."""
     fingerprint: str = ""
-    """Digest of local weights or of a local script: other content under the same name is another judge."""
+    """Digest of local weights or of a local script; other content under the same name is another judge."""
 
     @model_validator(mode="after")
     def _digits_has_weights(self) -> Self:
@@ -62,20 +62,20 @@ class JudgeSpec(Record):
 
 
 class EncoderSpec(Record):
-    """The model whose vectors the selector sees."""
+    """The model whose embeddings the selector reads."""
 
     name: str
     """`clip` (ViT-B/32), the name or path of another CLIP (`hf:…` is the same), or `digits`."""
     weights: Ref | None = None
     """Weights of the encoder `digits`: the vision tower of its judge."""
     adapters: Path | None = None
-    """Folder of LoRA weights that a CLIP is trained with (v2_lora)."""
+    """Folder of LoRA weights for a CLIP (v2_lora)."""
     fingerprint: str = ""
-    """Digest of the weights: other weights under the same name are another encoder."""
+    """Digest of the weights; other weights under the same name are another encoder."""
 
 
 def fingerprint_of_judge(name: str) -> str:
-    """What lies on this disk under a judge's name; an endpoint shows nothing: its name has to stand for it.
+    """Digest of a judge's local weights or script; empty for an endpoint, which is known by its name alone.
 
     Raises models.model_errors.ModelUnavailable.
     """
@@ -84,7 +84,7 @@ def fingerprint_of_judge(name: str) -> str:
 
 def encoder_spec(name: str, *, adapters: Path | None) -> EncoderSpec:
     """A CLIP as it lies on this disk. Raises models.model_errors.ModelUnavailable."""
-    from models.clip_weights import find_clip
+    from models.weight_files import find_clip
 
     return EncoderSpec(name=name, adapters=adapters, fingerprint=find_clip(name, adapters=adapters).fingerprint)
 
@@ -145,20 +145,20 @@ Turns = tuple[Message, ...]
 
 
 class PromptSettings(Record):
-    """How demonstrations are shown."""
+    """How the judge is prompted."""
 
     style: Literal["completion", "chat"] = "completion"
-    """completion: one message, pictures and texts in turn; chat: the model itself has answered the demonstrations."""
+    """`completion`: one message of images and texts; `chat`: each demonstration is a turn of user and assistant."""
     latest_pick: Literal["first", "last"] = "last"
-    """Position of the demonstration that was picked last; `last`: next to the question."""
+    """Position of the demonstration picked last; `last`: next to the question."""
     instruction: str | None = None
-    """System message; none if empty."""
+    """System message; unset: none."""
     max_new_tokens: int = Field(default=5, ge=1)
-    """Most tokens of an answer."""
+    """Largest number of tokens in an answer."""
     template: bool = True
-    """False: without the chat template, to a model that only continues texts; few backends take pictures so."""
+    """Apply the chat template; false: plain completion, which few backends support with images."""
     longest_side_px: int | None = Field(default=None, ge=1)
-    """Larger pictures are shown smaller; unset: as they are."""
+    """Downscale larger images to this size; unset: keep their size."""
 
 
 def prompt(

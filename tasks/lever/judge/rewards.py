@@ -11,8 +11,7 @@ Beam scores and log-probabilities of the selector enter `legacy` only; InfoScore
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tasks.lever.lever_errors import RewardUnusable
 from tasks.lever.lever_options import RewardMode
@@ -20,24 +19,6 @@ from tasks.lever.lever_records import PointerRecord
 
 CLIP = (-5.0, 5.0)
 """No reward is outside."""
-
-
-class GroupRewards(NamedTuple):
-    """Rewards of the pointers of one query, in their order."""
-
-    rewards: tuple[float, ...]
-    """0 where `judged` is False."""
-    judged: tuple[bool, ...]
-    """False where the judge failed: unknown is not wrong."""
-
-
-def group_rewards(records: Sequence[PointerRecord], mode: RewardMode) -> GroupRewards:
-    """Rewards of the pointers of one query. Raises RewardUnusable, also if there is none."""
-    if not records:
-        raise RewardUnusable("a query without any pointer: nothing can be learnt from it, leave it out")
-    judged = tuple(record.status == "judged" for record in records)
-    rewards = (reward_of(record, mode) if known else 0.0 for record, known in zip(records, judged, strict=True))
-    return GroupRewards(tuple(rewards), judged)
 
 
 def reward_of(record: PointerRecord, mode: RewardMode) -> float:

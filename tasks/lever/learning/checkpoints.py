@@ -14,7 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.banks import header_of
+from tasks.lever.data.embeddings import header_of
 from tasks.lever.lever_errors import FileUnusable
 
 FORMAT = "trivet pointer selector"

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
 from models.pointer import Encoded, PointerSelector
-from tasks.lever.learning.groups import Material
+from tasks.lever.learning.training_inputs import Material
 
 MOST_SEQUENCES = 100_000
 """Ordered pointers of a pool that are gone through; with more the divergence is estimated."""

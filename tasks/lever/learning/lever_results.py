@@ -1,21 +1,70 @@
-"""A run as others read it: the seed's JSON, tables of the Prefect UI, and rows of the evaluation tables."""
+"""The report of a run and what is made of it: the seed's JSON, plots, Prefect artifacts, rows of evaluation tables."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from storage import evaluated as rows
+from storage.artifacts import Artifacts
+from storage.records import Record, Ref
 from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
 from tasks.lever.learning.selector_evaluation import TRAINED, Evaluated, Outcome
-from tasks.lever.lever_records import Dataset, VqaItem
+from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
+from tasks.lever.lever_records import Curve, Dataset, TrainedSelector, VqaItem
 
 Reopen = Callable[[], Iterable[Evaluated]]
 """Reads what each seed found, again at each call, so that it need not be held."""
+
+
+class SeedReport(Record):
+    """Results of one seed."""
+
+    seed: int
+    trained: tuple[TrainedSelector, ...] = ()
+    evaluated: Ref | None = None
+    """Artifact of kind Evaluated."""
+
+
+class LeverReport(Record):
+    """A run from its first stage to its last."""
+
+    run: str
+    started_at: datetime
+    ended_at: datetime
+    version: str
+    """Version of Trivet."""
+    git_commit: str | None
+    environment: dict[str, Any]
+    config: dict[str, Any]
+    stages: tuple[str, ...]
+    """Those that it went through."""
+    seeds: tuple[SeedReport, ...] = ()
+    summary: Summary | None = None
+    """Figures over all seeds, if the run got so far."""
+    files: tuple[str, ...] = ()
+    """Written for users."""
+    notes: tuple[str, ...] = ()
+    unfinished: dict[str, str] = Field(default_factory=dict[str, str])
+    """Item → why it may succeed another time."""
+
+    def told(self) -> dict[str, Any]:
+        """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
+        figures = self.summary.figures if self.summary else ()
+        shots = self.summary.conditions.trained_shots if self.summary else None
+        at = {
+            one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se}
+            for one in figures
+            if one.shots == shots
+        }
+        rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
+        return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}
 
 
 def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
@@ -71,26 +120,34 @@ def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[s
     return "\n".join([*_lines(summary), *shown, *kept])
 
 
-def rows_of(
-    summary: Summary,
-    dataset: Dataset,
-    *,
-    run: rows.Run,
-    evaluated: Reopen,
-    source: str,
-    settings: Mapping[str, JsonValue],
-) -> rows.Evaluated:
-    """The run as the evaluation tables hold it: its figures, and a sample for each test question and seed.
+def rows_of(report: LeverReport, dataset: Dataset, evaluated: Reopen) -> rows.Evaluated:
+    """A run as the evaluation tables hold it: its figures, and a sample for each test question and seed.
 
-    source: where the questions came from. settings: what else can change a figure, beside the conditions and seeds.
+    Its settings are those that can change a figure, with the conditions and seeds.
     """
+    summary = report.summary
+    assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
+    changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
     return rows.Evaluated(
-        run=run,
-        dataset=rows.Dataset(
-            name=f"{dataset.name}/test", source=source, checksum=_checksum(dataset.test), count=len(dataset.test)
+        run=rows.Run(
+            id=report.run,
+            kind="lever",
+            started_at=report.started_at,
+            ended_at=report.ended_at,
+            status="failed" if report.unfinished else "completed",
+            version=report.version,
+            git_commit=report.git_commit,
+            environment=report.environment,
+            config=report.config,
         ),
-        settings=rows.EvalSettings(name="lever", parameters={**settings, **about, "seeds": list(summary.seeds)}),
+        dataset=rows.Dataset(
+            name=f"{dataset.name}/test",
+            source="official VQA files",
+            checksum=_checksum(dataset.test),
+            count=len(dataset.test),
+        ),
+        settings=rows.EvalSettings(name="lever", parameters={**changing, **about, "seeds": list(summary.seeds)}),
         results=tuple(_results(summary)),
         more_samples=lambda: _samples(summary, dataset, evaluated()),
     )
@@ -234,3 +291,41 @@ def _checksum(items: Sequence[VqaItem]) -> str:
     for item in items:
         digest.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
     return digest.hexdigest()
+
+
+def trainings_of(seeds: Sequence[SeedReport], artifacts: Artifacts) -> list[Training]:
+    """All trainings of a run."""
+    return [
+        Training(
+            stage=one.stage,
+            seed=seed.seed,
+            points=artifacts.load(Curve, one.curve).points,
+            validation=one.validation,
+            chosen_epoch=one.chosen_epoch,
+        )
+        for seed in seeds
+        for one in seed.trained
+    ]
+
+
+def plots_of(summary: Summary, trainings: Sequence[Training]) -> dict[str, bytes]:
+    """PNGs by name."""
+    drawn = {"accuracy": draw_accuracy(summary), "shots": draw_shots(summary)}
+    return drawn | ({"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {})
+
+
+def figures_of(summary: Summary) -> dict[str, bytes]:
+    """Accuracies in the seed's JSON, and all figures with their intervals, by file name."""
+    return {
+        "accuracy.json": _json(seed_json(summary)),
+        "figures.json": _json(summary.model_dump(mode="json")),
+    }
+
+
+def as_url(png: bytes) -> str:
+    """A picture as the Prefect UI takes it."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tasks.lever.lever_errors import RewardUnusable
-from tasks.lever.training_settings import OUR_GRPO_LOSS, added_grpo_losses
+from tasks.lever.lever_options import OUR_GRPO_LOSS, added_grpo_losses
 
 BETA_FACTOR = 1.5
 

@@ -86,27 +86,9 @@ class SelectorResult(Record):
     """Extent of the search; oracles only."""
 
     @property
-    def scored(self) -> tuple[Outcome, ...]:
-        return tuple(one for one in self.outcomes if one.accuracy is not None)
-
-    @property
     def unscored(self) -> int:
-        return len(self.outcomes) - len(self.scored)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Mean VQA accuracy; None where nothing was scored."""
-        return mean([one.accuracy for one in self.outcomes if one.accuracy is not None])
-
-    @property
-    def correct(self) -> float | None:
-        """Share of right answers."""
-        return mean([one.correct for one in self.outcomes if one.correct is not None])
-
-    @property
-    def std_err(self) -> float | None:
-        """Standard error of the accuracy over queries; None for fewer than two."""
-        return standard_error([one.accuracy for one in self.outcomes if one.accuracy is not None])
+        """Queries on which the judge failed."""
+        return sum(one.accuracy is None for one in self.outcomes)
 
 
 class Conditions(Record):

@@ -1,37 +1,51 @@
 """A training under way: deals batches, updates, validates after each epoch, and keeps all of it on disk.
 
-What is learnt comes from outside, as an Objective (trainings.py).
+What is learnt comes from outside, as an Objective (trainings.py). All that the next update depends on is one file that
+is replaced whole; draws have seeds of their own (`seed_of`), so that no state of a generator is among it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
+from pydantic import BaseModel, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from models.pointer import PointerSelector
-from tasks.lever.learning.training_state import Progress, StateFile
+from storage import files
 from tasks.lever.lever_errors import LeverError, TrainingDiverged
+from tasks.lever.lever_options import Optimization
 from tasks.lever.lever_records import CurvePoint
-from tasks.lever.training_settings import Optimization
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 log = logging.getLogger(__name__)
+
+NAME = "training.safetensors"
+PROGRESS = "progress"
+DIGEST = "sha256"
 
 Validate = Callable[[PointerSelector], float]
 """Accuracy of a selector on queries that it does not learn from."""
 
 
-class TrainingPlace(NamedTuple):
-    """Where a training runs; nothing here changes what is learnt, beyond rounding."""
+class TrainingRun(NamedTuple):
+    """A training beside its data and settings: how it is validated, its seed, and where it runs."""
 
+    validate: Validate
+    seed: int = 0
     folder: Path | None = None
     """Keeps the state of this training alone, so that it can be resumed; the caller makes and removes it."""
     device: str = "cpu"
@@ -66,12 +80,28 @@ class Trained(NamedTuple):
     """The epoch with the best accuracy; of equals the first."""
 
 
+class Progress(BaseModel):
+    """Progress of a training, as its state file has it."""
+
+    key: str
+    """Digest of the data, the settings and the initial weights."""
+    update: int = 0
+    """Updates that are done."""
+    beta: float = 0.0
+    """Weight of the KL divergence, where there is one."""
+    curve: list[CurvePoint] = Field(default_factory=list[CurvePoint])
+    validation: dict[int, float] = Field(default_factory=dict[int, float])
+    chosen_epoch: int = 0
+    passed_over: int = 0
+    """Updates without a step: in each group all rewards were equal."""
+
+
 class Loop:
     """Updates a copy of `start`. Raises LeverError where it cannot go on.
 
     Every draw has a seed of its own, so that a resumed training needs to know only how many updates are done.
-    key: identifies the training (training_state.key_of). dropout: whether it is on while learning.
-    beta: weight of the KL divergence; the caller may change it at the end of an epoch.
+    key: identifies the training (`key_of`). dropout: whether it is on while learning.
+    beta: weight of the KL divergence; the caller may change `progress.beta` at the end of an epoch.
     """
 
     def __init__(
@@ -79,53 +109,48 @@ class Loop:
         start: PointerSelector,
         plan: Plan,
         settings: Optimization,
+        run: TrainingRun,
         *,
-        seed: int,
-        validate: Validate,
-        place: TrainingPlace,
         key: str,
         dropout: bool = True,
         beta: float = 0.0,
     ) -> None:
-        self.plan, self.device = plan, torch.device(place.device)
+        self.plan, self.run, self.device = plan, run, torch.device(run.device)
         self.selector = deepcopy(start).to(self.device)
-        self.seed, self.beta = seed, beta
+        self.progress = Progress(key=key, beta=beta)
         self.held: dict[str, Tensor] = {}
-        self._settings, self._validate, self._place = settings, validate, place
-        self._dropout = dropout
-        self._key = key
-        self._file = StateFile(place.folder, key)
+        self._settings, self._dropout = settings, dropout
         self._optimizer = torch.optim.AdamW(
             self.selector.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
         )
-        self._update = 0
-        self._passed_over = 0
-        self._curve: list[CurvePoint] = []
-        self._validation: dict[int, float] = {}
         self._best = self._weights()
-        self._chosen_epoch = 0
-        self._resume()
+        if kept := load_state(run.folder, key):
+            parts = _parts(kept.tensors)
+            self.progress, self.held = kept.progress, parts.get("held", {})
+            self.selector.load_state_dict(parts.get("weights", {}))
+            self._best = {name: one.to(self.device) for name, one in parts.get("best", {}).items()}
+            restore_moments(self._optimizer, parts.get("adam", {}))
 
     def epochs(self) -> Iterator[int]:
         """Numbers of the remaining epochs, the current one first; the selector is validated after each.
 
         The start is validated, too, as epoch 0: a training that only spoils it gives it back.
         """
-        if not self._validation:
+        if not self.progress.validation:
             self._end_epoch(0)
-        for epoch in range(len(self._validation), len(self.plan.turns) + 1):
-            if self._update < self.plan.end(epoch):  # else it broke off while it was validated
+        for epoch in range(len(self.progress.validation), len(self.plan.turns) + 1):
+            if self.progress.update < self.plan.end(epoch):  # else it broke off while it was validated
                 yield epoch
                 self._save()
             self._end_epoch(epoch)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Remaining batches of an epoch; pass each to `learn` or `pass_over`."""
-        first = self._update
+        first = self.progress.update
         for update in range(first, self.plan.end(epoch)):
-            if update > first and update % self._place.save_every == 0:
+            if update > first and update % self.run.save_every == 0:
                 self._save()
-            yield Batch(update, epoch, self.plan.rows(update, seed=self.seed))
+            yield Batch(update, epoch, self.plan.rows(update, seed=self.run.seed))
 
     def learn(self, batch: Batch, objective: Objective, **known: float) -> dict[str, float]:
         """One update; gives its figures, and `known` with them. Raises TrainingDiverged."""
@@ -135,11 +160,19 @@ class Loop:
             group["lr"] = lr
         self.selector.train(self._dropout)
         self._optimizer.zero_grad()
-        means = self._backward(batch, objective)
+        seed = seed_of(self.run.seed, "dropout", batch.update, 0)
+        with seeded(seed, self.device) if self._dropout else nullcontext(), self.autocast():
+            learnt = objective(self.selector, batch.rows.to(self.device))
+        learnt.loss.backward()
+        means = torch.stack([learnt.loss, *learnt.figures.values()]).detach().double()
         norm = nn.utils.clip_grad_norm_(self.selector.parameters(), settings.clip_norm)
-        names = (*means, "grad_norm")
-        figures = dict(zip(names, torch.stack([*means.values(), norm.double()]).tolist(), strict=True))
-        self._refuse_nan(batch, figures)
+        values = torch.cat([means, norm.double()[None]]).tolist()
+        figures = dict(zip(("loss", *learnt.figures, "grad_norm"), values, strict=True))
+        if wrong := {name: value for name, value in figures.items() if not math.isfinite(value)}:
+            raise TrainingDiverged(
+                f"update {batch.update + 1} of {self.plan.updates} (epoch {batch.epoch}): {wrong}; the learning rate "
+                f"{settings.lr} may be too high, or an embedding is no number"
+            )
         self._optimizer.step()
         figures |= known | {"lr": lr}
         self._done(batch, figures)
@@ -147,7 +180,7 @@ class Loop:
 
     def pass_over(self, batch: Batch, **known: float) -> None:
         """Count an update without a step, as there is nothing to learn."""
-        self._passed_over += 1
+        self.progress.passed_over += 1
         self._done(batch, known)
 
     def hold(self, **tensors: Tensor) -> None:
@@ -157,103 +190,53 @@ class Loop:
 
     def curve(self, epoch: int, figure: str) -> list[float]:
         """A figure of all updates of an epoch so far, those before an interruption too."""
-        return [one.figures[figure] for one in self._curve if one.epoch == epoch and figure in one.figures]
+        return [one.figures[figure] for one in self.progress.curve if one.epoch == epoch and figure in one.figures]
 
     def autocast(self) -> AbstractContextManager[object]:
         """Context that sets the precision of all log-probabilities of this training."""
-        amp = self.device.type == "cuda" if self._place.amp is None else self._place.amp
+        amp = self.device.type == "cuda" if self.run.amp is None else self.run.amp
         return torch.autocast(self.device.type, torch.bfloat16) if amp else nullcontext()
 
     def trained(self) -> Trained:
         """The selector of the best epoch."""
-        if self._passed_over:
+        done = self.progress
+        if done.passed_over:
             said = "updates=%d passed_over=%d: the rewards of each query were all equal, which teaches nothing"
-            log.warning(said, self._update, self._passed_over)
+            log.warning(said, done.update, done.passed_over)
         self.selector.load_state_dict(self._best)
         self.selector.eval()
-        return Trained(self.selector, tuple(self._curve), dict(self._validation), self._chosen_epoch)
-
-    def _backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
-        """Compute the gradients of the mean over the batch; gives its figures."""
-        seed = seed_of(self.seed, "dropout", batch.update, 0)
-        with seeded(seed, self.device) if self._dropout else nullcontext(), self.autocast():
-            learnt = objective(self.selector, batch.rows.to(self.device))
-        learnt.loss.backward()
-        figures = torch.stack([learnt.loss, *learnt.figures.values()]).detach().double()
-        return dict(zip(("loss", *learnt.figures), figures.unbind(), strict=True))
-
-    def _refuse_nan(self, batch: Batch, figures: Mapping[str, float]) -> None:
-        wrong = {name: value for name, value in figures.items() if not math.isfinite(value)}
-        if wrong:
-            raise TrainingDiverged(
-                f"update {batch.update + 1} of {self.plan.updates} (epoch {batch.epoch}): {wrong}; the learning rate "
-                f"{self._settings.lr} may be too high, or an embedding is no number"
-            )
+        return Trained(self.selector, tuple(done.curve), dict(done.validation), done.chosen_epoch)
 
     def _done(self, batch: Batch, figures: dict[str, float]) -> None:
-        self._update = batch.update + 1
-        self._curve.append(CurvePoint(step=self._update, epoch=batch.epoch, figures=figures))
+        self.progress.update = batch.update + 1
+        self.progress.curve.append(CurvePoint(step=batch.update + 1, epoch=batch.epoch, figures=figures))
 
     def _end_epoch(self, epoch: int) -> None:
         self.selector.eval()
         with torch.no_grad():
-            accuracy = float(self._validate(self.selector))
+            accuracy = float(self.run.validate(self.selector))
         if not math.isfinite(accuracy):
             raise LeverError(f"validation after epoch {epoch} gave {accuracy}; it must give an accuracy")
-        if not self._validation or accuracy > self._validation[self._chosen_epoch]:
-            self._chosen_epoch, self._best = epoch, self._weights()
-        self._validation[epoch] = accuracy
+        done = self.progress
+        if not done.validation or accuracy > done.validation[done.chosen_epoch]:
+            done.chosen_epoch, self._best = epoch, self._weights()
+        done.validation[epoch] = accuracy
         self.held = {}
         self._save()
-        log.info("epoch=%d/%d accuracy=%.4f chosen=%d", epoch, len(self.plan.turns), accuracy, self._chosen_epoch)
+        log.info("epoch=%d/%d accuracy=%.4f chosen=%d", epoch, len(self.plan.turns), accuracy, done.chosen_epoch)
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: one.detach().clone() for name, one in self.selector.state_dict().items()}
 
     def _save(self) -> None:
-        progress = Progress(
-            key=self._key,
-            update=self._update,
-            beta=self.beta,
-            curve=tuple(self._curve),
-            validation=self._validation,
-            chosen_epoch=self._chosen_epoch,
-            passed_over=self._passed_over,
-        )
-        adam = {
-            f"{number}.{name}": value
-            for number, state in self._optimizer.state_dict()["state"].items()
-            for name, value in state.items()
+        parts = {
+            "weights": self.selector.state_dict(),
+            "best": self._best,
+            "adam": moments_of(self._optimizer),
+            "held": self.held,
         }
-        parts = {"weights": self.selector.state_dict(), "best": self._best, "adam": adam, "held": self.held}
-        self._file.save(
-            progress, {f"{part}/{name}": one for part, named in parts.items() for name, one in named.items()}
-        )
-
-    def _resume(self) -> None:
-        kept = self._file.load()
-        if kept is None:
-            return
-        progress, parts = kept.progress, _parts(kept.tensors)
-        self._update, self.beta = progress.update, progress.beta
-        self._curve, self._validation = list(progress.curve), dict(progress.validation)
-        self._chosen_epoch, self._passed_over = progress.chosen_epoch, progress.passed_over
-        self.selector.load_state_dict(parts.get("weights", {}))
-        self._best = {name: one.to(self.device) for name, one in parts.get("best", {}).items()}
-        self.held = parts.get("held", {})
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in parts.get("adam", {}).items():
-            number, _, field = name.partition(".")
-            state.setdefault(int(number), {})[field] = value
-        self._optimizer.load_state_dict(self._optimizer.state_dict() | {"state": state})
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Generator[None]:
-    """torch's default generators begin at `seed`, and are left as they were: weights and dropout take no others."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
+        tensors = {f"{part}/{name}": one for part, named in parts.items() for name, one in named.items()}
+        save_state(self.run.folder, self.progress, tensors)
 
 
 def _parts(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
@@ -262,6 +245,29 @@ def _parts(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         part, _, name = path.partition("/")
         parts.setdefault(part, {})[name] = tensor
     return parts
+
+
+def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of an optimizer as named tensors: `0.exp_avg` …"""
+    states = optimizer.state_dict()["state"].items()
+    return {f"{number}.{name}": value for number, state in states for name, value in state.items()}
+
+
+def restore_moments(optimizer: torch.optim.Optimizer, named: Mapping[str, Tensor]) -> None:
+    """Give an optimizer the state that `moments_of` named."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for name, value in named.items():
+        number, _, moment = name.partition(".")
+        states.setdefault(int(number), {})[moment] = value
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Generator[None]:
+    """torch's default generators begin at `seed`, and are left as they were: weights and dropout take no others."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 def learning_rate(update: int, updates: int, *, peak: float, warmup_share: float) -> float:
@@ -327,3 +333,59 @@ class Batch(NamedTuple):
     epoch: int
     rows: Tensor
     """(b,) of all queries, on the CPU."""
+
+
+def key_of(stage: str, about: Mapping[str, BaseModel | int], tensors: Mapping[str, Tensor]) -> str:
+    """Names a training from the content of all that decides it; where it runs is no part of it."""
+    described = {
+        name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one for name, one in about.items()
+    }
+    text = json.dumps({"format": 1, "stage": stage, **described}, sort_keys=True)
+    return _digest(text, tensors)
+
+
+class Kept(NamedTuple):
+    """Content of a state file."""
+
+    progress: Progress
+    tensors: dict[str, Tensor]
+
+
+def save_state(folder: Path | None, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+    """Replace the state that `folder` keeps; without a folder nothing is kept. Raises StoreUnreachable."""
+    if folder is None:
+        return
+    text = progress.model_dump_json()
+    held = {name: one.detach().cpu().contiguous() for name, one in tensors.items()}
+    files.write(folder / NAME, save(held, metadata={PROGRESS: text, DIGEST: _digest(text, held)}))
+
+
+def load_state(folder: Path | None, key: str) -> Kept | None:
+    """The saved state of the training `key`; None, with a warning, if it is damaged or belongs to another training."""
+    if folder is None or not (path := folder / NAME).exists():
+        return None
+    try:
+        with files.reachable(path), safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            # copies: where a tensor begins in memory can change the last bit of what is computed from it
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 it is no dict
+        progress = Progress.model_validate_json(about[PROGRESS])
+        if about[DIGEST] != _digest(about[PROGRESS], tensors):
+            raise KeyError(DIGEST)
+    except (SafetensorError, KeyError, ValidationError):
+        log.warning("training state %s is damaged: starting anew", path)
+        return None
+    if progress.key != key:
+        log.warning("training state %s is that of other data or settings: starting anew", path)
+        return None
+    log.info("training goes on after update=%d file=%s", progress.update, path)
+    return Kept(progress, tensors)
+
+
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest.update(cast("Buffer", content.numpy()))
+    return digest.hexdigest()

@@ -19,8 +19,6 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from storage.records import Record
-from tasks.lever.learning.groups import Groups, Labelled, Material, possible_pointers, refuse_unlearnable, tensors_of
 from tasks.lever.learning.kl import CHUNK, Reference, exact_kl, score
 from tasks.lever.learning.losses import (
     adapt_beta,
@@ -32,48 +30,42 @@ from tasks.lever.learning.losses import (
     rce_loss,
     sft_loss,
 )
+from tasks.lever.learning.training_inputs import (
+    Groups,
+    Labelled,
+    Material,
+    possible_pointers,
+    refuse_unlearnable,
+    tensors_of,
+)
 from tasks.lever.learning.training_loop import (
     Learnt,
     Loop,
     Plan,
     Trained,
-    TrainingPlace,
-    Validate,
+    TrainingRun,
     generator_of,
+    key_of,
     seed_of,
     seeded,
 )
-from tasks.lever.learning.training_state import key_of
 from tasks.lever.lever_errors import JudgeUnusable, RewardUnusable
-from tasks.lever.training_settings import GrpoSettings, RceSettings, SftSettings
+from tasks.lever.lever_options import GrpoSettings, Optimization, RceSettings, SftSettings
 
 log = logging.getLogger(__name__)
 
+Judge = Callable[[Sequence[tuple[int, tuple[int, ...]]]], Sequence[float]]
+"""Rewards of (row of the groups, pointer), one each in their order; NaN where one could not be judged."""
 
-def learn_sft(
-    config: PointerConfig,
-    labelled: Labelled,
-    settings: SftSettings,
-    *,
-    seed: int,
-    validate: Validate,
-    place: TrainingPlace,
-) -> Trained:
+
+def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
     """A new selector that imitates the labels. Raises LeverError."""
     refuse_unlearnable(labelled, config)
-    with seeded(seed_of(seed, "weights"), torch.device("cpu")):
-        start = PointerSelector(config)
-    if labelled.queries.dtype == torch.float64:
-        start.double()
-    loop = Loop(
-        start,
-        Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs),
-        settings,
-        seed=seed,
-        validate=validate,
-        place=place,
-        key=key_of("sft", {"settings": settings, "seed": seed, "config": config}, tensors_of(labelled)),
-    )
+    with seeded(seed_of(run.seed, "weights"), torch.device("cpu")):
+        start = PointerSelector(config).to(labelled.queries.dtype)
+    plan = Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs)
+    about = {"settings": settings, "seed": run.seed, "config": config}
+    loop = Loop(start, plan, settings, run, key=key_of("sft", about, tensors_of(labelled)))
     material = Material.of(labelled, start, device=loop.device)
     labels = labelled.labels.to(loop.device)[:, None]  # (Q, 1, S)
 
@@ -86,29 +78,14 @@ def learn_sft(
     return loop.trained()
 
 
-def learn_rce(
-    start: PointerSelector,
-    groups: Groups,
-    settings: RceSettings,
-    *,
-    seed: int,
-    validate: Validate,
-    place: TrainingPlace,
-) -> Trained:
+def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run: TrainingRun) -> Trained:
     """A copy of `start` that imitates rewarded pointers, all alike at first and the best ones in the end.
 
     Raises LeverError.
     """
     refuse_unlearnable(groups, start.config)
-    loop = Loop(
-        start,
-        Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs),
-        settings,
-        seed=seed,
-        validate=validate,
-        place=place,
-        key=_key("rce", start, groups, settings, seed),
-    )
+    plan = Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs)
+    loop = Loop(start, plan, settings, run, key=_key("rce", start, groups, settings, seed=run.seed))
     material = Material.of(groups, start, device=loop.device)
     counted = _best(groups) if settings.use_top1_only else groups.judged
     pointers, rewards, counted = (one.to(loop.device) for one in (possible_pointers(groups), groups.rewards, counted))
@@ -117,10 +94,11 @@ def learn_rce(
         log_probs = selector.log_probs(*material(rows), pointers[rows]).sum(-1)  # (b, G)
         return Learnt(rce_loss(log_probs, rewards[rows], temperature=temperature, judged=counted[rows]), {})
 
-    coldest, last = settings.temperature_end, loop.plan.updates
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
-            temperature = linear_temperature(batch.update, last, settings.temperature_start, coldest)
+            temperature = linear_temperature(
+                batch.update, plan.updates, settings.temperature_start, settings.temperature_end
+            )
             judged, given = groups.judged[batch.rows], groups.rewards[batch.rows]
             about = {"reward_mean": given[judged].mean().item(), "frac_zero_std": frac_zero_std(given, judged)}
             loop.learn(batch, partial(imitate, temperature=temperature), temperature=temperature, **about)
@@ -128,14 +106,7 @@ def learn_rce(
 
 
 def learn_grpo(
-    start: PointerSelector,
-    groups: Groups,
-    settings: GrpoSettings,
-    *,
-    seed: int,
-    validate: Validate,
-    place: TrainingPlace,
-    judge: Judge | None = None,
+    start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: Judge | None = None
 ) -> Trained:
     """A copy of `start` that prefers what is rewarded more than the rest of its group, and stays near `start`.
 
@@ -143,85 +114,20 @@ def learn_grpo(
     Then, where there is a judge, in rounds: draw from the policy, judge, learn with ratios to the policy that drew.
     Raises LeverError.
     """
-    refuse_unlearnable(groups, start.config)
-    online = judge is not None and not settings.offline_only
-    turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * (settings.rounds if online else 0)
-    if not turns:
-        raise JudgeUnusable("no judge and no offline epochs: nothing would be learnt; give a judge or raise the epochs")
-    objective, shots = find_grpo_loss(settings.loss), groups.pointers.shape[-1]
-    loop = Loop(
-        start,
-        Plan(len(groups.ids), settings.batch_size, turns),
-        settings,
-        seed=seed,
-        validate=validate,
-        place=place,
-        key=_key("grpo", start, groups, settings, seed, rounds=int(online)),
-        dropout=settings.dropout_in_ratio,
-        beta=settings.beta,
-    )
-    material = Material.of(groups, start, device=loop.device)
-    exact = math.perm(groups.pools.shape[1], shots) <= settings.exact_kl_up_to
-    with loop.autocast():
-        reference = Reference(deepcopy(start).to(loop.device).eval(), material, shots=shots, exact=exact)
-        known = stored(groups, reference, settings, device=loop.device)
-
-    def surrogate(selector: PointerSelector, rows: Tensor, *, known: Experience) -> Learnt:
-        scored = score(selector, *material(rows), known.pointers[rows], exact=exact)
-        divergence = exact_kl(scored.tables, reference.tables(rows)) if exact else None
-        judged, old = known.judged[rows], known.old[rows]
-        found = objective(
-            scored.log_probs,
-            old,
-            known.reference[rows],
-            known.advantage[rows],
-            clip=settings.clip,
-            beta=loop.beta,
-            judged=judged,
-            exact_kl=divergence.kl.mean() if divergence else None,
-        )
-        log_ratio = (scored.log_probs.detach() - old).masked_fill(~judged, math.nan)
-        entropy = divergence.entropy.mean() if divergence else _entropy(scored.log_probs.detach(), log_ratio)
-        share = torch.tensor(ess(log_ratio), dtype=torch.float64, device=entropy.device)
-        figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
-        return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
-
+    grpo = _Grpo(start, groups, settings, run, rounds=settings.rounds if judge and not settings.offline_only else 0)
+    loop, known = grpo.loop, grpo.stored()
     for epoch in loop.epochs():
         if epoch > settings.offline_epochs and judge is not None:
-            known = drawn(loop, groups, material, reference, settings, epoch=epoch, judge=judge)
+            known = grpo.drawn(epoch, judge)
         for batch in loop.batches(epoch):
             batch = batch._replace(rows=known.known(batch.rows))
             if known.teaches(batch.rows):
-                loop.learn(batch, partial(surrogate, known=known), beta=loop.beta, **known.figures(batch.rows))
+                objective = partial(grpo.surrogate, known=known)
+                loop.learn(batch, objective, beta=loop.progress.beta, **known.figures(batch.rows))
             else:
                 loop.pass_over(batch, **known.figures(batch.rows))
-        if kls := loop.curve(epoch, "kl"):
-            bounds = {"kl_low": settings.kl_low, "kl_high": settings.kl_high}
-            loop.beta = adapt_beta(loop.beta, fmean(kls), least=settings.beta_min, most=settings.beta_max, **bounds)
+        grpo.adapt_beta(epoch)
     return loop.trained()
-
-
-def _key(stage: str, start: PointerSelector, groups: Groups, settings: Record, seed: int, **about: int) -> str:
-    """Names a training from the content of all that decides it."""
-    weights = {f"start/{name}": one for name, one in start.state_dict().items()}
-    described = {"config": start.config, "settings": settings, "seed": seed, **about}
-    return key_of(stage, described, tensors_of(groups) | weights)
-
-
-def _best(groups: Groups) -> Tensor:
-    """(Q, G) bool: the judged pointer of each query with the highest reward, of equals the first."""
-    best = groups.rewards.masked_fill(~groups.judged, -math.inf).argmax(-1, keepdim=True)
-    return torch.zeros_like(groups.judged).scatter(-1, best, True)
-
-
-def _entropy(log_probs: Tensor, log_ratio: Tensor) -> Tensor:
-    """Estimate from pointers that another policy drew: each counts as the ratio says, in its group."""
-    weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
-    return -(weights * log_probs.nan_to_num(neginf=0)).sum(-1).mean()
-
-
-Judge = Callable[[Sequence[tuple[int, tuple[int, ...]]]], Sequence[float]]
-"""Rewards of (row of the groups, pointer), one each in their order; NaN where one could not be judged."""
 
 
 class Experience(NamedTuple):
@@ -240,7 +146,7 @@ class Experience(NamedTuple):
     advantage: Tensor
     """(Q, G)"""
     drift: Tensor
-    """(Q, G) `old` minus the log-probability under the policy that drew them; NaN where nothing tells."""
+    """(Q, G) `old` minus the log-probability under the policy that drew them; NaN where it is not known."""
 
     def known(self, rows: Tensor) -> Tensor:
         """The rows whose query has a judged pointer."""
@@ -263,66 +169,139 @@ class Experience(NamedTuple):
         } | ({} if math.isnan(share) else {"ess_behaviour": share})
 
 
-def stored(groups: Groups, reference: Reference, settings: GrpoSettings, *, device: torch.device) -> Experience:
-    """The pointers that were judged before; ratios are taken to the reference, which is the policy that now starts."""
-    pointers = possible_pointers(groups).to(device)
-    old, judged = reference.log_probs(pointers), groups.judged.to(device)
-    drift = (old - groups.behaviour.to(old)).masked_fill(~judged, math.nan)
-    if not drift.isnan().all():
-        log.info("ess=%.3f of stored pointers: the starting policy against the one that drew them", ess(drift))
-    known = _experience(pointers, old, groups.rewards.to(old), judged, reference=reference, settings=settings)
-    return known._replace(drift=drift)
+class _Grpo:
+    """One GRPO training: its loop, its frozen reference, and the pointers that it learns from."""
 
-
-def drawn(
-    loop: Loop,
-    groups: Groups,
-    material: Material,
-    reference: Reference,
-    settings: GrpoSettings,
-    *,
-    epoch: int,
-    judge: Judge,
-) -> Experience:
-    """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable, RewardUnusable."""
-    if "pointers" not in loop.held:
-        shots = groups.pointers.shape[-1]
-        pointers, old = _draw(loop, material, settings, epoch=epoch, shots=shots)
-        loop.hold(pointers=pointers, old=old)
-    if "rewards" not in loop.held:
-        loop.hold(rewards=_rewards(judge, loop.held["pointers"], groups.ids))
-    pointers, old, rewards = (loop.held[name].to(loop.device) for name in ("pointers", "old", "rewards"))
-    judged = ~rewards.isnan()
-    log.info("epoch=%d reward=%.4f judged=%d/%d", epoch, rewards[judged].mean(), judged.sum(), judged.numel())
-    with loop.autocast():
-        return _experience(pointers, old, rewards.to(old), judged, reference=reference, settings=settings)
-
-
-def _experience(
-    pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor, *, reference: Reference, settings: GrpoSettings
-) -> Experience:
-    known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
-    advantage = torch.zeros_like(rewards)
-    advantage[known] = advantages(rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k)
-    unknown = torch.full_like(rewards, math.nan)
-    return Experience(pointers, old, reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
-
-
-def _draw(loop: Loop, material: Material, settings: GrpoSettings, *, epoch: int, shots: int) -> tuple[Tensor, Tensor]:
-    """Pointers (Q, G, S) and their log-probabilities (Q, G)."""
-    generator = generator_of(loop.seed, "draw", epoch, device=loop.device)
-    with loop.autocast():
-        parts = [
-            loop.selector.sample(
-                *material(rows),
-                shots=shots,
-                draws=settings.draws,
-                temperature=settings.sampling_temperature,
-                generator=generator,
+    def __init__(
+        self, start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, rounds: int
+    ) -> None:
+        refuse_unlearnable(groups, start.config)
+        turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * rounds
+        if not turns:
+            raise JudgeUnusable(
+                "no judge and no offline epochs: nothing would be learnt; give a judge or raise the epochs"
             )
-            for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
-        ]
-    return torch.cat([one.pointers for one in parts]).cpu(), torch.cat([one.log_probs.sum(-1) for one in parts]).cpu()
+        self.groups, self.settings, self.shots = groups, settings, groups.pointers.shape[-1]
+        self.objective = find_grpo_loss(settings.loss)
+        self.loop = Loop(
+            start,
+            Plan(len(groups.ids), settings.batch_size, turns),
+            settings,
+            run,
+            key=_key("grpo", start, groups, settings, seed=run.seed, rounds=int(rounds > 0)),
+            dropout=settings.dropout_in_ratio,
+            beta=settings.beta,
+        )
+        self.material = Material.of(groups, start, device=self.loop.device)
+        self.exact = math.perm(groups.pools.shape[1], self.shots) <= settings.exact_kl_up_to
+        with self.loop.autocast():
+            frozen = deepcopy(start).to(self.loop.device).eval()
+            self.reference = Reference(frozen, self.material, shots=self.shots, exact=self.exact)
+
+    def surrogate(self, selector: PointerSelector, rows: Tensor, *, known: Experience) -> Learnt:
+        """The objective on the pointers of these queries (b,), with the figures of the update."""
+        scored = score(selector, *self.material(rows), known.pointers[rows], exact=self.exact)
+        divergence = exact_kl(scored.tables, self.reference.tables(rows)) if self.exact else None
+        judged, old = known.judged[rows], known.old[rows]
+        found = self.objective(
+            scored.log_probs,
+            old,
+            known.reference[rows],
+            known.advantage[rows],
+            clip=self.settings.clip,
+            beta=self.loop.progress.beta,
+            judged=judged,
+            exact_kl=divergence.kl.mean() if divergence else None,
+        )
+        log_ratio = (scored.log_probs.detach() - old).masked_fill(~judged, math.nan)
+        entropy = divergence.entropy.mean() if divergence else _entropy(scored.log_probs.detach(), log_ratio)
+        share = torch.tensor(ess(log_ratio), dtype=torch.float64, device=entropy.device)
+        figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
+        return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
+
+    def adapt_beta(self, epoch: int) -> None:
+        """Move the weight of the KL divergence by the mean divergence of an epoch."""
+        settings, progress = self.settings, self.loop.progress
+        if kls := self.loop.curve(epoch, "kl"):
+            progress.beta = adapt_beta(
+                progress.beta,
+                fmean(kls),
+                kl_low=settings.kl_low,
+                kl_high=settings.kl_high,
+                least=settings.beta_min,
+                most=settings.beta_max,
+            )
+
+    def stored(self) -> Experience:
+        """The pointers that were judged before; ratios are taken to the reference, the policy that now starts."""
+        groups, device = self.groups, self.loop.device
+        pointers, judged = possible_pointers(groups).to(device), groups.judged.to(device)
+        with self.loop.autocast():
+            old = self.reference.log_probs(pointers)
+            drift = (old - groups.behaviour.to(old)).masked_fill(~judged, math.nan)
+            if not drift.isnan().all():
+                log.info("ess=%.3f of stored pointers: the starting policy against the one that drew them", ess(drift))
+            return self._experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
+
+    def drawn(self, epoch: int, judge: Judge) -> Experience:
+        """Pointers that the policy draws now, judged; after a kill the very same.
+
+        Raises JudgeUnusable, RewardUnusable.
+        """
+        loop = self.loop
+        if "pointers" not in loop.held:
+            pointers, old = self._draw(epoch)
+            loop.hold(pointers=pointers, old=old)
+        if "rewards" not in loop.held:
+            loop.hold(rewards=_rewards(judge, loop.held["pointers"], self.groups.ids))
+        pointers, old, rewards = (loop.held[name].to(loop.device) for name in ("pointers", "old", "rewards"))
+        judged = ~rewards.isnan()
+        log.info("epoch=%d reward=%.4f judged=%d/%d", epoch, rewards[judged].mean(), judged.sum(), judged.numel())
+        with loop.autocast():
+            return self._experience(pointers, old, rewards.to(old), judged)
+
+    def _experience(self, pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor) -> Experience:
+        known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
+        advantage, settings = torch.zeros_like(rewards), self.settings
+        advantage[known] = advantages(rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k)
+        unknown = torch.full_like(rewards, math.nan)
+        return Experience(pointers, old, self.reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
+
+    def _draw(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Pointers (Q, G, S) and their log-probabilities (Q, G)."""
+        loop, settings = self.loop, self.settings
+        generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
+        with loop.autocast():
+            parts = [
+                loop.selector.sample(
+                    *self.material(rows),
+                    shots=self.shots,
+                    draws=settings.draws,
+                    temperature=settings.sampling_temperature,
+                    generator=generator,
+                )
+                for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
+            ]
+        pointers, log_probs = zip(*((one.pointers, one.log_probs.sum(-1)) for one in parts), strict=True)
+        return torch.cat(pointers).cpu(), torch.cat(log_probs).cpu()
+
+
+def _key(stage: str, start: PointerSelector, groups: Groups, settings: Optimization, *, seed: int, **about: int) -> str:
+    weights = {f"start/{name}": one for name, one in start.state_dict().items()}
+    described = {"config": start.config, "settings": settings, "seed": seed, **about}
+    return key_of(stage, described, tensors_of(groups) | weights)
+
+
+def _best(groups: Groups) -> Tensor:
+    """(Q, G) bool: the judged pointer of each query with the highest reward, of equals the first."""
+    best = groups.rewards.masked_fill(~groups.judged, -math.inf).argmax(-1, keepdim=True)
+    return torch.zeros_like(groups.judged).scatter(-1, best, True)
+
+
+def _entropy(log_probs: Tensor, log_ratio: Tensor) -> Tensor:
+    """Estimate from pointers that another policy drew: each counts as the ratio says, in its group."""
+    weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
+    return -(weights * log_probs.nan_to_num(neginf=0)).sum(-1).mean()
 
 
 def _rewards(judge: Judge, pointers: Tensor, ids: tuple[str, ...]) -> Tensor:

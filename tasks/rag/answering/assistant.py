@@ -16,10 +16,8 @@ from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 from tasks.rag.answers import Answered, AnswerSettings, Turn
-from tasks.rag.planning.conversation import MOST_TURNS
+from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router
-
-__all__ = ["Asks", "Assistant", "Event", "open_assistant"]
 
 MOST_QUESTION_CHARS = 8_000
 
@@ -79,7 +77,12 @@ class Assistant:
         on_event: Callable[[Event], None] | None = None,
     ) -> Answered:
         """As `Asks.ask`."""
-        asked = _checked(question)
+        # one line of NFC; a shell hands over bytes that are not UTF-8 as lone surrogates
+        asked = " ".join(unicodedata.normalize("NFC", question).encode(errors="replace").decode().split())
+        if not any(sign.isalnum() for sign in asked):
+            raise ValueError("the question is empty; ask with at least one word")
+        if len(asked) > MOST_QUESTION_CHARS:
+            raise ValueError(f"the question has {len(asked):,} characters; ask in at most {MOST_QUESTION_CHARS:,}")
         desk = replace(self._desk, on_event=on_event) if on_event else self._desk
         started = desk.clock()
         given = {"question": asked, "history": tuple(history)[-MOST_TURNS:], "documents": documents}
@@ -124,14 +127,3 @@ def open_assistant(
             reranker=resources.reranker(reranker) if reranker else None,
             settings=answers,
         )
-
-
-def _checked(question: str) -> str:
-    """The question in NFC, on one line. Raises ValueError."""
-    # a shell hands over bytes that are no UTF-8 as lone surrogates
-    text = " ".join(unicodedata.normalize("NFC", question).encode(errors="replace").decode().split())
-    if not any(sign.isalnum() for sign in text):
-        raise ValueError("the question is empty; ask with at least one word")
-    if len(text) > MOST_QUESTION_CHARS:
-        raise ValueError(f"the question has {len(text):,} characters; ask in at most {MOST_QUESTION_CHARS:,}")
-    return text

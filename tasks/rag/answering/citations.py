@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import Place
 from tasks.grading.cited_answers import is_borne_out, only_abstains, renumbered, sentences_in
-from tasks.language.numbers import Number, read_numbers, same_number
+from tasks.language.numbers import read_numbers, same_number
 from tasks.language.sentences import sentences_of
 from tasks.language.tokens import BIGRAM, tokenize
 from tasks.rag.answers import Citation
@@ -89,19 +89,13 @@ def _quote(hit: Hit, claims: Sequence[str]) -> str:
     numbers = read_numbers(claim)
     best, best_score = "", -1.0
     for candidate, held in zip(candidates, words, strict=True):
-        score = len(wanted & held) / (len(wanted) + 0.1 * len(held) + 1) + _numbers_held(numbers, candidate)
+        score = len(wanted & held) / (len(wanted) + 0.1 * len(held) + 1)
+        if numbers:  # a table's unit stands elsewhere, so bare digits are a match too
+            theirs = read_numbers(candidate)
+            score += sum(any(same_number(number, other) for other in theirs) for number in numbers) / len(numbers)
         if score > best_score:
             best, best_score = candidate, score
     return _shortened(best, claim)
-
-
-def _numbers_held(numbers: Sequence[Number], candidate: str) -> float:
-    """Share of the numbers that a text holds; a table's unit stands elsewhere, so bare digits count half."""
-    if not numbers:
-        return 0.0
-    theirs = read_numbers(candidate)
-    held = sum(any(same_number(number, other) for other in theirs) for number in numbers)
-    return held / len(numbers)
 
 
 def _shortened(quote: str, claim: str) -> str:

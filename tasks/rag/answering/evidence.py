@@ -11,9 +11,8 @@ from typing import NamedTuple
 from storage import files
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
-from tasks.documents.formats import format_named
+from tasks.documents.formats import format_named, sniff
 from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, render_pages
-from tasks.documents.sniff import sniff
 from tasks.rag.answers import Citation
 
 MOST_NAME_CHARS = 60
@@ -64,29 +63,20 @@ def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, lim
             boxes.setdefault(citation.page, []).extend([citation.bbox] if citation.bbox else [])
     if not boxes:
         raise _NoPicture("its format stores no pages")
-    with tempfile.TemporaryDirectory() as scratch:
-        job = Job(path=path, digest=cited[0].digest, format=_drawable_format(path))
-        return [
-            _kept(png, folder / _name(cited, page))
-            for page, png in render_pages(job, boxes, scratch=Path(scratch), limits=limits)
-        ]
-
-
-def _drawable_format(path: Path) -> str:
-    """The document's format. Raises _NoPicture if its pages cannot be drawn."""
     try:
-        name = sniff(path).format
-        drawable = format_named(name).page_renderer is not None
+        format = sniff(path).format
+        drawable = format_named(format).page_renderer is not None
     except (DocumentError, ReaderUnusable) as error:
         raise _NoPicture(str(error)) from error
     if not drawable:
         raise _NoPicture("only pages of PDF can be drawn")
-    return name
-
-
-def _kept(png: Path, place: Path) -> Path:
-    files.write(place, png.read_bytes())
-    return place
+    written: list[Path] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        job = Job(path=path, digest=cited[0].digest, format=format)
+        for page, png in render_pages(job, boxes, scratch=Path(scratch), limits=limits):
+            written.append(folder / _name(cited, page))
+            files.write(written[-1], png.read_bytes())
+    return written
 
 
 def _name(cited: Sequence[Citation], page: int) -> str:

@@ -70,7 +70,10 @@ def extract_answer(
     Raises WrongTokenizer.
     """
     asked = read_question(question, tokenizer=tokenizer or BIGRAM)
-    notes = () if len(question) <= MOST_QUESTION_CHARS else (_cut_note(question),)
+    notes: tuple[str, ...] = ()
+    if len(question) > MOST_QUESTION_CHARS:
+        read = f"sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them"
+        notes = (f"the question has {len(question):,} characters; {read}",)
     scored = score_passages(asked, hits, read_passages(hits))
     ranked = sorted(scored, key=lambda one: (-one.score, one.passage.hit, one.passage.place))
     if not ranked:
@@ -81,7 +84,9 @@ def extract_answer(
         return _abstained(asked, ranked[0], hits, confidence, why, notes)
     lines = _sides(ranked, hits, groups) if several else []
     if len(lines) < 2:
-        lines = _one_document(_chosen(ranked, most_sentences), hits)
+        chosen = _chosen(ranked, most_sentences)
+        apart = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
+        lines = [(name_of(hits[one.passage.hit]) if apart else "", one) for one in chosen]
     text, citations = _written(asked, lines, hits)
     return Extracted(text, citations, False, confidence, why, notes)
 
@@ -105,13 +110,6 @@ def _why(best: Scored) -> str:
     return (
         f"the best passage covers {best.coverage:.0%} of the question and {best.focus:.0%} of what it asks for{lacks}; "
         f"it {kind} the kind of answer that is asked for"
-    )
-
-
-def _cut_note(question: str) -> str:
-    return (
-        f"the question has {len(question):,} characters; "
-        f"sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them"
     )
 
 
@@ -150,43 +148,27 @@ def _alike(one: Scored, other: Scored) -> bool:
     return not numbers and len(own & theirs) >= ALIKE * min(len(own), len(theirs))
 
 
-class _Line(NamedTuple):
-    """A passage and the document or side that it speaks for; empty if that is plain."""
-
-    name: str
-    best: Scored | None
+Line = tuple[str, Scored | None]
+"""The document or side that a line speaks for, empty if that is plain, and its passage, None if it says too little."""
 
 
-def _one_document(chosen: Sequence[Scored], hits: Sequence[Hit]) -> list[_Line]:
-    """The passages as they come, with the names of their documents if there are several."""
-    several = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
-    return [_Line(name_of(hits[one.passage.hit]) if several else "", one) for one in chosen]
-
-
-def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[_Line]:
-    return _each_group(ranked, hits, groups) if len(groups) > 1 else _each_document(ranked, hits)
-
-
-def _each_document(ranked: Sequence[Scored], hits: Sequence[Hit]) -> list[_Line]:
-    """The best passage of each document that answers nearly as well as the best one: the others were not meant."""
+def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[Line]:
+    """The best passage of each side; without sides, of each document that answers nearly as well as the best one."""
     best: dict[str, Scored] = {}
     for one in ranked:
         best.setdefault(hits[one.passage.hit].chunk.document, one)
-    good = [one for one in best.values() if one.score >= FEWEST_OF_BEST * ranked[0].score]
-    return [_Line(name_of(hits[one.passage.hit]), one) for one in good[:MOST_DOCUMENTS]]
-
-
-def _each_group(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[_Line]:
-    """The best passage of each side; None where it says too little."""
-    lines: list[_Line] = []
+    if len(groups) < 2:
+        good = [one for one in best.values() if one.score >= FEWEST_OF_BEST * ranked[0].score]
+        return [(name_of(hits[one.passage.hit]), one) for one in good[:MOST_DOCUMENTS]]
+    lines: list[Line] = []
     for group in groups:
-        best = next((one for one in ranked if hits[one.passage.hit].chunk.document in group.documents), None)
-        sure = best is not None and confidence_of(best, several=True) >= FEWEST_CONFIDENCE
-        lines.append(_Line(group.name, best if sure else None))
+        first = next((one for document, one in best.items() if document in group.documents), None)
+        sure = first is not None and confidence_of(first, several=True) >= FEWEST_CONFIDENCE
+        lines.append((group.name, first if sure else None))
     return lines
 
 
-def _written(question: Question, lines: Sequence[_Line], hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
+def _written(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
     """The lines with their marks; a side of which nothing is told is said to have nothing."""
     written: list[str] = []
     citations: list[Citation] = []
@@ -223,54 +205,42 @@ _DIGIT = re.compile(r"\d")
 _HAS_UNIT = re.compile(r"[%$₩€£¥]|\d\s?(?:원|천원|만|억|명|개|건|대|톤|일|시간|㎡|㎞|℃|points?|years?)")
 
 
-class _Row(NamedTuple):
-    label: str
-    columns: tuple[tuple[str, str], ...]
-    """Name and value; the name may be empty."""
-
-
 def told(question: Question, passage: Passage) -> str:
     """The passage in one line."""
     text = _row_told(question, passage) if passage.is_row else _BULLET.sub("", " ".join(passage.text.split()))
-    if passage.unit and _bare_number(text):
+    if passage.unit and _DIGIT.search(text) and not _HAS_UNIT.search(text):
         text = f"{text} ({passage.unit})"
     text = disarmed(" ".join(text.split()))
     return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1].rstrip()}…"
 
 
 def _row_told(question: Question, passage: Passage) -> str:
-    row = _read_row(passage)
-    if not row.columns:
-        return passage.text
-    wanted = _asked_columns(question, row)
-    return f"{row.label} — {'; '.join(f'{name}: {value}' for name, value in wanted)}"
-
-
-def _read_row(passage: Passage) -> _Row:
-    """The row by its columns: `label — name: value; name: value`, or with the names of the table's first row."""
+    """A row by its columns: `label — name: value; name: value`, or with the names of the table's first row."""
     label, dash, rest = passage.text.partition(" — ")
     values = cells_of(passage.text)[1:]
+    columns: list[tuple[str, str]] = []
     if passage.names and len(values) == len(passage.names) - 1:
-        return _Row(label, tuple(zip(passage.names[1:], values, strict=True)))
-    pairs = [part.partition(": ") for part in rest.split("; ")] if dash else []
-    if not all(colon and name for name, colon, _ in pairs):
-        return _Row(label, ())  # a value holds a semicolon, or a column has no name
-    return _Row(label, tuple((name, value) for name, _, value in pairs))
+        columns = list(zip(passage.names[1:], values, strict=True))
+    elif dash:
+        pairs = [part.partition(": ") for part in rest.split("; ")]
+        if all(colon and name for name, colon, _ in pairs):  # else a value holds a semicolon, or a name is missing
+            columns = [(name, value) for name, _, value in pairs]
+    if not columns:
+        return passage.text
+    return f"{label} — {'; '.join(f'{name}: {value}' for name, value in _asked_columns(question, label, columns))}"
 
 
-def _asked_columns(question: Question, row: _Row) -> Sequence[tuple[str, str]]:
+def _asked_columns(question: Question, label: str, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The columns of the years and things that are asked for; those that the question does not tell apart stay."""
-    columns = row.columns
     dated = [term.word for term in question.terms if term.literal and term.word[0].isdigit()]
     of_date = [column for column in columns if any(_names(word, column[0]) for word in dated)]
     if of_date:
         columns = [column for column in columns if column in of_date or not _DIGIT.search(column[0])]
-    others = [term.word for term in question.terms if not term.literal and not _names(term.word, row.label)]
+    others = [term.word for term in question.terms if not term.literal and not _names(term.word, label)]
     held = [sum(_names(word, name) for word in others) for name, _ in columns]
-    most = max(held)
-    fitting = [column for column, count in zip(columns, held, strict=True) if count == most]
+    fitting = [column for column, count in zip(columns, held, strict=True) if count == max(held)]
     answers = question.wants != "number" or any(_DIGIT.search(value) for _, value in fitting)
-    return fitting if most and answers else columns
+    return fitting if max(held) and answers else columns
 
 
 def _names(word: str, name: str) -> bool:
@@ -279,8 +249,3 @@ def _names(word: str, name: str) -> bool:
     if word[0].isdigit():
         return re.search(rf"(?<!\d){re.escape(word)}(?!\d)", lowered) is not None
     return word in lowered
-
-
-def _bare_number(text: str) -> bool:
-    """Whether a number stands there that does not tell what it counts."""
-    return bool(_DIGIT.search(text)) and not _HAS_UNIT.search(text)

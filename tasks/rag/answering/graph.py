@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import same_evidence
-from tasks.rag.answering.answer_prompts import answer_request, classify_request, rewrite_request
+from tasks.rag.answering.answer_prompts import Context, answer_request, classify_request, pack_context, rewrite_request
 from tasks.rag.answering.citations import cite, cited_hits
-from tasks.rag.answering.context import Context, pack_context
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
@@ -198,12 +197,16 @@ def rewrite(state: State, desk: Desk) -> Added:
     if not desk.wiring.small or not draft.by_model or draft.abstained:
         return {}
     try:
-        told = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_drafting(desk))
+        told = desk.wiring.ask(
+            "rewrite",
+            rewrite_request(state["question"], draft.text),
+            on_text=_drafting(desk),
+        )
     except ModelError as error:
         return {"notes": (f"the draft was not rewritten: {error}",)}
     if told.finish_reason == "length" or not same_evidence(draft.text, told.text):
         return {"calls": (told.call,), "notes": ("a rewrite was dropped: it changed a number or a citation",)}
-    hits = cited_hits(draft.citations, _used(state))  # the draft's marks were numbered anew
+    hits = cited_hits(draft.citations, state["context"].hits)  # the draft's marks were numbered anew
     return {"draft": _cited(told.text, hits, state["question"]), "calls": (told.call,)}
 
 
@@ -278,7 +281,7 @@ def _written(state: State, desk: Desk) -> Added:
     request = answer_request(state["question"], state["context"], state["history"], state["plan"])
     told = desk.wiring.ask("answer", request, on_text=_drafting(desk))
     notes = (CUT_SHORT[told.finish_reason],) if told.finish_reason in CUT_SHORT else ()
-    draft = _cited(told.text, _used(state), state["question"])
+    draft = _cited(told.text, state["context"].hits, state["question"])
     if not draft.text or told.finish_reason == "refusal":
         notes = notes or ("the model gave an empty answer",)
         return {"draft": _extracted(state, desk), "calls": (told.call,), "notes": notes}
@@ -287,31 +290,30 @@ def _written(state: State, desk: Desk) -> Added:
 
 def _extracted(state: State, desk: Desk) -> Draft:
     """An answer without a model: from facts of the catalogue, else from sentences, part by part."""
+    catalogue = desk.index.catalogue
+    names = {entry.document: stem_of(entry.name) for entry in catalogue}
     # a table answers all parts at once; facts of one document may answer only one of them
     of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
-    if of_several and (stated := answer_from_facts(state["question"], state["plan"], desk.index.catalogue)):
+    if of_several and (stated := answer_from_facts(state["question"], state["plan"], catalogue)):
         return Draft(stated.text, stated.citations, reason=STATED)
-    return joined([_extracted_part(part, desk) for part in state["parts"]])
-
-
-def _extracted_part(part: Part, desk: Desk) -> Draft:
-    if stated := answer_from_facts(part.question, part.plan, desk.index.catalogue):
-        return Draft(stated.text, stated.citations, reason=STATED)
-    extracted = extract_answer(
-        part.question,
-        part.hits,
-        query_type=part.plan.query_type,
-        most_sentences=desk.settings.most_sentences,
-        tokenizer=desk.index.manifest.tokenizer,
-        groups=_sides(part.plan, desk.index),
-    )
-    return Draft(
-        extracted.text,
-        extracted.citations,
-        abstained=extracted.abstained,
-        reason=extracted.why,
-        notes=extracted.notes,
-    )
+    drafts: list[Draft] = []
+    for part in state["parts"]:
+        if stated := answer_from_facts(part.question, part.plan, catalogue):
+            drafts.append(Draft(stated.text, stated.citations, reason=STATED))
+            continue
+        sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
+        found = extract_answer(
+            part.question,
+            part.hits,
+            query_type=part.plan.query_type,
+            most_sentences=desk.settings.most_sentences,
+            tokenizer=desk.index.manifest.tokenizer,
+            groups=[Group(names[side[0]], side) for side in sides],  # named by the surest document
+        )
+        drafts.append(
+            Draft(found.text, found.citations, abstained=found.abstained, reason=found.why, notes=found.notes)
+        )
+    return joined(drafts)
 
 
 def joined(drafts: Sequence[Draft]) -> Draft:
@@ -331,20 +333,9 @@ def joined(drafts: Sequence[Draft]) -> Draft:
     )
 
 
-def _sides(plan: RetrievalPlan, index: Index) -> list[Group]:
-    """The sides of a comparison, each named by its surest document."""
-    names = {entry.document: stem_of(entry.name) for entry in index.catalogue}
-    return [Group(names[side[0]], side) for side in plan.filters.groups if side] if plan.needs_multi_doc else []
-
-
 def _cited(text: str, hits: Sequence[Hit], question: str) -> Draft:
     cited = cite(text, hits, question=question)
     return Draft(cited.text, cited.citations, cited.unverified, cited.abstained, by_model=True)
-
-
-def _used(state: State) -> tuple[Hit, ...]:
-    """The hits of the context, in the order of their numbers there."""
-    return state["context"].hits
 
 
 def _drafting(desk: Desk) -> Callable[[str], None]:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from tasks.language.sentences import split_sentences
 from tasks.language.tokens import BIGRAM, HANGUL, tokenize
-from tasks.rag.answering.question_reading import Question, Term
-from tasks.rag.answering.question_words import DATE, NUMBER, NUMBER_WORDS, REASON, SIGNS
-from tasks.rag.indexing.chunk_tables import is_unit_line
+from tasks.rag.answering.question_reading import DATE, NUMBER, NUMBER_WORDS, REASON, SIGNS, Question, Term
+from tasks.rag.indexing.chunk_pieces import is_unit_line
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.retrieval.search import Hit
 
@@ -32,72 +31,73 @@ _UNIT_WITHIN = re.compile(
 )
 """A unit in brackets behind a caption: `Table 3. Net sales ($ in millions)`."""
 _CELL = " | "
+_BARE_ROW = re.compile(r"\D.*?(?:\s+[$₩€(△-]*\d[\d,.]*[)%]*){1,}", re.DOTALL)
 
 
 class Passage(NamedTuple):
     """A sentence or a table row that may answer."""
 
-    hit: int
-    """Position of its chunk in the hits."""
-    place: int
-    """Position within the chunk."""
     text: str
     """Verbatim: a part of the chunk's text, or one of its rows as a sentence."""
-    is_row: bool
-    before: str
+    is_row: bool = False
+    before: str = ""
     """The sentence before, or the lines above the table."""
-    above: str
-    """Headings."""
-    unit: str
+    unit: str = ""
     """What the numbers of its table count, as the document says: `단위: 천원`, `dollars in thousands`."""
-    names: tuple[str, ...]
-    """Column names of a row whose table has no recognized header: the cells of the table's first row."""
-    is_label: bool
+    is_label: bool = False
     """A heading, caption, unit line or entry of a table of contents: it names a thing and says nothing of it."""
+    names: tuple[str, ...] = ()
+    """Column names of a row whose table has no recognized header: the cells of the table's first row."""
+    above: str = ""
+    """Headings."""
+    hit: int = 0
+    """Position of its chunk in the hits."""
+    place: int = 0
+    """Position within the chunk."""
 
 
 def read_passages(hits: Sequence[Hit]) -> list[Passage]:
     """All passages of the hits, in their order."""
-    return [passage for number, hit in enumerate(hits) for passage in _of_chunk(hit.chunk, number)]
+    passages: list[Passage] = []
+    for number, hit in enumerate(hits):
+        read = _rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk)
+        passages += [
+            passage._replace(hit=number, place=place, above=" › ".join(hit.chunk.heading_path))
+            for place, passage in enumerate(list(read)[:MOST_PASSAGES])
+            if passage.text.strip()
+        ]
+    return passages
 
 
-def _of_chunk(chunk: Chunk, number: int) -> list[Passage]:
-    text = chunk.text[:MOST_CHUNK_CHARS]
-    above = " › ".join(chunk.heading_path)
-    told = list(_rows(chunk, text)) if chunk.sentences else list(_sentences(chunk, text))
-    return [
-        Passage(number, place, one.text, one.is_row, one.before, above, one.unit, one.names, one.is_label)
-        for place, one in enumerate(told[:MOST_PASSAGES])
-        if one.text.strip()
-    ]
-
-
-class _Told(NamedTuple):
-    text: str
-    is_row: bool
-    before: str
-    unit: str
-    is_label: bool
-    names: tuple[str, ...] = ()
-
-
-def _rows(chunk: Chunk, text: str) -> Iterator[_Told]:
+def _rows(chunk: Chunk) -> Iterator[Passage]:
     """The lines that lead to a table or stand beside it, then its rows."""
-    lines = text.splitlines()
+    lines = chunk.text[:MOST_CHUNK_CHARS].splitlines()
     lead = [line for line in lines if _CELL not in line]
     unit = _unit_of(lead)
     header = next((line for line in lines if _CELL in line), "")
     for line in lead:
         for start, end in split_sentences(line):
-            yield _Told(line[start:end], False, "", "", _names_only(line, chunk))
+            yield Passage(line[start:end], is_label=_names_only(line, chunk))
     around = "\n".join((*(line for line in lead if len(line) <= 200), header))
-    names = _names(chunk.sentences)
+    names = _column_names(chunk.sentences)
     for place, sentence in enumerate(chunk.sentences):
         is_label = (bool(names) and place == 0) or _without_words(sentence)
-        yield _Told(sentence, True, around, unit, is_label, names)
+        yield Passage(sentence, True, around, unit, is_label, names)
 
 
-def _names(rows: Sequence[str]) -> tuple[str, ...]:
+def _sentences(chunk: Chunk) -> Iterator[Passage]:
+    text = chunk.text[:MOST_CHUNK_CHARS]
+    before, unit = "", ""
+    for start, end in split_sentences(text):
+        sentence = text[start:end]
+        unit = _unit_of([sentence]) or unit
+        # a row of a table that has lost its lines: a label, then bare numbers
+        is_row = len(sentence) <= 160 and _BARE_ROW.fullmatch(sentence)
+        yield Passage(sentence, False, before, unit if is_row else "", _names_only(sentence, chunk))
+        before = sentence
+
+
+def _column_names(rows: Sequence[str]) -> tuple[str, ...]:
     """The cells of the first row if it names columns and no row says those names itself."""
     if len(rows) < 2 or any(": " in row for row in rows) or re.search(r"\d", rows[0]):
         return ()
@@ -113,15 +113,6 @@ def cells_of(row: str) -> tuple[str, ...]:
     return (label, *rest.split("; ")) if dash else (label,)
 
 
-def _sentences(chunk: Chunk, text: str) -> Iterator[_Told]:
-    before, unit = "", ""
-    for start, end in split_sentences(text):
-        sentence = text[start:end]
-        unit = _unit_of([sentence]) or unit
-        yield _Told(sentence, False, before, unit if _holds_columns(sentence) else "", _names_only(sentence, chunk))
-        before = sentence
-
-
 def _unit_of(lines: Sequence[str]) -> str:
     """What the unit line among `lines` says, without its brackets."""
     for line in reversed(lines):
@@ -132,18 +123,16 @@ def _unit_of(lines: Sequence[str]) -> str:
     return ""
 
 
-def _holds_columns(line: str) -> bool:
-    """Whether a line of text reads as a row of a table that has lost its lines: a label, then bare numbers."""
-    return bool(re.fullmatch(r"\D.*?(?:\s+[$₩€(△-]*\d[\d,.]*[)%]*){1,}", line, re.DOTALL)) and len(line) <= 160
-
-
 def _names_only(line: str, chunk: Chunk) -> bool:
     flat = " ".join(line.split())
-    if flat in {" ".join(heading.split()) for heading in chunk.heading_path} or is_unit_line(line):
-        return True
-    if _without_words(flat) or (flat.endswith((",", ":")) and len(flat) <= MOST_LABEL_CHARS):
-        return True
-    return bool(_DOTTED.search(flat)) or bool(re.match(r"[<\[(〈]\s*(?:표|그림|별표|서식)\s", flat))
+    return bool(
+        flat in {" ".join(heading.split()) for heading in chunk.heading_path}
+        or is_unit_line(line)
+        or _without_words(flat)
+        or (flat.endswith((",", ":")) and len(flat) <= MOST_LABEL_CHARS)
+        or _DOTTED.search(flat)
+        or re.match(r"[<\[(〈]\s*(?:표|그림|별표|서식)\s", flat)
+    )
 
 
 def _without_words(line: str) -> bool:
@@ -194,7 +183,12 @@ def score_passages(question: Question, hits: Sequence[Hit], passages: Sequence[P
     """Every passage with its scores, in the order given."""
     reader = _Reader(question.terms)
     around = _Around(reader, hits, passages)
-    weights = _weights(question.terms, [reader.held(passage.text) for passage in passages], around.contexts)
+    held = [reader.held(passage.text) for passage in passages]
+    # a word weighs more, the fewer passages and the fewer surroundings hold it
+    weights = [
+        term.weight * (LEAST_RARITY + (1 - LEAST_RARITY) * math.sqrt(_rarity(at, held) * _rarity(at, around.contexts)))
+        for at, term in enumerate(question.terms)
+    ]
     return [_score(question, passage, weights, around) for passage in passages]
 
 
@@ -212,29 +206,19 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     score -= LABEL_PENALTY * passage.is_label + LENGTH_PENALTY * math.log2(
         max(len(passage.text), LONG_CHARS) / LONG_CHARS
     )
+    # a number must stand in the chunk or its head, a name anywhere in the document
     missing = tuple(
-        term.word for term, share in zip(question.terms, shares, strict=True) if term.literal and share < _needed(term)
+        term.word
+        for term, share in zip(question.terms, shares, strict=True)
+        if term.literal and share < (IN_CHUNK if any(sign.isdigit() for sign in term.word) else IN_DOCUMENT)
     )
     score -= MISSING_PENALTY * bool(missing)
     return Scored(passage, score, coverage, asked, kind, around.held(passage), missing)
 
 
-def _needed(term: Term) -> float:
-    """Where a name or number must stand: a number in the chunk or its head, a name anywhere in the document."""
-    return IN_CHUNK if any(sign.isdigit() for sign in term.word) else IN_DOCUMENT
-
-
 def _share(weights: Sequence[float], shares: Sequence[float], chosen: Sequence[int]) -> float:
     total = sum(weights[at] for at in chosen)
     return sum(weights[at] * shares[at] for at in chosen) / total if total else 0.0
-
-
-def _weights(terms: Sequence[Term], held: Sequence[frozenset[int]], contexts: Sequence[frozenset[int]]) -> list[float]:
-    """Weight of each word: its own, and more the fewer passages and the fewer surroundings hold it."""
-    return [
-        term.weight * (LEAST_RARITY + (1 - LEAST_RARITY) * math.sqrt(_rarity(at, held) * _rarity(at, contexts)))
-        for at, term in enumerate(terms)
-    ]
 
 
 def _rarity(at: int, held: Sequence[frozenset[int]]) -> float:
@@ -256,11 +240,8 @@ class _Around:
         for number, held in self._in_chunk.items():
             document = hits[number].chunk.document
             self._in_document[document] = self._in_document.get(document, frozenset()) | held
-
-    @property
-    def contexts(self) -> list[frozenset[int]]:
+        self.contexts = [held | reader.held_by_name(hits[hit].document_name) for hit, held in self._in_chunk.items()]
         """For each chunk, the words that it, its headings or its document's name hold."""
-        return [held | self._reader.held_by_name(self._hits[hit].document_name) for hit, held in self._in_chunk.items()]
 
     def shares(self, passage: Passage) -> list[float]:
         """For each word, the share of its weight that counts here."""
@@ -310,8 +291,7 @@ class _Reader:
         self._split = {term.word: at for at, term in enumerate(terms) if not HANGUL.search(term.word)}
         self._korean = [(at, term.word) for at, term in enumerate(terms) if HANGUL.search(term.word)]
         self._stems = [(at, re.compile(rf"(?<!\w){re.escape(_letters(word))}")) for at, word in self._korean]
-        signs = [(at, sign) for at, term in enumerate(terms) for names, sign in SIGNS if term.word in names]
-        self._signs = signs
+        self._signs = [(at, sign) for at, term in enumerate(terms) for names, sign in SIGNS if term.word in names]
         self._known: dict[str, frozenset[int]] = {}
 
     def held(self, text: str) -> frozenset[int]:
@@ -336,12 +316,11 @@ class _Reader:
             spaceless = plain.replace(" ", "")
             letters = _letters(plain)
             for (at, word), (_, stem) in zip(self._korean, self._stems, strict=True):
-                within = (
-                    (word in plain or word in spaceless)
-                    if len(word) > 1
-                    else bool(re.search(rf"(?<![가-힣]){word}", plain))
-                )
-                if within or (len(word) > 1 and stem.search(letters)):
+                if len(word) == 1:
+                    found = re.search(rf"(?<![가-힣]){word}", plain)
+                else:
+                    found = word in plain or word in spaceless or stem.search(letters)
+                if found:
                     yield at
 
 
@@ -372,11 +351,8 @@ def _new_numbers(question: Question, text: str) -> list[str]:
 
 def _counts(question: Question, passage: Passage) -> bool:
     """Whether a number of what is counted stands in the passage: `158개소` for 몇 개소."""
-    if not question.counter:
+    counter = question.counter
+    if not counter or (not HANGUL.search(counter) and counter.isascii()):
         return False
-    if not HANGUL.search(question.counter) and question.counter.isascii():
-        return False
-    counted = rf"(?:\d|[십백천만억])\s?(?:여\s?)?{re.escape(question.counter)}"
-    return (
-        bool(re.search(counted, passage.text)) or question.counter in passage.unit or question.counter in passage.before
-    )
+    counted = rf"(?:\d|[십백천만억])\s?(?:여\s?)?{re.escape(counter)}"
+    return bool(re.search(counted, passage.text)) or counter in passage.unit or counter in passage.before

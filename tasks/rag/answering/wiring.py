@@ -9,7 +9,7 @@ from models.chats import is_in_process
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
 from tasks import resources
-from tasks.calls import Answer, Limits, ResponseStore, ask
+from tasks.calls import Limits, ResponseStore, ask
 from tasks.rag.answers import ModelCall
 
 WiringName = Literal["none", "local", "openai"]
@@ -50,17 +50,22 @@ class Wiring(NamedTuple):
     """Names the kind of question and rewrites the answer."""
     responses: ResponseStore | None = None
 
-    def model(self, role: Role) -> Model | None:
-        """The model of that part."""
-        return self.large if role == "answer" else self.small
-
     def ask(self, role: Role, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> Told:
-        """What the model of that part says. Raises models.model_errors.ModelError."""
-        model = self.model(role)
+        """What the model of that role answers. Raises models.model_errors.ModelError."""
+        model = self.large if role == "answer" else self.small
         assert model is not None, role
         assert self.responses is not None, role
         answer = ask(model.chat, request, responses=self.responses, limits=model.limits, on_text=on_text)
-        return Told(answer.response.text, _call(role, model.chat.id, answer), answer.response.finish_reason)
+        response = answer.response
+        call = ModelCall(
+            role=role,
+            model=model.chat.id,
+            key=answer.key,
+            cached=answer.cached,
+            prompt_tokens=response.prompt_tokens,
+            completion_tokens=response.completion_tokens,
+        )
+        return Told(response.text, call, response.finish_reason)
 
 
 class Told(NamedTuple):
@@ -88,14 +93,3 @@ def open_wiring(models: Models, *, patient: bool) -> Wiring:
         for name in (models.large, models.small)
     )
     return Wiring(models.wiring, large=large, small=small, responses=resources.responses())
-
-
-def _call(role: Role, model: str, answer: Answer) -> ModelCall:
-    return ModelCall(
-        role=role,
-        model=model,
-        key=answer.key,
-        cached=answer.cached,
-        prompt_tokens=answer.response.prompt_tokens,
-        completion_tokens=answer.response.completion_tokens,
-    )

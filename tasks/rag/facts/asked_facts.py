@@ -130,19 +130,18 @@ def asked_criteria(question: str, facts: Sequence[Fact]) -> list[Fact]:
         if label and (start := asked.rfind(label)) >= 0:
             named.append((start, start + len(label), fact))
     # within a longer name the shorter one is not asked for: 기능 in 기능 요구사항
-    whole = [one for one in named if not any(_covers(other, one) for other in named)]
+    whole = [
+        (start, end, fact)
+        for start, end, fact in named
+        if not any(first <= start and end <= last and last - first > end - start for first, last, _ in named)
+    ]
     if not whole:
         return list(facts)
     whole.sort(key=lambda one: one[0])
     kept = [whole.pop()]
     while whole and re.fullmatch(r"과|와|및|이랑|랑|and", asked[whole[-1][1] : kept[0][0]]):
         kept.insert(0, whole.pop())
-    starts = {start for start, _, _ in kept}
-    return [fact for start, _, fact in named if start in starts and (start, _, fact) in kept]
-
-
-def _covers(other: tuple[int, int, Fact], one: tuple[int, int, Fact]) -> bool:
-    return other[0] <= one[0] and one[1] <= other[1] and other[1] - other[0] > one[1] - one[0]
+    return [one[2] for one in named if one in kept]
 
 
 def is_about(question: str, entry: CatalogueEntry) -> bool:
@@ -154,13 +153,9 @@ def is_about(question: str, entry: CatalogueEntry) -> bool:
     rest = question
     for _, pattern in _PATTERNS:
         rest = pattern.sub(" ", rest)
-    words = [word for found in _WORD.findall(rest) if (word := _stem(found)) not in _PLAIN]
+    words = [word.casefold() for word in _WORD.findall(rest)]
+    words = [stem for word in words if word not in _PLAIN and (stem := _PARTICLES.sub("", word) or word) not in _PLAIN]
     held = [word for word in words if word in names or (len(word) > 2 and word[:-1] in names)]
     if any(_ORGANISATION.fullmatch(word) and word not in held for word in words):
         return False
     return len(held) >= LEAST_SHARE * len(words)
-
-
-def _stem(word: str) -> str:
-    word = word.casefold()
-    return word if word in _PLAIN else _PARTICLES.sub("", word) or word

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from storage.index import CatalogueEntry, Fact
-from storage.records import Record
-from tasks.documents.blocks import BBox
 from tasks.language.sentences import Language, language_of
 from tasks.rag.answers import Citation, RetrievalPlan
 from tasks.rag.facts.asked_facts import asked_criteria, asked_ids, asked_names, is_about
@@ -35,11 +33,15 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
         return None
     entries = _entries(plan, catalogue, names)
     if plan.needs_multi_doc and 2 <= len(entries) <= MOST_DOCUMENTS:
-        return _table(compare_facts(names, entries, question=question), question)
+        stated = table_markdown(compare_facts(names, entries, question=question), language_of(question))
+        return stated if stated.citations else None
     sure = plan.filters.mode == "only" or plan.query_type == "followup"
-    certain = sure and len(plan.filters.documents) == 1
-    if certain and not plan.needs_multi_doc:
-        return _listed(fact_answer(question, entries[0]), entries[0])
+    if sure and len(plan.filters.documents) == 1 and not plan.needs_multi_doc:
+        shown = fact_answer(question, entries[0])[:MOST_FACTS]
+        # a line per fact, as the document labels and writes it
+        lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(shown, start=1)]
+        citations = tuple(_citation(n, entries[0], fact) for n, fact in enumerate(shown, start=1))
+        return Stated("\n".join(lines), citations) if shown else None
     return None
 
 
@@ -58,45 +60,54 @@ def _entries(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry], names: Se
     return [by_digest[digest] for digest in dict.fromkeys(digests) if digest in by_digest]
 
 
-def _table(table: FactTable, question: str) -> Stated | None:
-    citations: list[Citation] = []
-
-    def marked(cell: FactCell) -> FactCell:
-        if cell.value is None or cell.source != "document":
-            return cell
-        citations.append(_citation(len(citations) + 1, cell))
-        return cell.model_copy(update={"value": f"{cell.value} [{len(citations)}]"})
-
-    rows = [row.model_copy(update={"cells": tuple(marked(cell) for cell in row.cells)}) for row in table.rows]
-    if not citations:
-        return None
-    text = table_markdown(table.model_copy(update={"rows": tuple(rows)}), language_of(question))
-    return Stated(text, tuple(citations))
+def _citation(n: int, entry: CatalogueEntry, fact: Fact) -> Citation:
+    quote = f"{fact.label}: {fact.value}"
+    return Citation(n=n, document=entry.name, digest=entry.document, page=fact.page, bbox=fact.bbox, quote=quote)
 
 
-def _citation(n: int, cell: FactCell) -> Citation:
-    quote = f"{cell.label}: {cell.value}"
-    return Citation(n=n, document=cell.document, digest=cell.digest, page=cell.page, bbox=cell.bbox, quote=quote)
+class FactCell(NamedTuple):
+    """What one document says of a fact."""
+
+    entry: CatalogueEntry
+    fact: Fact | None = None
+    """None where the document does not state it."""
+    of_metadata: bool = False
+    """The fact is read from the metadata table, because the document does not state it."""
 
 
-def _listed(facts: Sequence[Fact], entry: CatalogueEntry) -> Stated | None:
-    """A line per fact, as the document labels and writes it."""
-    shown = facts[:MOST_FACTS]
-    if not shown:
-        return None
-    citations = [
-        Citation(
-            n=n,
-            document=entry.name,
-            digest=entry.document,
-            page=fact.page,
-            bbox=fact.bbox,
-            quote=f"{fact.label}: {fact.value}",
-        )
-        for n, fact in enumerate(shown, start=1)
-    ]
-    lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(shown, start=1)]
-    return Stated("\n".join(lines), tuple(citations))
+class FactRow(NamedTuple):
+    """One fact of every document."""
+
+    name: str
+    label: str | None
+    """A criterion or the id of a requirement; None where the name says all."""
+    cells: tuple[FactCell, ...]
+    """In the order of the documents."""
+
+    @property
+    def agreement(self) -> Literal["equal", "differ", "unknown"]:
+        """Whether the documents that state it state the same; unknown where spellings cannot be compared."""
+        stated = [cell.fact.canonical for cell in self.cells if cell.fact]
+        if len(stated) < 2 or None in stated:
+            return "unknown"
+        return "equal" if len(set(stated)) == 1 else "differ"
+
+
+class Contradiction(NamedTuple):
+    """The metadata table says something else than the document; the document's word stands in the table."""
+
+    document: str
+    name: str
+    stated: str
+    metadata: str
+
+
+class FactTable(NamedTuple):
+    """Facts of several documents side by side."""
+
+    documents: tuple[str, ...]
+    rows: tuple[FactRow, ...]
+    contradictions: tuple[Contradiction, ...] = ()
 
 
 MOST_ROWS = 60
@@ -115,57 +126,6 @@ LIKELY_BUDGET = re.compile(r"예산|사업금액|사업비|budget")
 """The amount that a question about the budget means where a document states several."""
 _TECHNICAL = re.compile(r"기술(?:능력)?(?:평가|점수)|기술능력|technical(?:proposal|score|evaluation)?")
 _PRICE = re.compile(r"(?:입찰)?가격(?:평가|점수)?|(?:price|cost)(?:proposal|score|evaluation)?")
-
-
-class FactCell(Record):
-    """What one document says of a fact."""
-
-    document: str
-    """Path below the indexed folder."""
-    digest: str
-    label: str | None = None
-    """As the document calls it."""
-    value: str | None = None
-    """As written; None where the document does not state it."""
-    canonical: str | None = None
-    page: int | None = None
-    bbox: BBox | None = None
-    source: Literal["document", "metadata"] = "document"
-
-
-class FactRow(Record):
-    """One fact of every document."""
-
-    name: str
-    label: str | None = None
-    """A criterion or the id of a requirement; None where the name says all."""
-    cells: tuple[FactCell, ...]
-    """In the order of the documents."""
-
-    @property
-    def agreement(self) -> Literal["equal", "differ", "unknown"]:
-        """Whether the documents that state it state the same; unknown where spellings cannot be compared."""
-        stated = [cell for cell in self.cells if cell.value is not None]
-        if len(stated) < 2 or any(cell.canonical is None for cell in stated):
-            return "unknown"
-        return "equal" if len({cell.canonical for cell in stated}) == 1 else "differ"
-
-
-class Contradiction(Record):
-    """The metadata table says something else than the document; the document's word stands in the table."""
-
-    document: str
-    name: str
-    stated: str
-    metadata: str
-
-
-class FactTable(Record):
-    """Facts of several documents side by side."""
-
-    documents: tuple[str, ...]
-    rows: tuple[FactRow, ...]
-    contradictions: tuple[Contradiction, ...] = ()
 
 
 def fact_answer(question: str, entry: CatalogueEntry) -> tuple[Fact, ...]:
@@ -195,25 +155,39 @@ def compare_facts(names: Sequence[str], entries: Sequence[CatalogueEntry], *, qu
         elif name == "requirement":
             rows += _requirement_rows(entries, question)
         else:
-            rows.append(FactRow(name=name, cells=tuple(_cell(entry, name, question) for entry in entries)))
+            rows.append(FactRow(name, None, tuple(_cell(entry, name, question) for entry in entries)))
     contradictions = [found for name in names for entry in entries if (found := _contradiction(entry, name, question))]
-    return FactTable(
-        documents=tuple(entry.name for entry in entries),
-        rows=tuple(rows[:MOST_ROWS]),
-        contradictions=tuple(contradictions),
-    )
+    return FactTable(tuple(entry.name for entry in entries), tuple(rows[:MOST_ROWS]), tuple(contradictions))
 
 
-def table_markdown(table: FactTable, lang: Language) -> str:
-    """The table in Markdown, aligned for a terminal, and a line each on what differs and what is contradicted."""
+def table_markdown(table: FactTable, lang: Language) -> Stated:
+    """The table in Markdown, aligned for a terminal, with a line each on what differs and what is contradicted.
+
+    Each value of a document carries the mark of its citation; values of the metadata table have none.
+    """
     said = _WORDS[lang]
-    lines = [[said["fact"], *(_column_name(name) for name in table.documents)]]
-    for row in table.rows:
-        lines.append([_row_name(row, lang), *(_shown(cell.value, cell.source, lang) for cell in row.cells)])
+    citations: list[Citation] = []
+
+    def shown(cell: FactCell) -> str:
+        if cell.fact is None:
+            return said["missing"]
+        value = cell.fact.value
+        if not cell.of_metadata:
+            citations.append(_citation(len(citations) + 1, cell.entry, cell.fact))
+            value = f"{value} [{len(citations)}]"
+        text = " ".join(value.split()).replace("|", "\\|")
+        return f"{text} ({said['metadata']})" if cell.of_metadata else text
+
+    columns = [stem_of(name).replace("|", "\\|") for name in table.documents]
+    lines = [[said["fact"], *columns]]
+    lines += [[_row_name(row, lang), *map(shown, row.cells)] for row in table.rows]
     widths = [max(3, *(_width(line[column]) for line in lines)) for column in range(len(lines[0]))]
-    drawn = ["| " + " | ".join(map(_padded, line, widths)) + " |" for line in lines]
+    drawn = [
+        "| " + " | ".join(text + " " * (wide - _width(text)) for text, wide in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    ]
     drawn.insert(1, "| " + " | ".join("-" * wide for wide in widths) + " |")
-    return "\n".join([*drawn, *_remarks(table, lang)])
+    return Stated("\n".join([*drawn, *_remarks(table, lang)]), tuple(citations))
 
 
 def _meant(facts: Sequence[Fact], question: str) -> Fact:
@@ -227,23 +201,11 @@ def _meant(facts: Sequence[Fact], question: str) -> Fact:
 def _cell(entry: CatalogueEntry, name: str, question: str) -> FactCell:
     facts = [fact for fact in entry.facts if fact.name == name]
     if facts:
-        return _fact_cell(entry, _meant(facts, question))
+        return FactCell(entry, _meant(facts, question))
     if name in FIELDS and (value := entry.metadata.get(FIELDS[name])):
-        canonical = _canonical(name, value)
-        return FactCell(document=entry.name, digest=entry.document, value=value, canonical=canonical, source="metadata")
-    return FactCell(document=entry.name, digest=entry.document)
-
-
-def _fact_cell(entry: CatalogueEntry, fact: Fact) -> FactCell:
-    return FactCell(
-        document=entry.name,
-        digest=entry.document,
-        label=fact.label,
-        value=fact.value,
-        canonical=fact.canonical,
-        page=fact.page,
-        bbox=fact.bbox,
-    )
+        fact = Fact(name=name, label="", value=value, canonical=_canonical(name, value), page=None, bbox=None)
+        return FactCell(entry, fact, of_metadata=True)
+    return FactCell(entry)
 
 
 def _canonical(name: FactName, told: str) -> str | None:
@@ -255,59 +217,46 @@ def _contradiction(entry: CatalogueEntry, name: str, question: str) -> Contradic
     if name not in COMPARABLE:
         return None
     cell, told = _cell(entry, name, question), entry.metadata.get(FIELDS[name])
-    if not told or cell.source == "metadata" or not cell.value or not cell.canonical:
+    if not told or cell.of_metadata or not cell.fact or not cell.fact.canonical:
         return None
-    canonical = _canonical(name, told)
+    stated, canonical = cell.fact.canonical, _canonical(name, told)
     # a day without its hour is no contradiction
-    if canonical is None or canonical.startswith(cell.canonical) or cell.canonical.startswith(canonical):
+    if canonical is None or canonical.startswith(stated) or stated.startswith(canonical):
         return None
-    return Contradiction(document=entry.name, name=name, stated=cell.value, metadata=told)
+    return Contradiction(entry.name, name, cell.fact.value, told)
 
 
 def _criteria_rows(entries: Sequence[CatalogueEntry], question: str) -> list[FactRow]:
     by_document: list[dict[str, Fact]] = []
     labels: dict[str, str] = {}
     for entry in entries:
-        facts = asked_criteria(question, [fact for fact in entry.facts if fact.name == "points"])
         keyed: dict[str, Fact] = {}
-        for fact in facts:
-            keyed.setdefault(_criterion(fact.label), fact)
-            labels.setdefault(_criterion(fact.label), fact.label)
+        for fact in asked_criteria(question, [fact for fact in entry.facts if fact.name == "points"]):
+            key = bare(fact.label)
+            key = "기술평가" if _TECHNICAL.fullmatch(key) else "가격평가" if _PRICE.fullmatch(key) else key
+            keyed.setdefault(key, fact)
+            labels.setdefault(key, fact.label)
         by_document.append(keyed)
-    return [
-        FactRow(name="points", label=label, cells=_cells(entries, [facts.get(key) for facts in by_document]))
-        for key, label in labels.items()
-    ] or [FactRow(name="points", cells=_cells(entries, [None] * len(entries)))]
-
-
-def _criterion(label: str) -> str:
-    key = bare(label)
-    return "기술평가" if _TECHNICAL.fullmatch(key) else "가격평가" if _PRICE.fullmatch(key) else key
+    rows = [_row("points", label, entries, [facts.get(key) for facts in by_document]) for key, label in labels.items()]
+    return rows or [_row("points", None, entries, [None] * len(entries))]
 
 
 def _requirement_rows(entries: Sequence[CatalogueEntry], question: str) -> list[FactRow]:
     """The requirements that the question names; else how many there are."""
-    ids = asked_ids(question)
     stated = [{fact.canonical: fact for fact in entry.facts if fact.name == "requirement"} for entry in entries]
-    if ids:
-        return [
-            FactRow(name="requirement", label=one, cells=_cells(entries, [facts.get(one) for facts in stated]))
-            for one in ids
-        ]
+    if ids := asked_ids(question):
+        return [_row("requirement", one, entries, [facts.get(one) for facts in stated]) for one in ids]
     counted = [
         next(iter(facts.values())).model_copy(update={"value": str(len(facts)), "canonical": str(len(facts))})
         if facts
         else None
         for facts in stated
     ]
-    return [FactRow(name="requirement", cells=_cells(entries, counted))]
+    return [_row("requirement", None, entries, counted)]
 
 
-def _cells(entries: Sequence[CatalogueEntry], facts: Sequence[Fact | None]) -> tuple[FactCell, ...]:
-    return tuple(
-        _fact_cell(entry, fact) if fact else FactCell(document=entry.name, digest=entry.document)
-        for entry, fact in zip(entries, facts, strict=True)
-    )
+def _row(name: str, label: str | None, entries: Sequence[CatalogueEntry], facts: Sequence[Fact | None]) -> FactRow:
+    return FactRow(name, label, tuple(map(FactCell, entries, facts)))
 
 
 def _remarks(table: FactTable, lang: Language) -> list[str]:
@@ -318,46 +267,22 @@ def _remarks(table: FactTable, lang: Language) -> list[str]:
         if names:
             remarks.append(f"{said[agreement]}: {', '.join(names)}")
     for one in table.contradictions:
-        remarks.append(
-            said["contradiction"].format(
-                document=_column_name(one.document),
-                fact=_display(one.name, lang),
-                metadata=one.metadata,
-                stated=one.stated,
-            )
-        )
+        document, fact = stem_of(one.document).replace("|", "\\|"), getattr(DISPLAY[one.name], lang)
+        told = said["contradiction"]
+        remarks.append(told.format(document=document, fact=fact, metadata=one.metadata, stated=one.stated))
     return ["", *remarks] if remarks else []
 
 
 def _row_name(row: FactRow, lang: Language) -> str:
     if row.name == "requirement" and row.label is None:
         return _WORDS[lang]["requirements"]
-    name = _display(row.name, lang)
+    name = DISPLAY[row.name].ko if lang == "ko" else DISPLAY[row.name].en
     return f"{name}: {row.label}" if row.label else name
-
-
-def _display(name: str, lang: Language) -> str:
-    return DISPLAY[name].ko if lang == "ko" else DISPLAY[name].en
-
-
-def _shown(value: str | None, source: str, lang: Language) -> str:
-    if value is None:
-        return _WORDS[lang]["missing"]
-    text = " ".join(value.split()).replace("|", "\\|")
-    return f"{text} ({_WORDS[lang]['metadata']})" if source == "metadata" else text
-
-
-def _column_name(document: str) -> str:
-    return stem_of(document).replace("|", "\\|")
 
 
 def _width(text: str) -> int:
     """Columns of a terminal: Hangul takes two."""
     return sum(2 if unicodedata.east_asian_width(sign) in "WF" else not unicodedata.combining(sign) for sign in text)
-
-
-def _padded(text: str, columns: int) -> str:
-    return text + " " * (columns - _width(text))
 
 
 _WORDS: dict[Language, dict[str, str]] = {

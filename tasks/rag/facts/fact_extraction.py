@@ -10,24 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from storage.index import Fact
-from tasks.documents.blocks import Block, Cell, Document
+from tasks.documents.blocks import Cell, Document
 from tasks.language.numbers import Number, read_numbers
 from tasks.rag.facts.fact_values import (
     ANY_ID,
-    CRITERION_HEADER,
     CURRENCIES,
-    DESCRIPTION_HEADER,
     DURATIONS,
-    EVALUATION,
-    ID_HEADER,
-    ID_LABEL,
-    POINTS_HEADER,
-    REQUIREMENT_HEADER,
     REQUIREMENT_ID,
-    REQUIREMENT_NAME,
-    SOLICITATION,
-    SUBTOTAL,
-    TOTAL,
     VAT,
     FactName,
     Stated,
@@ -37,6 +26,26 @@ from tasks.rag.facts.fact_values import (
     read_value,
     tax_of,
 )
+
+SOLICITATION = re.compile(
+    r"제\s?안\s?요\s?청\s?서|입찰\s?공고|과업\s?(?:지시|내용|설명)서|제안\s?요청|사업\s?공고|용역\s?공고|공고\s?번호|입찰\s?참가"
+    r"|requests?\s+for\s+(?:proposals?|quotations?|tenders?|bids?)|\bRF[PQT]\b|invitation\s+(?:to|for)\s+(?:bids?|tenders?)"
+    r"|call\s+for\s+(?:proposals|tenders)|statement\s+of\s+work|terms\s+of\s+reference|solicitation\s+(?:no|number)",
+    re.IGNORECASE,
+)
+EVALUATION = re.compile(r"평가|배점|evaluation|criteria|scoring|award", re.IGNORECASE)
+POINTS_HEADER = re.compile(
+    r"배점|배점한도|평점|점수|가중치|(?:max(?:imum)?)?(?:points|score)|weight(?:ing|s)?|points?available"
+)
+CRITERION_HEADER = re.compile(r".*(?:항목|요소|지표)|criteri(?:on|a)|factor|item")
+DESCRIPTION_HEADER = re.compile(r".*(?:기준|내용|설명|방법|비고|방식|근거|구성)|description|remarks?|notes?|howjudged")
+TOTAL = re.compile(r"합계|총계|계|총점|total")
+SUBTOTAL = re.compile(r"소계|sub-?total")
+ID_HEADER = re.compile(r"(?:요구사항)?(?:고유번호|id|번호|식별자)|no|requirement(?:id|no|number)|ref(?:erence)?")
+ID_LABEL = re.compile(r"(?:요구사항)?고유번호|요구사항(?:id|번호)|requirement(?:id|no|number)")
+REQUIREMENT_NAME = re.compile(r"(?:요구사항|기능)(?:명칭|명)|명칭|requirement(?:name|title)")
+REQUIREMENT_HEADER = re.compile(r".*요구사항.*|.*requirements?.*")
+
 
 MOST_FACTS = 300
 OPENING_BLOCKS = 60
@@ -49,36 +58,26 @@ def extract_facts(document: Document) -> tuple[Fact, ...]:
     """The facts of a request for proposals in reading order, each once; none of another document."""
     blocks = [block for page in document.pages for block in page.blocks]
     kept: dict[tuple[str, str], Fact] = {}
-    for block, in_evaluation in _with_section(blocks):
-        for stated in _stated(block, in_evaluation=in_evaluation):
-            if len(kept) < MOST_FACTS and not _is_known(stated, kept):
-                kept[_key(stated)] = Fact(**stated._asdict(), page=block.page, bbox=block.bbox)
-    names = {fact.name for fact in kept.values()}
-    is_request = len(names & TELLING) >= 2 or _asks_for_proposals(document, blocks)
-    return tuple(kept.values()) if is_request else ()
-
-
-def _asks_for_proposals(document: Document, blocks: list[Block]) -> bool:
-    opening = " ".join(block.text for block in blocks[:OPENING_BLOCKS])
-    return SOLICITATION.search(f"{document.title or ''} {opening}") is not None
-
-
-def _with_section(blocks: list[Block]) -> Iterator[tuple[Block, bool]]:
-    """Each block of the text, and whether the heading or caption above it speaks of evaluation."""
-    in_evaluation = False
+    in_evaluation = False  # whether the heading or caption above speaks of evaluation
     for block in blocks:
         if block.kind in ("header", "footer"):
             continue
         if block.kind in ("heading", "caption"):
             in_evaluation = EVALUATION.search(block.text) is not None
-        yield block, in_evaluation
-
-
-def _stated(block: Block, *, in_evaluation: bool) -> Iterator[Stated]:
-    if block.kind == "table":
-        yield from read_table_facts(block.cells, in_evaluation=in_evaluation)
-    else:
-        yield from read_lines(block.text, in_evaluation=in_evaluation)
+        if block.kind == "table":
+            found = read_table_facts(block.cells, in_evaluation=in_evaluation)
+        else:
+            found = read_lines(block.text, in_evaluation=in_evaluation)
+        for stated in found:
+            day = f"{stated.canonical} "  # the same day may be known with its hour
+            same = [fact.canonical or "" for fact in kept.values() if fact.name == stated.name]
+            known = _key(stated) in kept or (stated.canonical and any(one.startswith(day) for one in same))
+            if len(kept) < MOST_FACTS and not known:
+                kept[_key(stated)] = Fact(**stated._asdict(), page=block.page, bbox=block.bbox)
+    names = {fact.name for fact in kept.values()}
+    opening = " ".join(block.text for block in blocks[:OPENING_BLOCKS])
+    is_request = len(names & TELLING) >= 2 or SOLICITATION.search(f"{document.title or ''} {opening}")
+    return tuple(kept.values()) if is_request else ()
 
 
 def _key(stated: Stated) -> tuple[str, str]:
@@ -86,14 +85,6 @@ def _key(stated: Stated) -> tuple[str, str]:
     if stated.name == "points":
         return stated.name, f"{bare(stated.label)}={stated.canonical}"
     return stated.name, stated.canonical or " ".join(stated.value.split())
-
-
-def _is_known(stated: Stated, kept: dict[tuple[str, str], Fact]) -> bool:
-    """Does the fact stand already, or the same day with its hour?"""
-    known = (fact.canonical or "" for fact in kept.values() if fact.name == stated.name)
-    return _key(stated) in kept or (
-        bool(stated.canonical) and any(one.startswith(f"{stated.canonical} ") for one in known)
-    )
 
 
 MOST_LINE_CHARS = 2_000
@@ -158,7 +149,10 @@ def read_lines(text: str, *, in_evaluation: bool) -> Iterator[Stated]:
             continue
         found = list(_line(line)) or list(_sentences(line))
         yield from found
-        yield from _split(line)
+        # points that are split between the technical offer and the price, where both make 100
+        split = [one for match in SPLIT.finditer(line) if (one := points(match["label"], match["points"]))]
+        if len(split) == 2 and sum(float(one.canonical or 0) for one in split) in (100, 1000):
+            yield from split
         if in_evaluation and (match := CRITERION.fullmatch(line)) and (one := points(match["label"], match["points"])):
             yield one
 
@@ -210,13 +204,6 @@ def _next(line: str, position: int, *, of: FactName | None) -> Number | None:
     numbers = read_numbers(line[position : position + 3 * REACH])
     near = next((number for number in numbers if number.unit in units and number.start <= REACH), None)
     return near and near._replace(start=near.start + position, end=near.end + position)
-
-
-def _split(line: str) -> Iterator[Stated]:
-    """How the points are split between the technical offer and the price, where both make 100."""
-    found = [one for match in SPLIT.finditer(line) if (one := points(match["label"], match["points"]))]
-    if len(found) == 2 and sum(float(one.canonical or 0) for one in found) in (100, 1000):
-        yield from found
 
 
 HEADER_ROWS = 3
@@ -280,7 +267,8 @@ def _row_after(grid: Grid, cell: Cell) -> Iterator[str]:
 
 
 def _points(grid: Grid, *, in_evaluation: bool) -> Iterator[Stated]:
-    header = _header(grid, POINTS_HEADER)
+    top = (cell for (row, _), cell in sorted(grid.items(), key=lambda item: item[0]) if row < HEADER_ROWS)
+    header = next((cell for cell in top if POINTS_HEADER.fullmatch(bare(cell.text))), None)
     if header is None:
         return
     headers = {col: bare(cell.text) for (row, col), cell in grid.items() if row == header.row}
@@ -292,23 +280,19 @@ def _points(grid: Grid, *, in_evaluation: bool) -> Iterator[Stated]:
         for before, col in zip([-1, *columns], columns, strict=False):
             cell = grid.get((row, col))
             if cell and (cell.row, cell.col) == (row, col):
-                column = _criterion_column({one: text for one, text in headers.items() if one > before}, col)
-                yield from _row_points(grid, row, column=column, cell=cell)
-
-
-def _criterion_column(headers: dict[int, str], points_column: int) -> int:
-    """The column that names what gets points: the last that is called so, else the nearest that does not describe."""
-    left = [col for col in sorted(headers) if col < points_column]
-    named = [col for col in left if CRITERION_HEADER.fullmatch(headers[col])]
-    plain = [col for col in left if not DESCRIPTION_HEADER.fullmatch(headers[col])]
-    return (named or plain or left or [0])[-1]
+                # what gets points is named by the last column called so, else by the nearest that does not describe
+                left = [one for one in sorted(headers) if before < one < col]
+                named = [one for one in left if CRITERION_HEADER.fullmatch(headers[one])]
+                plain = [one for one in left if not DESCRIPTION_HEADER.fullmatch(headers[one])]
+                yield from _row_points(grid, row, column=(named or plain or left or [0])[-1], cell=cell)
 
 
 def _row_points(grid: Grid, row: int, *, column: int, cell: Cell) -> Iterator[Stated]:
     for col in range(cell.col):
         group = grid.get((row, col))
-        if group and group.row == row and (match := _GROUP.fullmatch(group.text)) and group is not cell:
-            yield from _some(points(match["name"], match["points"]))
+        match = _GROUP.fullmatch(group.text) if group and group.row == row and group is not cell else None
+        if match and (stated := points(match["name"], match["points"])):
+            yield stated
     name = grid.get((row, column))
     first = grid.get((row, 0))
     if first and TOTAL.fullmatch(bare(first.text)):
@@ -317,8 +301,9 @@ def _row_points(grid: Grid, row: int, *, column: int, cell: Cell) -> Iterator[St
         name = grid.get((row, name.col + name.col_span))  # the group's name; the criterion stands beside it
     if column == 0 and cell.row_span > 1 and first and first.row_span == cell.row_span:
         name = first
-    if name and name is not cell and not _GROUP.fullmatch(name.text) and not SUBTOTAL.fullmatch(bare(name.text)):
-        yield from _some(points(name.text, cell.text))
+    named = name and name is not cell and not _GROUP.fullmatch(name.text) and not SUBTOTAL.fullmatch(bare(name.text))
+    if name and named and (stated := points(name.text, cell.text)):
+        yield stated
 
 
 def _requirements(cells: Sequence[Cell], grid: Grid) -> Iterator[Stated]:
@@ -326,15 +311,15 @@ def _requirements(cells: Sequence[Cell], grid: Grid) -> Iterator[Stated]:
     listed = any(REQUIREMENT_HEADER.fullmatch(text) or REQUIREMENT_NAME.fullmatch(text) for text in headers.values())
     numbered = {col for col, text in headers.items() if listed and ID_HEADER.fullmatch(text)}
     labelled = {(cell.row, cell.col + cell.col_span) for cell in cells if ID_LABEL.fullmatch(bare(cell.text))}
-    ids = [
-        cell
-        for cell in cells
-        if _is_id(
-            cell.text.strip(),
-            is_numbered=(cell.row, cell.col) in labelled or (cell.row > 0 and cell.col in numbered),
-        )
-    ]
-    own = _requirement_name(cells, grid) if len(ids) == 1 else ""
+    ids: list[Cell] = []
+    for cell in cells:
+        is_numbered = (cell.row, cell.col) in labelled or (cell.row > 0 and cell.col in numbered)
+        text = cell.text.strip()
+        if REQUIREMENT_ID.fullmatch(text) or (is_numbered and ANY_ID.fullmatch(text)):
+            ids.append(cell)
+    # a table of a single requirement names it beside a label
+    pairs = ((cell, grid.get((cell.row, cell.col + cell.col_span))) for cell in cells if len(ids) == 1)
+    own = next((beside.text for cell, beside in pairs if beside and REQUIREMENT_NAME.fullmatch(bare(cell.text))), "")
     columns = [col for col, text in headers.items() if REQUIREMENT_NAME.fullmatch(text)]
     for cell in ids:
         named = grid.get((cell.row, columns[0])) if columns and cell.row else None
@@ -343,25 +328,3 @@ def _requirements(cells: Sequence[Cell], grid: Grid) -> Iterator[Stated]:
         number = re.sub("[_‐–]", "-", cell.text.strip())
         value = " ".join(name.split())[:MOST_REQUIREMENT_CHARS] or number
         yield Stated("requirement", number, value, number)
-
-
-def _is_id(text: str, *, is_numbered: bool) -> bool:
-    return bool(REQUIREMENT_ID.fullmatch(text) or (is_numbered and ANY_ID.fullmatch(text)))
-
-
-def _requirement_name(cells: Sequence[Cell], grid: Grid) -> str:
-    for cell in cells:
-        beside = grid.get((cell.row, cell.col + cell.col_span))
-        if beside and REQUIREMENT_NAME.fullmatch(bare(cell.text)):
-            return beside.text
-    return ""
-
-
-def _header(grid: Grid, pattern: re.Pattern[str]) -> Cell | None:
-    found = (cell for (row, _), cell in sorted(grid.items(), key=lambda item: item[0]) if row < HEADER_ROWS)
-    return next((cell for cell in found if pattern.fullmatch(bare(cell.text))), None)
-
-
-def _some(stated: Stated | None) -> Iterator[Stated]:
-    if stated:
-        yield stated

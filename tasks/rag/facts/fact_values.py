@@ -101,26 +101,8 @@ _MATCHERS: tuple[tuple[FactName, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern, re.VERBOSE)) for name, pattern in _LABELS.items()
 )
 
-SOLICITATION = re.compile(
-    r"제\s?안\s?요\s?청\s?서|입찰\s?공고|과업\s?(?:지시|내용|설명)서|제안\s?요청|사업\s?공고|용역\s?공고|공고\s?번호|입찰\s?참가"
-    r"|requests?\s+for\s+(?:proposals?|quotations?|tenders?|bids?)|\bRF[PQT]\b|invitation\s+(?:to|for)\s+(?:bids?|tenders?)"
-    r"|call\s+for\s+(?:proposals|tenders)|statement\s+of\s+work|terms\s+of\s+reference|solicitation\s+(?:no|number)",
-    re.IGNORECASE,
-)
-EVALUATION = re.compile(r"평가|배점|evaluation|criteria|scoring|award", re.IGNORECASE)
-POINTS_HEADER = re.compile(
-    r"배점|배점한도|평점|점수|가중치|(?:max(?:imum)?)?(?:points|score)|weight(?:ing|s)?|points?available"
-)
-CRITERION_HEADER = re.compile(r".*(?:항목|요소|지표)|criteri(?:on|a)|factor|item")
-DESCRIPTION_HEADER = re.compile(r".*(?:기준|내용|설명|방법|비고|방식|근거|구성)|description|remarks?|notes?|howjudged")
-TOTAL = re.compile(r"합계|총계|계|총점|total")
-SUBTOTAL = re.compile(r"소계|sub-?total")
 REQUIREMENT_ID = re.compile(r"(?:[A-Z]{1,4}R|REQ)[-_‐–]\d{2,4}(?:-\d{1,3})?")
 ANY_ID = re.compile(r"[A-Z]{1,5}[-_]?\d{1,4}(?:-\d{1,3})?")
-ID_HEADER = re.compile(r"(?:요구사항)?(?:고유번호|id|번호|식별자)|no|requirement(?:id|no|number)|ref(?:erence)?")
-ID_LABEL = re.compile(r"(?:요구사항)?고유번호|요구사항(?:id|번호)|requirement(?:id|no|number)")
-REQUIREMENT_NAME = re.compile(r"(?:요구사항|기능)(?:명칭|명)|명칭|requirement(?:name|title)")
-REQUIREMENT_HEADER = re.compile(r".*요구사항.*|.*requirements?.*")
 VAT = re.compile(
     r"""
     (?:부가가치세|부가세|VAT|V\.A\.T\.?)(?:\s?\(?\s?VAT\s?\)?)?\s?(?:[를은을]\s?)?(?:10%\s?)?
@@ -222,16 +204,9 @@ def _period(_: str, value: str) -> str | None:
     return None if not days else f"{days[0]}/{days[-1]}" if len(days) > 1 else f"/{days[0]}"
 
 
-def _last_day(_: str, value: str) -> str | None:
-    return _day(read_numbers(value), first=False)
-
-
-def _first_day(_: str, value: str) -> str | None:
-    return _day(read_numbers(value), first=True)
-
-
-def _day(numbers: list[Number], *, first: bool) -> str | None:
-    """A day with its hour; empty for a day without a year."""
+def _day(value: str, *, first: bool) -> str | None:
+    """The first or last day of the text with its hour; empty for a day without a year."""
+    numbers = read_numbers(value)
     days = [number for number in numbers if number.unit == "date"]
     if not days:
         return "" if any(number.unit == "day of month" for number in numbers) else None
@@ -253,17 +228,9 @@ def iso(day: Number) -> str:
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 
 
-def _notice(_: str, value: str) -> str | None:
-    return value if any(sign.isdigit() for sign in value) and len(value) <= MOST_NAME_CHARS else None
-
-
 def _words(_: str, value: str) -> str | None:
     letters = sum(sign.isalpha() for sign in value)
     return "" if letters >= 2 and not _HEADER_WORD.fullmatch(re.sub(r"\s", "", value)) else None
-
-
-def _contact(_: str, value: str) -> str | None:
-    return "" if PHONE_OR_MAIL.search(value) else None
 
 
 _HEADER_WORD = re.compile(
@@ -273,14 +240,14 @@ _HEADER_WORD = re.compile(
 _READERS: dict[FactName, Callable[[str, str], str | None]] = {
     "amount": _amount,
     "period": _period,
-    "published": _first_day,
-    "opening": _first_day,
-    "questions_due": _last_day,
-    "deadline": _last_day,
-    "notice": _notice,
+    "published": lambda _, value: _day(value, first=True),
+    "opening": lambda _, value: _day(value, first=True),
+    "questions_due": lambda _, value: _day(value, first=False),
+    "deadline": lambda _, value: _day(value, first=False),
+    "notice": lambda _, value: value if any(map(str.isdigit, value)) and len(value) <= MOST_NAME_CHARS else None,
     "project": _words,
     "issuer": _words,
     "place": _words,
-    "contact": _contact,
+    "contact": lambda _, value: "" if PHONE_OR_MAIL.search(value) else None,
 }
 """Label and value to the canonical form: empty where there is none, None where the value is of another kind."""

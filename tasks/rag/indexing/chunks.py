@@ -11,15 +11,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Document, Page
 from tasks.language.tokens import tokenize
-from tasks.rag.indexing.chunk_tables import Table, cut_table, is_unit_line, read_table
-from tasks.rag.indexing.chunk_text import split_text
-from tasks.rag.rag_defaults import CHUNK_CHARS, OVERLAP_CHARS
+from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS
+from tasks.rag.indexing.chunk_pieces import Table, cut_table, is_unit_line, read_table, split_text
 
 SMALL_SHARE = 4
 """A section shorter than this part of a chunk joins its neighbour below the same heading."""
@@ -85,7 +84,9 @@ def chunk_document(
     cutter = _Cutter(chunk_chars, overlap_chars)
     drafts: list[_Draft] = []
     above: Table | None = None
-    captions_follow = _captions_follow(document)
+    # whether this document sets captions below its tables: the more frequent of the two neighbourhoods
+    pairs = Counter(pair for page in document.pages for pair in pairwise([block.kind for block in page.blocks]))
+    captions_follow = pairs["table", "caption"] > pairs["caption", "table"]
     for page in document.pages:
         parts = list(_parts(page, captions_follow=captions_follow, most_chars=chunk_chars))
         for number, part in enumerate(parts):
@@ -99,7 +100,10 @@ def chunk_document(
             above = None  # a table goes on only from the foot of one page to the head of the next
         drafts += cutter.figures([figure for figure in figures if figure.page == page.number])
     drafts += cutter.margins(document)
-    return [_chunk(draft, digest, ordinal) for ordinal, draft in enumerate(drafts)]
+    return [
+        Chunk(id=f"{digest[:16]}-{ordinal:05d}", document=digest, **draft._asdict())
+        for ordinal, draft in enumerate(drafts)
+    ]
 
 
 def tokenize_chunks(chunks: Sequence[Chunk], *, tokenizer: str) -> list[list[str]]:
@@ -152,10 +156,6 @@ class _Part(NamedTuple):
         return all(block.kind == "heading" for block in self.blocks)
 
 
-def _chunk(draft: _Draft, digest: str, ordinal: int) -> Chunk:
-    return Chunk(id=f"{digest[:16]}-{ordinal:05d}", document=digest, **draft._asdict())
-
-
 def _parts(page: Page, *, captions_follow: bool, most_chars: int) -> Iterator[_Part]:
     """The page's blocks, grouped; headers, footers and pictures without words are left out."""
     blocks = [block for block in page.blocks if block.kind not in ("header", "footer") and block.text.strip()]
@@ -190,13 +190,6 @@ def _leads(block: Block, *, captions_follow: bool) -> bool:
         return not captions_follow and len(block.text) <= MOST_CAPTION_CHARS
     introduces = block.text.endswith((":", "：")) and len(block.text) <= 2 * MOST_CAPTION_CHARS
     return block.kind == "heading" or introduces or is_unit_line(block.text)
-
-
-def _captions_follow(document: Document) -> bool:
-    """Whether this document sets captions below its tables: the more frequent of the two neighbourhoods."""
-    kinds = [[block.kind for block in page.blocks] for page in document.pages]
-    pairs = Counter(pair for page in kinds for pair in pairwise(page))
-    return pairs["table", "caption"] > pairs["caption", "table"]
 
 
 def _text_parts(blocks: Sequence[Block], most_chars: int) -> Iterator[_Part]:
@@ -268,7 +261,8 @@ class _Cutter(NamedTuple):
     def text(self, part: _Part) -> Iterator[_Draft]:
         """Chunks of running text, small sections joined before."""
         text = "\n".join(block.text for block in part.blocks)
-        ends = _ends(part.blocks)
+        # where each block ends in the joined text
+        ends = [end - 1 for end in accumulate(len(block.text) + 1 for block in part.blocks)]
         for start, end in split_text(text, most_chars=self.chunk_chars, overlap_chars=self.overlap_chars):
             used = part.blocks[bisect_right(ends, start) : bisect_left(ends, end) + 1]
             yield _draft("text", text[start:end], used, part.heading_path)
@@ -301,21 +295,9 @@ class _Cutter(NamedTuple):
 
 
 def _draft(kind: Literal["text", "table"], text: str, blocks: Sequence[Block], heading_path: tuple[str, ...]) -> _Draft:
-    first = blocks[0]
-    return _Draft(kind, text, first.page, _union(blocks), heading_path, first.place.section, first.place.block)
-
-
-def _union(blocks: Sequence[Block]) -> BBox | None:
-    boxes = [block.bbox for block in blocks if block.bbox]
-    if not boxes:
-        return None
-    left, top, right, bottom = zip(*boxes, strict=True)
-    return (min(left), min(top), max(right), max(bottom))
-
-
-def _ends(blocks: Sequence[Block]) -> list[int]:
-    """Where each block ends in the text that joins them by line breaks."""
-    ends: list[int] = []
-    for block in blocks:
-        ends.append((ends[-1] + 1 if ends else 0) + len(block.text))
-    return ends
+    first, boxes = blocks[0], [block.bbox for block in blocks if block.bbox]
+    bbox = None
+    if boxes:
+        left, top, right, bottom = zip(*boxes, strict=True)
+        bbox = (min(left), min(top), max(right), max(bottom))
+    return _Draft(kind, text, first.page, bbox, heading_path, first.place.section, first.place.block)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -15,7 +16,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from models.model_errors import ModelError, RequestRefused, TransientModelError
@@ -24,7 +24,6 @@ from storage.records import Record, Ref
 from tasks.budget import Budget, BudgetSpent
 from tasks.calls import Limits, ResponseStore, ask
 from tasks.documents.blocks import BBox, ImageCandidate
-from tasks.rag.indexing.figure_answers import is_informative
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -152,13 +151,16 @@ def measure(candidate: ImageCandidate) -> Measures:
     """The numbers of a picture."""
     picture = _opened(candidate.png)
     grey = np.asarray(picture.convert("L"), dtype=np.float32)  # (height, width)
-    small = picture.convert("L")
-    small.thumbnail((MEASURED_SIDE_PX, MEASURED_SIDE_PX))
+    thumbnail = picture.convert("L")
+    thumbnail.thumbnail((MEASURED_SIDE_PX, MEASURED_SIDE_PX))
+    small = np.asarray(thumbnail, dtype=np.float32)
+    # the mean step to the right and down, 0 to 1
+    steps = [np.abs(np.diff(small, axis=axis)).mean() for axis in (0, 1) if small.shape[axis] > 1]
     return Measures(
         pixels=candidate.width * candidate.height,
         variance=round(float(grey.var()), 4),
         nonwhite_ratio=round(float((grey < WHITE_FROM).mean()), 6),
-        edge_energy=round(_edge_energy(np.asarray(small, dtype=np.float32)), 6),
+        edge_energy=round(float(sum(steps)) / 255, 6),
         pixel_hash=hashlib.sha256(f"{picture.width}x{picture.height}".encode() + picture.tobytes()).hexdigest(),
         shape_hash=f"{_shape_hash(picture):016x}",
     )
@@ -191,13 +193,11 @@ def without_duplicates(
         return list(records)
     seen = _Seen(load)
     marked: dict[int, FigureRecord] = {}
-    order = sorted(range(len(records)), key=lambda place: _identity(records[place]))
-    for place in order:
-        if records[place].status == "kept" and (original := seen.original_of(records[place])):
-            reason = f"looks like {_named(original)}"
-            elsewhere = original.image if original.document != records[place].document else None
-            changes = {"status": "duplicate", "reason": reason, "original": elsewhere}
-            marked[place] = records[place].model_copy(update=changes)
+    for place, record in sorted(enumerate(records), key=lambda one: (one[1].document, one[1].page or 0, one[1].n)):
+        if record.status == "kept" and (original := seen.original_of(record)):
+            reason = f"looks like document {original.document[:12]} {label(original)}"
+            elsewhere = original.image if original.document != record.document else None
+            marked[place] = _changed(record, "duplicate", reason, original=elsewhere)
     return [marked.get(place, record) for place, record in enumerate(records)]
 
 
@@ -320,14 +320,6 @@ class _Seen:
         return None
 
 
-def _identity(record: FigureRecord) -> tuple[str, int, int]:
-    return record.document, record.page or 0, record.n
-
-
-def _named(record: FigureRecord) -> str:
-    return f"document {record.document[:12]} {label(record)}"
-
-
 def _changed(record: FigureRecord, status: Status, reason: str | None, **more: Any) -> FigureRecord:
     return record.model_copy(update={"status": status, "reason": reason, **more})
 
@@ -338,29 +330,61 @@ def _opened(png: bytes) -> Picture:
     return PIL.Image.open(io.BytesIO(png)).convert("RGB")
 
 
-def _edge_energy(grey: NDArray[np.float32]) -> float:
-    """Mean step to the right and down, 0 to 1."""
-    steps = [np.abs(np.diff(grey, axis=axis)).mean() for axis in (0, 1) if grey.shape[axis] > 1]
-    return float(sum(steps)) / 255
-
-
 def _shape_hash(picture: Picture) -> int:
     """Signs of the 8 × 8 lowest frequencies of the picture at 32 × 32, against their median."""
     side = 4 * HASH_SIDE
     grey = np.asarray(picture.convert("L").resize((side, side)), dtype=np.float64)
-    waves = _cosines(side)
+    # rows of the discrete cosine transform (type II) for the lowest frequencies, (8, side)
+    waves = np.cos(np.pi / side * np.outer(np.arange(HASH_SIDE), np.arange(side) + 0.5))
     low = (waves @ grey @ waves.T).ravel()  # (64,)
-    bits = low > np.median(low)
-    return int.from_bytes(np.packbits(bits).tobytes())
-
-
-@cache
-def _cosines(side: int) -> NDArray[np.float64]:
-    """Rows of the discrete cosine transform (type II) for the lowest frequencies, (8, side)."""
-    places = np.arange(side) + 0.5
-    return np.cos(np.pi / side * np.outer(np.arange(HASH_SIDE), places))
+    return int.from_bytes(np.packbits(low > np.median(low)).tobytes())
 
 
 @cache
 def _prompt() -> str:
     return (resources.files("tasks.rag") / "prompts" / "figure.txt").read_text(encoding="utf-8")
+
+
+_PLACEHOLDER = re.compile(r"[\s\-–—…·.*:?]*|n/?a|none|null|nil|unknown|not \w+|없음|해당 ?없음|미상|알 수 없음", re.I)
+_LABEL = re.compile(
+    r"(title|period|legend|table|figures?|notes?|source|unit|data"
+    r"|제목|기간|범례|표|수치|단위|주석?|출처|데이터)\s*[:：]",
+    re.I,
+)
+_NOTHING = re.compile(
+    r"\bno (data|numbers?|numeric\w*|figures?|text|tables?|charts?|values?|information|content|visible|readable)\b"
+    r"|\b(does not|doesn't|do not|don't) (contain|show|include|have|display|present)\b"
+    r"|\b(cannot|can't|could not|unable to|not able to) (see|read|view|identify|determine|extract|find|process)\b"
+    r"|\b(blank|empty|decorative|ornamental|illegible|unreadable)\b"
+    r"|(수치|데이터|정보|숫자|텍스트|내용|자료|값|표|그래프|차트|글자|문자)[가-힣]{0,2}\s*(전혀 |따로 )?"
+    r"(없|존재하지|포함되어 있지|포함하지|확인할 수|확인되지|보이지|나타나지|식별)"
+    r"|(읽|볼|알|판독할|식별할|추출할|확인할) 수(가|는)? 없"
+    r"|빈 (이미지|페이지|화면)|장식",
+    re.I,
+)
+_EMBLEM = re.compile(r"\b(logo|logotype|icon|watermark|emblem)\b|로고|아이콘|워터마크|엠블럼", re.I)
+EMBLEM_CHARS = 120
+"""A sentence as short as this that names an emblem says only that there is one."""
+
+
+def is_informative(answer: str) -> bool:
+    """True when something is left of an answer once the sentences that say nothing are taken out."""
+    lines = [line.strip() for line in unicodedata.normalize("NFC", answer).splitlines()]
+    rows = [line for line in lines if line.startswith("|")]
+    rules = [place for place, row in enumerate(rows) if set(row) <= set("|-: ")]
+    if rules:  # a line below a Markdown table's header: only what follows is data
+        rows = [row for row in rows[rules[0] + 1 :] if not set(row) <= set("|-: ")]
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        if any(not _PLACEHOLDER.fullmatch(cell) for cell in cells[1:] or cells):  # the first column names the row
+            return True
+    texts = [line for line in lines if not line.startswith("|")]
+    return any(_says_something(sentence) for line in texts for sentence in re.split(r"(?<=[.!?。])\s+", line))
+
+
+def _says_something(sentence: str) -> bool:
+    text = re.sub(r"\[?PAGE \d+ IMAGE \d+\]?|[*#`>_]|^[-•]\s+", " ", sentence).strip()
+    text = _LABEL.sub(" ", text, count=1).strip(" .。:-")
+    if _PLACEHOLDER.fullmatch(text) or _NOTHING.search(text):
+        return False
+    return not (_EMBLEM.search(text) and len(text) < EMBLEM_CHARS)

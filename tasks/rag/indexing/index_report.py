@@ -1,16 +1,151 @@
-"""What a build did, in numbers and by document."""
+"""The state and outcome of a build: `index_status.json`, readable while it runs, and the report of what became of each
+document."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import psutil
+from pydantic import Field, ValidationError
+
+from storage.files import write
 from storage.index import CatalogueEntry
 from storage.records import Record
-from tasks.rag.corpus import Parsed
-from tasks.rag.indexing.document_status import DocumentStatus
+from storage.storage_errors import NotAnIndex
+from tasks.rag.corpus import Chunked, PageTrouble, Parsed, Pictured
 from tasks.rag.indexing.scan import ScanResult
+
+HEARTBEAT_S = 5.0
+"""Seconds between two heartbeats of a running build."""
+STATUS_FILE = "index_status.json"
+
+
+class DocumentStatus(Record):
+    """What became of one document."""
+
+    document: str
+    """Path below the folder, NFC."""
+    status: Literal["ok", "unchanged", "renamed", "failed", "duplicate"]
+    digest: str | None = None
+    format: str | None = None
+    reader: str | None = None
+    pages: int = 0
+    chunks: int = 0
+    troubled_pages: tuple[PageTrouble, ...] = ()
+    """Pages that are not plainly readable; the others are ok."""
+    notes: tuple[str, ...] = ()
+    reason: str | None = None
+    message: str | None = None
+
+
+class LengthStatistics(Record):
+    """Characters per chunk."""
+
+    min: int
+    mean: float
+    max: int
+
+
+class IndexStatus(Record):
+    """The whole of `index_status.json`; times are UTC."""
+
+    state: Literal["running", "completed", "completed_with_failures", "failed", "interrupted"]
+    step: str
+    """The step that runs, or ran last."""
+    pid: int
+    host: str
+    started: datetime
+    heartbeat: datetime
+    ended: datetime | None = None
+    generation: str | None = None
+    """What readers see; during a build the generation before it."""
+    run: str | None = None
+    """Prefect flow run."""
+    counts: dict[str, Any] = Field(default_factory=dict[str, Any])
+    chunk_chars: LengthStatistics | None = None
+    documents: tuple[DocumentStatus, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def read_status(index: Path) -> IndexStatus | None:
+    """The status of an index, None where there is none; a build whose process is gone shows as `interrupted`.
+
+    Raises NotAnIndex for a file of that name that is not ours.
+    """
+    try:
+        status = IndexStatus.model_validate_json((index / STATUS_FILE).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValidationError as error:
+        raise NotAnIndex(f"{index / STATUS_FILE} is not of this program or version; run `trivet rag index`") from error
+    if status.state == "running" and status.host == socket.gethostname() and not psutil.pid_exists(status.pid):
+        return status.model_copy(update={"state": "interrupted"})
+    return status
+
+
+class StatusFile:
+    """Keeps `index_status.json` of a running build true."""
+
+    def __init__(self, index: Path, *, generation: str | None, run: str | None) -> None:
+        now = datetime.now(UTC)
+        self._path = index / STATUS_FILE
+        self._lock = threading.Lock()
+        self.status = IndexStatus(
+            state="running",
+            step="scan",
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started=now,
+            heartbeat=now,
+            generation=generation,
+            run=run,
+        )
+
+    def update(self, **changes: Any) -> None:
+        """Change fields and write the file."""
+        with self._lock:
+            self.status = self.status.model_copy(update={"heartbeat": datetime.now(UTC), **changes})
+            write(self._path, self.status.model_dump_json(indent=1).encode(), durable=False)
+
+    def beat_until(self, ended: threading.Event) -> None:
+        """Write the file every few seconds until the event is set."""
+        while not ended.wait(HEARTBEAT_S):
+            self.update()
+
+
+@contextmanager
+def status_of_build(index: Path, *, generation: str | None, run: str | None) -> Generator[StatusFile]:
+    """Write the status from the start to the end of a build, whatever that end is."""
+    file = StatusFile(index, generation=generation, run=run)
+    ended = threading.Event()
+    beat = threading.Thread(target=file.beat_until, args=(ended,), name="index-heartbeat", daemon=True)
+
+    def stop() -> None:
+        ended.set()
+        if beat.is_alive():
+            beat.join()
+
+    try:
+        file.update()
+        beat.start()
+        yield file
+        file.update(ended=datetime.now(UTC))
+    except BaseException as error:
+        stop()
+        state = "failed" if isinstance(error, Exception) else "interrupted"
+        file.update(state=state, ended=datetime.now(UTC), error=f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        stop()
 
 
 class DocumentCounts(Record):
@@ -37,9 +172,6 @@ class FigureCounts(Record):
     """Kept, and not asked about: no model, or the budget was spent."""
     failed: int = 0
     """Kept, and not described: the model refused them, or could not be reached."""
-
-    def __add__(self, other: FigureCounts) -> FigureCounts:
-        return FigureCounts(**{name: getattr(self, name) + getattr(other, name) for name in FigureCounts.model_fields})
 
 
 class IndexReport(Record):
@@ -113,9 +245,15 @@ def count_documents(
 
 def _status(entry: CatalogueEntry, parsed: Parsed, before: CatalogueEntry | None) -> DocumentStatus:
     failure = parsed.failure
+    if failure:
+        status = "failed"
+    elif before is None or before.status != "ok":
+        status = "ok"
+    else:
+        status = "unchanged" if before.name == entry.name else "renamed"
     return DocumentStatus(
         document=entry.name,
-        status="failed" if failure else _change(entry, before),
+        status=status,
         digest=entry.document,
         format=parsed.format,
         reader=parsed.reader,
@@ -128,10 +266,27 @@ def _status(entry: CatalogueEntry, parsed: Parsed, before: CatalogueEntry | None
     )
 
 
-def _change(entry: CatalogueEntry, before: CatalogueEntry | None) -> Literal["ok", "unchanged", "renamed"]:
-    if before is None or before.status != "ok":
-        return "ok"
-    return "unchanged" if before.name == entry.name else "renamed"
+def count_figures(pictured: Sequence[Pictured]) -> FigureCounts:
+    """Figures of all documents by status."""
+    counts: Counter[str] = Counter()
+    for item in pictured:
+        counts.update(item.counts)
+    return FigureCounts(
+        found=counts.total(),
+        kept=sum(counts[status] for status in ("described", "skipped", "uninformative", "failed")),
+        described=counts["described"],
+        skipped=counts["skipped"],
+        failed=counts["failed"],
+    )
+
+
+def chunk_lengths(chunked: Sequence[Chunked]) -> LengthStatistics | None:
+    """Characters per chunk over all documents; None without chunks."""
+    cut = [item for item in chunked if item.count]
+    if not cut:
+        return None
+    mean = round(sum(item.chars for item in cut) / sum(item.count for item in cut), 1)
+    return LengthStatistics(min=min(item.shortest for item in cut), mean=mean, max=max(item.longest for item in cut))
 
 
 MOST_ROWS = 500
@@ -159,21 +314,17 @@ def rows_of(failed: Sequence[DocumentStatus]) -> list[dict[str, str]]:
 
 def markdown_of(report: IndexReport, *, failed: Sequence[DocumentStatus], documents: Path, index: Path) -> str:
     """The build in words."""
-    return "\n".join(_lines(report, failed, documents=documents, index=index))
-
-
-def _lines(report: IndexReport, failed: Sequence[DocumentStatus], *, documents: Path, index: Path) -> Iterator[str]:
-    yield f"# {headline(report)}"
-    yield f"documents `{documents}` · index `{index}` · generation `{report.generation}` · {report.seconds:,.1f} s"
-    yield from ("", "| | |", "|---|---:|")
-    for name, count in report.documents.model_dump(exclude={"total"}).items():
-        yield f"| documents {name} | {count:,} |"
-    for name, count in report.figures.model_dump().items():
-        yield f"| figures {name} | {count:,} |"
+    lines = [
+        f"# {headline(report)}",
+        f"documents `{documents}` · index `{index}` · generation `{report.generation}` · {report.seconds:,.1f} s",
+        *("", "| | |", "|---|---:|"),
+    ]
+    counted = {"documents": report.documents.model_dump(exclude={"total"}), "figures": report.figures.model_dump()}
+    lines += [f"| {what} {name} | {count:,} |" for what, counts in counted.items() for name, count in counts.items()]
     if failed:
-        yield from ("", "## Could not be read", f"`trivet rag status --index {index}` tells more of each document.", "")
-        yield from (f"- `{one.document}`: {one.message or one.reason}" for one in failed[:MOST_ROWS])
-        if len(failed) > MOST_ROWS:
-            yield f"- … and {len(failed) - MOST_ROWS:,} more"
+        lines += ["", "## Could not be read", f"`trivet rag status --index {index}` tells more of each document.", ""]
+        lines += [f"- `{one.document}`: {one.message or one.reason}" for one in failed[:MOST_ROWS]]
+        lines += [f"- … and {len(failed) - MOST_ROWS:,} more"] if len(failed) > MOST_ROWS else []
     if report.warnings:
-        yield from ("", "## To know", *(f"- {warning}" for warning in report.warnings))
+        lines += ["", "## To know", *(f"- {warning}" for warning in report.warnings)]
+    return "\n".join(lines)

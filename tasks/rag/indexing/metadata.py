@@ -18,7 +18,7 @@ from typing import Literal
 from storage.records import Record
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_errors import DocumentError
-from tasks.documents.text.text_reader import decode, read_bytes
+from tasks.documents.text_reader import decode, read_bytes
 from tasks.rag.facts.fact_values import bare
 from tasks.rag.rag_errors import MetadataUnusable
 
@@ -94,7 +94,8 @@ def read_table(path: Path) -> MetadataTable:
         ) from error
     except (DocumentError, csv.Error) as error:
         raise MetadataUnusable(f"The metadata file {path} is no CSV: {error}; save it again as CSV UTF-8.") from error
-    header = [_field_name(cell) for cell in lines[0][1]] if lines else []
+    cells = lines[0][1] if lines else []
+    header = [COLUMNS.get(_header(cell), unicodedata.normalize("NFC", cell).strip()) for cell in cells]
     if "file_name" not in header:
         seen = ", ".join(name for name in header if name)[:200]
         raise MetadataUnusable(f"The metadata file {path} has no column 파일명 (it has: {seen}); add the file names.")
@@ -103,14 +104,13 @@ def read_table(path: Path) -> MetadataTable:
 
 def _records(text: str) -> list[tuple[int, list[str]]]:
     """Line number and cells of every record that is not empty, by the separator that knows most columns."""
-    separator = max(",\t;", key=lambda sign: _known_columns(text, sign))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+
+    def known_columns(separator: str) -> int:
+        header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+        return sum(_header(cell) in COLUMNS for cell in header)
+
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",\t;", key=known_columns))
     return [(reader.line_num, record) for record in reader if any(cell.strip() for cell in record)]
-
-
-def _known_columns(text: str, separator: str) -> int:
-    header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
-    return sum(_header(cell) in COLUMNS for cell in header)
 
 
 def _table(header: list[str], lines: list[tuple[int, list[str]]], encoding: str) -> MetadataTable:
@@ -122,29 +122,21 @@ def _table(header: list[str], lines: list[tuple[int, list[str]]], encoding: str)
         if len(cells) != len(header):
             message = f"Line {number} has {len(cells)} cells, the header {len(header)}; check its commas and quotes."
             warnings.append(MetadataWarning(code="ragged_row", message=message, line=number))
-    return MetadataTable(rows=tuple(rows), encoding=encoding, warnings=(*warnings, *_duplicate_notices(rows)))
-
-
-def _field_name(cell: str) -> str:
-    return COLUMNS.get(_header(cell), unicodedata.normalize("NFC", cell).strip())
+    count = Counter(row.notice for row in rows if row.notice)
+    for row in rows:
+        if row.notice and count[row.notice] > 1:
+            number, round_ = row.notice
+            name = f"{number} (차수 {round_})" if round_ else number
+            kept = "all are kept, mend the CSV if one is wrong"
+            message = f"The notice {name} stands in {count[row.notice]} rows; {kept}."
+            warnings.append(MetadataWarning(code="duplicate_notice", message=message, line=row.line))
+    return MetadataTable(rows=tuple(rows), encoding=encoding, warnings=tuple(warnings))
 
 
 def _header(cell: str) -> str:
     """A header without spaces, brackets and what stands in them: `사업 금액(원)` is 사업금액."""
     text = unicodedata.normalize("NFC", cell).lstrip("\ufeff")
     return re.sub(r"\(.*?\)|\[.*?\]|（.*?）|\s", "", text)
-
-
-def _duplicate_notices(rows: Sequence[MetadataRow]) -> Iterator[MetadataWarning]:
-    count = Counter(row.notice for row in rows if row.notice)
-    for row in rows:
-        if row.notice and count[row.notice] > 1:
-            number, round_ = row.notice
-            name = f"{number} (차수 {round_})" if round_ else number
-            message = (
-                f"The notice {name} stands in {count[row.notice]} rows; all are kept, mend the CSV if one is wrong."
-            )
-            yield MetadataWarning(code="duplicate_notice", message=message, line=row.line)
 
 
 def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
@@ -154,12 +146,16 @@ def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
     every row without a file and every file without a row gives a warning.
     """
     names = sorted(names)
-    lookup = _Lookup(names)
+    by_key: dict[str, list[str]] = {}
+    for name in names:
+        for key in _keys(name):
+            by_key.setdefault(key, []).append(name)
     by_file: dict[str, dict[str, str]] = {}
     warnings: list[MetadataWarning] = []
     for row in table.rows:
         wanted = row.fields.get("file_name", "")
-        files = lookup.find(wanted)
+        # several files when the same name stands in several folders
+        files = next((found for key in _keys(wanted) if (found := by_key.get(key))), []) if wanted else []
         if not files:
             message = f"Line {row.line} names the file `{wanted}`, which is not in the folder."
             warnings.append(MetadataWarning(code="row_without_file", message=message, line=row.line))
@@ -173,20 +169,6 @@ def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
             message = f"No row names the file `{file}`."
             warnings.append(MetadataWarning(code="file_without_row", message=message, file=file))
     return MatchedMetadata(by_file=by_file, warnings=(*table.warnings, *warnings))
-
-
-class _Lookup:
-    """Files by what a CSV may call them: path, name, name without suffix; whatever the case."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._by_key: dict[str, list[str]] = {}
-        for name in names:
-            for key in _keys(name):
-                self._by_key.setdefault(key, []).append(name)
-
-    def find(self, wanted: str) -> list[str]:
-        """Files of that name; several when the same name stands in several folders."""
-        return next((found for key in _keys(wanted) if (found := self._by_key.get(key))), []) if wanted else []
 
 
 def _keys(name: str) -> list[str]:
@@ -261,21 +243,23 @@ def read_facts(document: Document) -> dict[str, str]:
     period_end. Each fact with a known page comes with `…_page`. What is not labelled as such is not guessed.
     """
     facts: dict[str, str] = {}
-    blocks = _opening(document)
+    blocks = [block for page in document.pages[:FIRST_PAGES] for block in page.blocks]
+    blocks = blocks[:FIRST_BLOCKS] if document.page_source == "none" else blocks
     for block in blocks:
         for name, value in _labelled(block):
             _note(facts, name, value, block)
         for name, pattern in (("period_end", _PERIOD), ("publish_date", _REPORT_DATE)):
             if match := pattern.search(" ".join(block.text.split())):
                 _note(facts, name, match[1], block)
-    _note_issuer(facts, blocks)
+    lines = [(line.strip(), block) for block in blocks for line in block.text.splitlines() if line.strip()]
+    for (above, block), (line, _) in pairwise(lines):  # a filing names the company above `(Exact name of registrant …)`
+        if _REGISTRANT.match(line) and not _REGISTRANT.search(above):
+            _note(facts, "issuer", above, block)
+    for line, block in lines:
+        if block.kind == "heading" and _COMPANY.fullmatch(line):
+            _note(facts, "issuer", line, block)
     _note_title(facts, document, blocks)
     return facts
-
-
-def _opening(document: Document) -> list[Block]:
-    blocks = [block for page in document.pages[:FIRST_PAGES] for block in page.blocks]
-    return blocks[:FIRST_BLOCKS] if document.page_source == "none" else blocks
 
 
 def _note(facts: dict[str, str], name: str, value: str, block: Block) -> None:
@@ -302,17 +286,6 @@ def _labelled(block: Block) -> Iterator[tuple[str, str]]:
         match = _LINE.match(line)
         if match and (name := _LABELS.get(bare(match[1]))):
             yield name, match[2]
-
-
-def _note_issuer(facts: dict[str, str], blocks: Sequence[Block]) -> None:
-    """The company that a filing names above `(Exact name of registrant …)`."""
-    lines = [(line.strip(), block) for block in blocks for line in block.text.splitlines() if line.strip()]
-    for (above, block), (line, _) in pairwise(lines):
-        if _REGISTRANT.match(line) and not _REGISTRANT.search(above):
-            _note(facts, "issuer", above, block)
-    for line, block in lines:
-        if block.kind == "heading" and _COMPANY.fullmatch(line):
-            _note(facts, "issuer", line, block)
 
 
 def _note_title(facts: dict[str, str], document: Document, blocks: Sequence[Block]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from models.model_errors import ModelError, RequestRefused
 from models.prompt_pictures import picture_size
@@ -20,11 +20,11 @@ from tasks.bulk import ask_all
 from tasks.calls import Limits, ResponseStore, answered
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_errors import DocumentError
+from tasks.documents.formats import sniff
 from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, find_images
-from tasks.documents.sniff import sniff
 from tasks.group_commit import GroupStore
 from tasks.keys import content_key
-from tasks.rag.corpus import Parsed, Pictured, Source, flat
+from tasks.rag.corpus import Parsed, Pictured, flat
 from tasks.rag.indexing.figures import (
     DocumentFigures,
     FigurePlan,
@@ -57,8 +57,10 @@ def figures_of(
     key = content_key("figures", FINDER_VERSION, inputs)
     if kept := artifacts.recall(key):
         return Pictured(parsed=parsed, figures=kept)
+    source = parsed.source
+    job = Job(path=artifacts.path(source.content), digest=source.digest, format=parsed.format, password=password)
     try:
-        records = _find(parsed.source, parsed.format, artifacts, settings=settings, limits=limits, password=password)
+        records = _find(job, artifacts, settings=settings, limits=limits)
     except DocumentUnreadable as error:
         return Pictured(parsed=parsed, failure=error.failure)
     figures = artifacts.save("figures", DocumentFigures(document=parsed.source.digest, figures=tuple(records)))
@@ -66,25 +68,16 @@ def figures_of(
     return Pictured(parsed=parsed, figures=figures)
 
 
-def _find(
-    source: Source,
-    format: str,
-    artifacts: Artifacts,
-    *,
-    settings: FigureSettings,
-    limits: ReadLimits,
-    password: str | None,
-) -> list[FigureRecord]:
+def _find(job: Job, artifacts: Artifacts, *, settings: FigureSettings, limits: ReadLimits) -> list[FigureRecord]:
     records: list[FigureRecord] = []
     # below the store, where `trivet gc` finds what a killed run leaves
     with files.scratch_folder(artifacts.root) as scratch:
-        job = Job(path=artifacts.path(source.content), digest=source.digest, format=format, password=password)
         for image in find_images(job, scratch=scratch, limits=limits):
             png = image.file.read_bytes()
             image.file.unlink()
             candidate = ImageCandidate.model_validate(image.about | {"png": png})
             # a dropped picture is recorded, not kept
-            record = found(candidate, document=source.digest, image=None, settings=settings)
+            record = found(candidate, document=job.digest, image=None, settings=settings)
             if record.status == "kept":
                 record = record.model_copy(update={"image": artifacts.put("figure", png)})
             records.append(record)
@@ -93,15 +86,15 @@ def _find(
 
 def with_duplicates_marked(shards: Shards, artifacts: Artifacts, *, settings: FigureSettings) -> Shards:
     """The shards, pictures that repeat another one marked `duplicate`."""
-    documents = [_load(item, artifacts) for shard in shards for item in shard]
-    records = [record for document in documents for record in document.figures]
+    found = [[_load(item, artifacts).figures for item in shard] for shard in shards]
+    records = [record for shard in found for figures in shard for record in figures]
     marked = iter(without_duplicates(records, load=artifacts.get, settings=settings))
-    result: list[tuple[Pictured, ...]] = []
-    remaining = iter(documents)
-    for shard in shards:
-        items = [(item, next(remaining)) for item in shard]
-        result.append(tuple(_kept(item, [next(marked) for _ in before.figures], artifacts) for item, before in items))
-    return tuple(result)
+    return tuple(
+        tuple(
+            _kept(item, [next(marked) for _ in figures], artifacts) for item, figures in zip(shard, before, strict=True)
+        )
+        for shard, before in zip(shards, found, strict=True)
+    )
 
 
 class Described(NamedTuple):
@@ -123,19 +116,29 @@ def describe_figures(
 ) -> Described:
     """Every kept figure with its description, or the reason why there is none; whoever watches sees how far it is.
 
-    Raises ModelUnavailable.
+    A model in this process answers in batches first: its answers are in the response store when each figure is asked
+    about. What the budget does not reach, each figure then says for itself. Raises ModelUnavailable.
     """
-    answered = _Answered()
-    if chat and settings.qwen3_vl_enabled:
-        progress.expect(DESCRIBE, len(_asked_about(pictured, artifacts)))
-    result: list[Pictured] = []
-    unfinished: dict[str, str] = {}
+    asking = chat if settings.qwen3_vl_enabled else None
+    answered: set[str] = set()
     troubles: dict[str, ModelError] = {}
-    if isinstance(chat, BatchChat) and settings.qwen3_vl_enabled:
+
+    def count(digest: str) -> None:  # a picture that several figures show counts once
+        if digest not in answered:
+            answered.add(digest)
+            progress.advance(DESCRIBE)
+
+    if asking:
         records = [record for item in pictured for record in _load(item, artifacts).figures]
-        requests = _requests(records, artifacts, settings)
-        bounds: Any = {"responses": responses, "limits": limits, "budget": budget}
-        troubles = _ask_together(chat, requests, **bounds, answered=answered)
+        progress.expect(DESCRIBE, len({shown.digest for record in records if (shown := _shown(record))}))
+        if isinstance(asking, BatchChat):
+            requests = _requests(records, artifacts, settings)
+            with suppress(BudgetSpent):
+                for digest, answer in ask_all(asking, requests, responses=responses, limits=limits, budget=budget):
+                    if isinstance(answer, ModelError):
+                        troubles[digest] = answer
+                    else:
+                        count(digest)
 
     def ask_about(record: FigureRecord) -> FigureRecord:
         shown = _shown(record)
@@ -144,36 +147,20 @@ def describe_figures(
         png = artifacts.get(shown) if shown and chat else b""
         return describe(record, png, chat=chat, responses=responses, limits=limits, settings=settings, budget=budget)
 
+    result: list[Pictured] = []
+    unfinished: dict[str, str] = {}
     with ThreadPoolExecutor(max_workers=limits.settings.concurrency) as pool:
         for item in pictured:
             figures, records = _load(item, artifacts).figures, list[FigureRecord]()
             for before, record in zip(figures, pool.map(ask_about, figures), strict=True):
                 records.append(record)
                 if record.response_key and (shown := _shown(before)):
-                    answered.count(shown.digest)
+                    count(shown.digest)
             result.append(_kept(item, records, artifacts))
             failed = [record.reason or "" for record in records if record.retryable]
             if failed:
                 unfinished[item.parsed.source.digest[:12]] = f"{len(failed)} figures: {failed[0]}"
     return Described(tuple(result), unfinished)
-
-
-class _Answered:
-    """How many pictures have an answer; a picture that several figures show counts once."""
-
-    def __init__(self) -> None:
-        self._digests: set[str] = set()
-
-    def count(self, digest: str) -> None:
-        if digest not in self._digests:
-            self._digests.add(digest)
-            progress.advance(DESCRIBE)
-
-
-def _asked_about(pictured: Iterable[Pictured], artifacts: Artifacts) -> set[str]:
-    """Digests of the pictures that a model is asked about."""
-    records = (record for item in pictured for record in _load(item, artifacts).figures)
-    return {shown.digest for record in records if (shown := _shown(record))}
 
 
 def _shown(record: FigureRecord) -> Ref | None:
@@ -192,29 +179,6 @@ def _requests(
         except RequestRefused:
             continue
         yield image.digest, figure_request(png, settings)
-
-
-def _ask_together(
-    chat: BatchChat,
-    requests: Iterator[tuple[str, ChatRequest]],
-    *,
-    responses: GroupStore,
-    limits: Limits,
-    budget: Budget,
-    answered: _Answered,
-) -> dict[str, ModelError]:
-    """Have a model in this process answer in batches: answers are in the response store then, and errors given.
-
-    What the budget does not reach, each figure says for itself when it is asked about. Raises ModelUnavailable.
-    """
-    troubles: dict[str, ModelError] = {}
-    with suppress(BudgetSpent):
-        for digest, answer in ask_all(chat, requests, responses=responses, limits=limits, budget=budget):
-            if isinstance(answer, ModelError):
-                troubles[digest] = answer
-            else:
-                answered.count(digest)
-    return troubles
 
 
 def refusal_in(pictured: Sequence[Pictured], artifacts: Artifacts) -> str | None:
@@ -271,18 +235,9 @@ def plan_folder(
     marked = flat(with_duplicates_marked((tuple(pictured),), artifacts, settings=settings))
     documents = [artifacts.load(DocumentFigures, item.figures) for item in marked if item.figures]
     records = [record for document in documents for record in document.figures]
-    known = _answered(records, artifacts, chat, responses, settings) if chat else set[str]()
+    known: set[str] = set()
+    if chat:
+        images = {record.image.digest: record.image for record in records if record.status == "kept" and record.image}
+        requests = ((digest, figure_request(artifacts.get(image), settings)) for digest, image in images.items())
+        known = {digest for digest, request in requests if answered(chat, request, responses)}
     return plan(records, answered=known)
-
-
-def _answered(
-    records: Sequence[FigureRecord],
-    artifacts: Artifacts,
-    chat: Chat,
-    responses: ResponseStore,
-    settings: FigureSettings,
-) -> set[str]:
-    """Digests of the pictures whose description is in the response store."""
-    images = {record.image.digest: record.image for record in records if record.status == "kept" and record.image}
-    requests = ((digest, figure_request(artifacts.get(image), settings)) for digest, image in images.items())
-    return {digest for digest, request in requests if answered(chat, request, responses)}

@@ -1,23 +1,36 @@
-"""A corpus becomes a generation of an index folder."""
+"""A corpus becomes a generation of an index folder, with a status file while it is built and a report at the end."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from models.embedders import family
 from storage.artifacts import Artifacts
-from storage.index import CatalogueEntry, Generation, publish
+from storage.files import write
+from storage.index import CatalogueEntry, Generation, claim, open_index, publish
 from storage.records import Record, Ref
-from storage.storage_errors import IndexUnusable
-from tasks.rag.corpus import Corpus, Embedded, Parsed, Searchable
-from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.indexing.metadata import MatchedMetadata, MetadataWarning, match_rows, read_table
+from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex
+from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Searchable
+from tasks.rag.indexing.chunks import Chunk, preview
+from tasks.rag.indexing.index_report import (
+    IndexReport,
+    StatusFile,
+    chunk_lengths,
+    count_documents,
+    count_figures,
+    document_statuses,
+    failures,
+    status_of_build,
+)
+from tasks.rag.indexing.metadata import MatchedMetadata, match_rows, read_table
 from tasks.rag.indexing.scan import ScanResult
 
 NAMED_FILES = 5
@@ -36,7 +49,8 @@ def build_corpus(
     found: ScanResult, parsed: Sequence[Parsed], embedded: Sequence[Embedded], *, metadata: Path | None
 ) -> tuple[Corpus, tuple[str, ...]]:
     """The corpus, and warnings about the metadata. Raises MetadataUnusable."""
-    matched = _matched(found, metadata)
+    names = [file.name for file in found.files] + [alias.name for alias in found.aliases]
+    matched = match_rows(read_table(metadata), names) if metadata else MatchedMetadata(by_file={})
     by_digest = {item.source.digest: item for item in parsed}
     vectors = {item.chunked.digest: item for item in embedded}
     aliases: dict[str, list[str]] = {}
@@ -44,24 +58,17 @@ def build_corpus(
         aliases.setdefault(alias.document, []).append(alias.name)
     entries: list[CatalogueEntry] = []
     for file in sorted(found.files, key=lambda file: file.content.digest):
-        rows = [matched.by_file[name] for name in (file.name, *aliases.get(file.name, ())) if name in matched.by_file]
-        entries.append(
-            _entry(
-                file.name,
-                by_digest[file.content.digest],
-                vectors.get(file.content.digest),
-                aliases=tuple(aliases.get(file.name, ())),
-                row=rows[0] if rows else {},
-            )
-        )
+        digest, others = file.content.digest, tuple(aliases.get(file.name, ()))
+        row = next((matched.by_file[name] for name in (file.name, *others) if name in matched.by_file), {})
+        entries.append(_entry(file.name, by_digest[digest], vectors.get(digest), aliases=others, row=row))
     ordered = tuple(vectors[entry.document] for entry in entries if entry.document in vectors)
-    warnings = tuple(_sentences(matched.warnings))
-    return Corpus(entries=tuple(entries), embedded=ordered), warnings
-
-
-def _matched(found: ScanResult, metadata: Path | None) -> MatchedMetadata:
-    names = [file.name for file in found.files] + [alias.name for alias in found.aliases]
-    return match_rows(read_table(metadata), names) if metadata else MatchedMetadata(by_file={})
+    # a sentence each, but one for all files without a row: there may be thousands
+    warnings = [warning.message for warning in matched.warnings if warning.code != "file_without_row"]
+    rowless = [warning.file for warning in matched.warnings if warning.code == "file_without_row" and warning.file]
+    if rowless:
+        more = f" and {len(rowless) - NAMED_FILES} more" if len(rowless) > NAMED_FILES else ""
+        warnings.append(f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}.")
+    return Corpus(entries=tuple(entries), embedded=ordered), tuple(warnings)
 
 
 def _entry(
@@ -84,52 +91,131 @@ def _entry(
     )
 
 
-def _sentences(warnings: Sequence[MetadataWarning]) -> Iterator[str]:
-    """A sentence each, but one for all files without a row: there may be thousands."""
-    rowless = [warning.file for warning in warnings if warning.code == "file_without_row" and warning.file]
-    yield from (warning.message for warning in warnings if warning.code != "file_without_row")
-    if rowless:
-        more = f" and {len(rowless) - NAMED_FILES} more" if len(rowless) > NAMED_FILES else ""
-        yield f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}."
-
-
 def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, settings: dict[str, JsonValue]) -> Generation:
     """Write and switch to the generation; chunks and words pass through one document at a time.
 
     Raises what storage.index.publish raises, IndexUnusable if the vectors are of several embedders.
     """
+
+    def documents() -> Iterator[Searchable]:
+        return (artifacts.load(Searchable, item.chunked.chunks) for item in corpus.embedded)
+
+    # precisions may mix (a laptop and a worker), weights may not
+    families = sorted({family(item.embedder) for item in corpus.embedded})
+    if len(families) > 1:
+        raise IndexUnusable(f"the vectors come from several embedders ({', '.join(families)}); index again with one")
+    vectors = [np.load(io.BytesIO(artifacts.get(item.vectors)), allow_pickle=False) for item in corpus.embedded]
     return publish(
         index,
-        chunks=_chunks(corpus, artifacts),
-        vectors=_vectors(corpus, artifacts),
-        tokens=_tokens(corpus, artifacts),
+        chunks=(chunk for document in documents() for chunk in document.chunks),
+        vectors=np.concatenate(vectors) if vectors else np.empty((0, 1), np.float16),
+        tokens=(tokens for document in documents() for tokens in document.tokens),
         catalogue=corpus.entries,
-        embedder=_embedder(corpus),
+        embedder=families[0] if families else "none",
         tokenizer=str(settings["tokenizer"]),
         settings=settings,
     )
 
 
-def _embedder(corpus: Corpus) -> str:
-    """What the index records: precisions may mix (a laptop and a worker), weights may not."""
-    families = sorted({family(item.embedder) for item in corpus.embedded})
-    if len(families) > 1:
-        raise IndexUnusable(f"the vectors come from several embedders ({', '.join(families)}); index again with one")
-    return families[0] if families else "none"
+PREVIEW_FILE = "chunk_preview.json"
 
 
-def _documents(corpus: Corpus, artifacts: Artifacts) -> Iterator[Searchable]:
-    return (artifacts.load(Searchable, item.chunked.chunks) for item in corpus.embedded)
+class Published(Record):
+    """What readers of the index folder see."""
+
+    generation: str
+    digest: str
+    """Equal content has equal digests."""
 
 
-def _chunks(corpus: Corpus, artifacts: Artifacts) -> Iterable[Chunk]:
-    return (chunk for document in _documents(corpus, artifacts) for chunk in document.chunks)
+@contextmanager
+def build(index: Path, *, run: str | None) -> Generator[Build]:
+    """Claim the folder, say `running` in its status, and say at the end how it went. Raises NotAnIndex."""
+    claim(index)
+    generation, settings, entries = None, dict[str, JsonValue](), tuple[CatalogueEntry, ...]()
+    try:
+        with open_index(index) as opened:
+            generation, settings, entries = opened.generation, opened.manifest.settings, opened.catalogue
+    except (NotAnIndex, DamagedIndex):
+        pass  # none yet, or one that the next generation replaces
+    with status_of_build(index, generation=generation, run=run) as status:
+        yield Build(index, status, settings_before=settings, entries_before=entries)
 
 
-def _tokens(corpus: Corpus, artifacts: Artifacts) -> Iterable[tuple[str, ...]]:
-    return (tokens for document in _documents(corpus, artifacts) for tokens in document.tokens)
+class Build:
+    """One build, from its start."""
+
+    def __init__(
+        self,
+        index: Path,
+        status: StatusFile,
+        *,
+        settings_before: dict[str, JsonValue],
+        entries_before: tuple[CatalogueEntry, ...],
+    ) -> None:
+        """settings_before, entries_before: of the generation that the folder held when the build began."""
+        self._index, self._status = index, status
+        self._settings, self._entries = settings_before, entries_before
+        self._started = time.monotonic()
+
+    def enter(self, step: str) -> None:
+        """Say which step runs now."""
+        self._status.update(step=step)
+
+    def note_failures(self, parsed: Sequence[Parsed], found: ScanResult) -> None:
+        """Name what could not be read, so that a build that stops over it says why."""
+        self._status.update(documents=failures(parsed, found))
+
+    def finish(
+        self,
+        published: Published,
+        catalogued: Catalogued,
+        *,
+        found: ScanResult,
+        parsed: Sequence[Parsed],
+        pictured: Sequence[Pictured],
+        chunked: Sequence[Chunked],
+        settings: dict[str, JsonValue],
+        preview_chunks: int,
+        refused: str | None,
+    ) -> IndexReport:
+        """Write what became of each document, and the preview; give the numbers.
+
+        refused: why a figure was refused by the model, if one was.
+        """
+        known = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
+        statuses = document_statuses(catalogued.entries, parsed, found, before=known)
+        figures = count_figures(pictured)
+        warnings = list(catalogued.warnings)
+        if figures.skipped:
+            warnings.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
+        if figures.failed:
+            warnings.append(f"{figures.failed} figures could not be described, such as: {refused}")
+        before = [entry.document for entry in self._entries]
+        report = IndexReport(
+            generation=published.generation,
+            documents=count_documents(statuses, catalogued.entries, before=before),
+            pages=sum(item.pages for item in parsed),
+            chunks=sum(item.count for item in chunked),
+            figures=figures,
+            seconds=round(time.monotonic() - self._started, 3),
+            warnings=tuple(warnings),
+        )
+        self._status.update(
+            state="completed_with_failures" if report.documents.failed else "completed",
+            generation=published.generation,
+            counts=report.model_dump(mode="json", exclude={"warnings", "generation"}),
+            chunk_chars=chunk_lengths(chunked),
+            documents=statuses,
+            warnings=report.warnings,
+        )
+        _write_preview(self._index, preview_chunks)
+        return report
 
 
-def _vectors(corpus: Corpus, artifacts: Artifacts) -> NDArray[np.float16]:
-    parts = [np.load(io.BytesIO(artifacts.get(item.vectors)), allow_pickle=False) for item in corpus.embedded]
-    return np.concatenate(parts) if parts else np.empty((0, 1), np.float16)
+def _write_preview(folder: Path, count: int) -> None:
+    """Chunks from all over the index, not only from its first document."""
+    with open_index(folder) as index:
+        rows = sorted({round(at * (len(index) - 1) / max(count - 1, 1)) for at in range(min(count, len(index)))})
+        chunks = [Chunk.model_validate_json(index.chunk(row)) for row in rows]
+    write(folder / PREVIEW_FILE, json.dumps(preview(chunks, count), ensure_ascii=False, indent=1).encode())

@@ -21,10 +21,9 @@ from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.documents.archives import ZipCaps, member_name, open_zip, printable, read_member, refusal
 from tasks.documents.document_errors import DocumentError
-from tasks.documents.formats import formats, suffixes
-from tasks.documents.sniff import format_of_members, outside_reader
+from tasks.documents.formats import format_of_members, formats, outside_reader, suffixes
 from tasks.rag.corpus import Source
-from tasks.rag.rag_errors import FolderMissing, NotAFolder, NothingToIndex
+from tasks.rag.rag_errors import FolderUnusable
 
 IN_MEMORY_BYTES = 64 << 20
 """Files up to this size are read once, hashed and kept in one go."""
@@ -91,29 +90,28 @@ def scan_folder(
     without a `/` it is compared with the file name in any folder (`*.pdf`); with one at its end it means all that is
     in such a folder (`drafts/`). `include` empty means every known suffix; `exclude` wins. Zips are opened unless
     excluded, and patterns then choose among what they hold. Hidden files and Office's lock files are passed over.
-    Raises FolderMissing, NotAFolder, NothingToIndex, ReaderUnusable.
+    Raises FolderUnusable, ReaderUnusable.
     """
     require_folder(folder)
     include = include or [f"*{suffix}" for suffix in suffixes()]
-    chooser = _Chooser(tuple(map(_matcher, include)), tuple(map(_matcher, exclude)))
-    scan = _Scan(root=folder.resolve(), artifacts=artifacts, chooser=chooser)
+    scan = _Scan(folder.resolve(), artifacts, tuple(map(_matcher, include)), tuple(map(_matcher, exclude)))
     scan.folder(os.fsencode(folder), "")
     return _result(scan, folder)
 
 
 def require_folder(folder: Path) -> None:
-    """Raises FolderMissing, NotAFolder."""
+    """Raises FolderUnusable where there is no such folder."""
     if not folder.exists():
-        raise FolderMissing(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
+        raise FolderUnusable(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
     if not folder.is_dir():
-        raise NotAFolder(f"{printable(str(folder))} is not a folder; name the folder that the documents lie in.")
+        raise FolderUnusable(f"{printable(str(folder))} is not a folder; name the folder that the documents lie in.")
 
 
 def _result(scan: _Scan, folder: Path) -> ScanResult:
     if not scan.found:
         troubles = "".join(f" {refused.name}: {refused.message}" for refused in scan.refused[:5])
         seen = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
-        raise NothingToIndex(
+        raise FolderUnusable(
             f"The folder {printable(str(folder))} holds no document to index: {seen}. "
             f"Formats that are read: {', '.join(sorted(suffixes()))}; see `--include`.{troubles}"
         )
@@ -126,34 +124,19 @@ def _result(scan: _Scan, folder: Path) -> ScanResult:
         for file in ordered
         if first[file.content.digest].name != file.name
     ]
+    files = list(first.values())
+    # an installed package may read some; most installations have none, and open no file for it
+    if any(format.distribution for format in formats()):
+        files = [
+            file.model_copy(update={"reader": outside_reader(scan.artifacts.path(file.content), suffix=file.suffix)})
+            for file in files
+        ]
     return ScanResult(
-        files=tuple(_with_reader(file, scan.artifacts) for file in first.values()),
+        files=tuple(files),
         aliases=tuple(aliases),
         refused=tuple(sorted(scan.refused, key=lambda refused: refused.name)),
         skipped=tuple(sorted(scan.skipped)),
     )
-
-
-def _with_reader(file: ScannedFile, artifacts: Artifacts) -> ScannedFile:
-    """The file with the installed package that reads it; most installations have none, and open no file for it."""
-    if not any(format.distribution for format in formats()):
-        return file
-    reader = outside_reader(artifacts.path(file.content), suffix=file.suffix)
-    return file.model_copy(update={"reader": reader})
-
-
-@dataclass(frozen=True)
-class _Chooser:
-    """Which names are documents to index."""
-
-    include: tuple[re.Pattern[str], ...]
-    exclude: tuple[re.Pattern[str], ...]
-
-    def excludes(self, name: str) -> bool:
-        return any(pattern.fullmatch(name) for pattern in self.exclude)
-
-    def takes(self, name: str) -> bool:
-        return any(pattern.fullmatch(name) for pattern in self.include) and not self.excludes(name)
 
 
 @dataclass
@@ -162,7 +145,8 @@ class _Scan:
 
     root: Path
     artifacts: Artifacts
-    chooser: _Chooser
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...]
     caps: ZipCaps = field(default_factory=ZipCaps)
     found: list[ScannedFile] = field(default_factory=list[ScannedFile])
     refused: list[Refused] = field(default_factory=list[Refused])
@@ -187,12 +171,12 @@ class _Scan:
         if entry.is_symlink() and (message := self._bad_link(entry)):
             self._refuse(name, LINK, message)
         elif entry.is_dir():
-            if not self.chooser.excludes(f"{name}/"):
+            if not self._excludes(f"{name}/"):
                 self.folder(entry.path, f"{name}/")
-        elif _is_zip(name):
-            if not self.chooser.excludes(name):
+        elif name.lower().endswith(".zip"):
+            if not self._excludes(name):
                 self._archive_file(entry, name)
-        elif not self.chooser.takes(name):
+        elif not self._takes(name):
             self.skipped.append(name)
         elif not entry.is_file():
             self._refuse(name, SPECIAL, "It is neither a file nor a folder, and is not opened.")
@@ -255,10 +239,10 @@ class _Scan:
         if message := refusal(info, caps=self.caps):
             self._refuse(name, "refused", f"{message}.")
             return
-        if _is_zip(name) and nested:
+        if name.lower().endswith(".zip") and nested:
             self._refuse(name, ARCHIVE, "It is a zip within a zip within a zip; unpack it and index the folder.")
             return
-        if not _is_zip(name) and not self.chooser.takes(name):
+        if not name.lower().endswith(".zip") and not self._takes(name):
             self.skipped.append(name)
             return
         self._unpackable -= info.file_size
@@ -273,9 +257,9 @@ class _Scan:
         except DocumentError as error:
             self._refuse(name, error.reason, str(error))
             return
-        if not _is_zip(name):
+        if not name.lower().endswith(".zip"):
             self._add(name, self.artifacts.put("document", data))
-        elif not self.chooser.excludes(name):
+        elif not self._excludes(name):
             self._archive(io.BytesIO(data), name, nested=True)
 
     def _add(self, name: str, content: Ref) -> None:
@@ -284,6 +268,12 @@ class _Scan:
 
     def _refuse(self, name: str, reason: str, message: str) -> None:
         self.refused.append(Refused(name=self._free(name), reason=reason, message=message))
+
+    def _excludes(self, name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in self.exclude)
+
+    def _takes(self, name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in self.include) and not self._excludes(name)
 
     def _free(self, name: str) -> str:
         """The name, numbered if another file bears it too: two names on the disk may be one in NFC."""
@@ -303,10 +293,6 @@ def _name(raw: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return raw.decode("utf-8", errors="backslashreplace")
-
-
-def _is_zip(name: str) -> bool:
-    return name.lower().endswith(".zip")
 
 
 def _is_passed_over(inner: str) -> bool:

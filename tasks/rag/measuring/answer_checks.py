@@ -9,9 +9,9 @@ from storage.records import Record
 from tasks.grading.cited_answers import has_numbers, has_words
 from tasks.language.numbers import read_numbers
 from tasks.language.sentences import without_marks
-from tasks.rag.answers import Answered, Citation
+from tasks.rag.answers import Answered
 from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, mean_of
-from tasks.rag.planning.conversation import history_of
+from tasks.rag.planning.plan import history_of
 
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Asks
@@ -88,7 +88,18 @@ def check_answers(
 
     name_of: the catalogue's name of a gold document. A question that is refused is unscored; a broken index raises.
     """
-    return tuple(_ask(question, asks, name_of) for question in questions)
+    checks: list[AnswerCheck] = []
+    for question in questions:
+        earlier: list[Answered] = []
+        try:
+            for turn in (*question.turns, question.question):
+                earlier.append(asks.ask(turn, history=history_of(earlier)))
+        except ValueError as error:
+            checks.append(AnswerCheck(id=question.id, answerable=question.answerable, unscored=str(error)))
+            continue
+        document = name_of(question.document) if question.document else None
+        checks.append(check_answer(question, earlier[-1], document=document))
+    return tuple(checks)
 
 
 def check_answer(question: Question, answered: Answered, *, document: str | None) -> AnswerCheck:
@@ -105,17 +116,21 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     )
     if not question.answerable or document is None:
         return check
-    cited_documents = [citation for citation in answered.citations if citation.document == document]
+    in_gold = [citation for citation in answered.citations if citation.document == document]
     text, gold = without_marks(answered.answer), question.answer
     numeric = gold is not None and bool(read_numbers(gold))
     return check.model_copy(
         update={
             "number": given and has_numbers(text, gold) if gold and numeric else None,
             "contains": given and has_words(text, gold) if gold and not numeric else None,
-            "citation": given and any(_on_gold(citation, question.pages) for citation in cited_documents),
-            "document": given and bool(cited_documents),
+            "citation": given and any(not question.pages or one.page in question.pages for one in in_gold),
+            "document": given and bool(in_gold),
         }
     )
+
+
+OF_GOLD = ("correct", "number", "contains", "citation", "document")
+"""Checks of answerable questions."""
 
 
 def summarise_answers(checks: Sequence[AnswerCheck], *, seed: int = 0) -> AnswerFigures:
@@ -125,11 +140,7 @@ def summarise_answers(checks: Sequence[AnswerCheck], *, seed: int = 0) -> Answer
     unanswerable = [check.abstained for check in scored if not check.answerable]
     return AnswerFigures(
         n=len(scored),
-        correct=_share([check.correct for check in asked], seed=seed),
-        number=_share([check.number for check in asked], seed=seed),
-        contains=_share([check.contains for check in asked], seed=seed),
-        citation=_share([check.citation for check in asked], seed=seed),
-        document=_share([check.document for check in asked], seed=seed),
+        **{name: _share([getattr(check, name) for check in asked], seed=seed) for name in OF_GOLD},
         verified=_share([check.verified for check in scored], seed=seed),
         abstention=Abstention(
             answerable_answered=_share([not check.abstained for check in asked], seed=seed),
@@ -138,21 +149,6 @@ def summarise_answers(checks: Sequence[AnswerCheck], *, seed: int = 0) -> Answer
         ),
         unscored=len(checks) - len(scored),
     )
-
-
-def _ask(question: Question, asks: Asks, name_of: Callable[[str], str]) -> AnswerCheck:
-    earlier: list[Answered] = []
-    try:
-        for turn in question.turns:
-            earlier.append(asks.ask(turn, history=history_of(earlier)))
-        answered = asks.ask(question.question, history=history_of(earlier))
-    except ValueError as error:
-        return AnswerCheck(id=question.id, answerable=question.answerable, unscored=str(error))
-    return check_answer(question, answered, document=name_of(question.document) if question.document else None)
-
-
-def _on_gold(citation: Citation, pages: Sequence[int]) -> bool:
-    return not pages or citation.page in pages
 
 
 def _share(values: Sequence[bool | None], *, seed: int) -> Share | None:

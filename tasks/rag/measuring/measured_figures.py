@@ -1,14 +1,25 @@
-"""What a file of questions says of an index: retrieval, answers, and both for each kind of question."""
+"""Metrics of an index over a file of questions, in total and by label, and the rows that the database keeps of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
+from storage.evaluations import Dataset, EvalSettings, Evaluated, Run, Sample
+from storage.index import Index
+from tasks import resources
 from tasks.measure.estimates import Estimate
+from tasks.rag.answers import Filters
 from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures, Share, summarise_answers
-from tasks.rag.measuring.ranking_metrics import Evaluation, Mean, Question, Ranked, summarise
+from tasks.rag.measuring.ranking_metrics import Evaluation, Mean, Place, Question, Ranked, summarise
+from tasks.rag.planning.routing import Router
+from tasks.rag.retrieval.search import search
 
 USUAL_LABELS = ("kind", "lang")
 """Figures are grouped by these when the lines have them."""
@@ -34,9 +45,25 @@ def measure(
     seed: int = 0,
 ) -> Measured:
     """The figures of all questions, and of the groups that the labels `by` make; checks: None without answers."""
-    of_all = _measured(ranked, checks, seed=seed)
-    groups = {label: _groups(questions, ranked, checks, label=label, seed=seed) for label in by}
-    return of_all.model_copy(update={"groups": groups})
+    # questions may all be unanswerable: then there is nothing to find, and abstention alone is measured
+    found = summarise(ranked, seed=seed) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
+    groups: dict[str, dict[str, Measured]] = {}
+    for label in by:
+        ids: dict[str, set[str]] = {}
+        for question in questions:
+            if label in question.labels:
+                ids.setdefault(question.labels[label], set()).add(question.id)
+        groups[label] = {
+            value: measure(
+                (),
+                [one for one in ranked if one.id in members],
+                None if checks is None else [check for check in checks if check.id in members],
+                seed=seed,
+            )
+            for value, members in sorted(ids.items())
+        }
+    answers = summarise_answers(checks, seed=seed) if checks is not None else None
+    return Measured(**dict(found), answers=answers, groups=groups)
 
 
 def labels_of(questions: Sequence[Question], asked: Sequence[str] | None) -> tuple[str, ...]:
@@ -44,7 +71,8 @@ def labels_of(questions: Sequence[Question], asked: Sequence[str] | None) -> tup
 
     Raises ValueError for a label that no line has, or with a value of its own on nearly every line.
     """
-    values = {name: {question.labels.get(name) for question in questions} for name in _label_names(questions)}
+    names = {name for question in questions for name in question.labels}
+    values = {name: {question.labels.get(name) for question in questions} for name in names}
     if asked is None:
         return tuple(name for name in USUAL_LABELS if len(values.get(name, ())) > 1)
     if unknown := [name for name in asked if name not in values]:
@@ -85,53 +113,163 @@ def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | N
 
 def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
     """All figures by their full names, `page.mrr@10` or `answers.abstention.false_answer_rate`; the groups' last."""
-    for unit, found, n in (("page", measured.page, measured.paged), ("document", measured.document, measured.n)):
-        for name, mean in found.items():
-            yield _estimate(f"{unit}.{name}", part, mean, n)
+    found: list[tuple[str, Mean, int]] = []
+    found += [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
+    found += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
     if measured.answers:
-        shares = dict(measured.answers) | {
-            f"abstention.{name}": share for name, share in dict(measured.answers.abstention).items()
-        }
-        for name, share in shares.items():
-            if isinstance(share, Share):
-                yield _estimate(f"answers.{name}", part, share, share.n)
+        abstention = {f"abstention.{name}": share for name, share in dict(measured.answers.abstention).items()}
+        shares = dict(measured.answers) | abstention
+        found += [(f"answers.{name}", one, one.n) for name, one in shares.items() if isinstance(one, Share)]
+    for metric, mean, n in found:
+        yield Estimate(metric=metric, part=part, value=mean.value, low=mean.low, high=mean.high, n=n)
     for label, groups in measured.groups.items():
         for value, group in groups.items():
             yield from figures(group, part=f"{label}={value}")
 
 
-def _estimate(metric: str, part: str, mean: Mean, n: int) -> Estimate:
-    return Estimate(metric=metric, part=part, value=mean.value, low=mean.low, high=mean.high, n=n)
+class Measurement(NamedTuple):
+    """What was measured, item by item and in all."""
+
+    measured: Measured
+    ranked: tuple[Ranked, ...]
+    checks: tuple[AnswerCheck, ...] = ()
+    """Empty where answers were not checked."""
 
 
-def _measured(ranked: Sequence[Ranked], checks: Sequence[AnswerCheck] | None, *, seed: int) -> Measured:
-    # questions may all be unanswerable: then there is nothing to find, and abstention alone is measured
-    found = summarise(ranked, seed=seed) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
-    answers = summarise_answers(checks, seed=seed) if checks is not None else None
-    return Measured(**dict(found), answers=answers)
+class Made(NamedTuple):
+    """By which program, and when."""
+
+    version: str
+    git_commit: str | None
+    started_at: datetime
+    ended_at: datetime
 
 
-def _groups(
-    questions: Sequence[Question],
-    ranked: Sequence[Ranked],
-    checks: Sequence[AnswerCheck] | None,
-    *,
-    label: str,
-    seed: int,
-) -> dict[str, Measured]:
-    groups: dict[str, set[str]] = {}
+class Subject(NamedTuple):
+    """The index that was measured."""
+
+    generation: str
+    digest: str
+    environment: dict[str, JsonValue]
+
+
+def questions_digest(questions: Sequence[Question]) -> str:
+    """SHA-256 of what is asked and expected; the order of the questions is part of it."""
+    digest = hashlib.sha256()
     for question in questions:
-        if label in question.labels:
-            groups.setdefault(question.labels[label], set()).add(question.id)
-    return {
-        value: _measured(
-            [one for one in ranked if one.id in ids],
-            None if checks is None else [check for check in checks if check.id in ids],
-            seed=seed,
-        )
-        for value, ids in sorted(groups.items())
+        digest.update(question.model_dump_json().encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def record(
+    measurement: Measurement,
+    questions: Sequence[Question],
+    *,
+    run: str,
+    made: Made,
+    subject: Subject,
+    file: Path,
+    split: str | None,
+    settings: dict[str, JsonValue],
+) -> Evaluated:
+    """The rows of one run on one file of questions."""
+    return Evaluated(
+        run=Run(
+            id=run,
+            kind="rag",
+            started_at=made.started_at,
+            ended_at=made.ended_at,
+            status="completed",
+            version=made.version,
+            git_commit=made.git_commit,
+            index_generation=subject.generation,
+            index_digest=subject.digest,
+            environment=subject.environment,
+        ),
+        dataset=Dataset(
+            name=f"{file.stem}/{split}" if split else file.stem,
+            source=str(file),
+            checksum=questions_digest(questions),
+            count=len(questions),
+        ),
+        settings=EvalSettings(name="rag", parameters=settings),
+        results=tuple(figures(measurement.measured)),
+        samples=tuple(samples_of(questions, measurement)),
+    )
+
+
+def samples_of(questions: Sequence[Question], measurement: Measurement) -> Iterator[Sample]:
+    """What became of each question, as people look it up."""
+    ranks = {one.id: one for one in measurement.ranked}
+    checks = {check.id: check for check in measurement.checks}
+    for question in questions:
+        detail: dict[str, JsonValue] = {"question": question.question, "labels": dict(question.labels)}
+        if ranked := ranks.get(question.id):
+            detail |= {"page": dict(ranked.page), "document": dict(ranked.document)}
+        if check := checks.get(question.id):
+            detail |= {"gold": question.answer, "checks": check.model_dump(mode="json", exclude={"id"})}
+        yield Sample(item=question.id, detail=detail)
+
+
+CHUNKS = 50
+"""Chunks asked for, so that ten different pages are among them."""
+
+
+class Gold(NamedTuple):
+    """The gold documents of questions, in one index."""
+
+    name_of: Callable[[str], str]
+    """The name that hits carry: a file with the same content may come first in the catalogue."""
+    notes: tuple[str, ...]
+    """Gold documents that the index lacks."""
+
+
+def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
+    """The gold documents as the catalogue has them."""
+    first = {
+        unicodedata.normalize("NFC", name): entry.name
+        for entry in opened.catalogue
+        for name in (*entry.aliases, entry.name)
     }
+    unknown = unknown_documents(questions, set(first))
+    return Gold(lambda name: first.get(name, name), (unknown,) if unknown else ())
 
 
-def _label_names(questions: Sequence[Question]) -> set[str]:
-    return {name for question in questions for name in question.labels}
+def places_in(
+    opened: Index, *, strategy: str, bm25_weight: float, route: bool, rerank: str | None
+) -> Callable[[Question], list[Place]]:
+    """A search: it gives where the hits for a question stand, best first."""
+    router = Router(opened.catalogue) if route else None
+    reranker = resources.reranker(rerank) if rerank else None
+
+    def places(question: Question) -> list[Place]:
+        found = search(
+            opened,
+            question.question,
+            strategy=strategy,
+            top_k=CHUNKS,
+            embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
+            bm25_weight=bm25_weight,
+            filters=router.route(question.question) if router else Filters(),
+            reranker=reranker,
+        )
+        return [Place(hit.document_name, hit.chunk.page) for hit in found.hits]
+
+    return places
+
+
+def subject_of(opened: Index, folder: Path) -> Subject:
+    """The index as a run names it."""
+    manifest = opened.manifest
+    return Subject(
+        generation=opened.generation,
+        digest=opened.digest,
+        environment={
+            "index": str(folder.absolute()),
+            "embedder": manifest.embedder,
+            "tokenizer": manifest.tokenizer,
+            "documents": manifest.documents,
+            "chunks": manifest.chunks,
+            "settings": manifest.settings,
+        },
+    )

@@ -120,35 +120,26 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def _question(line: str, where: str) -> Question:
+    """A line without a gold document is a question that the documents do not answer."""
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):
             raise ValueError("it is no JSON object")
-        return Question.model_validate(_fields(cast("dict[str, Any]", fields)))
+        found = cast("dict[str, Any]", fields)
+        own = {name: found[name] for name in Question.model_fields if found.get(name) is not None and name != "labels"}
+        for name in ("document", "answer"):
+            if isinstance(own.get(name), str):
+                own[name] = unicodedata.normalize("NFC", own[name]).strip() or None
+        own.setdefault("answerable", bool(own.get("document")))
+        plain = {name: value for name, value in found.items() if name not in Question.model_fields}
+        labels = {name: str(value) for name, value in plain.items() if isinstance(value, str | int)}
+        return Question.model_validate(own | {"labels": labels})
     except ValidationError as error:
         first = error.errors()[0]
         why = ".".join(map(str, first["loc"])) + ": " + first["msg"] if first["loc"] else first["msg"]
         raise ValueError(f"{where}: expected {EXPECTED}; {why}, found {line[:SHOWN_CHARS]!r}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: expected {EXPECTED}, found {line[:SHOWN_CHARS]!r}") from error
-
-
-def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a Question is made of; a line without a gold document is one that the documents do not answer."""
-    known = {name: found[name] for name in Question.model_fields if found.get(name) is not None and name != "labels"}
-    for name in ("document", "answer"):
-        if isinstance(known.get(name), str):
-            known[name] = unicodedata.normalize("NFC", known[name]).strip() or None
-    known.setdefault("answerable", bool(known.get("document")))
-    plain = {name: value for name, value in found.items() if name not in Question.model_fields}
-    return known | {"labels": {name: str(value) for name, value in plain.items() if isinstance(value, str | int)}}
-
-
-def evaluate(
-    questions: Sequence[Question], search: Callable[[Question], Sequence[Place]], *, seed: int = 0
-) -> Evaluation:
-    """The figures of `search` over the questions with a gold document. Raises ValueError if there are none."""
-    return summarise(rank_questions(questions, search), seed=seed)
 
 
 def rank_questions(
@@ -161,24 +152,29 @@ def rank_questions(
 
     search: places, best first, more than ten if places repeat. name_of: the name that places give a gold document.
     """
-    return tuple(
-        _rank(question, name_of(question.document), search(question))
-        for question in questions
-        if question.answerable and question.document
-    )
+    ranked: list[Ranked] = []
+    for question in questions:
+        if question.answerable and question.document:
+            places, document = search(question), name_of(question.document)
+            pages = {Place(document, page) for page in question.pages}
+            by_page = score_ranking(list(dict.fromkeys(places)), pages) if pages else {}
+            by_document = score_ranking(list(dict.fromkeys(place.document for place in places)), {document})
+            ranked.append(Ranked(id=question.id, page=by_page, document=by_document))
+    return tuple(ranked)
 
 
 def summarise(ranked: Sequence[Ranked], *, seed: int = 0) -> Evaluation:
     """Means with their intervals. Raises ValueError without questions."""
     if not ranked:
         raise ValueError("there are no questions to evaluate; give at least one line with a gold document")
+
+    def means(scores: Sequence[dict[str, float]]) -> dict[str, Mean]:
+        names = scores[0] if scores else ()
+        return {name: mean_of([score[name] for score in scores], seed=seed) for name in names}
+
     paged = [one.page for one in ranked if one.page]
-    return Evaluation(
-        n=len(ranked),
-        page=_means(paged, seed=seed),
-        document=_means([one.document for one in ranked], seed=seed),
-        paged=len(paged),
-    )
+    documents = means([one.document for one in ranked])
+    return Evaluation(n=len(ranked), page=means(paged), document=documents, paged=len(paged))
 
 
 def score_ranking(ranked: Sequence[Item], gold: set[Item]) -> dict[str, float]:
@@ -229,21 +225,3 @@ def paired_difference(values: Mapping[str, float], baseline: Mapping[str, float]
     if not shared:
         raise ValueError("the two runs have no question in common; compare runs over the same questions")
     return mean_of([values[name] - baseline[name] for name in shared], seed=seed)
-
-
-def _rank(question: Question, document: str, places: Sequence[Place]) -> Ranked:
-    gold_pages = {Place(document, page) for page in question.pages}
-    return Ranked(
-        id=question.id,
-        page=score_ranking(_distinct(places), gold_pages) if gold_pages else {},
-        document=score_ranking(_distinct([place.document for place in places]), {document}),
-    )
-
-
-def _distinct(ranked: Sequence[Item]) -> list[Item]:
-    return list(dict.fromkeys(ranked))
-
-
-def _means(scores: Sequence[dict[str, float]], *, seed: int) -> dict[str, Mean]:
-    names = scores[0] if scores else ()
-    return {name: mean_of([score[name] for score in scores], seed=seed) for name in names}

@@ -83,7 +83,10 @@ class NameLookup:
         for at, names in enumerate(documents):
             self._learn(at, names, ids[at])
         for name in self._names.values():
-            name.documents |= self._holding(name)
+            # documents whose own names hold all of an entity's words: a correction that the table does not list
+            if name.kind == "entity" and name.words:
+                held = [{at for at, weight in self.holders(word).items() if weight == 1} for word in name.words]
+                name.documents |= set.intersection(*held)
         self._dated = {at for at, names in enumerate(documents) if names.said.periods}
         self._names = {key: name for key, name in self._names.items() if self._tells_apart(name)}
         self._ways: dict[str, list[_Way]] = defaultdict(list)
@@ -108,7 +111,9 @@ class NameLookup:
             for other in keys:
                 # the issuer of the table and the company of the file's name are one: their documents are shared
                 if one != other and other.startswith(one):
-                    self._join(one, other)
+                    first, second = self._names["entity", one], self._names["entity", other]
+                    first.documents |= second.documents
+                    second.documents = first.documents
         for field, value in names.titles:
             self._add(at, "title", field, value)
         if len(notice) >= 5 and re.search(r"\d", notice):
@@ -130,21 +135,9 @@ class NameLookup:
         name.documents.add(at)
         return key
 
-    def _join(self, one: str, other: str) -> None:
-        first, second = self._names["entity", one], self._names["entity", other]
-        first.documents |= second.documents
-        second.documents = first.documents
-
     def holders(self, word: str) -> dict[int, float]:
         """Documents whose names hold the word."""
         return self._holders.get(word, {})
-
-    def _holding(self, name: _Name) -> set[int]:
-        """Documents whose own names hold all of an entity's words: a correction that the table does not list."""
-        if name.kind != "entity":
-            return set()
-        held = [{at for at, weight in self.holders(word).items() if weight == 1} for word in name.words]
-        return set.intersection(*held) if held else set()
 
     def rarity(self, word: str) -> float:
         """1 for a word that one document's names hold, 0 for a word of all."""
@@ -190,7 +183,10 @@ class NameLookup:
         if name.kind == "id":
             return 1.0
         if name.kind == "title":
-            return self._title_confidence(name, small=small and not lower)
+            if len(name.words) == 1:
+                return 0.0 if small and not lower else 0.6
+            rare = sum(self.rarity(word) for word in set(name.words))
+            return 0.95 if len(compact(name.words)) >= 6 and rare >= 1 else 0.6
         if way.how == "initials":
             return 0.0 if small else 0.8
         if way.how == "lead":
@@ -200,12 +196,6 @@ class NameLookup:
         if small:
             return 0.9 if len(compact(name.words)) >= 6 else 0.6
         return 0.6 if name.place else 1.0
-
-    def _title_confidence(self, name: _Name, *, small: bool) -> float:
-        if len(name.words) == 1:
-            return 0.0 if small else 0.6
-        rare = sum(self.rarity(word) for word in set(name.words))
-        return 0.95 if len(compact(name.words)) >= 6 and rare >= 1 else 0.6
 
     def _begun(self, word: Word, *, first: bool) -> list[Mention]:
         """Entities of one spelling that begin with a word in capitals: CVS of CVSHEALTH, Pepsi of PEPSICO."""
@@ -221,13 +211,16 @@ class NameLookup:
             if not entity.startswith(key):
                 break
             begun.append(self._names["entity", entity])
-        confidence = (0.75 if capitals else 0.6) if _one_owner(begun) else 0.5
+        owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
+        confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
         return [_mention(name, word.said, confidence, "lead") for name in begun] or _joined_initials(self._ways, word)
 
     def _misspelt(self, words: Sequence[Word]) -> list[Mention]:
         found: list[Mention] = []
         for run in list(_worth_a_guess(words))[:MOST_FUZZY]:
-            key = compact([*(word.form for word in run[:-1]), _bare(run[-1].form)])
+            last = run[-1].form
+            last = without_particles(last)[-1] if _is_hangul(last) else last.removesuffix("'s")
+            key = compact([*(word.form for word in run[:-1]), last])
             letters = unicodedata.normalize("NFD", key)
             best = self._extract(
                 letters, self._letters.keys(), scorer=self._ratio, score_cutoff=80 if len(letters) < 7 else 85
@@ -300,7 +293,7 @@ _JOINED = re.compile(r"([A-Z])n([A-Z])")
 
 
 def _joined_initials(ways: dict[str, list[_Way]], word: Word) -> list[Mention]:
-    """JnJ."""
+    """Names whose two initials are joined by an n: JnJ for Johnson & Johnson."""
     match = _JOINED.fullmatch(re.sub(r"['’]s$", "", word.said))
     key = f"{match[1]}&{match[2]}".lower() if match else ""
     return [_mention(way.name, word.said, 0.9, "initials") for way in ways.get(key, ()) if way.how == "initials"]
@@ -322,10 +315,6 @@ def _forms(form: str) -> tuple[str, ...]:
     if form.endswith("'s"):
         return (form.replace("'", ""), form[:-2])
     return (form, form[:-1]) if form.endswith("s") and len(form) > 4 else (form, f"{form}s")
-
-
-def _bare(form: str) -> str:
-    return without_particles(form)[-1] if _is_hangul(form) else form.removesuffix("'s")
 
 
 def _is_hangul(text: str) -> bool:
@@ -357,12 +346,6 @@ def _known(holders: dict[str, dict[int, float]]) -> dict[str, set[int]]:
                 if piece in known:
                     known[piece].update(documents)
     return known
-
-
-def _one_owner(names: Sequence[_Name]) -> bool:
-    return bool(names) and all(
-        name.documents <= names[-1].documents or names[-1].documents <= name.documents for name in names
-    )
 
 
 def _worth_a_guess(words: Sequence[Word]) -> Iterator[Sequence[Word]]:

@@ -106,7 +106,9 @@ LEAF_CHUNKS = 12
 
 def document_names(entry: CatalogueEntry) -> DocumentNames:
     """Names and qualifiers of a document: of its path, its title and its metadata."""
-    stem, folders = _stem_and_folders(entry.name)
+    stem = stem_of(entry.name)
+    *above, _ = unicodedata.normalize("NFC", entry.name).split("/")
+    folders = tuple(_SUFFIX.sub("", folder) for folder in above)
     entities: list[tuple[str, str]] = []
     titles: list[tuple[str, str]] = [("name", stem)]
     for alias in entry.aliases:
@@ -150,12 +152,7 @@ def _add(names: list[tuple[str, str]], field: str, name: str | None) -> None:
 
 def stem_of(path: str) -> str:
     """The name of a file without folders and ending, as people call the document."""
-    return _stem_and_folders(path)[0]
-
-
-def _stem_and_folders(path: str) -> tuple[str, tuple[str, ...]]:
-    *folders, file = unicodedata.normalize("NFC", path).split("/")
-    return _SUFFIX.sub("", file), tuple(_SUFFIX.sub("", folder) for folder in folders)
+    return _SUFFIX.sub("", unicodedata.normalize("NFC", path).split("/")[-1])
 
 
 def _segments(stem: str) -> list[str]:
@@ -192,10 +189,6 @@ def _document_qualifiers(entry: CatalogueEntry, stem: str) -> Qualifiers:
     ends = tuple(Period(int(date[:4])) for date in of_period.dates)
     dated = tuple(Period(int(date[:4])) for date in of_stem.dates)
     periods = tuple(dict.fromkeys((*of_stem.periods, *of_title.periods))) or dated or ends
-    rounds = of_stem.rounds or of_title.rounds or _metadata_round(entry)
-    return Qualifiers(periods, of_stem.forms or of_title.forms, rounds, of_stem.dates)
-
-
-def _metadata_round(entry: CatalogueEntry) -> tuple[int, ...]:
     digits = re.search(r"\d{1,3}", entry.metadata.get("notice_round", ""))
-    return (int(digits.group()),) if digits else (0,)
+    rounds = of_stem.rounds or of_title.rounds or ((int(digits.group()),) if digits else (0,))
+    return Qualifiers(periods, of_stem.forms or of_title.forms, rounds, of_stem.dates)

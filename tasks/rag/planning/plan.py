@@ -10,37 +10,24 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import JsonValue, ValidationError
 
 from models.embedders import reads
-from storage.records import Record
-from tasks.rag.answers import Filters, QueryType, RetrievalPlan, RouteMode, Turn
+from tasks.rag.answers import Answered, Filters, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.qualifiers import without_qualifiers
 from tasks.rag.planning.type_words import normal, rules_fired, without_particles
 
 PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
-MOST_TURNS = 5
+TOPIC_TURNS = 5
 """How far back the topic of a conversation is looked for."""
 
 
-class PlanSettings(Record):
-    """The numbers of the rules."""
-
-    max_top_k: int = Field(default=12, ge=1)
-    """The seed's limit; what a comparison gets, whose sides share it."""
-    multi_top_k: int = Field(default=10, ge=1)
-    """Chunks for a question about several documents."""
-    single_top_k: int = Field(default=8, ge=1)
-    """Chunks for a question about one document; an answer without a model is right more often from 12 than from 5."""
-    followup_top_k: int = Field(default=6, ge=1)
-    """Chunks for a question within the documents of the last turn."""
-    short_chars: int = Field(default=24, ge=0)
-    """A question up to this long that names no document follows the turn before it."""
-    sure_name: float = Field(default=0.6, ge=0, le=1)
-    """Confidence from which a name in a follow-up leads away from the documents of the last turn."""
+SHORT_CHARS = 24
+"""A question up to this long that names no document follows the turn before it."""
+SURE_NAME = 0.6
+"""Confidence from which a name in a follow-up leads away from the documents of the last turn."""
 
 
-DEFAULTS = PlanSettings()
 ALL = Filters()
 
 
@@ -53,10 +40,20 @@ class Classified(NamedTuple):
     decided_by: Literal["words", "history", "default"]
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
+    """How questions of a type are looked up."""
+
     strategy: str
     top_k: int
     needs_multi_doc: bool
+
+
+LOOKS: dict[QueryType, Look] = {
+    "compare": Look("rrf", 12, needs_multi_doc=True),  # the seed's limit, which the sides of a comparison share
+    "multi": Look("rrf", 10, needs_multi_doc=True),
+    "followup": Look("similarity", 6, needs_multi_doc=False),  # within the documents of the last turn
+    "single": Look("similarity", 8, needs_multi_doc=False),  # without a model 12 are right more often than 5
+}
 
 
 def make_plan(
@@ -68,7 +65,6 @@ def make_plan(
     strategy: str | None = None,
     top_k: int | None = None,
     similarity_alone: bool = True,
-    settings: PlanSettings = DEFAULTS,
 ) -> RetrievalPlan:
     """What will run.
 
@@ -78,12 +74,12 @@ def make_plan(
     similarity_alone: what the function of that name says; where it is False, rrf runs in place of similarity.
     """
     turns = () if is_reset(question) else history
-    by_words = classify_by_words(question, history=turns, names_documents=_names(filters, settings), settings=settings)
+    by_words = classify_by_words(question, history=turns, names_documents=_names(filters))
     query_type = label or by_words.query_type
-    look = _look(query_type, settings)
+    look = LOOKS[query_type]
     if query_type == "followup":
         mode: RouteMode = "prefer" if label is None and by_words.decided_by == "history" else "only"
-        filters = narrow(filters, turns, mode=mode, settings=settings)
+        filters = narrow(filters, turns, mode=mode)
     return RetrievalPlan(
         query_type=query_type,
         strategy=strategy or (look.strategy if similarity_alone else "rrf"),
@@ -100,11 +96,10 @@ def classify_by_words(
     *,
     history: Sequence[Turn],
     names_documents: bool = False,
-    settings: PlanSettings = DEFAULTS,
 ) -> Classified:
     """The type that words show; a short question in a conversation follows the last one unless it names documents."""
     fired = rules_fired(question)
-    short = bool(history) and not names_documents and 0 < len(normal(question)) <= settings.short_chars
+    short = bool(history) and not names_documents and 0 < len(normal(question)) <= SHORT_CHARS
     for query_type in PRECEDENCE:
         words = tuple(dict.fromkeys(rule.word for rule in fired if rule.query_type == query_type))
         if words:
@@ -123,39 +118,26 @@ def similarity_alone(embedder_id: str, question: str) -> bool:
     return reads(embedder_id, question) and not embedder_id.startswith("minilm@")
 
 
-def _look(query_type: QueryType, settings: PlanSettings) -> _Look:
-    match query_type:
-        case "compare":
-            return _Look("rrf", settings.max_top_k, needs_multi_doc=True)
-        case "multi":
-            return _Look("rrf", settings.multi_top_k, needs_multi_doc=True)
-        case "followup":
-            return _Look("similarity", settings.followup_top_k, needs_multi_doc=False)
-        case "single":
-            return _Look("similarity", settings.single_top_k, needs_multi_doc=False)
-
-
 def narrow(
     filters: Filters,
     history: Sequence[Turn],
     *,
     mode: RouteMode = "only",
-    settings: PlanSettings = DEFAULTS,
 ) -> Filters:
     """The documents of the last turn that has any, unless the question names others surely.
 
     A vague name that the last documents also bear chooses among them.
     """
     last = next((turn.documents for turn in reversed(history) if turn.documents), ())
-    if not last or filters.mode == "only" or _names(filters, settings):
+    if not last or filters.mode == "only" or _names(filters):
         return filters
     among = tuple(document for document in last if document in filters.documents) or last
     return Filters(mode=mode, documents=among, matches=filters.matches, groups=(among,))
 
 
-def _names(filters: Filters, settings: PlanSettings) -> bool:
+def _names(filters: Filters) -> bool:
     """Does the question itself say which documents it means?"""
-    return any(match.confidence >= settings.sure_name for match in filters.matches)
+    return any(match.confidence >= SURE_NAME for match in filters.matches)
 
 
 _RESET = re.compile(
@@ -202,14 +184,10 @@ _MOST_ANSWER_CHARS = 2_000
 def parse_label(text: str) -> QueryType | None:
     """The one type that a model's answer names, as a word, in quotes or in JSON; None if it names none or several."""
     answer = re.sub(r"follow[\s_-]*up", "followup", normal(text)[:_MOST_ANSWER_CHARS])
-    found: set[QueryType] = {_LABELS[match.group()] for match in _LABEL.finditer(_label_value(answer))}
+    # the value of the type's key where the answer is JSON
+    value = re.search(r"""["'](?:query_type|type|label|class|유형)["']\s*:\s*["']([^"']*)["']""", answer)
+    found: set[QueryType] = {_LABELS[match.group()] for match in _LABEL.finditer(value[1] if value else answer)}
     return found.pop() if len(found) == 1 else None
-
-
-def _label_value(answer: str) -> str:
-    """The value of the type's key where the answer is JSON, else the answer."""
-    match = re.search(r"""["'](?:query_type|type|label|class|유형)["']\s*:\s*["']([^"']*)["']""", answer)
-    return match[1] if match else answer
 
 
 def standalone_question(question: str, history: Sequence[Turn], *, filters: Filters = ALL) -> str:
@@ -221,7 +199,7 @@ def standalone_question(question: str, history: Sequence[Turn], *, filters: Filt
     if not history or is_reset(question):
         return question
     last = history[-1].question
-    earlier = history[-MOST_TURNS:-1]
+    earlier = history[-TOPIC_TURNS:-1]
     if earlier and classify_by_words(last, history=earlier).query_type == "followup":
         last = standalone_question(last, earlier)
     if (moved := _at_another_period(question, last)) is not None:
@@ -240,8 +218,6 @@ _PERIOD_BEFORE = re.compile(
     r"|(?<![가-힣])(?:그 |바로 )?(?:전|이전|직전) ?(?:해|년도?|연도|기|분기|회기)(?![가-힣]*동기)|전년도?|작년|전기에"
 )
 _PERIOD_SAID = re.compile(r"(?P<year>(?<!\d)(?:19|20)\d\d(?!\d))|(?P<term>제\s?\d+\s?기)")
-
-
 _BESIDE_A_PERIOD = re.compile(r"(?:년도?)?(?:에는|에|엔|는|은|것은)?|fy|fiscal|years?|please")
 
 
@@ -291,21 +267,24 @@ has have had the a an of for in on at to by with from please tell me give
 _ASKED = frozenset(_ASKING.split())
 
 
-class _Parts(NamedTuple):
-    topic: list[str]
-    """Words that say what is spoken of."""
-    point: list[str]
-    """Words that say what is asked of it."""
+def _topic_and_point(question: str) -> tuple[list[str], list[str]]:
+    """The words that say what is spoken of, and those that say what is asked of it.
 
-
-def _topic_and_point(question: str) -> _Parts:
-    """Korean: up to the last genitive, else to the last 은, 는, 이 or 가. English: names, and what follows `of`."""
+    Korean: up to the last genitive, else to the last 은, 는, 이 or 가. English: names, and what follows `of`.
+    """
     words = re.sub(r"[?!,;:\"“”]|\.(?=\s|$)", " ", question).split()
-    hangul = sum(bool(re.search("[가-힣]", word)) for word in words)
-    return _korean_parts(words) if hangul * 2 >= len(words) else _english_parts(words)
+    if sum(bool(re.search("[가-힣]", word)) for word in words) * 2 >= len(words):
+        return _korean_parts(words)
+    named = {at for at, word in enumerate(words) if at and (word[0].isupper() or re.search(r"\d{4}|\d[A-Z]", word))}
+    link = next((at for at, word in enumerate(words) if word.lower() in {"of", "for", "about", "by"}), len(words))
+    topic, point = list[str](), list[str]()
+    for at, word in enumerate(words):
+        if word.lower() not in _ASKED:
+            (topic if at in named or at >= link else point).append(word)
+    return topic, point
 
 
-def _korean_parts(words: list[str]) -> _Parts:
+def _korean_parts(words: list[str]) -> tuple[list[str], list[str]]:
     words = words[1:] if words and words[0] in _EMPTY else words
     genitives = [at for at, word in enumerate(words) if re.fullmatch(r".*(?:의|에서|에서의)", word)]
     if genitives and genitives[-1] + 1 < len(words):
@@ -313,16 +292,7 @@ def _korean_parts(words: list[str]) -> _Parts:
     else:
         marked = [at for at, word in enumerate(words) if at and re.fullmatch(r".*[은는이가]", word)]
         end = marked[-1] if marked else 1
-    return _Parts(words[:end], words[end:])
-
-
-def _english_parts(words: list[str]) -> _Parts:
-    named = {at for at, word in enumerate(words) if at and (word[0].isupper() or re.search(r"\d{4}|\d[A-Z]", word))}
-    links = [at for at, word in enumerate(words) if word.lower() in {"of", "for", "about", "by"}]
-    after = set(range(links[0], len(words))) if links else set[int]()
-    topic = [word for at, word in enumerate(words) if at in named | after and word.lower() not in _ASKED]
-    point = [word for at, word in enumerate(words) if at not in named | after and word.lower() not in _ASKED]
-    return _Parts(topic, point)
+    return words[:end], words[end:]
 
 
 MOST_PARTS = 4
@@ -351,25 +321,17 @@ def question_parts(question: str) -> tuple[str, ...]:
     """The parts, each a question of its own; the question itself where it has only one."""
     text = question.strip()
     korean = re.search("[가-힣]", text) is not None
-    parts = _cut_korean(text) if korean else _compared_sides(text) or _cut_english(text)
+    if korean:
+        parts = _cut_korean(text)
+    elif match := _ENGLISH_SIDES.match(text.rstrip(" .?!")):
+        parts = tuple(side.strip() for side in match.groups() if side)
+    else:
+        parts = tuple(part.strip(" ,;") for part in _ENGLISH_JOINT.split(text))
+        parts = tuple(filter(None, parts)) if all(_ENGLISH_ASKS.search(part) for part in parts) else ()
     fewest = FEWEST_WORDS["ko" if korean else "en"]
     if not 2 <= len(parts) <= MOST_PARTS or any(len(part.split()) < fewest for part in parts):
         return (text,)
     return parts
-
-
-def _cut_english(text: str) -> tuple[str, ...]:
-    parts = [part.strip(" ,;") for part in _ENGLISH_JOINT.split(text)]
-    asking = all(_ENGLISH_ASKS.search(part) for part in parts)
-    return tuple(part for part in parts if part) if asking else ()
-
-
-def _compared_sides(text: str) -> tuple[str, ...]:
-    match = _ENGLISH_SIDES.match(text.rstrip(" .?!"))
-    if not match:
-        return ()
-    one, other = (match["one"], match["other"]) if match["one"] else (match["first"], match["second"])
-    return (one.strip(), other.strip())
 
 
 def _cut_korean(text: str) -> tuple[str, ...]:
@@ -383,3 +345,38 @@ def _cut_korean(text: str) -> tuple[str, ...]:
             start = joint.end()
     parts.append(text[start:].strip())
     return tuple(part for part in parts if part)
+
+
+MOST_TURNS = 8
+"""A question that needs more of the conversation than this says so in its own words."""
+
+
+class Recalled(NamedTuple):
+    """Answers that were kept as JSON."""
+
+    answers: tuple[Answered, ...]
+    unreadable: int
+    """Answers of another version of this program, which are left out."""
+
+
+def history_of(answers: Sequence[Answered]) -> tuple[Turn, ...]:
+    """The last turns, oldest first, from the last question that begins anew."""
+    anew = max((at for at, answered in enumerate(answers) if is_reset(answered.question)), default=0)
+    return tuple(turn_of(answered) for answered in answers[anew:][-MOST_TURNS:])
+
+
+def turn_of(answered: Answered) -> Turn:
+    """A question and its answer with the documents that a follow-up is about."""
+    cited = tuple(dict.fromkeys(citation.digest for citation in answered.citations))
+    return Turn(question=answered.question, answer=answered.answer, documents=cited or answered.plan.filters.documents)
+
+
+def recall(kept: Sequence[JsonValue]) -> Recalled:
+    """What `Answered.model_dump(mode="json")` gave, as values again."""
+    answers: list[Answered] = []
+    for value in kept:
+        try:
+            answers.append(Answered.model_validate(value))
+        except ValidationError:
+            continue
+    return Recalled(tuple(answers), len(kept) - len(answers))

@@ -112,12 +112,17 @@ FORM_TOKEN = re.compile(
 def qualifiers(text: str) -> Qualifiers:
     """Years, quarters, forms, rounds and dates of a question or a name, each in its order."""
     plain = folded(text)
-    dates, rest = _dates(plain)
-    spaced = re.sub(r"_+", " ", rest)
+    dates: list[str] = []
+    for match in _DATES.finditer(plain):
+        parts = {key[0]: value for key, value in match.groupdict().items() if value}
+        month = MONTHS.index(parts["m"][:3]) + 1 if parts["m"][0].isalpha() else int(parts["m"])
+        if 1 <= month <= 12 and 1 <= int(parts["d"]) <= 31:
+            dates.append(f"{parts['y']}-{month:02d}-{int(parts['d']):02d}")
+    spaced = re.sub(r"_+", " ", _DATES.sub(" ", plain))
     forms = [name for name, pattern in _FORM_PATTERNS.items() if pattern.search(spaced)]
     periods = tuple(dict.fromkeys(_period(match) for match in _PERIODS.finditer(spaced)))
     rounds = tuple(dict.fromkeys(_round(match) for match in _ROUNDS.finditer(spaced)))
-    return Qualifiers(_joined(periods), tuple(forms), rounds, dates)
+    return Qualifiers(_joined(periods), tuple(forms), rounds, tuple(dict.fromkeys(dates)))
 
 
 def without_qualifiers(text: str) -> str:
@@ -126,16 +131,6 @@ def without_qualifiers(text: str) -> str:
     for pattern in (_ROUNDS, *_FORM_PATTERNS.values(), _PERIODS):
         left = pattern.sub(" ", left)
     return left
-
-
-def _dates(text: str) -> tuple[tuple[str, ...], str]:
-    found: list[str] = []
-    for match in _DATES.finditer(text):
-        parts = {key[0]: value for key, value in match.groupdict().items() if value}
-        month = MONTHS.index(parts["m"][:3]) + 1 if parts["m"][0].isalpha() else int(parts["m"])
-        if 1 <= month <= 12 and 1 <= int(parts["d"]) <= 31:
-            found.append(f"{parts['y']}-{month:02d}-{int(parts['d']):02d}")
-    return tuple(dict.fromkeys(found)), _DATES.sub(" ", text)
 
 
 def _period(match: re.Match[str]) -> Period:
@@ -176,17 +171,12 @@ def fit_of(said: Qualifiers, document: Qualifiers, *, rounds: bool) -> float:
     """How well a document is what the question says, 0 to 1; rounds: whether the documents at hand have rounds."""
     fit = _period_fit(said, document) * _form_fit(said, document)
     if said.dates:
-        fit *= _date_fit(said, document)
+        between = [_days(dated) - _days(asked) for asked in said.dates for dated in document.dates]
+        soon = any(0 < days <= DAYS_TO_REPORT for days in between)
+        fit *= 1.0 if set(said.dates) & set(document.dates) else 0.9 if soon else 0.5
     if rounds and said.rounds:
         fit *= 1.0 if set(said.rounds) & set(document.rounds) else 0.2
     return fit
-
-
-def _date_fit(said: Qualifiers, document: Qualifiers) -> float:
-    if set(said.dates) & set(document.dates):
-        return 1.0
-    soon = any(0 < _days(dated) - _days(asked) <= DAYS_TO_REPORT for asked in said.dates for dated in document.dates)
-    return 0.9 if soon else 0.5
 
 
 def _days(date: str) -> int:

@@ -14,7 +14,7 @@ from tasks.language.tokens import BIGRAM, tokenize
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
 from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
 from tasks.rag.planning.names import compact, document_names, name_words, words_of
-from tasks.rag.planning.qualifiers import Period, Qualifiers, fit_of, qualifiers, says_which
+from tasks.rag.planning.qualifiers import Qualifiers, fit_of, qualifiers, says_which
 
 MOST_CHARS = 2_000
 """A longer question is routed by its beginning."""
@@ -99,12 +99,13 @@ class _Routing:
         chosen = self._chosen()
         if not chosen.documents:
             return Filters()
-        if self.query_type == "compare":
-            sides = self._sides(chosen)
-            if len(sides) > 1:
-                return self._compared(sides, chosen)
-        fitting = self._fitting(chosen.documents, chosen.scores)
         mode: RouteMode = "only" if chosen.sure else "prefer"
+        if self.query_type == "compare" and len(sides := self._sides(chosen)) > 1:
+            groups = tuple(self._digests(side) for side in sides)
+            documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
+            matches = tuple(_match(mention) for mention in chosen.mentions)
+            return Filters(mode=mode, documents=documents, matches=matches, groups=groups)
+        fitting = self._fitting(chosen.documents, chosen.scores)
         favoured = fitting.best if len(fitting.best) < len(fitting.documents) else []
         digests = self._digests(fitting.documents)
         return Filters(
@@ -169,7 +170,7 @@ class _Routing:
         for mention in mentions:
             for at in mention.documents:
                 named[at] = named.get(at, 0.0) + mention.confidence
-        held = {at: self._said_words(at) for at in scores}
+        held = {at: sum(at in self.lookup.holders(word) for word in self.matched) for at in scores}
         distinctive = {at for word in self._distinctive() for at in self.lookup.holders(word)}
         accepted = {
             at: scores.get(at, 0.0) + named.get(at, 0.0)
@@ -179,7 +180,13 @@ class _Routing:
         for at in self.valued:
             accepted[at] = accepted.get(at, 0.0) + 1.0
         if not accepted:
-            return self._chosen_by_history()
+            # siblings of the last documents, where the question only adds a year, a form or a round
+            said, follows = self.said, self.query_type in {"followup", "compare"}
+            if not self.last or not (said.periods or said.forms or said.rounds or said.dates):
+                return _Chosen([], {}, sure=False, mentions=[])
+            kinds = {kind for at in self.last for kind in self.router._kinds[at].names}
+            siblings = [at for at, kind in enumerate(self.router._kinds) if kinds & kind.names]
+            return _Chosen(sorted({*siblings, *self.last}), {}, sure=follows, mentions=[])
         best = max(accepted.values())
         documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best]
         if len(documents) > max(4, len(self.router._files) // 2):
@@ -201,9 +208,6 @@ class _Routing:
                 found.add(word)
         return found
 
-    def _said_words(self, document: int) -> int:
-        return sum(document in self.lookup.holders(word) for word in self.matched)
-
     def _word_mention(self, document: int) -> Mention:
         words = frozenset(word for word in self.matched if document in self.lookup.holders(word))
         if not words:
@@ -212,15 +216,6 @@ class _Routing:
         said = " ".join(word.said for word, held in self.by_word if words & held.keys())
         stem = self.router._stems[document]
         return Mention("title", "name", stem, said, 0.5, frozenset([document]), words, "lead")
-
-    def _chosen_by_history(self) -> _Chosen:
-        """Siblings of the last documents, where the question only adds a year, a form or a round."""
-        said, follows = self.said, self.query_type in {"followup", "compare"}
-        if not self.last or not (said.periods or said.forms or said.rounds or said.dates):
-            return _Chosen([], {}, sure=False, mentions=[])
-        kinds = {kind for at in self.last for kind in self.router._kinds[at].names}
-        siblings = [at for at, kind in enumerate(self.router._kinds) if kinds & kind.names]
-        return _Chosen(sorted({*siblings, *self.last}), {}, sure=follows, mentions=[])
 
     def _fitting(
         self, documents: Collection[int], scores: dict[int, float], said: Qualifiers | None = None
@@ -266,12 +261,6 @@ class _Routing:
         all_sure = all(mention.confidence >= SURE for mention in entities)
         return _Chosen(_all(entities), scores, sure=all_sure, mentions=entities)
 
-    def _compared(self, sides: list[list[int]], chosen: _Chosen) -> Filters:
-        groups = tuple(self._digests(side) for side in sides)
-        documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
-        matches = tuple(_match(mention) for mention in chosen.mentions)
-        return Filters(mode="only" if chosen.sure else "prefer", documents=documents, matches=matches, groups=groups)
-
     def _families(self, documents: Iterable[int]) -> list[list[int]]:
         """Documents with those that are the same in another format."""
         families: dict[str, list[int]] = {}
@@ -305,7 +294,12 @@ class _Routing:
         """The names, and where question and document agree beside them."""
         names = [_match(mention) for mention in chosen.mentions]
         said, document = self.said, self.router._said[fitting.best[0]]
-        agreed = [("year", _period_name(period)) for period in said.periods if period in document.periods]
+        agreed: list[tuple[str, str]] = []
+        for period in said.periods:
+            if period in document.periods:
+                term = f"제{period.term}기" if period.term else None
+                quarter = f"Q{period.quarter}" if period.quarter else None
+                agreed.append(("year", " ".join(str(part) for part in (period.year, term, quarter) if part)))
         agreed += [("form", form) for form in said.forms if form in document.forms]
         agreed += [("round", str(number)) for number in said.rounds if number in document.rounds]
         agreed += [("date", date) for date in said.dates if date in document.dates]
@@ -315,15 +309,6 @@ class _Routing:
 
 def _match(mention: Mention) -> NameMatch:
     return NameMatch(field=mention.field, value=mention.value, said=mention.said, confidence=mention.confidence)
-
-
-def _period_name(period: Period) -> str:
-    parts = (
-        period.year,
-        f"제{period.term}기" if period.term else None,
-        f"Q{period.quarter}" if period.quarter else None,
-    )
-    return " ".join(str(part) for part in parts if part)
 
 
 class _Kind(NamedTuple):

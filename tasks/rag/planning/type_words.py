@@ -139,11 +139,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("compare", "서로", _korean("서로")),
     Rule("compare", "vs", re.compile(rf"(?<![a-z])vs(?![a-z])(?!\.?\s?{_PERIOD})")),
-    Rule(
-        "compare",
-        "대비",
-        _korean("대비", "", before=_BEFORE_RATIO, after=_OTHER_SIDE),
-    ),
+    Rule("compare", "대비", _korean("대비", "", before=_BEFORE_RATIO, after=_OTHER_SIDE)),
     Rule(
         "compare",
         "더 큰",

@@ -195,7 +195,10 @@ _ORDINALS = ("first", "second", "third", "fourth")
 
 def expand(question: str) -> Expansion:
     """The question in the words of documents."""
-    asked = _asked(question)
+    # the clauses that ask, without those that tell the answerer how to go about it
+    clauses = _CLAUSE.split(question)
+    asking = [clause for clause in clauses if _ASKS.match(clause) or not _TO_THE_ANSWERER.search(clause)]
+    asked = " ".join(asking) if any(len(clause.split()) > 2 for clause in asking) else question
     added: dict[str, None] = {}
     meant: dict[str, None] = {}
     named = [name for name, pattern in _SAID_STATEMENTS.items() if _spoken(pattern).search(question)]
@@ -211,13 +214,6 @@ def expand(question: str) -> Expansion:
     quarters = (_ORDINALS[int(match[1] or match[2]) - 1] for match in _QUARTER.finditer(question))
     added |= dict.fromkeys(f"{quarter} quarter" for quarter in quarters)
     return Expansion(asked, tuple(added), statements)
-
-
-def _asked(question: str) -> str:
-    """The clauses that ask, without those that tell the answerer how to go about it."""
-    clauses = _CLAUSE.split(question)
-    asking = [clause for clause in clauses if _ASKS.match(clause) or not _TO_THE_ANSWERER.search(clause)]
-    return " ".join(asking) if any(len(clause.split()) > 2 for clause in asking) else question
 
 
 def is_statement(title: str, statements: tuple[str, ...]) -> bool:

@@ -115,7 +115,9 @@ class Retrievers:
             return Ranked([], [])
         merit = scores[rows] / max(float(scores[rows].max()), 1e-9)
         if closeness:
-            merit += closeness * _standardised(self.index.vectors.reconstruct(rows) @ self._vector)
+            near = self.index.vectors.reconstruct(rows) @ self._vector
+            # in standard deviations from the mean: embedders differ in the range that their cosines fill
+            merit += closeness * ((near - near.mean()) / max(float(near.std()), 1e-6))
         if self._expansion.statements:
             merit += self.settings.title_bonus * np.array([self._is_wanted_statement(row) for row in rows.tolist()])
         if scope.bonus is not None:
@@ -215,11 +217,6 @@ def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> 
     return settings.closeness if embedder_id.startswith("minilm@") else max(settings.closeness, OTHER_CLOSENESS)
 
 
-def _standardised(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """In standard deviations from the mean: embedders differ in the range that their cosines fill."""
-    return (values - values.mean()) / max(float(values.std()), 1e-6)
-
-
 def word_scores(
     lexical: Lexical, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, repeated_share: float
 ) -> NDArray[np.float64]:
@@ -233,35 +230,21 @@ def word_scores(
         posting = lexical.posting(word)
         if posting is None or not share:
             continue
-        owners = _Owners.of(document_of_row[posting.rows])
-        # in small indexes a frequent word weighs nothing or less; it tells nothing apart
-        weights = np.maximum(posting.weights, 0)[owners.order] * share
-        alone = _rarity(sizes[owners.documents], np.ones_like(owners.held))
-        singling = repeated_share + _rarity(sizes[owners.documents], owners.held) / alone
-        chunks[posting.rows[owners.order]] += weights * np.repeat(singling, owners.held)
-        documents[owners.documents] += np.maximum.reduceat(weights, owners.starts)
-    return chunks + documents[document_of_row]
-
-
-class _Owners(NamedTuple):
-    """The documents that a posting's rows belong to, run by run."""
-
-    order: NDArray[np.int64] | slice
-    """Brings the rows of a document together; they nearly always are."""
-    documents: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    held: NDArray[np.int64]
-    """Rows of each document."""
-
-    @classmethod
-    def of(cls, owner: NDArray[np.int32]) -> _Owners:
+        owners = document_of_row[posting.rows]
         order: NDArray[np.int64] | slice = slice(None)
-        steps = np.diff(owner)
-        if (steps < 0).any():
-            order = np.argsort(owner, kind="stable")
-            steps = np.diff(owner[order])
-        starts = np.concatenate([[0], np.flatnonzero(steps) + 1])
-        return cls(order, owner[order][starts], starts, np.diff(starts, append=len(owner)))
+        if (np.diff(owners) < 0).any():  # the rows of a document nearly always lie together
+            order = np.argsort(owners, kind="stable")
+            owners = owners[order]
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(owners)) + 1])  # of each document's run of rows
+        held = np.diff(starts, append=len(owners))
+        holding = owners[starts]
+        # in small indexes a frequent word weighs nothing or less; it tells nothing apart
+        weights = np.maximum(posting.weights, 0)[order] * share
+        alone = _rarity(sizes[holding], np.ones_like(held))
+        singling = repeated_share + _rarity(sizes[holding], held) / alone
+        chunks[posting.rows[order]] += weights * np.repeat(singling, held)
+        documents[holding] += np.maximum.reduceat(weights, starts)
+    return chunks + documents[document_of_row]
 
 
 def _rarity(size: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -17,9 +17,9 @@ from models.embedders import reads
 from models.protocols import Embedder, Reranker
 from storage.index import Index
 from storage.records import Record
+from tasks.rag import STRATEGY
 from tasks.rag.answers import Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.rag_defaults import STRATEGY
 from tasks.rag.retrieval.retrievers import Retrievers, Rows, Scope
 from tasks.rag.retrieval.strategies import Fused, Ranking, find_strategy
 from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
@@ -91,7 +91,14 @@ def search(
     ordered = pool.found
     if reranker:
         ordered = _reranked(index, question, pool.found[: max(top_k, settings.rerank_pool)], reranker)
-    chosen = _cut(index, ordered, pool.sides, top_k=top_k, per_document=per_document)
+    if pool.sides is not None:
+        sides = [lambda one, rows=rows: bool(rows[one.row]) for rows in pool.sides.rows]
+        chosen = balanced(ordered, sides, top_k, of=pool.sides.of)
+    elif per_document is not None:
+        owner = index.document_of_row
+        chosen = spread(ordered, lambda one: int(owner[one.row]), top_k, most=per_document)
+    else:
+        chosen = ordered[:top_k]
     hits = tuple(
         Hit(
             chunk=read_chunk(index, one.row),
@@ -173,26 +180,22 @@ class _Search:
         """The pool in the documents that are allowed and, as far as they hold anything, in those of the filters."""
         if filters.mode == "all" or not filters.documents:
             return _Pool(*self.rank(Scope(allowed)))
-        meant = self.index.rows_of(filters.documents)
-        if allowed is not None:
-            meant = allowed & meant
+        meant_everywhere = self.index.rows_of(filters.documents)
+        meant = meant_everywhere if allowed is None else allowed & meant_everywhere
         if not meant.any():
             return self._everywhere(allowed, filters)
-        bonus = self._bonus(filters)
+        # for documents that are preferred to others, and for those among them that fit best
+        shares: list[NDArray[np.float32]] = []
+        if filters.mode == "prefer":
+            shares.append(meant_everywhere * np.float32(self.settings.preference))
+        if filters.favoured:
+            shares.append(self.index.rows_of(filters.favoured) * np.float32(self.settings.favour))
+        bonus: NDArray[np.float32] | None = np.sum(shares, axis=0) if shares else None
         if len(filters.groups) > 1:
             pool = self._compared(allowed, bonus, filters)
         else:
             pool = _Pool(*self.rank(Scope(meant if filters.mode == "only" else allowed, bonus)), filters)
         return pool if pool.found else self._everywhere(allowed, filters)
-
-    def _bonus(self, filters: Filters) -> NDArray[np.float32] | None:
-        """For documents that are preferred to others, and for those among them that fit best."""
-        shares: list[NDArray[np.float32]] = []
-        if filters.mode == "prefer":
-            shares.append(self.index.rows_of(filters.documents) * np.float32(self.settings.preference))
-        if filters.favoured:
-            shares.append(self.index.rows_of(filters.favoured) * np.float32(self.settings.favour))
-        return np.sum(shares, axis=0) if shares else None
 
     def _everywhere(self, allowed: Rows | None, filters: Filters) -> _Pool:
         said = ", ".join(dict.fromkeys(match.said for match in filters.matches)) or "the question"
@@ -267,14 +270,3 @@ def _reranked(index: Index, question: str, pool: Sequence[Fused], reranker: Rera
         Fused(pool[at].row, float(scores[at]), pool[at].ranks | {"rerank": rank})
         for rank, at in enumerate(order, start=1)
     ]
-
-
-def _cut(
-    index: Index, found: Sequence[Fused], sides: _Sides | None, *, top_k: int, per_document: int | None
-) -> Sequence[Fused]:
-    if sides is not None:
-        return balanced(found, [lambda one, rows=rows: bool(rows[one.row]) for rows in sides.rows], top_k, of=sides.of)
-    if per_document is not None:
-        owner = index.document_of_row
-        return spread(found, lambda one: int(owner[one.row]), top_k, most=per_document)
-    return found[:top_k]

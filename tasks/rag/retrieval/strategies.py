@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from tasks.rag.rag_errors import NoLexicalIndex, StrategyUnusable, UnknownStrategy
+from tasks.rag.rag_errors import NoLexicalIndex, StrategyUnusable
 
 if TYPE_CHECKING:
     from tasks.rag.retrieval.retrievers import Ranked, Retrievers, Scope
@@ -46,7 +46,7 @@ class RetrievalStrategy(NamedTuple):
     """Ranks at least so many chunks within the scope, by what the retrievers of the question give."""
     needs: frozenset[Literal["meaning", "words"]] = frozenset()
     """`meaning`: an embedder that reads the script of the question; `words`: an index with BM25. Where a need is not
-    met, a plan runs `rag_defaults.STRATEGY` and notes it."""
+    met, a plan runs `tasks.rag.STRATEGY` and notes it."""
     weighs_words: bool = False
     """Whether `bm25_weight` changes the ranking: a sweep varies it for these only."""
 
@@ -58,7 +58,7 @@ def strategy_names() -> tuple[str, ...]:
 
 
 def find_strategy(name: str) -> RetrievalStrategy:
-    """The strategy of that name. Raises UnknownStrategy naming what is near, StrategyUnusable for a broken package."""
+    """The strategy of that name. Raises StrategyUnusable."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     for point in entry_points(group=ENTRY_POINTS):
@@ -67,7 +67,7 @@ def find_strategy(name: str) -> RetrievalStrategy:
     known = strategy_names()
     near = get_close_matches(name.casefold(), known, n=3, cutoff=0.5)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise UnknownStrategy(f"there is no retrieval strategy {name!r}.{meant} There are: {', '.join(known)}")
+    raise StrategyUnusable(f"there is no retrieval strategy {name!r}.{meant} There are: {', '.join(known)}")
 
 
 def _known(name: str) -> str:

@@ -15,16 +15,37 @@ from tasks.rag.speech.spoken_numbers import (
     SECTION,
     SIGN,
     Rule,
+    apart,
     by_symbol,
     either,
-    english,
-    english_decimal,
-    english_digits,
-    english_ordinal,
-    english_year,
+    in_words,
     is_day,
     spoken,
 )
+
+ENGLISH_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+ENGLISH_LIMIT = 10**18
+
+
+def english(number: int) -> str:
+    """`number` (not negative) in English: one thousand two hundred thirty-four."""
+    return in_words(number, lang="en") if number < ENGLISH_LIMIT else english_digits(str(number))
+
+
+def english_digits(digits: str) -> str:
+    """Digits one by one."""
+    return " ".join(ENGLISH_DIGITS[int(digit)] for digit in digits)
+
+
+def english_ordinal(number: int) -> str:
+    """`number` (from 1) as a place in a row: twenty-first."""
+    return in_words(number, lang="en", to="ordinal")
+
+
+def english_year(year: int) -> str:
+    """A year (1000 to 9999) as it is said: nineteen ninety-nine, two thousand five, twenty twenty-four."""
+    return in_words(year, lang="en", to="year").replace("oh-", "oh ")
+
 
 MONTH = "|".join(MONTHS)
 CURRENCIES = by_symbol(
@@ -70,7 +91,7 @@ def in_english(text: str) -> str:
 
 def _number(written: str) -> str:
     whole, _, decimals = written.replace(",", "").partition(".")
-    return english_decimal(int(whole), decimals) if decimals else english(int(whole))
+    return english(int(whole)) + (f" point {english_digits(decimals)}" if decimals else "")
 
 
 def _date(found: re.Match[str]) -> str:
@@ -104,21 +125,6 @@ def _money(found: re.Match[str]) -> str:
     return f"{_number(written)} {currency if written == '1' else plural}"
 
 
-def _groups(found: re.Match[str]) -> str:
-    return ", ".join(english_digits(group) for group in found[0].split("-"))
-
-
-def _sections(found: re.Match[str]) -> str:
-    return " point ".join(english(int(group)) for group in found[0].split("."))
-
-
-def _apart(found: re.Match[str], words: str) -> str:
-    """A number between other text: letters keep their distance."""
-    before = f"{found['before']} " if found["before"] else ""
-    following = found.string[found.end() : found.end() + 1]
-    return before + words + (" " if following.isascii() and following.isalpha() else "")
-
-
 _DATE = re.compile(DATE)
 _AND_YEAR = r"(?:,?\s(?P<year>[12][0-9]{3})\b)?"
 _MONTH_FIRST = re.compile(rf"\b(?P<month>{MONTH})\s(?P<day>[0-3]?[0-9])(?![0-9.,]*[0-9]){_AND_YEAR}")
@@ -142,13 +148,13 @@ RULES: tuple[Rule, ...] = (
     (_DAY_FIRST, _day_of_month),
     (_TIME, _time),
     (_MINUS, "minus "),
-    (DIGIT_GROUPS, _groups),
-    (SECTION, _sections),
+    (DIGIT_GROUPS, lambda found: ", ".join(english_digits(group) for group in found[0].split("-"))),
+    (SECTION, lambda found: " point ".join(english(int(group)) for group in found[0].split("."))),
     (_RANGE, " to "),
     (_MONEY, _money),
     (_UNIT, lambda found: f"{_number(found['number'])} {UNITS[found['unit']]}"),
     (_ORDINAL, lambda found: english_ordinal(int(found["number"]))),
     (LEADING_ZERO, lambda found: english_digits(found[0])),
-    (_YEAR, lambda found: _apart(found, english_year(int(found["number"])))),
-    (ANY_NUMBER, lambda found: _apart(found, _number(found["number"]))),
+    (_YEAR, lambda found: apart(found, english_year(int(found["number"])))),
+    (ANY_NUMBER, lambda found: apart(found, _number(found["number"]))),
 )

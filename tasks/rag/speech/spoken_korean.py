@@ -15,15 +15,38 @@ from tasks.rag.speech.spoken_numbers import (
     SECTION,
     SIGN,
     Rule,
+    apart,
     by_symbol,
     either,
+    in_words,
     is_day,
-    korean,
-    korean_decimal,
-    korean_digits,
-    native_korean,
     spoken,
 )
+
+KOREAN_DIGITS = "영일이삼사오육칠팔구"
+KOREAN_LIMIT = 10**20
+"""From here on digits are said one by one."""
+NATIVE_ONES = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉")
+NATIVE_TENS = ("", "열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔")
+
+
+def korean(number: int) -> str:
+    """`number` (not negative) in Sino-Korean, a space after each group of four digits: 십이억 오천만."""
+    if number >= KOREAN_LIMIT:
+        return korean_digits(str(number))
+    return in_words(number, lang="ko").replace(" 만", " 일만")  # 만, but 일억 일만, which num2words calls 일억 만
+
+
+def korean_digits(digits: str) -> str:
+    """Digits one by one, as in numbers of telephones: 공일이."""
+    return "".join("공" if digit == "0" else KOREAN_DIGITS[int(digit)] for digit in digits)
+
+
+def native_korean(number: int) -> str:
+    """`number` (1 to 99) as things are counted: 스물한, 세; before a counter."""
+    tens, ones = divmod(number, 10)
+    return "스무" if number == 20 else NATIVE_TENS[tens] + NATIVE_ONES[ones]
+
 
 MONTHS = {6: "유월", 10: "시월"}
 """Months that are not said as their number."""
@@ -63,7 +86,8 @@ def in_korean(text: str) -> str:
 
 def _number(written: str) -> str:
     whole, _, decimals = written.replace(",", "").partition(".")
-    return korean_decimal(int(whole), decimals) if decimals else korean(int(whole))
+    digits = "".join(KOREAN_DIGITS[int(digit)] for digit in decimals)
+    return korean(int(whole)) + (f"점{digits}" if digits else "")
 
 
 def _date(found: re.Match[str]) -> str:
@@ -89,10 +113,6 @@ def _hour(number: int) -> str:
     return f"{native_korean(number) if 1 <= number <= 12 else korean(number)}시"
 
 
-def _foreign_money(found: re.Match[str]) -> str:
-    return f"{_scaled(found['number'], found['scale'])} {CURRENCIES[found['currency']]}"
-
-
 def _scaled(written: str, scale: str | None) -> str:
     """1.2, billion → 십이억."""
     value = Decimal(written.replace(",", "")) * SCALES[scale.lower()] if scale else None
@@ -106,21 +126,6 @@ def _counted(found: re.Match[str]) -> str:
     if counter == "번째" and number == 1:
         return "첫 번째"
     return f"{native_korean(number) if 1 <= number < COUNTED_NATIVELY else korean(number)} {counter}"
-
-
-def _groups(found: re.Match[str]) -> str:
-    return " ".join(korean_digits(group) for group in re.split("[-.]", found[0]))
-
-
-def _sections(found: re.Match[str]) -> str:
-    return "점".join(korean(int(group)) for group in found[0].split("."))
-
-
-def _apart(found: re.Match[str]) -> str:
-    """A number between other text: Latin letters keep their distance."""
-    before = f"{found['before']} " if found["before"] else ""
-    following = found.string[found.end() : found.end() + 1]
-    return before + _number(found["number"]) + (" " if following.isascii() and following.isalpha() else "")
 
 
 def _won(found: re.Match[str]) -> str:
@@ -155,15 +160,15 @@ RULES: tuple[Rule, ...] = (
     (_TIME, _time),
     (_HOUR, lambda found: _hour(int(found["hour"]))),
     (_MINUS, "마이너스 "),
-    (DIGIT_GROUPS, _groups),
-    (SECTION, _sections),
+    (DIGIT_GROUPS, lambda found: " ".join(korean_digits(group) for group in re.split("[-.]", found[0]))),
+    (SECTION, lambda found: "점".join(korean(int(group)) for group in found[0].split("."))),
     (_RANGE, "에서 "),
-    (_FOREIGN_MONEY, _foreign_money),
+    (_FOREIGN_MONEY, lambda found: f"{_scaled(found['number'], found['scale'])} {CURRENCIES[found['currency']]}"),
     (_FOREIGN_SCALE, lambda found: _scaled(found["number"], found["scale"])),
     (_WON_IN_SCALE, _won),
     (_WON, lambda found: f"{_number(found['number'])} {found['won']}"),
     (_UNIT, lambda found: f"{_number(found['number'])} {UNITS[found['unit']]}"),
     (_COUNTED, _counted),
     (LEADING_ZERO, lambda found: korean_digits(found[0])),
-    (ANY_NUMBER, _apart),
+    (ANY_NUMBER, lambda found: apart(found, _number(found["number"]))),
 )

@@ -1,68 +1,13 @@
-"""Numbers as they are said, in Korean and in English."""
+"""Patterns of written numbers, and what the rules of spoken Korean and English share."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 
-KOREAN_DIGITS = "영일이삼사오육칠팔구"
-KOREAN_LIMIT = 10**20
-"""From here on digits are said one by one."""
-NATIVE_ONES = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉")
-NATIVE_TENS = ("", "열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔")
-ENGLISH_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-ENGLISH_LIMIT = 10**18
 
-
-def korean(number: int) -> str:
-    """`number` (not negative) in Sino-Korean, a space after each group of four digits: 십이억 오천만."""
-    if number >= KOREAN_LIMIT:
-        return korean_digits(str(number))
-    return _in_words(number, lang="ko").replace(" 만", " 일만")  # 만, but 일억 일만, which num2words calls 일억 만
-
-
-def korean_decimal(whole: int, decimals: str) -> str:
-    """A number with the digits after its point: 십이점오."""
-    return f"{korean(whole)}점{''.join(KOREAN_DIGITS[int(digit)] for digit in decimals)}"
-
-
-def korean_digits(digits: str) -> str:
-    """Digits one by one, as in numbers of telephones: 공일이."""
-    return "".join("공" if digit == "0" else KOREAN_DIGITS[int(digit)] for digit in digits)
-
-
-def native_korean(number: int) -> str:
-    """`number` (1 to 99) as things are counted: 스물한, 세; before a counter."""
-    tens, ones = divmod(number, 10)
-    return "스무" if number == 20 else NATIVE_TENS[tens] + NATIVE_ONES[ones]
-
-
-def english(number: int) -> str:
-    """`number` (not negative) in English: one thousand two hundred thirty-four."""
-    return _in_words(number, lang="en") if number < ENGLISH_LIMIT else english_digits(str(number))
-
-
-def english_decimal(whole: int, decimals: str) -> str:
-    """A number with the digits after its point: twelve point five."""
-    return f"{english(whole)} point {english_digits(decimals)}"
-
-
-def english_digits(digits: str) -> str:
-    """Digits one by one."""
-    return " ".join(ENGLISH_DIGITS[int(digit)] for digit in digits)
-
-
-def english_ordinal(number: int) -> str:
-    """`number` (from 1) as a place in a row: twenty-first."""
-    return _in_words(number, lang="en", to="ordinal")
-
-
-def english_year(year: int) -> str:
-    """A year (1000 to 9999) as it is said: nineteen ninety-nine, two thousand five, twenty twenty-four."""
-    return _in_words(year, lang="en", to="year").replace("oh-", "oh ")
-
-
-def _in_words(number: int, *, lang: str, to: str = "cardinal") -> str:
+def in_words(number: int, *, lang: str, to: str = "cardinal") -> str:
+    """The number in words of that language, without commas and `and`."""
     from num2words import num2words  # .1 s, and only who listens to an answer needs it
 
     return str(num2words(number, lang=lang, to=to)).replace(",", "").replace(" and ", " ")
@@ -84,6 +29,13 @@ DIGIT_GROUPS = re.compile(rf"{FIRST}[0-9]+(?:-[0-9]+){{2,}}")
 SECTION = re.compile(rf"{FIRST}[0-9]+(?:\.[0-9]+){{2,}}")
 LEADING_ZERO = re.compile(rf"{FIRST}0[0-9]+(?![0-9.,]*[.,][0-9])")
 ANY_NUMBER = re.compile(rf"(?P<before>[A-Za-z]?)(?P<number>{NUMBER})")
+
+
+def apart(found: re.Match[str], words: str) -> str:
+    """A number in words, within other text: Latin letters keep their distance."""
+    before = f"{found['before']} " if found["before"] else ""
+    following = found.string[found.end() : found.end() + 1]
+    return before + words + (" " if following.isascii() and following.isalpha() else "")
 
 
 def spoken(text: str, rules: Iterable[Rule]) -> str:

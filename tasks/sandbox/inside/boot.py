@@ -1,11 +1,11 @@
 """The engine without bubblewrap: `python -I -S boot.py JSON` runs a command in namespaces and a root of its own.
 
-Told is an object: `readonly` pairs of a path here and a path there; `symlinks` pairs of a target and a path there;
-`files` path there → text; `uid_map` whether a user namespace is needed, as for all but root; `command`; `env`, all of
-its environment. The command is process 1 of its process namespace and inherits the descriptors that are open; when this
-process dies, so does everything that the command started. SIGTERM is passed on, which process 1 ignores unless it
-handles it. Exit code: the command's, 128 + number for a signal, FAILED when it could not be started, with one line on
-stderr that names the step.
+JSON is an object: `readonly`, pairs of a path on this machine and the path at which the command sees it; `symlinks`,
+pairs of a target and a path; `uid_map`, whether a user namespace is needed, as for all but root; `command`; `env`, the
+whole environment of the command. The command is process 1 of its process namespace and inherits the open descriptors;
+when this process dies, so does everything that the command started. SIGTERM is passed on, which process 1 ignores
+unless it handles it. Exit code: the command's, 128 + number for a signal, FAILED when it could not be started, with one
+line on stderr that names the step.
 
 Root keeps the capabilities with which a zygote makes namespaces and becomes somebody else; in a user namespace the
 caller is nobody, with those that it needs to make namespaces.
@@ -164,10 +164,6 @@ def _build_root(told: dict[str, Any]) -> None:
         with _step(f"link {path}"):
             _folder(os.path.dirname(f"/new{path}"))  # noqa: PTH120
             os.symlink(target, f"/new{path}")  # noqa: PTH211
-    for path, text in told["files"].items():
-        with _step(f"write {path}"):
-            _folder(os.path.dirname(f"/new{path}"))  # noqa: PTH120
-            _write(f"/new{path}", text)
     _fill()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.running.benchmark_data import DataFile
 from tasks.evaluation.evaluation_records import Item, Sample
-from tasks.grading.code.pass_at_k import summarise_code
+from tasks.grading.code.code_grading import summarise_code
 
 
 class Programs(BaseBenchmark):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.evaluation_records import Estimate, Sample
-from tasks.grading.code.pass_at_k import summarise_code
+from tasks.grading.code.code_grading import summarise_code
 
 
 def drawn(item: str, scores: Iterable[float | None], *, group: str | None = None) -> list[Sample]:

@@ -9,12 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from flows.cli.evaluation.grade_command import register
+from flows.cli.evaluation.score_command import grade
 
 
 def run(*arguments: str) -> Result:
     app = typer.Typer()
-    register(app)
+    app.command("grade")(grade)
     app.callback()(lambda: None)
     return CliRunner().invoke(app, ["grade", *arguments])
 

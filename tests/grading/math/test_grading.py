@@ -10,8 +10,7 @@ from pydantic import JsonValue
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.grading.math import symbolic
-from tasks.grading.math.math_grader import MathGrader
-from tasks.grading.math.math_grading import grade_math
+from tasks.grading.math.math_grader import MathGrader, grade_math
 
 
 @pytest.fixture(scope="module")

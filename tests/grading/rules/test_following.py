@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.rules.rule_grading import followed, loose_variants
-from tasks.grading.rules.rule_kinds import rule_of
+from tasks.grading.rules.rule_grading import followed, loose_variants, rule_of
 
 QUOTED = rule_of("startend:quotation", {})
 NO_COMMA = rule_of("punctuation:no_comma", {})

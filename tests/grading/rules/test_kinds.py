@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.grading_errors import RulesUnusable
-from tasks.grading.rules.rule_kinds import KINDS, rule_of, rules_of
+from tasks.grading.grading_records import RulesUnusable
+from tasks.grading.rules.rule_checks import KINDS, arguments_of
+from tasks.grading.rules.rule_grading import rule_of, rules_of
 
 AT_LEAST_2 = {"relation": "at least"}
 FIRST = {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Sky"}
@@ -195,7 +196,7 @@ NEVER: dict[str, Any] = {
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_long_run_of_anything_is_read_once(kind: str, unit: str) -> None:
-    arguments = {name: NEVER.get(name, 10**9) for name in KINDS[kind].arguments}
+    arguments = {name: NEVER.get(name, 10**9) for name in arguments_of(KINDS[kind])}
     rule_of(kind, arguments)(unit * (200_000 // len(unit)) + "x")  # quadratic, this takes minutes
 
 

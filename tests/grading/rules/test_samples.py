@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response
+from tasks.grading.rules.rule_checks import KINDS
 from tasks.grading.rules.rule_grading import check_rules, grade_rules, summarise_rules
-from tasks.grading.rules.rule_kinds import KINDS
 
 HERE = Path(__file__).parents[2] / "samples"
 

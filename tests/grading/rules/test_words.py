@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.grading.rules.rule_languages import capital_words
+from tasks.grading.rules.rule_sentences import capital_words
 
 CASES: dict[str, list[str]] = {
     "I saw A BIG cat": ["I", "A", "BIG"],

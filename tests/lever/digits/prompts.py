@@ -9,8 +9,7 @@ import torch
 
 from models.protocols import ChatRequest, Image, Message, Text
 from tasks.lever.digits.digits_training import train_judge
-from tasks.lever.digits.scenes import QUESTIONS, Digits, answer_to, load_digits, render, stream, to_png
-from tasks.lever.digits.world import lexicon
+from tasks.lever.digits.scenes import QUESTIONS, Digits, answer_to, lexicon, load_digits, render, stream, to_png
 
 Style = Literal["completion", "chat", "pictures first", "placeholders"]
 

@@ -12,8 +12,7 @@ from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefuse
 from models.protocols import AnswerLikelihood, BatchChat, ChatRequest, ChatResponse, Image, Message, Text
 from tasks.lever.digits import digits_training
 from tasks.lever.digits.digits_judge import CHUNK, NEVER, DigitsJudge
-from tasks.lever.digits.scenes import BOTH, LEFT, QUESTIONS, RIGHT, WORDS
-from tasks.lever.digits.world import lexicon
+from tasks.lever.digits.scenes import BOTH, LEFT, QUESTIONS, RIGHT, WORDS, lexicon
 from tests.lever.digits.prompts import Question, Style, picture, question, request, weights
 
 ASKED = question(BOTH, 3, 7)

@@ -12,8 +12,18 @@ import pytest
 
 from tasks.grading.vqa_accuracy import accuracy_among, people
 from tasks.lever.data.datasets import open_dataset
-from tasks.lever.digits.scenes import KINDS, QUESTIONS, WORDS, from_png, tokens_of
-from tasks.lever.digits.world import SPLITS, Split, WorldSize, lexicon, write_world
+from tasks.lever.digits.scenes import (
+    KINDS,
+    QUESTIONS,
+    SPLITS,
+    WORDS,
+    Split,
+    WorldSize,
+    from_png,
+    lexicon,
+    tokens_of,
+    write_world,
+)
 
 SIZE = WorldSize(train=60, validation=12, test=15)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rag.answering.context import estimated_tokens, pack_context
+from tasks.rag.answering.answer_prompts import estimated_tokens, pack_context
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.retrieval.search import Hit
 

@@ -182,7 +182,7 @@ def test_it_says_so_when_the_documents_do_not_tell(question: str, hits: tuple[Hi
 def test_confidence_falls_with_what_the_best_passage_lacks(
     coverage: float, focus: float, answers_kind: bool, missing: tuple[str, ...], confidence: float
 ) -> None:
-    passage = Passage(0, 0, "text", False, "", "", "", (), False)
+    passage = Passage("text")
     scored = Scored(passage, 1.0, coverage, focus, answers_kind, frozenset(), missing)
     assert confidence_of(scored) == pytest.approx(confidence, abs=0.001)
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from models.protocols import ChatRequest, Text
 from tasks.language.sentences import CITATION_MARK
-from tasks.rag.answering.answer_prompts import answer_request, classify_request, rewrite_request
-from tasks.rag.answering.context import Context, pack_context
+from tasks.rag.answering.answer_prompts import Context, answer_request, classify_request, pack_context, rewrite_request
 from tasks.rag.answers import QueryType, RetrievalPlan, Turn
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.retrieval.search import Hit

@@ -8,7 +8,7 @@ import pytest
 
 from storage.index import CatalogueEntry, Fact
 from tasks.rag.facts.asked_facts import asked_names
-from tasks.rag.facts.fact_comparison import compare_facts, fact_answer, table_markdown
+from tasks.rag.facts.fact_comparison import FactCell, compare_facts, fact_answer, table_markdown
 
 BOX = (1.0, 2.0, 3.0, 4.0)
 
@@ -123,7 +123,8 @@ def test_the_fact_of_one_document_answers(question: str, values: list[str]) -> N
 def test_a_cell_says_where_it_stands() -> None:
     cell = compare_facts(["period"], [GARAM]).rows[0].cells[0]
 
-    assert (cell.value, cell.canonical, cell.page, cell.bbox, cell.digest) == (
+    assert cell.fact
+    assert (cell.fact.value, cell.fact.canonical, cell.fact.page, cell.fact.bbox, cell.entry.document) == (
         "계약일로부터 9개월",
         "9 months",
         3,
@@ -142,27 +143,31 @@ def test_rows_tell_what_is_equal_and_what_differs() -> None:
     ]
 
 
+def _value(cell: FactCell) -> str | None:
+    return cell.fact.value if cell.fact else None
+
+
 def test_the_split_of_points_is_one_row_however_it_is_called() -> None:
     rows = compare_facts(["points"], [GARAM, NARAE]).rows
 
-    assert [cell.value for cell in rows[0].cells] == ["90점", "80점"]
-    assert [cell.value for cell in rows[1].cells] == ["10점", None]
+    assert [_value(cell) for cell in rows[0].cells] == ["90점", "80점"]
+    assert [_value(cell) for cell in rows[1].cells] == ["10점", None]
 
 
 def test_requirements_are_counted_or_named() -> None:
     counted = compare_facts(["requirement"], [GARAM, NARAE]).rows
     named = compare_facts(["requirement"], [GARAM, NARAE], question="SFR-002를 비교").rows
 
-    assert [cell.value for cell in counted[0].cells] == ["2", None]
-    assert [(row.label, row.cells[0].value) for row in named] == [("SFR-002", "배포")]
+    assert [_value(cell) for cell in counted[0].cells] == ["2", None]
+    assert [(row.label, _value(row.cells[0])) for row in named] == [("SFR-002", "배포")]
 
 
 def test_the_metadata_fills_what_the_document_does_not_state() -> None:
     cells = compare_facts(["deadline"], [GARAM, NARAE]).rows[0].cells
 
-    assert [(cell.canonical, cell.source, cell.page) for cell in cells] == [
-        ("2024-04-22 17:00", "document", 3),
-        ("2024-04-22 17:00", "metadata", None),
+    assert [(cell.fact.canonical, cell.of_metadata, cell.fact.page) for cell in cells if cell.fact] == [
+        ("2024-04-22 17:00", False, 3),
+        ("2024-04-22 17:00", True, None),
     ]
 
 
@@ -183,11 +188,12 @@ def test_the_document_wins_over_the_metadata_and_the_difference_is_noted(
     table = compare_facts(["amount", "deadline", "issuer"], [entry])
 
     assert [one.metadata for one in table.contradictions] == [told] * contradicts
-    assert [row.cells[0].canonical for row in table.rows if row.name == "amount"] == ["1250000000"]
+    amounts = [row.cells[0].fact for row in table.rows if row.name == "amount"]
+    assert [fact and fact.canonical for fact in amounts] == ["1250000000"]
 
 
 def test_a_table_in_korean_is_aligned_and_says_what_is_missing() -> None:
-    shown = table_markdown(compare_facts(["amount", "period", "questions_due"], [GARAM, NARAE]), "ko")
+    shown = table_markdown(compare_facts(["amount", "period", "questions_due"], [GARAM, NARAE]), "ko").text
     lines = shown.splitlines()
 
     assert lines[0].split(" | ")[0] == "| 항목     "
@@ -199,7 +205,7 @@ def test_a_table_in_korean_is_aligned_and_says_what_is_missing() -> None:
 
 def test_a_table_in_english_names_metadata_and_contradiction() -> None:
     entry = GARAM.model_copy(update={"metadata": {"project_amount": "1300000000"}})
-    shown = table_markdown(compare_facts(["amount", "deadline"], [entry, NARAE, FARES]), "en")
+    shown = table_markdown(compare_facts(["amount", "deadline"], [entry, NARAE, FARES]), "en").text
 
     assert "2024-04-22 17:00 (metadata)" in shown
     assert "not stated" in shown
@@ -207,12 +213,12 @@ def test_a_table_in_english_names_metadata_and_contradiction() -> None:
 
 
 def test_a_bar_in_a_value_does_not_break_the_table() -> None:
-    shown = table_markdown(compare_facts(["place"], [_entry("a.pdf", _fact("place", "제출처", "3층 | 계약팀"))]), "ko")
+    table = compare_facts(["place"], [_entry("a.pdf", _fact("place", "제출처", "3층 | 계약팀"))])
 
-    assert "3층 \\| 계약팀" in shown
+    assert "3층 \\| 계약팀" in table_markdown(table, "ko").text
 
 
 def test_no_documents_and_unknown_names_give_an_empty_table() -> None:
     assert compare_facts(["amount"], []).rows[0].cells == ()
     assert compare_facts(["weather"], [GARAM]).rows == ()
-    assert table_markdown(compare_facts(["weather"], []), "en") == "| Fact |\n| ---- |"
+    assert table_markdown(compare_facts(["weather"], []), "en").text == "| Fact |\n| ---- |"

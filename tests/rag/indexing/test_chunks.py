@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.documents.blocks import BBox, Block, Cell, Document, Kind, Page, PageStatus, Place
-from tasks.rag.indexing.chunk_text import split_text
+from tasks.rag.indexing.chunk_pieces import split_text
 from tasks.rag.indexing.chunks import Chunk, FigureText, chunk_document, preview
 
 DIGEST = "ab" * 32

@@ -11,7 +11,7 @@ from storage.records import Ref
 from tasks.documents.blocks import Block, Document, Page, PageStatus
 from tasks.language.tokens import BIGRAM
 from tasks.rag.corpus import Chunked, Parsed, Pictured, Searchable, Source
-from tasks.rag.indexing.cutting import cut
+from tasks.rag.indexing.document_stages import cut
 
 DOCUMENT = Document(
     format="txt",

@@ -22,13 +22,13 @@ from storage.responses import StoredResponse
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
 from tasks.documents.blocks import ImageCandidate
-from tasks.rag.indexing.figure_answers import is_informative
 from tasks.rag.indexing.figures import (
     FigureRecord,
     FigureSettings,
     describe,
     figure_request,
     found,
+    is_informative,
     label,
     look_alike,
     measure,

@@ -14,7 +14,7 @@ import pytest
 
 from storage.artifacts import Artifacts
 from tasks.rag.indexing.scan import ScanResult, scan_folder
-from tasks.rag.rag_errors import FolderMissing, NotAFolder, NothingToIndex
+from tasks.rag.rag_errors import FolderUnusable
 
 
 @pytest.fixture
@@ -257,12 +257,12 @@ def test_exclude_keeps_a_zip_shut(folder: Path, artifacts: Artifacts) -> None:
 
 
 def test_folders_that_cannot_be_indexed(folder: Path, artifacts: Artifacts) -> None:
-    with pytest.raises(FolderMissing, match="does not exist"):
+    with pytest.raises(FolderUnusable, match="does not exist"):
         scan_folder(folder / "nowhere", artifacts=artifacts)
-    with pytest.raises(NothingToIndex, match="no document"):
+    with pytest.raises(FolderUnusable, match="no document"):
         scan_folder(folder, artifacts=artifacts)
     _write(folder, "a.doc")
-    with pytest.raises(NothingToIndex, match="1 files match no pattern"):
+    with pytest.raises(FolderUnusable, match="1 files match no pattern"):
         scan_folder(folder, artifacts=artifacts)
-    with pytest.raises(NotAFolder, match="not a folder"):
+    with pytest.raises(FolderUnusable, match="not a folder"):
         scan_folder(folder / "a.doc", artifacts=artifacts)

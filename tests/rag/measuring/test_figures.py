@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 
 from tasks.rag.measuring.answer_checks import AnswerCheck
-from tasks.rag.measuring.measured_figures import choose, figures, labels_of, measure, unknown_documents
-from tasks.rag.measuring.measurement_rows import Made, Measurement, Subject, questions_digest, record
+from tasks.rag.measuring.measured_figures import (
+    Made,
+    Measurement,
+    Subject,
+    choose,
+    figures,
+    labels_of,
+    measure,
+    questions_digest,
+    record,
+    unknown_documents,
+)
 from tasks.rag.measuring.ranking_metrics import Place, Question, rank_questions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

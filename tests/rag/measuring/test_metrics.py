@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tasks.rag.measuring.ranking_metrics import (
     Place,
     Question,
-    evaluate,
     hit,
     mean_of,
     ndcg,
@@ -23,6 +22,7 @@ from tasks.rag.measuring.ranking_metrics import (
     read_questions,
     reciprocal_rank,
     score_ranking,
+    summarise,
 )
 
 
@@ -55,12 +55,14 @@ def test_the_figures_of_one_ranking() -> None:
 
 def test_several_chunks_of_a_page_count_as_one_rank() -> None:
     places = [Place("x.pdf", 1), Place("x.pdf", 1), Place("x.pdf", 1), Place("y.pdf", 4)]
-    result = evaluate([Question(id="1", question="?", document="y.pdf", pages=(4,))], lambda _: places)
+    result = summarise(rank_questions([Question(id="1", question="?", document="y.pdf", pages=(4,))], lambda _: places))
     assert (result.page["mrr@10"].value, result.document["mrr@10"].value) == (0.5, 0.5)
 
 
 def test_the_right_page_of_another_document_is_no_hit() -> None:
-    result = evaluate([Question(id="1", question="?", document="y.pdf", pages=(4,))], lambda _: [Place("x.pdf", 4)])
+    result = summarise(
+        rank_questions([Question(id="1", question="?", document="y.pdf", pages=(4,))], lambda _: [Place("x.pdf", 4)])
+    )
     assert result.page["hit@10"].value == 0
 
 
@@ -69,14 +71,14 @@ def test_a_document_without_pages_counts_by_document_only() -> None:
         Question(id="1", question="a", document="x.docx"),
         Question(id="2", question="b", document="y.pdf", pages=(1, 2)),
     ]
-    result = evaluate(questions, lambda _: [Place("x.docx", None)])
+    result = summarise(rank_questions(questions, lambda _: [Place("x.docx", None)]))
     assert (result.n, result.paged) == (2, 1)
     assert (result.document["hit@1"].value, result.page["hit@1"].value) == (0.5, 0.0)
 
 
 def test_no_questions_are_refused() -> None:
     with pytest.raises(ValueError, match="no questions"):
-        evaluate([], lambda _: [])
+        summarise(rank_questions([], lambda _: []))
 
 
 def test_the_interval_holds_the_mean_and_narrows_with_more_values() -> None:

@@ -21,13 +21,13 @@ from tasks.rag.measuring.sweep import (
     as_json,
     baseline,
     compare,
+    draw_sweep,
     grid,
     point_key,
     read_chunkings,
     read_kept,
     read_weights,
 )
-from tasks.rag.measuring.sweep_plot import draw_sweep
 
 LARGE, SMALL = Chunking(chunk_chars=800, overlap_chars=120), Chunking(chunk_chars=300, overlap_chars=50)
 USUAL = Point(chunking=LARGE, strategy="rrf", bm25_weight=1.0)

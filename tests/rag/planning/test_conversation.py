@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.rag.answers import Answered, Citation, Filters, RetrievalPlan
-from tasks.rag.planning.conversation import MOST_TURNS, history_of, recall, turn_of
+from tasks.rag.planning.plan import MOST_TURNS, history_of, recall, turn_of
 
 
 def answer(question: str, *, cites: str = "", within: str = "") -> Answered:

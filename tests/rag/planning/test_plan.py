@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tasks.rag.answers import Filters, NameMatch, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.plan import (
+    LOOKS,
+    SHORT_CHARS,
     Classified,
-    PlanSettings,
     classify_by_words,
     is_reset,
     make_plan,
@@ -82,9 +83,10 @@ def test_a_short_question_in_a_conversation_follows_it(
     assert classify_by_words(question, history=history).query_type == expected
 
 
-def test_how_short_is_a_setting() -> None:
-    settings = PlanSettings(short_chars=3)
-    assert classify_by_words("마감은 언제인가?", history=(LAST,), settings=settings).query_type == "single"
+@pytest.mark.parametrize(("more", "expected"), [(0, "followup"), (1, "single")])
+def test_a_question_is_short_up_to_a_number_of_characters(more: int, expected: QueryType) -> None:
+    question = "마감은 언제인가?".rjust(SHORT_CHARS + more, "가")
+    assert classify_by_words(question, history=(LAST,)).query_type == expected
 
 
 def test_a_short_question_that_names_documents_follows_nothing() -> None:
@@ -251,7 +253,7 @@ def test_a_question_that_begins_anew_stays_as_it_is(history: tuple[Turn, ...]) -
 def test_any_text_gives_a_plan(question: str, asked: list[str], reads: bool) -> None:
     history = tuple(Turn(question=one, answer="", documents=("d1",)) for one in asked)
     plan = make_plan(question, history=history, similarity_alone=reads)
-    assert plan.top_k <= PlanSettings().max_top_k
+    assert plan.top_k <= max(look.top_k for look in LOOKS.values())
     assert question in standalone_question(question, history)
     assert parse_label(question) in {None, "single", "multi", "compare", "followup"}
 

@@ -8,17 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rag.speech.spoken_numbers import (
-    ENGLISH_LIMIT,
-    KOREAN_DIGITS,
-    KOREAN_LIMIT,
-    english,
-    english_ordinal,
-    english_year,
-    korean,
-    native_korean,
-)
-from tasks.rag.speech.spoken_text import to_speech
+from tasks.rag.speech import to_speech
+from tasks.rag.speech.spoken_english import ENGLISH_LIMIT, english, english_ordinal, english_year
+from tasks.rag.speech.spoken_korean import KOREAN_DIGITS, KOREAN_LIMIT, korean, native_korean
 
 KOREAN_PLACES = ("", "십", "백", "천")
 KOREAN_GROUPS = ("", "만", "억", "조", "경")

@@ -27,8 +27,7 @@ from tasks.evaluation.benchmarks.code.humaneval import (
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import code_in, completed
-from tasks.grading.code.code_grading import Verdict, verdict_of
-from tasks.grading.code.pass_at_k import USUAL_KS, Part
+from tasks.grading.code.code_grading import USUAL_KS, Part, Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 from tasks.sandbox.sandbox_records import MIB
 

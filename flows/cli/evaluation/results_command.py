@@ -1,0 +1,257 @@
+"""`trivet eval results`, `export` and `import`: the leaderboard, runs for other programs, files for the database."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cli.commands import Json
+from flows.cli.evaluation.show_command import RunArgument
+from flows.cli.output import DONE_WITH_FAILURES, REFUSED, Screen, emit, fail, harmless, plain_errors
+
+if TYPE_CHECKING:
+    from storage.evaluated import StoredScore
+    from tasks.evaluation.evaluation_records import EvalReport
+    from tasks.evaluation.results.ranking import Board, Row, TaskColumn
+    from tasks.evaluation.results.result_rows import Imported
+
+
+Format = Literal["table", "json", "csv", "markdown", "html"]
+ExportFormat = Literal["lm-eval", "model-card"]
+
+
+def results(
+    task: Annotated[
+        list[str] | None, typer.Option("--task", "--tasks", help="Only this benchmark; may be repeated, or A,B.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "--models", help="Only this model; may be repeated.")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="html: a sortable page with plots, complete in itself.")] = "table",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
+    all_runs: Annotated[
+        bool, typer.Option("--all-runs", help="Include every run, not only the last of each model and settings.")
+    ] = False,
+    path: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Read results files from this folder instead of the database.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Rank models on benchmarks, with error bars; only equal data and settings are ranked together."""
+    from storage.storage_errors import StorageError
+    from tasks.evaluation.evaluation_errors import EvaluationError
+    from tasks.evaluation.results.ranking import rank
+    from tasks.resources import evaluations
+
+    format = "json" if as_json else format
+    tasks = [name for given in task or () for name in given.split(",") if name] or None
+    with plain_errors(EvaluationError, failed=(StorageError,)):
+        found = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
+        boards = rank(_chosen(found, tasks, model))
+        written = _as(format, boards, source=str(path) if path else "the database")
+        if out:
+            from storage.files import write
+
+            write(out, written.encode("utf-8", "replace"))
+    if out:
+        typer.echo(f"{out}: {len(boards)} rankings", err=True)
+    elif format == "table":
+        _show_boards(boards)
+    else:
+        sys.stdout.write(written)
+
+
+def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
+    """The figures of every results file below `path`; unreadable files are noted. Raises ResultsUnusable if all are."""
+    from tasks.evaluation.evaluation_errors import ResultsUnusable
+    from tasks.evaluation.results.ranking import latest, scores_of
+    from tasks.evaluation.results.results_file import read_results
+
+    if not path.exists():
+        raise ResultsUnusable(f"there is no {path}; name a results file or a folder of some")
+    files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    scores: list[StoredScore] = []
+    unread: list[ResultsUnusable] = []
+    for file in files:
+        try:
+            scores.extend(scores_of(read_results(file)))
+        except ResultsUnusable as unusable:
+            unread.append(unusable)
+    if not scores:
+        raise unread[0] if len(unread) == 1 else ResultsUnusable(f"{path} holds no results file that can be read")
+    if unread:
+        more = f"; {len(unread) - 1} more files were not read either" if len(unread) > 1 else ""
+        typer.secho(f"note: {harmless(str(unread[0]))}{more}", fg="yellow", err=True)
+    return scores if all_runs else latest(scores)
+
+
+def _chosen(scores: Sequence[StoredScore], tasks: list[str] | None, models: list[str] | None) -> list[StoredScore]:
+    """The scores of the named tasks and models; exits if a name is unknown."""
+    for wanted, known, kind in (
+        (tasks, {score.task for score in scores}, "task"),
+        (models, {score.model for score in scores}, "model"),
+    ):
+        unknown = [name for name in wanted or () if name not in known]
+        if unknown:
+            there = ", ".join(sorted(known)) or "none yet"
+            fail(f"no result for {kind} {', '.join(unknown)}; there are results for {there}", REFUSED)
+    return [
+        score
+        for score in scores
+        if (tasks is None or score.task in tasks) and (models is None or score.model in models)
+    ]
+
+
+def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
+    from tasks.evaluation.results import ranking
+
+    if format == "html":
+        from tasks.evaluation.results.ranking import render_page
+
+        return render_page(boards, made_at=datetime.now(UTC), source=source)
+    if format == "json":
+        return json.dumps({"scores": ranking.as_rows(boards)}, ensure_ascii=False, allow_nan=False) + "\n"
+    if format == "csv":
+        return ranking.as_csv(boards)
+    return ranking.as_markdown(boards)  # a table in a file is one of markdown
+
+
+def _show_boards(boards: Sequence[Board]) -> None:
+    from tasks.evaluation.results.ranking import models_of
+
+    console = Screen(highlight=False)
+    if not boards:
+        console.print("no results yet; evaluate a model with `trivet eval run`, or name a folder with --path")
+        return
+    models = models_of(boards)
+    if len(boards) > 1 and len(models) > 1:
+        console.print(_overview(boards, models), "")
+    for board in boards:
+        lower = "" if board.higher_is_better else ", lower is better"
+        title = f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
+        console.print(title, soft_wrap=True)
+        console.print(_ranking(board), "")
+    console.print(
+        "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
+    )
+
+
+def _overview(boards: Sequence[Board], models: Sequence[str]) -> Table:
+    from tasks.evaluation.results.ranking import cell
+
+    table = Table("model", box=None, header_style="bold", pad_edge=False)
+    for board in boards:
+        table.add_column(escape(board.name), justify="right")
+    for model in models:
+        table.add_row(escape(model), *(_cell(board, cell(board, model)) for board in boards))
+    return table
+
+
+def _cell(board: Board, row: Row | None) -> str:
+    if row is None:
+        return "[dim]–[/dim]"
+    value = board.shown(row.score.value)
+    return f"[bold]{value}[/bold]" if row.rank == 1 and len(board.rows) > 1 else value
+
+
+def _ranking(board: Board) -> Table:
+    from tasks.evaluation.results.ranking import when
+
+    further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run"):
+        table.add_column(name, justify="left" if name in ("model", "date", "run") else "right", no_wrap=name != "model")
+    for row in board.rows:
+        one = row.score
+        more = [_further(column, row) for column in further]
+        ended = when(one) if one.status == "completed" else f"[yellow]{one.status}[/yellow]"
+        cells = (board.shown(one.value), board.interval(one), f"{one.n:,}", *more, ended, escape(one.run[:8]))
+        table.add_row(str(row.rank), escape(row.name), *cells)
+    return table
+
+
+def _further(column: TaskColumn, row: Row) -> str:
+    from tasks.evaluation.results.ranking import shown
+
+    value = row.columns[column.name]
+    text = shown(value, thousands=",")
+    return f"[yellow]{text}[/yellow]" if column.is_defect and value else text
+
+
+PathArgument = Annotated[
+    Path, typer.Argument(metavar="FILE|FOLDER", help="A results file, or a folder with any number of them.")
+]
+
+
+def export(
+    run: RunArgument,
+    format: Annotated[
+        ExportFormat,
+        typer.Option(help="lm-eval: results of the lm-evaluation-harness; model-card: YAML front matter for the hub."),
+    ] = "lm-eval",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write. Unset: stdout.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, with the text under `content`.")
+    ] = False,
+) -> None:
+    """Write a run in a form that other programs read."""
+    from storage import files
+    from storage.storage_errors import StorageError
+    from tasks.evaluation.evaluation_errors import EvaluationError
+    from tasks.evaluation.results.finding_runs import find_run
+    from tasks.resources import evaluations
+
+    with plain_errors(EvaluationError, failed=(StorageError,)):
+        text = _text(find_run(run, evaluations()).report, format)
+        if out is None:
+            told = {"run": run, "format": format, "content": text}
+            emit(told, as_json, lambda: typer.echo(text, nl=False))
+            return
+        files.write(out.absolute(), text.encode("utf-8", "replace"))
+    typer.echo(f"wrote {out}", err=True)
+
+
+def _text(report: EvalReport, format: ExportFormat) -> str:
+    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
+
+    if format == "model-card":
+        return model_card_of(report)
+    return json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
+
+
+def import_results(path: PathArgument, as_json: Json = False) -> None:
+    """Write results files into the database, after runs that could not reach it; repeating it changes nothing."""
+    from storage.storage_errors import StorageError
+    from tasks.evaluation.evaluation_errors import EvaluationError
+    from tasks.evaluation.results.result_rows import import_all
+    from tasks.resources import evaluations, kept_responses
+
+    with plain_errors(EvaluationError, failed=(StorageError,)):
+        done, unusable = import_all(path, evaluations())
+        answers = kept_responses().store_unsaved()
+    told = {"imported": [one.model_dump(mode="json") for one in done], "unusable": unusable, "answers": answers}
+    emit(told, as_json, lambda: _say(done, unusable, answers))
+    if unusable:
+        fail(f"{len(unusable)} files were not imported", DONE_WITH_FAILURES if done else REFUSED)
+
+
+def _say(done: list[Imported], unusable: dict[str, str], answers: int) -> None:
+    from flows.cli.output import harmless
+
+    for one in done:
+        rows = f"{one.changed} rows written" if one.changed else "everything was there already"
+        typer.echo(harmless(f"{one.file}: run {one.run}, {', '.join(one.tasks)}, {one.samples} samples; {rows}"))
+        for note in one.notes:
+            typer.echo(harmless(f"  note: {note}"))
+    if answers:
+        typer.echo(f"{answers} answers that waited for the database are in the response store now")
+    for reason in unusable.values():
+        typer.echo(harmless(f"not imported: {reason}"))

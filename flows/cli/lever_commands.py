@@ -1,0 +1,411 @@
+"""`trivet lever`: train a selector of demonstrations, whole or stage by stage; `predict`, `vqa-score`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cli.commands import App, Flag, Given, Json, Options, command, nested
+from flows.cli.engine import prefect_for_a_command, run_flow
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
+from flows.cli.shared_options import refuse_unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import ValidationError
+
+    from flows.running.lever_config import LeverConfig
+    from tasks.lever.data.vqa_files import VqaScores
+    from tasks.lever.learning.lever_results import LeverReport
+    from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
+
+
+STAGES = {
+    "run": (
+        "evaluate",
+        "Train a selector of demonstrations and measure it; an interrupted run continues when started again.",
+    ),
+    "embed": ("embed", "Export the vectors of pictures and questions."),
+    "pools": ("pools", "Choose the candidates of every query."),
+    "sft": ("sft", "Train a selector that imitates the best demonstrations."),
+    "rl-data": ("rl-data", "Let a trained selector draw demonstrations, and have the judge answer with them."),
+    "rce": ("rce", "Train on rewarded groups of demonstrations."),
+    "grpo": ("grpo", "Train on comparisons within groups, which the judge answers during training."),
+    "evaluate": ("evaluate", "Measure selectors against random choice, similarity and the oracle."),
+}
+"""Command → last stage of the flow, help."""
+OF_REAL_DATA: dict[str, Any] = {
+    "dataset": {"train_queries": 800, "test": 1000},
+    "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
+    "encoder": "clip",
+    "prompts": {"style": "chat"},
+    "pool_size": 64,
+    "network": {},
+    "beams": {},
+    "sft": {},
+    "rl_data": {},
+    "rce": {},
+    "grpo": {},
+    "oracle": {"most_judgments": 20_000},
+}
+"""Defaults of runs on real data, in place of those of the CPU world; {}: the defaults of Lever-Plus."""
+
+
+def _shown(*path: str) -> str:
+    return f"{reduce(getitem, path, OF_REAL_DATA)}; {{usual}} for digits"
+
+
+Start = Literal["sft", "rl-data", "rce", "grpo", "evaluate"]
+"""Stages that can begin from files of the results folder."""
+DATASET = "digits (small, for CPUs), okvqa, vqav2, textvqa or vizwiz."
+VECTORS = "What the selector sees of queries and candidates: joint, image or text."
+SAMPLER = "How the candidates of a query are found: RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
+FROM = "First stage, from files of the results folder: sft, rl-data, rce, grpo or evaluate."
+NO_GATE = "Ablation: the state of the pointer network ignores the demonstrations picked so far."
+UNSET: dict[str, Any] = {"default": None}
+ON: dict[str, Any] = {"type": bool, "default": False}
+OPTIONS = Options(
+    "flows.running.lever_config:LeverConfig",
+    {
+        "dataset.name": Flag("--dataset --world", type=str, help=DATASET, **UNSET),
+        "dataset.data_dir": Flag(**UNSET),
+        "judge": Flag("--judge --vqa-model", shown=_shown("judge"), **UNSET),
+        "encoder": Flag(shown=_shown("encoder"), **UNSET),
+        "adapters": Flag(),
+        "vectors": Flag(type=str, help=VECTORS, **UNSET),
+        "sampler": Flag(type=str, help=SAMPLER, **UNSET),
+        "pool_size": Flag("--pool-size --candidate-num", shown=_shown("pool_size"), **UNSET),
+        "shots": Flag("--shots --shot-num", **UNSET),
+        "seeds": Flag(**UNSET),
+        "first_seed": Flag("--seed", min=0, **UNSET),
+        "dataset.train_queries": Flag(
+            "--train-queries --sample-num", shown=_shown("dataset", "train_queries"), **UNSET
+        ),
+        "begin_at": Flag("--from", type=Start, metavar="STAGE", help=FROM, **UNSET),
+        "start.sft_checkpoint": Flag("--sft-ckpt"),
+        "start.rce_checkpoint": Flag("--rce-ckpt"),
+        "start.grpo_checkpoint": Flag("--grpo-ckpt"),
+        "start.beam_data": Flag(),
+        "start.rl_data": Flag(),
+        "start.query_embeddings": Flag("--query-emb"),
+        "start.candidate_embeddings": Flag("--cand-emb"),
+        "rl_data_copy": Flag("--output-path"),
+        "results": Flag(**UNSET),
+        "device": Flag(),
+        "grpo.offline_only": Flag(**ON),
+        "rce_only": Flag(**ON),
+        "network.gate": Flag("--no-gate", help=NO_GATE, **ON),
+        "grpo.dropout_in_ratio": Flag(**ON),
+        "grpo.top_k": Flag(min=1),  # the field says which numbers make sense
+        "spending.max_calls": Flag(),
+        "save": Flag(**UNSET),
+    },
+)
+"""Unset options leave the value to the file of --config and to the defaults of the dataset."""
+
+app = App(help="Train a small network that selects demonstrations for a vision-language model.")
+
+
+def _command(until: str) -> Callable[..., None]:
+    def stage(
+        given: Given,
+        config: Annotated[
+            Path | None, typer.Option(help="YAML file of the flow's parameters; options override it.")
+        ] = None,
+        settings: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="NAME=VALUE", help="Any parameter, such as grpo.rounds=10; may be repeated."),
+        ] = None,
+        as_json: Json = False,
+    ) -> None:
+        from pydantic import ValidationError
+
+        try:
+            with expected_errors():
+                chosen = config_of(given, until=until, file=config, settings=settings or ())
+            with prefect_for_a_command(expected_errors(), quiet=as_json):
+                from flows.lever import post_train
+                from tasks.lever.judge.judges import DIGITS
+                from tasks.lever.lever_errors import Unfinished
+
+                if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
+                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=True)
+                outcome = run_flow(post_train, chosen, Unfinished)
+        except ValidationError as error:
+            fail(_sentences(error), REFUSED)
+        emit(outcome.report.told(), as_json, lambda: show(outcome.report))
+        if outcome.unfinished:
+            fail(outcome.unfinished, FAILED)
+
+    return stage
+
+
+def config_of(given: Given, *, until: str, file: Path | None = None, settings: Sequence[str] = ()) -> LeverConfig:
+    """The parameters of the flow: its defaults, then the YAML file, then the options, then each --set."""
+    from flows.running.lever_config import LeverConfig
+    from tasks.lever.data.folder_layout import dataset_of
+    from tasks.lever.judge.judges import DIGITS
+
+    typed: dict[str, Any] = {}
+    for one in settings:
+        _set(typed, one)
+    in_file = _in_file(file)
+    name = dataset_of(given.get("dataset.name") or _dataset_in(typed) or _dataset_in(in_file) or DIGITS)
+    # whole, so that an option or a line that sets one field of several leaves the others as they are
+    chosen = LeverConfig().model_dump() | (deepcopy(OF_REAL_DATA) if name != DIGITS else {})
+    for more in (in_file, nested(_read(given) | {"dataset.name": name, "until": until}), typed):
+        _merge(chosen, more)
+    return LeverConfig.model_validate(chosen)
+
+
+def _read(given: Given) -> dict[str, Any]:
+    """The given options, with older names replaced; a switch that is off counts as not given."""
+    from tasks.lever.data.folder_layout import judge_of, sampler_of, vectors_of
+
+    readers = {"judge": judge_of, "sampler": sampler_of, "vectors": vectors_of}
+    said = {path: value for path, value in given.items() if value is not None and value is not False}
+    said = {path: readers[path](value) if path in readers else value for path, value in said.items()}
+    return said | ({"network.gate": False} if "network.gate" in said else {})
+
+
+def _dataset_in(chosen: dict[str, Any]) -> str | None:
+    """The dataset that a file or `--set` names; a bare name is moved to `dataset.name`."""
+    if isinstance(given := chosen.get("dataset"), str):
+        chosen["dataset"] = {"name": given}
+        return given
+    return given.get("name") if isinstance(given, dict) else None
+
+
+def _in_file(path: Path | None) -> dict[str, Any]:
+    import yaml
+
+    if path is None:
+        return {}
+    try:
+        read = yaml.safe_load(path.read_text())
+    except OSError as error:
+        fail(f"--config {path}: {error.strerror}; name a YAML file", REFUSED)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        fail(f"--config {path} is no YAML: {error}", REFUSED)
+    if not isinstance(read, dict):
+        fail(f"--config {path} holds no parameters; write them as `name: value`", REFUSED)
+    return cast("dict[str, Any]", read)
+
+
+def _set(chosen: dict[str, Any], text: str) -> None:
+    """Set the field of one `a.b=value`; values are YAML."""
+    import yaml
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        fail(f"--set {text!r} is not NAME=VALUE", REFUSED)
+    *path, last = name.split(".")
+    place = chosen
+    for part in path:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            fail(f"--set {name}: {part} has no parts", REFUSED)
+    try:
+        place[last] = yaml.safe_load(value)
+    except yaml.YAMLError:
+        fail(f"--set {name}: {value!r} is no YAML value", REFUSED)
+
+
+def _merge(under: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for name, value in over.items():
+        if isinstance(value, dict) and isinstance(under.get(name), dict):
+            _merge(under[name], cast("dict[str, Any]", value))
+        else:
+            under[name] = value
+
+
+@contextmanager
+def expected_errors() -> Generator[None]:
+    """What the lever may refuse or miss, as a sentence."""
+    from flows.running.command_server import ServerDidNotStart
+    from models.model_errors import ModelError
+    from storage.storage_errors import StorageError
+    from tasks.budget import BudgetSpent
+    from tasks.lever.lever_errors import (
+        DatasetUnusable,
+        FileUnusable,
+        LeverError,
+        OptionUnusable,
+        PointerUnusable,
+        PoolTooSmall,
+        RewardUnusable,
+    )
+
+    refused = (OptionUnusable, DatasetUnusable, FileUnusable, PoolTooSmall, PointerUnusable, RewardUnusable)
+    with plain_errors(*refused, failed=(LeverError, StorageError, ModelError, ServerDidNotStart, BudgetSpent)):
+        yield
+
+
+def _sentences(error: ValidationError) -> str:
+    """Validation errors, one parameter per line, named as in `--set` and YAML files."""
+    return "\n".join(
+        str(item["ctx"]["error"])
+        if item["type"] == "value_error" and "ctx" in item
+        else f"{'.'.join(map(str, item['loc']))}: {item['msg']} (it is {str(item['input'])[:80]!r})"
+        for item in error.errors()
+    )
+
+
+def predict(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A trained selector: .safetensors, or .ckpt or .pt of Lever-Plus.")
+    ],
+    query_emb: Annotated[Path, typer.Option(help="File query_embeddings.pt, with its IDs beside it.")],
+    cand_emb: Annotated[Path, typer.Option(help="File candidate_embeddings.pt, with its IDs beside it.")],
+    ids: Annotated[Path | None, typer.Option(help="IDs of the queries, if not beside their file.")] = None,
+    cand_ids: Annotated[Path | None, typer.Option(help="IDs of the candidates, if not beside their file.")] = None,
+    shots: Annotated[int, typer.Option("--shots", "--shot-num", min=1, help="Number of demonstrations per query.")] = 2,
+    pool_size: Annotated[
+        int,
+        typer.Option("--pool-size", "--candidate-num", min=1, help="Number of most similar candidates to choose from."),
+    ] = 64,
+    heads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of attention heads, for a checkpoint of Lever-Plus that does not record it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
+    from tasks.lever.lever_errors import LeverError
+
+    with plain_errors(LeverError):
+        from tasks.lever.compat.seed_checkpoints import open_selector
+        from tasks.lever.data.embeddings import QueryPools, read_bank, read_embeddings
+        from tasks.lever.learning import choosing
+
+        opened = open_selector(checkpoint, heads=heads)
+        candidates = read_embeddings(cand_emb, ids=cand_ids)
+        bank, pools = (candidates.bank, candidates.pools) if isinstance(candidates, QueryPools) else (candidates, None)
+        queries = read_bank(query_emb, ids=ids)
+        opened.refuse_other(queries.encoder, dimension=queries.dimension, path=checkpoint)
+        found = choosing.predict(opened.selector, queries, bank, shots=shots, pools=pools, pool_size=pool_size)
+    told = {query: one._asdict() for query, one in found.items()}
+    emit(told, as_json, lambda: _show_prediction(told, opened.notes))
+
+
+def _show_prediction(told: dict[str, dict[str, Any]], notes: Sequence[str]) -> None:
+    screen = Screen(highlight=False)
+    for note in notes:
+        screen.print(f"[dim]{harmless(note)}[/]", markup=True)
+    for query, one in told.items():
+        screen.print(f"{query}  {', '.join(one['demonstrations'])}", markup=False)
+
+
+def vqa_score(
+    questions: Annotated[Path, typer.Option(metavar="FILE", help='Official JSON: {"questions": [{question_id, …}]}.')],
+    annotations: Annotated[
+        Path, typer.Option(metavar="FILE", help='{"annotations": [{question_id, answers: [{answer}], answer_type}]}.')
+    ],
+    results: Annotated[
+        Path, typer.Option(metavar="FILE", help="JSON: [{question_id, answer}], an answer for each question.")
+    ],
+    stem: Annotated[
+        bool, typer.Option("--stem", help="Compare stems of words, as OK-VQA does, with a slightly different stemmer.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Score answers about pictures by VQA accuracy, from 0 to 1: overall and per type of answer.
+
+    With --json also per question: {overall, per_answer_type, per_question}.
+    """
+    from tasks.lever.data.vqa_files import score_files
+    from tasks.lever.lever_errors import LeverError
+
+    with plain_errors(LeverError):
+        scores = score_files(questions, annotations, results, stem=stem)
+    emit(scores, as_json, lambda: _show_scores(scores))
+
+
+def _show_scores(scores: VqaScores) -> None:
+    screen = Screen(highlight=False, soft_wrap=True)
+    screen.print(f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions", markup=False)
+    for name, accuracy in scores.per_answer_type.items():
+        screen.print(f"{accuracy:.4f}  {name}", markup=False)
+
+
+def show(found: LeverReport) -> None:
+    """Accuracies with their intervals, gains, and where everything lies."""
+    screen = Screen(highlight=False)
+    if found.summary:
+        screen.print(_title(found.summary), style="bold", markup=False)
+        screen.print(_accuracies(found.summary))
+        for line in _gains(found.summary):
+            screen.print(line)
+    else:
+        screen.print(f"done: {', '.join(found.stages)}")
+    for note in found.notes:
+        screen.print(note, style="yellow", markup=False, soft_wrap=True)
+    for path in found.files:
+        screen.print(escape(path), style="dim", soft_wrap=True)
+
+
+def _title(found: Summary) -> str:
+    about = found.conditions
+    seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
+    questions = max(figure.accuracy.n for figure in found.figures)
+    return (
+        f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}, {questions:,} questions: VQA accuracy"
+    )
+
+
+def _accuracies(found: Summary) -> Table:
+    shots = sorted({one.shots for one in found.figures})
+    about = found.conditions
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("demonstrations by")
+    for count in shots:
+        table.add_column(f"{count} shot{'s' if count > 1 else ''}", justify="right", no_wrap=True)
+        if count == about.trained_shots:
+            table.add_column("95 % interval", justify="right", no_wrap=True)
+    for name in dict.fromkeys(one.selector for one in found.figures):
+        cells = [escape(name.replace("_", " "))]
+        for count in shots:
+            figure = found.figure(name, shots=count)
+            bound = "≥ " if figure and figure.is_lower_bound else ""
+            cells.append(f"{bound}{figure.accuracy.value:.3f}" if figure else "·")
+            if count == about.trained_shots:
+                cells.append(_interval(figure.accuracy) if figure else "")
+        table.add_row(*cells)
+    return table
+
+
+def _gains(found: Summary) -> list[str]:
+    shots = found.conditions.trained_shots
+    lines = [
+        f"{gain.better} − {gain.worse.replace('_', ' ')}: {gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
+        for gain in found.gains
+        if gain.shots == shots
+    ]
+    ways = [
+        f"{way.selector} is {way.share:.0%} of the way from random to the oracle"
+        for way in found.ways
+        if way.shots == shots and way.selector == "grpo"
+    ]
+    return lines + ways
+
+
+def _interval(estimate: SeedEstimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "—"
+    return f"{estimate.low:.3f} … {estimate.high:.3f}"
+
+
+for _name, (_until, _about) in STAGES.items():
+    command(app, _name, OPTIONS, help=_about)(_command(_until))
+app.command("predict")(predict)
+app.command("vqa-score")(vqa_score)

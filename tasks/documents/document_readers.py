@@ -1,0 +1,194 @@
+"""The interface of a document reader, and what readers of formats without layout share to implement it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Literal, Protocol
+
+from storage.records import Record
+from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
+
+
+class ReadOptions(Record):
+    """Options of reading that a user can set; part of every parse cache key, so no secrets here."""
+
+    pdf_reader: Literal["auto", "pdfplumber", "pymupdf"] = "auto"
+    """auto: pymupdf's text for every page, tables by layout only where a page asks for them."""
+    tables: bool = True
+    """Tables of PDFs become rows of their own."""
+    ocr: Literal["auto", "off"] = "auto"
+    """auto: tesseract (kor+eng) on pages without text, when it is installed."""
+
+
+class Header(Record):
+    """Description of a document before its first page is read."""
+
+    format: str
+    """Name of a tasks.documents.formats.DocumentFormat."""
+    reader: str
+    """Reader and version: `pymupdf 2.0`."""
+    page_source: Literal["layout", "stored", "none"]
+    page_count: int
+    """Pages that `pages()` will yield; 1 for formats without pages."""
+    title: str | None = None
+    metadata: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+class Reader(Protocol):
+    """An open document. Raises tasks.documents.document_errors.DocumentError on opening.
+
+    The `opener` of a format (tasks.documents.formats) makes one. It runs in a child process whose parent enforces CPU
+    time and memory per page, so it may be slow or crash. Blocks carry their `place`, which `BlockList` fills in.
+    """
+
+    header: Header
+
+    def pages(self, first: int = 1) -> Iterator[Page]:
+        """Pages from position `first` (1-based) on; each comes as soon as it is read.
+
+        A page that cannot be read comes as a Page with status `error` and a reason, and the next one follows.
+        """
+        ...
+
+
+class SimpleReader:
+    """A document that was read whole on opening. Implements Reader."""
+
+    def __init__(self, header: Header, pages: Sequence[Page]) -> None:
+        self.header = header
+        self._pages = pages
+
+    def pages(self, first: int = 1) -> Iterator[Page]:
+        """Pages from position `first` (1-based) on."""
+        return iter(self._pages[first - 1 :])
+
+
+class Headings:
+    """The headings above the next block."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, str]] = []
+
+    def path(self) -> tuple[str, ...]:
+        """Outermost first."""
+        return tuple(heading for _, heading in self._open)
+
+    def add(self, text: str, level: int) -> tuple[str, ...]:
+        """The path of a heading, which closes those of its level and below and stands above what follows."""
+        self._open = [(above, heading) for above, heading in self._open if above < level]
+        path = self.path()
+        self._open.append((level, text))
+        return path
+
+    def path_of(self, kind: Kind, text: str, level: int | None) -> tuple[str, ...]:
+        """The path of any block; headers, footers and notes stand below no heading."""
+        if kind == "heading":
+            return self.add(" ".join(text.split()), level or 1)
+        return () if kind in ("header", "footer", "note") else self.path()
+
+
+def join_pages(pages: Sequence[Page]) -> tuple[Page, ...]:
+    """Pages that were read alone as parts of one document: blocks are numbered on, headings reach over the page."""
+    headings, count = Headings(), itertools.count()
+
+    def placed(block: Block) -> Block:
+        path = headings.path_of(block.kind, block.text, block.level)
+        place = Place(section=block.place.section, block=next(count), heading_path=path)
+        return block.model_copy(update={"place": place})
+
+    return tuple(page.model_copy(update={"blocks": tuple(map(placed, page.blocks))}) for page in pages)
+
+
+class BlockList:
+    """Collects blocks in reading order and notes where each stands."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._headings = Headings()
+
+    def add(
+        self,
+        kind: Kind,
+        text: str,
+        *,
+        level: int | None = None,
+        cells: Sequence[Cell] = (),
+        page: int | None = None,
+        section: int | None = None,
+    ) -> None:
+        """Append a block; one without text is left out, save a figure. A table takes its text from its cells."""
+        cells = tuple(cell.model_copy(update={"text": storable(cell.text)}) for cell in cells)
+        text = (table_text(cells) if kind == "table" else storable(text)).strip("\n")
+        if not text.strip() and kind != "figure":
+            return
+        path = self._headings.path_of(kind, text, level)
+        place = Place(section=section, block=len(self._blocks), heading_path=path)
+        self._blocks.append(Block(kind=kind, text=text, page=page, cells=cells, level=level, place=place))
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._blocks)
+
+    def unpaged(self) -> list[Page]:
+        """The one page of a document that stores no pages."""
+        return [_page(None, self._blocks, without="the document holds no text")]
+
+    def paged(self, count: int) -> list[Page]:
+        """Pages 1 to `count`; a block without a page stands on the last one."""
+        by_page: dict[int, list[Block]] = defaultdict(list)
+        for block in self._blocks:
+            by_page[block.page or count].append(block)
+        return [_page(number, by_page[number], without="blank page") for number in range(1, count + 1)]
+
+
+def _page(number: int | None, blocks: Sequence[Block], *, without: str) -> Page:
+    """A page; without blocks it is empty for the reason `without`."""
+    if not blocks:
+        return Page(number=number, status=PageStatus.EMPTY, reason=without)
+    return Page(number=number, status=PageStatus.OK, blocks=tuple(blocks))
+
+
+def storable(text: str) -> str:
+    """NFC, and without what JSON and PostgreSQL cannot hold: NUL goes, a lone surrogate becomes U+FFFD."""
+    return unicodedata.normalize("NFC", re.sub("[\ud800-\udfff]", "\ufffd", text.replace("\0", "")))
+
+
+def table_text(cells: Sequence[Cell]) -> str:
+    """Rows as lines, cells joined by ` | `; a merged cell stands once."""
+    rows = itertools.groupby(sorted(cells, key=attrgetter("row", "col")), key=attrgetter("row"))
+    lines = [[" ".join(cell.text.split()) for cell in row] for _, row in rows]
+    return "\n".join(" | ".join(line) for line in lines if any(line))
+
+
+_ROMAN = (
+    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
+    (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
+)  # fmt: skip
+
+
+def roman(number: int) -> str:
+    """A list number in small Roman letters."""
+    letters = ""
+    for value, sign in _ROMAN:
+        letters += sign * (number // value)
+        number %= value
+    return letters
+
+
+def counted(number: int, digits: str, units: str) -> str:
+    """A list number in Korean or Chinese words (십일 for 11); "" beyond 1 to 9,999.
+
+    digits: the signs of 1 to 9; units: those of 10, 100 and 1,000, before which a one is not written.
+    """
+    if not 0 < number < 10_000:
+        return ""
+    written = ""
+    for power in (3, 2, 1, 0):
+        if digit := number // 10**power % 10:
+            written += ("" if digit == 1 and power else digits[digit - 1]) + (units[power - 1] if power else "")
+    return written

@@ -1,0 +1,273 @@
+"""Streams of Hangul documents: decrypted, inflated under a cap, and (HWP 5) cut into a tree of records.
+
+Ciphers: passwords (three schemes) and distribution documents (no password). None of the password schemes is in the
+published formats. HWP 5: `hwp-extract` by Volexity documents the one that Hangul 2010 and later write, the older one is
+that of HWP 3. HWPX follows OpenDocument 1.2, part 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
+from tasks.documents.hwp.hwp_model import MAX_NESTING
+
+MAX_STREAM_BYTES = 128 << 20
+"""One inflated stream; a 1,000-page document has about 20 MiB."""
+MAX_RATIO = 100
+"""Inflated over packed, for streams above `_SMALL_BYTES`; real section streams stay under 30."""
+_SMALL_BYTES = 16 << 20
+WRONG_PASSWORD = "The password does not open the document, or the document is damaged; check `--password-env`."
+_MAX_RECORDS = 1_000_000
+
+
+class Tag(IntEnum):
+    """The records that carry text or structure (hwp 5 format, revision 1.3, tables 13 and 57)."""
+
+    DOCUMENT_PROPERTIES = 0x10
+    BIN_DATA = 0x12
+    NUMBERING = 0x17
+    BULLET = 0x18
+    PARA_SHAPE = 0x19
+    DISTRIBUTE_DOC_DATA = 0x1C
+    PARA_HEADER = 0x42
+    PARA_TEXT = 0x43
+    CTRL_HEADER = 0x47
+    LIST_HEADER = 0x48
+    SHAPE_COMPONENT = 0x4C
+    TABLE = 0x4D
+    OLE = 0x54
+    PICTURE = 0x55
+    CTRL_DATA = 0x57
+    EQUATION = 0x58
+    TEXT_ART = 0x5A
+    FORM_OBJECT = 0x5B
+    MEMO_LIST = 0x5D
+    CHART = 0x5F
+    VIDEO = 0x62
+
+
+_KEPT = frozenset(int(tag) for tag in Tag)
+
+
+@dataclass(slots=True)
+class Record:
+    """A record and those that stand under it."""
+
+    tag: int
+    level: int
+    data: bytes
+    children: list[Record] = field(default_factory=list["Record"])
+
+    def u16(self, offset: int) -> int:
+        return self._unpack("<H", offset)
+
+    def u32(self, offset: int) -> int:
+        return self._unpack("<I", offset)
+
+    def text(self, offset: int) -> str:
+        """The counted UTF-16 string at the offset."""
+        return self._unpack(f"{2 * self.u16(offset)}s", offset + 2).decode("utf-16-le", "replace")
+
+    def _unpack(self, layout: str, offset: int) -> Any:
+        try:
+            return struct.unpack_from(layout, self.data, offset)[0]
+        except struct.error as error:
+            raise CorruptDocument(
+                f"Record {self.tag:#x} ends before its last field: the file is truncated or damaged; "
+                "ask for an intact copy."
+            ) from error
+
+
+def inflate(packed: bytes, *, name: str) -> bytes:
+    """A raw deflate stream, inflated; a CRC and a length behind it are checked where Hangul wrote them."""
+    limit = min(MAX_STREAM_BYTES, max(_SMALL_BYTES, MAX_RATIO * len(packed)))
+    inflater = zlib.decompressobj(-15)
+    try:
+        data = inflater.decompress(packed, limit + 1)
+    except zlib.error as error:
+        raise CorruptDocument(f"Stream {name} does not inflate ({error}); ask for an intact copy.") from error
+    if len(data) > limit:
+        raise RefusedDocument(
+            f"Stream {name} inflates from {len(packed)} to more than {limit} bytes: it looks like a deflate bomb; "
+            "if it is a real document, open it in Hangul and save it anew."
+        )
+    if not inflater.eof:
+        raise CorruptDocument(f"Stream {name} ends early: the file is truncated; ask for an intact copy.")
+    # not in the published format, but Hangul ends a stream like gzip: CRC-32, then the length
+    if len(inflater.unused_data) >= 8:
+        crc, size = struct.unpack_from("<II", inflater.unused_data)
+        if size == len(data) and crc != zlib.crc32(data):
+            raise CorruptDocument(f"Stream {name} fails its checksum: the file is damaged; ask for an intact copy.")
+    return data
+
+
+def record_tree(data: bytes, *, name: str) -> list[Record]:
+    """The top records of a stream, each with its children; records without text or structure are left out."""
+    top: list[Record] = []
+    open_: list[Record] = []  # the last record of every level above the current one
+    offset = count = 0
+    while offset + 4 <= len(data):
+        tag, level, start, end = _header(data, offset, name=name)
+        offset, count = end, count + 1
+        if count > _MAX_RECORDS:
+            raise RefusedDocument(
+                f"Stream {name} holds more than {_MAX_RECORDS} records, which no document that Hangul writes does: "
+                "split it in Hangul into several."
+            )
+        if level > 2 * MAX_NESTING:
+            raise CorruptDocument(
+                f"Stream {name} nests deeper than {MAX_NESTING} objects, which no document that Hangul writes does: "
+                "the file is damaged; ask for an intact copy."
+            )
+        if tag not in _KEPT:
+            continue
+        record = Record(tag, level, data[start:end])
+        while open_ and open_[-1].level >= level:
+            open_.pop()
+        (open_[-1].children if open_ else top).append(record)
+        open_.append(record)
+    return top
+
+
+def _header(data: bytes, offset: int, *, name: str) -> tuple[int, int, int, int]:
+    """Tag, level, start and end of the record at the offset: 10, 10 and 12 bits, or a longer size behind them."""
+    word = int.from_bytes(data[offset : offset + 4], "little")
+    tag, level, size = word & 0x3FF, word >> 10 & 0x3FF, word >> 20
+    start = offset + 4
+    if size == 0xFFF:
+        size = int.from_bytes(data[start : start + 4], "little")
+        start += 4
+    if start + size > len(data):
+        raise CorruptDocument(
+            f"Stream {name} has a record of {size} bytes at {offset}, but only {len(data) - start} are left: "
+            "the file is truncated or damaged; ask for an intact copy."
+        )
+    return tag, level, start, start + size
+
+
+_PIECE_BYTES = 1 << 16
+_MAX_ITERATIONS = 1_000_000
+"""PBKDF2 iterations; a file that asks for more is an attempt to consume CPU time."""
+_DISTRIBUTION_BYTES = 256
+
+
+def distribution_key(record: bytes) -> bytes:
+    """The AES-128 key inside the record of a distribution document.
+
+    Source: Hancom, HWP document format, distribution documents, revision 1.2.
+    """
+    if len(record) < _DISTRIBUTION_BYTES:
+        raise CorruptDocument(
+            f"The distribution record has {len(record)} bytes, expected {_DISTRIBUTION_BYTES}: "
+            "the file is damaged; ask for an intact copy."
+        )
+    plain = bytes(a ^ b for a, b in zip(record, _mask(record), strict=False))
+    offset = 4 + (record[0] & 0x0F)
+    return plain[offset : offset + 16]
+
+
+def _mask(record: bytes) -> Iterator[int]:
+    """What the record is XORed with: runs of equal bytes from the linear congruential rand() of Microsoft's C."""
+    seed = int.from_bytes(record[:4], "little")
+
+    def rand() -> int:
+        nonlocal seed
+        seed = (seed * 214013 + 2531011) & 0xFFFFFFFF
+        return seed >> 16 & 0x7FFF
+
+    index = 0
+    while index < _DISTRIBUTION_BYTES:
+        value = rand() & 0xFF
+        for _ in range((rand() & 0x0F) + 1):
+            yield value if index >= 4 else 0  # the seed itself stands in the open
+            index += 1
+
+
+def decrypt_distribution(data: bytes, key: bytes) -> bytes:
+    """AES-128-ECB; a last block that is not whole is dropped, as it cannot be decrypted."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    return Cipher(algorithms.AES(key), modes.ECB()).decryptor().update(data[: len(data) // 16 * 16])
+
+
+def decrypt_stream(data: bytes, password: str, *, encrypt_version: int) -> bytes:
+    """A stream of an HWP 5 file with a password; a wrong password gives noise that does not inflate."""
+    if encrypt_version >= 4:
+        return _decrypt_bitwise_cfb(data, _rotated_sha1_key(password))
+    from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+    from cryptography.hazmat.primitives.ciphers import Cipher, modes
+
+    des = TripleDES(_ring_key(password) * 3)  # triple DES with three equal keys is DES
+    return Cipher(des, modes.ECB()).decryptor().update(data[: len(data) // 8 * 8])
+
+
+def _rotated_sha1_key(password: str) -> bytes:
+    """Each byte behind its predecessor rotated left by one bit, hashed."""
+    mixed, previous = bytearray(), 0xEC
+    for byte in password.encode():
+        mixed += bytes(((previous << 1 | previous >> 7) & 0xFF, byte))
+        previous = byte
+    return hashlib.sha1(mixed, usedforsecurity=False).digest()[:16]
+
+
+def _decrypt_bitwise_cfb(data: bytes, key: bytes) -> bytes:
+    """AES-128 in CFB-1 with a zero vector.
+
+    Bit i is masked by the first bit of E(the 128 ciphertext bits before i), so that all registers are known at once:
+    eight shifted copies of the ciphertext, seen through a sliding window of 16 bytes.
+    """
+    import numpy as np
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    encrypt = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update
+    stream = np.frombuffer(bytes(16) + data, np.uint8)
+    plain = np.frombuffer(data, np.uint8).copy()
+    for start in range(0, len(data), _PIECE_BYTES):
+        size = min(_PIECE_BYTES, len(data) - start)
+        around = stream[start : start + size + 16].astype(np.uint16)  # 16 bytes before the piece, then it
+        for shift in range(8):
+            shifted = (around[:-1] << shift | around[1:] >> (8 - shift)).astype(np.uint8)
+            registers = np.lib.stride_tricks.sliding_window_view(shifted, 16)  # (size, 16)
+            mask = np.frombuffer(encrypt(registers.tobytes()), np.uint8)[::16] & 0x80
+            plain[start : start + size] ^= mask >> shift
+    return plain.tobytes()
+
+
+def _ring_key(password: str) -> bytes:
+    """56 bits: UTF-16 bytes go round a ring of seven, each slot XORed and rotated; DES wants them 7 to a byte."""
+    ring = [0] * 7
+    for index, byte in enumerate(password.encode("utf-16-le")):
+        mixed = ring[index % 7] ^ byte
+        ring[index % 7] = (mixed << 1 | mixed >> 7) & 0xFF
+    bits = int.from_bytes(bytes(ring), "big")
+    return bytes((bits >> (49 - 7 * index) & 0x7F) << 1 for index in range(8))
+
+
+def open_document_key(password: str, *, salt: bytes, iterations: int, key_bytes: int) -> bytes:
+    """The key of an HWPX member: PBKDF2-HMAC-SHA-1 over the SHA-256 of the password."""
+    if not 1 <= iterations <= _MAX_ITERATIONS or key_bytes not in (16, 24, 32):
+        raise UnsupportedDocument(
+            f"The encryption asks for {iterations} iterations and a key of {key_bytes} bytes; "
+            f"expected 1 to {_MAX_ITERATIONS} and 16, 24 or 32: save the document in Hangul without a password."
+        )
+    start_key = hashlib.sha256(password.encode()).digest()
+    return hashlib.pbkdf2_hmac("sha1", start_key, salt, iterations, key_bytes)
+
+
+def decrypt_open_document(data: bytes, *, key: bytes, vector: bytes) -> bytes:
+    """AES-CBC; the padding is left on, as Hangul's deflate streams know their own end."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    if len(vector) != 16 or len(data) % 16:
+        raise CorruptDocument(
+            f"An encrypted member has {len(data)} bytes and a vector of {len(vector)}; expected whole blocks of 16 "
+            "and a vector of 16: the file is damaged; ask for an intact copy."
+        )
+    return Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor().update(data)

@@ -1,0 +1,338 @@
+"""Reads HTML and Markdown. Nothing is fetched.
+
+HTML: its text as a browser would show it, without scripts, styles and hidden parts. Markdown (CommonMark with GitHub's
+tables): headings, lists, tables, code, and the HTML that stands in it.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tasks.documents.blocks import Cell, Kind
+from tasks.documents.document_errors import RefusedDocument
+from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader, storable
+from tasks.documents.text_reader import Decoded, decode, read_bytes
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_DROPPED = {"script", "style", "template", "noscript", "head", "iframe", "object", "svg", "canvas", "datalist"}
+_HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
+_INLINE = set(
+    "a abbr acronym b bdi bdo big button cite code data del dfn em font i input ins kbd label mark meter nobr output "  # noqa: SIM905
+    "progress q rb rp rt ruby s samp select small span strike strong sub sup time tt u var wbr".split()
+)
+"""What stands within a line; anything else stands on its own."""
+_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_\-]+)", re.IGNORECASE)
+_KOREAN = {"euc-kr", "ks_c_5601-1987", "ksc5601", "korean", "windows-949"}  # browsers read all of them as CP949
+_METADATA = {"author", "description", "keywords", "date", "generator"}
+_MOST_SPANNED = 1000
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
+
+
+def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+    """An HTML file, one page without a number."""
+    decoded = _decode_html(read_bytes(path))
+    root = _tree(decoded.text)
+    blocks = BlockList()
+    try:
+        _HtmlWriter(blocks).add(root)
+    except RecursionError as error:
+        raise RefusedDocument("The HTML nests elements hundreds deep, as no page does.") from error
+    title = " ".join(" ".join("".join(node.itertext()) for node in root.iter("title")).split())
+    named = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
+    metadata = {name: content for name, content in named.items() if name in _METADATA and content}
+    return _reader("html", blocks, decoded, reader="trivet html 1", title=title or None, metadata=metadata)
+
+
+def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+    """A Markdown file, one page without a number."""
+    from markdown_it import MarkdownIt
+
+    decoded = decode(read_bytes(path))
+    metadata, body = _front_matter(decoded.text)
+    blocks = BlockList()
+    # the preset's limit of 20 would drop what is nested deeper
+    parser = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
+    _MarkdownWriter(blocks).add(parser.parse(body))
+    title = metadata.get("title") or next((block.text for block in blocks if block.kind == "heading"), None)
+    return _reader("md", blocks, decoded, reader="trivet markdown 1", title=title, metadata=metadata)
+
+
+def _reader(
+    format: str, blocks: BlockList, decoded: Decoded, *, reader: str, title: str | None, metadata: dict[str, str]
+) -> SimpleReader:
+    header = Header(
+        format=format,
+        reader=reader,
+        page_source="none",
+        page_count=1,
+        title=title,
+        metadata=metadata | {"encoding": decoded.encoding},
+        notes=decoded.notes,
+    )
+    return SimpleReader(header, blocks.unpaged())
+
+
+def _decode_html(data: bytes) -> Decoded:
+    """By the declared charset if all bytes fit it, else as text of unknown encoding."""
+    declared = _CHARSET.search(data[:4096])
+    name = declared[1].decode().lower() if declared else ""
+    try:
+        text = data.decode("cp949" if name in _KOREAN else name) if name and b"\0" not in data else None
+    except (LookupError, UnicodeDecodeError):
+        text = None
+    return decode(data) if text is None or name.startswith("utf") else Decoded(text, name, ())
+
+
+def _tree(source: str) -> ET.Element:
+    from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
+
+    # huge_tree: without it everything below 256 levels would be dropped in silence
+    parser: Any = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
+    root: Any = etree.fromstring(storable(source).encode(), parser)
+    return ET.Element("html") if root is None else cast(ET.Element, root)
+
+
+class _HtmlWriter:
+    """Turns a tree into blocks: text gathers until something that stands on a line of its own begins or ends."""
+
+    def __init__(self, blocks: BlockList) -> None:
+        self._blocks = blocks
+        self._text: list[str] = []
+        self._kind: Kind = "paragraph"
+        self._level: int | None = None
+        self._marker: str | None = None
+        """Number or bullet of the list item whose first text is still to come."""
+        self._depth = 0
+        """Depth of nested lists."""
+        self._images: list[str] = []
+
+    def add(self, node: ET.Element) -> None:
+        """Everything below `node`, and the text that is left at its end."""
+        self._children(node)
+        self._flush()
+
+    def _children(self, node: ET.Element) -> None:
+        self._append(node.text)
+        for child in node:
+            if not _is_dropped(child):
+                self._element(child)
+            self._append(child.tail)
+
+    def _append(self, text: str | None) -> None:
+        if text:
+            self._text.append(re.sub(r"[ \t\r\n]+", " ", text))
+
+    def _element(self, node: ET.Element) -> None:
+        tag = node.tag
+        if tag == "br":
+            self._text.append("\n")
+        elif tag == "img":
+            self._images += [alt] if (alt := (node.get("alt") or "").strip()) else []
+        elif tag in ("ul", "ol", "menu"):
+            self._list(node)
+        elif tag in _HEADINGS:
+            self._styled(node, "heading", int(tag[1]))
+        elif tag in ("caption", "figcaption"):
+            self._styled(node, "caption", None)
+        elif tag in _INLINE:
+            self._children(node)
+        else:
+            self._flush()
+            if tag == "table":
+                self._table(node)
+            elif tag == "pre":
+                self._blocks.add("paragraph", "".join(node.itertext()))
+            else:
+                self.add(node)
+
+    def _styled(self, node: ET.Element, kind: Kind, level: int | None) -> None:
+        self._flush()
+        before = self._kind, self._level
+        self._kind, self._level = kind, level
+        self.add(node)
+        self._kind, self._level = before
+
+    def _list(self, node: ET.Element) -> None:
+        self._flush()
+        before = self._kind, self._level
+        self._depth += 1
+        self._kind, self._level = "list", self._depth
+        start = node.get("start", "1")
+        number = int(start) if start.isdecimal() else 1
+        for child in (child for child in node if not _is_dropped(child)):
+            if child.tag == "li":
+                self._marker = f"{number}." if node.tag == "ol" else "•"
+                number += 1
+                self._children(child)
+            else:
+                self._element(child)
+            self._flush()
+        self._depth -= 1
+        self._kind, self._level = before
+        self._marker = None
+
+    def _flush(self) -> None:
+        lines = (" ".join(line.split()) for line in "".join(self._text).split("\n"))
+        text = "\n".join(lines).strip()
+        self._text.clear()
+        if text:
+            self._blocks.add(self._kind, f"{self._marker} {text}" if self._marker else text, level=self._level)
+            self._marker = None
+        for alt in self._images:
+            self._blocks.add("figure", alt)
+        self._images.clear()
+
+    def _table(self, node: ET.Element) -> None:
+        for caption in node.findall("caption"):
+            self._styled(caption, "caption", None)
+        self._blocks.add("table", "", cells=_cells(list(_rows(node))))
+
+
+def _is_dropped(node: ET.Element) -> bool:
+    return node.tag in _DROPPED or node.get("hidden") is not None or bool(_HIDDEN_STYLE.search(node.get("style", "")))
+
+
+def _rows(table: ET.Element) -> Iterator[ET.Element]:
+    """Rows of this table, not of tables within it."""
+    for child in table:
+        if child.tag == "tr":
+            yield child
+        elif child.tag in ("thead", "tbody", "tfoot"):
+            yield from child.findall("tr")
+
+
+def _cells(rows: list[ET.Element]) -> list[Cell]:
+    """Cells at their columns: those that hang down from rows above push later ones to the right."""
+    cells: list[Cell] = []
+    taken: dict[int, int] = {}
+    """Column → first row that is free again."""
+    for number, row in enumerate(rows):
+        column = 0
+        for node in (child for child in row if child.tag in ("td", "th")):
+            while taken.get(column, 0) > number:
+                column += 1
+            row_span = min(_span(node, "rowspan"), len(rows) - number) or len(rows) - number
+            col_span = _span(node, "colspan") or 1
+            taken.update(dict.fromkeys(range(column, column + col_span), number + row_span))
+            inner = BlockList()
+            _HtmlWriter(inner).add(node)
+            text, header = "\n".join(block.text for block in inner), node.tag == "th"
+            cells.append(Cell(row=number, col=column, text=text, row_span=row_span, col_span=col_span, header=header))
+            column += col_span
+    return cells
+
+
+def _span(node: ET.Element, name: str) -> int:
+    """Rows or columns; 0, for rows, reaches to the end of the table."""
+    value = node.get(name, "1").strip()
+    return min(int(value), _MOST_SPANNED) if value.isdecimal() and len(value) < 7 else 1
+
+
+def _front_matter(text: str) -> tuple[dict[str, str], str]:
+    """Plain `key: value` lines between `---` at the very top, and the text below them."""
+    match = _FRONT_MATTER.match(text)
+    lines = [line.partition(":") for line in match[1].splitlines()] if match else []
+    if not match or not all(colon or key.startswith((" ", "-", "#")) or not key for key, colon, _ in lines):
+        return {}, text
+    pairs = {key.strip(): value.strip().strip("\"'") for key, _, value in lines if key[:1].isalpha() and value.strip()}
+    return pairs, text[match.end() :]
+
+
+class _MarkdownWriter:
+    """Turns tokens into blocks."""
+
+    def __init__(self, blocks: BlockList) -> None:
+        self._blocks = blocks
+        self._lists: list[int | None] = []
+        """Number of the next item of each list that is being read; None for bullets."""
+        self._marker: str | None = None
+        """Number or bullet of the list item whose first text is still to come."""
+        self._heading: int | None = None
+
+    def add(self, tokens: Sequence[Token]) -> None:
+        index = 0
+        while index < len(tokens):
+            if tokens[index].type == "table_open":
+                index = self._add_table(tokens, index)
+            else:
+                self._add_token(tokens[index])
+            index += 1
+
+    def _add_token(self, token: Token) -> None:
+        match token.type:
+            case "heading_open":
+                self._heading = int(token.tag[1])
+            case "heading_close":
+                self._heading = None
+            case "bullet_list_open":
+                self._lists.append(None)
+            case "ordered_list_open":
+                self._lists.append(int(token.attrs.get("start", 1)))
+            case "bullet_list_close" | "ordered_list_close":
+                self._lists.pop()
+            case "list_item_open":
+                number = self._lists[-1]
+                self._marker = "•" if number is None else f"{number}{token.markup}"
+                self._lists[-1] = None if number is None else number + 1
+            case "list_item_close":
+                self._marker = None
+            case "inline":
+                self._add_text(_inline_text(token))
+                for child in token.children or ():
+                    if child.type == "image" and child.content:
+                        self._blocks.add("figure", child.content)
+            case "fence" | "code_block":
+                self._add_text(token.content)
+            case "html_block" if token.content.strip():
+                _HtmlWriter(self._blocks).add(_tree(token.content))
+            case _:
+                pass  # rules, and the other ends of pairs
+
+    def _add_text(self, text: str) -> None:
+        if self._heading is not None:
+            self._blocks.add("heading", text, level=self._heading)
+        elif self._lists:
+            self._blocks.add("list", f"{self._marker} {text}" if self._marker else text, level=len(self._lists))
+            self._marker = None
+        else:
+            self._blocks.add("paragraph", text)
+
+    def _add_table(self, tokens: Sequence[Token], index: int) -> int:
+        """Add the table that opens at `index`; gives the index of its end."""
+        cells: list[Cell] = []
+        row = column = -1
+        header = False
+        while (token := tokens[index]).type != "table_close":
+            if token.type == "tr_open":
+                row, column = row + 1, -1
+            elif token.type in ("th_open", "td_open"):
+                header, column = token.type == "th_open", column + 1
+            elif token.type == "inline":
+                cells.append(Cell(row=row, col=column, text=_inline_text(token), header=header))
+            index += 1
+        self._blocks.add("table", "", cells=cells)
+        return index
+
+
+def _inline_text(token: Token) -> str:
+    """The words of a line without their markup; an image is a figure of its own."""
+    text = ""
+    for child in token.children or ():
+        match child.type:
+            case "softbreak" | "hardbreak":
+                text += "\n"
+            case "image":
+                pass
+            case "html_inline":
+                text += _BREAK_TAG.sub("\n", child.content)
+            case _:
+                text += child.content
+    return text.strip()

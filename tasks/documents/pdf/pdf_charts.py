@@ -1,0 +1,393 @@
+"""Finds charts and diagrams that are drawn with lines, rectangles and curves, and tells them from tables.
+
+Pure geometry on a page's drawing paths. A cluster of paths is a picture when it shows at least one of these:
+a shape that no table has (a curve, a slanted line), bars (rectangles of different lengths on one baseline), or boxes
+that lines connect. Rules, cell fills, page borders, underlines and rounded panels are none of these.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.documents.blocks import BBox
+
+RULE_PT = 2.0
+"""A path thinner than this is a line, however it was drawn: borders are often thin filled shapes."""
+SLANT_PT = 0.2
+CELL_PT = 5.0
+MOST_CELLS = 600
+"""Largest number of grid cells along one side of a page: on a poster the cells are larger."""
+GAP_CELLS = 2
+"""Paths belong together when at most this many grid cells lie between them."""
+SMALLEST_PT = (72.0, 48.0)
+"""An inch by two thirds: what is smaller is an icon or a logo."""
+PAGE_SHARE = 0.85
+"""A single rectangle that covers more of the page is its border or its background."""
+SHAPE_PT = 24.0
+FILLED_SHAPE_PT = 16.0
+"""Letters drawn as outlines are filled shapes lower than this."""
+LABEL_REACH_PT = (40.0, 30.0)
+"""How far labels stand from what they label: sideways, up and down."""
+LABEL_PT = 160.0
+"""A line of text that is longer and reaches out of the picture's surroundings belongs to a paragraph."""
+FEWEST_MARKS = 10
+"""Smallest number of marks in a scatter plot."""
+MOST_PATHS = 20_000
+"""Largest number of paths on a page that is searched; a map may have millions."""
+MOST_NODES = 60
+"""Largest number of boxes in a diagram; pages with more are forms."""
+
+Colour = tuple[float, ...]
+
+
+class Element(NamedTuple):
+    """A rule, a box, or a free shape."""
+
+    kind: str
+    """`rule`: a straight line along an axis; `box`: a rectangle; `free`: anything with a curve or a slant."""
+    rect: Rect
+    fill: Colour | None
+    segments: int
+
+
+def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[], Sequence[BBox]]) -> list[Rect]:
+    """Boxes of the drawn charts and diagrams with their labels, top to bottom.
+
+    paths: as pymupdf's `Page.get_cdrawings()` gives them.
+    words: boxes of the page's words; asked for only when the drawings look like a picture.
+    """
+    elements = [element for path in paths[:MOST_PATHS] for element in _elements(path) if _is_content(element, page)]
+    if not _may_hold_a_picture(elements):
+        return []  # most pages end here, before their words are read
+    seen: list[BBox] = []
+    charts: list[Rect] = []
+    for cluster in _clusters(elements, page):
+        box = hull(element.rect for element in cluster)
+        seen = seen or list(words())
+        if _is_picture(cluster, box, seen):
+            charts.append(_with_labels(box, seen, page))
+    return sorted(merged(charts), key=lambda chart: (chart.y0, chart.x0))
+
+
+def _elements(path: dict[str, Any]) -> list[Element]:
+    """What a path draws; rectangles of one path are taken one by one, for a table is often a single path."""
+    fill = path.get("fill") if path.get("fill_opacity") != 0 else None
+    stroked = path.get("color") is not None and path.get("stroke_opacity") != 0
+    if not stroked and (fill is None or min(fill) > 0.99):
+        return []  # invisible, or a white ground
+    boxes: list[Element] = []
+    others: list[tuple[Any, ...]] = []
+    for item in path["items"]:
+        if item[0] == "re":
+            rect = Rect(*item[1])
+            boxes.append(Element("rule" if min(rect.width, rect.height) < RULE_PT else "box", rect, fill, 1))
+        else:
+            others.append(item)
+    return boxes + ([_line_art(path, others, fill)] if others else [])
+
+
+def _line_art(path: dict[str, Any], items: Sequence[tuple[Any, ...]], fill: Colour | None) -> Element:
+    rect = hull(_extent(item) for item in items)
+    if min(rect.width, rect.height) < RULE_PT:
+        return Element("rule", rect, fill, len(items))
+    free = [item for item in items if _is_free(item)]
+    if not free and _is_staircase(items):
+        return Element("free", rect, fill, len(items))
+    if not free or (len(free) < len(items) and _is_rounded_box(free, rect)):
+        closed = fill is not None or path.get("closePath") or len(items) >= 4
+        return Element("box" if closed else "rule", rect, fill, len(items))
+    return Element("free", rect, fill, len(free))
+
+
+def _is_free(item: tuple[Any, ...]) -> bool:
+    """A curve, a quad that is not upright, or a line that follows neither axis."""
+    if item[0] == "qu":
+        xs, ys = {round(point[0]) for point in item[1]}, {round(point[1]) for point in item[1]}
+        return len(xs) > 2 or len(ys) > 2
+    extent = _extent(item)
+    return item[0] == "c" or min(extent.width, extent.height) > SLANT_PT
+
+
+def _is_staircase(items: Sequence[tuple[Any, ...]]) -> bool:
+    """One stroke of many upright and level pieces: a step chart; a table is many strokes, a box is four."""
+    joined = sum(first[2] == second[1] for first, second in pairwise(items) if first[0] == second[0] == "l")
+    return joined >= 8
+
+
+def _is_rounded_box(free: Sequence[tuple[Any, ...]], rect: Rect) -> bool:
+    """True when everything that bends or slants stays in the corners."""
+    corners = [Rect(x, y, x, y) for x in (rect.x0, rect.x1) for y in (rect.y0, rect.y1)]
+    reach = (rect.width * 0.3, rect.height * 0.5)
+    return all(any(corner.grown(*reach).holds(_extent(item)) for corner in corners) for item in free)
+
+
+def _extent(item: tuple[Any, ...]) -> Rect:
+    """Box of a path item; of a curve, the box of its control points."""
+    if item[0] == "re":
+        return Rect(*item[1])
+    points = item[1] if item[0] == "qu" else [point for point in item[1:] if isinstance(point, tuple)]
+    xs, ys = [point[0] for point in points], [point[1] for point in points]
+    return Rect(min(xs), min(ys), max(xs), max(ys))
+
+
+def _may_hold_a_picture(elements: Sequence[Element]) -> bool:
+    if any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS:
+        return True
+    return bool(_bar_groups(elements)) or _is_diagram(elements)
+
+
+def _is_content(element: Element, page: Rect) -> bool:
+    """False for what lies off the page and for its border and background."""
+    return page.touches(element.rect) and not (element.kind == "box" and element.rect.area > PAGE_SHARE * page.area)
+
+
+def _is_shape(element: Element) -> bool:
+    """A free shape too large to be a letter, a bullet or an arrowhead."""
+    if element.kind != "free" or max(element.rect.width, element.rect.height) < SHAPE_PT:
+        return False
+    return element.fill is None or min(element.rect.width, element.rect.height) >= FILLED_SHAPE_PT
+
+
+def _small_shapes(elements: Sequence[Element]) -> list[Element]:
+    """Markers of a scatter plot, arrowheads; letters and bullets too."""
+    return [element for element in elements if element.kind == "free" and not _is_shape(element)]
+
+
+def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
+    """Elements that lie close together, on the baseline of one bar chart, or within the same frame."""
+    cell_pt = max(CELL_PT, max(page.width, page.height) / MOST_CELLS)
+    grid = np.zeros((int(page.height / cell_pt) + 2, int(page.width / cell_pt) + 2), dtype=bool)
+    for rect in [*(element.rect for element in elements), *map(hull, _bar_groups(elements))]:
+        rows, columns = _covered(rect, page, cell_pt, grid.shape)
+        grid[rows.start : rows.stop + GAP_CELLS, columns.start : columns.stop + GAP_CELLS] = True
+    labels = _components(grid)
+    clusters: defaultdict[int, list[Element]] = defaultdict(list)
+    for element in elements:
+        rows, columns = _covered(element.rect, page, cell_pt, grid.shape)
+        clusters[int(labels[rows.start, columns.start])].append(element)
+    return _nested(list(clusters.values()), page)
+
+
+def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
+    """Rows and columns from the first to the last that a box reaches; what lies off the page counts to its edge."""
+
+    def cell(offset: float, cells: int) -> int:
+        return int(min(max(offset / cell_pt, 0), cells - 1))
+
+    rows = range(cell(rect.y0 - page.y0, shape[0]), cell(rect.y1 - page.y0, shape[0]))
+    columns = range(cell(rect.x0 - page.x0, shape[1]), cell(rect.x1 - page.x0, shape[1]))
+    return rows, columns
+
+
+def _nested(clusters: Sequence[list[Element]], page: Rect) -> list[list[Element]]:
+    """Clusters of a picture's size, each with those that lie within its outline."""
+    hulls = [(hull(element.rect for element in cluster), cluster) for cluster in clusters]
+    large = [
+        (hull, cluster)
+        for hull, cluster in hulls
+        if hull.width >= SMALLEST_PT[0] and hull.height >= SMALLEST_PT[1] and hull.area <= PAGE_SHARE * page.area
+    ]
+    frames = merged([hull for hull, _ in large])
+    return [[element for hull, cluster in hulls if frame.holds(hull) for element in cluster] for frame in frames]
+
+
+def _components(grid: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Numbers the connected areas of a grid from 1 (neighbours share an edge); 0 stands where the grid is empty."""
+    labels = np.zeros(grid.shape, dtype=np.int32)
+    number = 0
+    for start in zip(*np.nonzero(grid), strict=True):
+        if labels[start]:
+            continue
+        number += 1
+        labels[start] = number
+        front = [start]
+        while front:
+            row, column = front.pop()
+            for near in ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)):
+                inside = 0 <= near[0] < grid.shape[0] and 0 <= near[1] < grid.shape[1]
+                if inside and grid[near] and not labels[near]:
+                    labels[near] = number
+                    front.append(near)
+    return labels
+
+
+def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) -> bool:
+    near = sum(box.grown(*LABEL_REACH_PT).touches(word) for word in words)
+    if near < 2 and len(cluster) < 12:
+        return False  # an ornament: what informs has labels
+    if any(_holds_no_text(bars, words) for bars in _bar_groups(cluster)):
+        return True
+    if _is_ruled_table(cluster, box):
+        return sum(_is_shape(element) and element.segments >= 3 for element in cluster) > 0
+    return any(map(_is_shape, cluster)) or _is_scatter(cluster, box) or _is_diagram(cluster)
+
+
+def _is_ruled_table(cluster: Sequence[Element], box: Rect) -> bool:
+    """Three or more lines both ways that run most of the width or height: slanted lines in it strike out cells."""
+    across = sum(element.kind == "rule" and element.rect.width > 0.6 * box.width for element in cluster)
+    down = sum(element.kind == "rule" and element.rect.height > 0.6 * box.height for element in cluster)
+    return across >= 3 and down >= 3
+
+
+def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
+    """Ten or more small shapes strewn over half of the box both ways, beside an axis or in a frame."""
+    marks = [element.rect for element in _small_shapes(cluster)]
+    if len(marks) < FEWEST_MARKS:
+        return False
+    straight = [element.rect for element in cluster if element.kind != "free"]
+    axes = any(max(rect.width / box.width, rect.height / box.height) > 0.6 for rect in straight)
+    over = hull(marks)
+    strewn = over.width > box.width / 2 and over.height > box.height / 2
+    return axes and strewn and len({round(mark.y0 / 4) for mark in marks}) >= min(10, len(marks) / 2)
+
+
+def _is_diagram(elements: Sequence[Element]) -> bool:
+    """Three or more boxes that stand apart, and two or more lines or arrowheads that lead from box to box."""
+    rects = (element.rect for element in elements if element.kind == "box")
+    boxes = [rect for rect in rects if rect.width >= 30 and rect.height >= 12]  # each could hold a word
+    if not 3 <= len(boxes) <= MOST_NODES:
+        return False
+    apart = [box for box in boxes if not any(other is not box and box.grown(1, 1).touches(other) for other in boxes)]
+    if len(apart) < 3:
+        return False
+    links = [element for element in elements if element.kind != "box"]
+    return sum(any(_leads_to(link, box) for box in apart) for link in links) >= 2
+
+
+def _leads_to(link: Element, box: Rect) -> bool:
+    """True when an arrowhead touches the box, or a line ends at it head on; table rules run along their cells."""
+    line = link.rect
+    if link.kind == "free":
+        return not _is_shape(link) and box.grown(2, 2).touches(line) and not box.holds(line)
+    if line.width > line.height:
+        return box.y0 + 3 < line.y0 < box.y1 - 3 and min(abs(line.x0 - box.x1), abs(line.x1 - box.x0)) <= 3
+    return box.x0 + 3 < line.x0 < box.x1 - 3 and min(abs(line.y0 - box.y1), abs(line.y1 - box.y0)) <= 3
+
+
+def _bar_groups(elements: Sequence[Element]) -> list[list[Rect]]:
+    """Groups of filled rectangles of one thickness on one baseline, with at least three different lengths."""
+    filled = [element for element in elements if element.kind == "box" and element.fill is not None]
+    groups: list[list[Rect]] = []
+    for axis, baseline in ((0, 1), (0, 3), (1, 0), (1, 2)):  # standing on or hanging from it, to its right or left
+        by_base: defaultdict[tuple[int, int], list[Element]] = defaultdict(list)
+        for element in filled:
+            thickness = element.rect[axis + 2] - element.rect[axis]
+            by_base[round(element.rect[baseline]), round(thickness)].append(element)
+        groups += [
+            [bar.rect for bar in group]
+            for group in by_base.values()
+            if _are_bars(group, axis) and not _are_cells(group, filled)
+        ]
+    return groups
+
+
+def _are_bars(bars: Sequence[Element], axis: int) -> bool:
+    lengths = {round(bar.rect[3 - axis] - bar.rect[1 - axis]) for bar in bars}
+    places = {round(bar.rect[axis]) for bar in bars}
+    return len(lengths) >= max(3, 0.4 * len(bars)) and len(places) == len(bars)
+
+
+def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
+    """True when the same colour goes on beside them: grounds of cells are laid side by side."""
+    members = set(map(id, bars))
+    continued = sum(
+        any(
+            other.fill == bar.fill and id(other) not in members and bar.rect.grown(1, 1).touches(other.rect)
+            for other in filled
+        )
+        for bar in bars
+    )
+    return continued > len(bars) / 3
+
+
+def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
+    """False when most of them are the ground of a line of text or of a cell."""
+    covered = 0
+    for bar in bars:
+        inside = [word for word in words if bar.grown(1, 1).holds(word)]
+        covered += sum(word[2] - word[0] for word in inside) > 0.5 * bar.width
+    return covered <= len(bars) / 2
+
+
+def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:
+    """The box with the lines of text that stand close to it: axis labels, legend, title."""
+    reach = box.grown(*LABEL_REACH_PT)
+    for line in _lines(words):
+        if reach.holds(line) or (line.width <= LABEL_PT and reach.touches(line)):
+            box = box.union(line)
+    box = box.grown(3, 3)
+    return Rect(max(box.x0, page.x0), max(box.y0, page.y0), min(box.x1, page.x1), min(box.y1, page.y1))
+
+
+def _lines(words: Sequence[BBox]) -> list[Rect]:
+    """Words that follow each other on a line, joined; a gap as wide as the line is high parts them."""
+    lines: list[Rect] = []
+    for word in words:
+        last = lines[-1] if lines else None
+        if last and abs(last.y1 - word[3]) < 2 and 0 <= word[0] - last.x1 < last.height:
+            lines[-1] = last.union(word)
+        else:
+            lines.append(Rect(*word))
+    return lines
+
+
+class Rect(NamedTuple):
+    """x0, y0, x1, y1 in points."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+    @property
+    def area(self) -> float:
+        return self.width * self.height
+
+    def grown(self, dx: float, dy: float) -> Rect:
+        return Rect(self.x0 - dx, self.y0 - dy, self.x1 + dx, self.y1 + dy)
+
+    def union(self, other: BBox) -> Rect:
+        return Rect(min(self.x0, other[0]), min(self.y0, other[1]), max(self.x1, other[2]), max(self.y1, other[3]))
+
+    def touches(self, other: BBox) -> bool:
+        return self.x0 <= other[2] and other[0] <= self.x1 and self.y0 <= other[3] and other[1] <= self.y1
+
+    def holds(self, other: BBox) -> bool:
+        return self.x0 <= other[0] and self.y0 <= other[1] and other[2] <= self.x1 and other[3] <= self.y1
+
+
+def merged(boxes: Sequence[Rect]) -> list[Rect]:
+    """Boxes that overlap become one, until none do."""
+    apart: list[Rect] = []
+    for box in boxes:
+        while overlapped := next((other for other in apart if other.touches(box)), None):
+            apart.remove(overlapped)
+            box = box.union(overlapped)
+        apart.append(box)
+    return apart
+
+
+def hull(rects: Iterable[BBox]) -> Rect:
+    """Smallest box around all of them."""
+    x0s, y0s, x1s, y1s = zip(*rects, strict=True)
+    return Rect(min(x0s), min(y0s), max(x1s), max(y1s))
+
+
+def common(one: Rect, other: Rect) -> Rect:
+    """What two boxes share; its sides are zero where they share nothing."""
+    x0, y0 = max(one.x0, other.x0), max(one.y0, other.y0)
+    return Rect(x0, y0, max(x0, min(one.x1, other.x1)), max(y0, min(one.y1, other.y1)))

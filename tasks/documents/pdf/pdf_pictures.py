@@ -1,0 +1,188 @@
+"""Pictures of a PDF, taken from the page as it shows them, at their own resolution.
+
+Rendering the place of an image gives what extraction by object number gets wrong or misses: soft and stencil masks,
+CMYK and indexed colours, Decode arrays, inline images, rotation, labels set over the picture. The pixel grids of page
+and image are laid on each other, so an image that is shown twice gives the same pixels twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import pymupdf
+
+from tasks.documents.blocks import LONGEST_SIDE_PX, BBox, ImageCandidate
+from tasks.documents.pdf.pdf_charts import Rect, common, find_charts, hull
+from tasks.documents.pdf.pdf_document import open_document
+
+CHART_DPI = 150
+TOUCH_PT = 1.0
+"""Tiles of one picture lie so close, and their edges differ by no more."""
+SAME_PLACE = 0.5
+"""Share of the smaller image that the larger one covers when they are layers of one picture."""
+GROUND_SHARE = 0.85
+"""An image that covers more of the page is a scan, or a ground for what is printed over it."""
+GROUND_CHARS = 50
+MOST_PER_PAGE = 60
+SMALLEST_PT = 1.0
+PDF_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, pymupdf.mupdf.FzErrorBase)  # pyright: ignore[reportPrivateImportUsage]
+
+
+class Placement(NamedTuple):
+    """A picture and its place on the unrotated page."""
+
+    rect: Rect
+    scale: tuple[float, float]
+    """Pixels per point across and down, before the page is rotated."""
+    source: Literal["raster", "vector"]
+
+
+def pdf_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
+    """The pictures of each page, top to bottom. Raises DocumentError."""
+    with open_document(path, password) as document:
+        for number in range(document.page_count):
+            try:
+                page = document[number]
+                yield from _page_images(page, number + 1)
+            except PDF_ERRORS as error:
+                yield _problem(number + 1, 1, f"the page's pictures cannot be read ({_short(error)})")
+
+
+def _page_images(page: pymupdf.Page, number: int) -> Iterator[ImageCandidate]:
+    pictures, ground = _pictures(page)
+    if not pictures and not ground:
+        return
+    display = page.get_displaylist(annots=0)
+    ordered = sorted(pictures, key=lambda picture: (round(picture.rect.y0), picture.rect.x0))
+    for n, picture in enumerate(ordered[:MOST_PER_PAGE], start=1):
+        yield _rendered(page, display, picture, n)
+    if len(ordered) > MOST_PER_PAGE:
+        yield _problem(
+            number, MOST_PER_PAGE + 1, f"{len(ordered) - MOST_PER_PAGE} more pictures on this page are not taken"
+        )
+    elif ground:
+        yield _problem(number, len(ordered) + 1, "the image under the page's text is its background")
+
+
+def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
+    """The pictures of a page, and whether it has a background image besides."""
+    upright = Rect(*(page.rect * page.derotation_matrix))
+    tiles = _chained_both_ways(_placements(page, upright))
+    grounds = [image for image in tiles if image.rect.area > GROUND_SHARE * upright.area]
+    if grounds and _visible_chars(page) < GROUND_CHARS:
+        return [_joined(grounds)], False  # a scan
+    images = [image for image in tiles if image not in grounds]
+    paths = cast("list[dict[str, Any]]", page.get_cdrawings())
+    found = find_charts(paths, upright, lambda: [word[:4] for word in cast("list[Any]", page.get_text("words"))])
+    charts = [Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector") for chart in found]
+    return _layered([*images, *charts]), bool(grounds)
+
+
+def _placements(page: pymupdf.Page, upright: Rect) -> list[Placement]:
+    """Every image that the page shows, inline ones and stencils included."""
+    infos = cast("list[dict[str, Any]]", page.get_image_info())
+    found = [Placement(common(Rect(*info["bbox"]), upright), _density(info), "raster") for info in infos]
+    return [image for image in found if image.rect.width > SMALLEST_PT and image.rect.height > SMALLEST_PT]
+
+
+def _density(info: dict[str, Any]) -> tuple[float, float]:
+    """Pixels per point across and down the page; an image that is turned by a quarter swaps its sides."""
+    a, b, c, d = info["transform"][:4]
+    along, across = info["width"] / max(math.hypot(a, b), 1e-3), info["height"] / max(math.hypot(c, d), 1e-3)
+    if abs(b) < 1e-3 * abs(a) and abs(c) < 1e-3 * abs(d):
+        return along, across
+    if abs(a) < 1e-3 * abs(b) and abs(d) < 1e-3 * abs(c):
+        return across, along
+    return max(along, across), max(along, across)
+
+
+def _chained_both_ways(images: Sequence[Placement]) -> list[Placement]:
+    """Tiles and strips joined to the picture that they form."""
+    joined = list(images)
+    before = len(joined) + 1
+    while len(joined) < before:
+        before = len(joined)
+        joined = _chained(joined, across=True)
+        joined = _chained(joined, across=False)
+    return joined
+
+
+def _chained(images: Sequence[Placement], *, across: bool) -> list[Placement]:
+    """Neighbours that share a whole edge become one, in one direction."""
+    start, end = (0, 2) if across else (1, 3)
+    side, other_side = (1, 3) if across else (0, 2)
+    chains: list[list[Placement]] = []
+    ordered = sorted(
+        images, key=lambda image: (round(image.rect[side]), round(image.rect[other_side]), image.rect[start])
+    )
+    for image in ordered:
+        last = chains[-1][-1].rect if chains else None
+        if (
+            last is not None
+            and abs(last[side] - image.rect[side]) <= TOUCH_PT
+            and abs(last[other_side] - image.rect[other_side]) <= TOUCH_PT
+            and abs(last[end] - image.rect[start]) <= TOUCH_PT
+        ):
+            chains[-1].append(image)
+        else:
+            chains.append([image])
+    return [_joined(chain) for chain in chains]
+
+
+def _layered(pictures: Sequence[Placement]) -> list[Placement]:
+    """Pictures that mostly cover each other become one: a base and its mask, a chart drawn over an image."""
+    apart: list[Placement] = []
+    for picture in sorted(pictures, key=lambda picture: -picture.rect.area):
+        for position, other in enumerate(apart):
+            if common(picture.rect, other.rect).area > SAME_PLACE * picture.rect.area:
+                apart[position] = _joined([other, picture])
+                break
+        else:
+            apart.append(picture)
+    return apart
+
+
+def _joined(pictures: Sequence[Placement]) -> Placement:
+    scale = (max(picture.scale[0] for picture in pictures), max(picture.scale[1] for picture in pictures))
+    drawn = any(picture.source == "vector" for picture in pictures)
+    return Placement(hull(picture.rect for picture in pictures), scale, "vector" if drawn else "raster")
+
+
+def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
+    """The place of the picture as the page shows it, rotation applied."""
+    number = cast(int, page.number) + 1
+    shown = Rect(*(pymupdf.Rect(picture.rect) * page.rotation_matrix))
+    across, down = reversed(picture.scale) if page.rotation % 180 else picture.scale
+    width, height = max(1, round(shown.width * across)), max(1, round(shown.height * down))
+    shrink = min(1.0, LONGEST_SIDE_PX / max(width, height))
+    # the grid starts at the picture's own corner, so that its pixels are copied and not mixed
+    across, down = max(1, round(width * shrink)) / shown.width, max(1, round(height * shrink)) / shown.height
+    grid = pymupdf.Matrix(across, 0, 0, down, -shown.x0 * across, -shown.y0 * down)
+    inside = pymupdf.Rect(shown.grown(-0.01 / across, -0.01 / down))
+    pymupdf.TOOLS.reset_mupdf_warnings()
+    try:
+        pixels = display.get_pixmap(matrix=grid, colorspace=pymupdf.csRGB, alpha=0, clip=inside)
+        complaint = pymupdf.TOOLS.mupdf_warnings()
+        if complaint and pixels.is_unicolor:
+            return _problem(number, n, f"the image is damaged ({_short(complaint)})", bbox=shown)
+        png = pixels.tobytes("png")
+    except PDF_ERRORS as error:
+        return _problem(number, n, f"the image cannot be shown ({_short(error)})", bbox=shown)
+    return ImageCandidate(page=number, bbox=shown, n=n, source=picture.source, png=png, width=width, height=height)
+
+
+def _problem(page: int, n: int, problem: str, *, bbox: BBox | None = None) -> ImageCandidate:
+    return ImageCandidate(page=page, bbox=bbox, n=n, source="raster", problem=problem)
+
+
+def _visible_chars(page: pymupdf.Page) -> int:
+    """Characters that are printed; the text that OCR lays under a scan is not (render mode 3)."""
+    spans = cast("list[dict[str, Any]]", page.get_texttrace())
+    return sum(len(span["chars"]) for span in spans if span["type"] != 3)
+
+
+def _short(message: object) -> str:
+    return " ".join(str(message).split())[:120]

@@ -1,0 +1,163 @@
+"""Reads plain text: finds its encoding, its paragraphs, its numbered headings, and its pages if it has form feeds."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.documents.document_errors import EmptyDocument, RefusedDocument
+from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader
+
+MOST_BYTES = 100_000_000
+_BOMS = {  # UTF-32 before UTF-16, whose mark it begins with
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_CONTROLS = bytes(set(range(0x20)) - set(b"\t\n\r\f\v\b\x1a\x1b\0"))
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_HEADINGS = (
+    (1, re.compile(r"(?:제\s*\d+\s*장|[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+[.\s]|(?:CHAPTER|PART)\s+[\dIVX]+\b)", re.IGNORECASE)),
+    (3, re.compile(r"\d+(?:\.\d+)+\.?\s|[가-하]\.\s")),
+    (2, re.compile(r"제\s*\d+\s*절|\d+\.\s")),
+)
+_HEADING_CHARS = 60
+
+
+class Decoded(NamedTuple):
+    """Text, the encoding it was read by, and what had to be repaired."""
+
+    text: str
+    encoding: str
+    notes: tuple[str, ...]
+
+
+def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+    """A plain text file; pages only where form feeds part it."""
+    decoded = decode(read_bytes(path))
+    pages = decoded.text.split("\f")
+    if len(pages) > 1 and not pages[-1].strip():
+        pages.pop()  # a form feed ends the last page
+    paged = "\f" in decoded.text
+    blocks = BlockList()
+    for number, text in enumerate(pages, start=1):
+        _add_paragraphs(blocks, text, page=number if paged else None)
+    read = blocks.paged(len(pages)) if paged else blocks.unpaged()
+    header = Header(
+        format="txt",
+        reader="trivet text 1",
+        page_source="stored" if paged else "none",
+        page_count=len(read),
+        metadata={"encoding": decoded.encoding},
+        notes=decoded.notes,
+    )
+    return SimpleReader(header, read)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a text file. Raises EmptyDocument, RefusedDocument."""
+    size = path.stat().st_size
+    if size == 0:
+        raise EmptyDocument("The file has no bytes; get it again, or remove it from the folder.")
+    if size > MOST_BYTES:
+        raise RefusedDocument(f"The text has {size:,} bytes, more than the {MOST_BYTES:,} that are read; split it.")
+    return path.read_bytes()
+
+
+def decode(data: bytes) -> Decoded:
+    """Text of unknown encoding: by its mark, else UTF-8, else CP949, else what its letters suggest."""
+    text, encoding, doubtful = _decode(data)
+    notes: list[str] = []
+    if doubtful:
+        notes.append(f"The encoding was guessed: {encoding}.")
+    if nuls := text.count("\0"):
+        notes.append(f"NUL characters were left out: {nuls}.")
+    text, lone = _SURROGATES.subn("\ufffd", text.replace("\0", ""))
+    if lone:
+        notes.append(f"Lone surrogates were replaced by U+FFFD: {lone}.")
+    if broken := text.count("\ufffd") - lone:
+        notes.append(f"Characters that could not be read stand as U+FFFD: {broken}.")
+    return Decoded(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, tuple(notes))
+
+
+def looks_like_text(head: bytes) -> bool:
+    """Whether the first bytes of a file are text in some encoding, not the inside of a binary format."""
+    if head.startswith(tuple(_BOMS)) or _wide_encoding(head):
+        return True
+    if len(head.translate(None, delete=_CONTROLS)) < 0.98 * len(head) or head.count(0) > 0.05 * len(head):
+        return False
+    return _nearly_utf8(head) is not None or _cp949(head, final=False) is not None or _guess(head) is not None
+
+
+def _decode(data: bytes) -> tuple[str, str, bool]:
+    """Text, encoding, and whether the encoding is a guess."""
+    encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _wide_encoding(data)
+    if encoding:
+        return data.decode(encoding, errors="replace"), encoding, False
+    if (text := _nearly_utf8(data)) is not None:
+        return text, "utf-8", False
+    if (text := _cp949(data, final=True)) is not None:
+        return text, "cp949", False
+    encoding = _guess(data) or "cp1252"
+    return data.decode(encoding, errors="replace"), encoding, True
+
+
+def _wide_encoding(data: bytes) -> str | None:
+    """UTF-16 without a mark shows by its zero bytes, all on one side."""
+    head = data[:4096]
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if max(even, odd) * 2 < 0.3 * len(head) or min(even, odd) * 20 > max(even, odd):
+        return None
+    return "utf-16-le" if odd > even else "utf-16-be"
+
+
+def _nearly_utf8(data: bytes) -> str | None:
+    """UTF-8 with at most one broken character in a hundred that are not ASCII; other encodings break nearly all."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        try:
+            text = data.decode("utf-8", errors="surrogatepass")
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", errors="replace")
+    broken = text.count("\ufffd")
+    foreign = sum(not sign.isascii() for sign in text) - broken
+    return text if broken <= max(1, foreign // 100) and foreign > 0 else None
+
+
+def _cp949(data: bytes, *, final: bool) -> str | None:
+    """Korean Windows text (it includes EUC-KR), if every byte fits and some of it is Hangul."""
+    try:
+        text = codecs.getincrementaldecoder("cp949")().decode(data, final)
+    except UnicodeDecodeError:
+        return None
+    return text if any("가" <= sign <= "힣" for sign in text) else None
+
+
+def _guess(data: bytes) -> str | None:
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(data[:50_000]).best()
+    return best.encoding if best else None
+
+
+def _add_paragraphs(blocks: BlockList, text: str, *, page: int | None) -> None:
+    paragraphs = [stripped for part in re.split(r"\n[ \t\u3000]*\n", text) if (stripped := part.strip("\n \t"))]
+    for paragraph, following in zip(paragraphs, [*paragraphs, ""][1:], strict=True):
+        level = heading_level(paragraph)
+        # numbered lines that follow one another are a list
+        if level is not None and heading_level(following) != level:
+            blocks.add("heading", paragraph, level=level, page=page)
+        else:
+            blocks.add("paragraph", paragraph, page=page)
+
+
+def heading_level(paragraph: str) -> int | None:
+    """Depth of a numbered heading (`제1장`, `Ⅰ.`, `1.`, `1.1`, `가.`) that stands on a line of its own."""
+    if "\n" in paragraph or len(paragraph) > _HEADING_CHARS or paragraph.endswith((".", ",", ";", "!", "?")):
+        return None
+    return next((level for level, pattern in _HEADINGS if pattern.match(paragraph)), None)

@@ -1,0 +1,325 @@
+"""The kinds of instructions: what each is told, and whether a response follows it.
+
+Keywords are regular expressions, found inside longer words too, as the published grader has it; a pattern that does
+not compile is refused before any response is seen. The published patterns for marks of format go back and forth over
+some inputs in quadratic time; where they do, the same matches are found in one pass here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import islice
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get_type_hints
+
+from tasks.grading.rules.rule_sentences import capital_words, sentences
+
+if TYPE_CHECKING:
+    from langdetect import DetectorFactory
+
+ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+# `[^*]` also takes a line break: a lone asterisk and the line under it are one bullet
+STAR_BULLET = re.compile(r"^[^\S\n]*+\*[^*].*$", re.M)
+DASH_BULLET = re.compile(r"^[^\S\n]*+-.*$", re.M)
+HIGHLIGHT = re.compile(r"\*([^\n*]*)\*")
+DOUBLE_HIGHLIGHT = re.compile(r"\*\*([^\n*]*)\*\*")
+POSTSCRIPTS = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
+FENCES = ("```json", "```Json", "```JSON", "```")
+TWO_RESPONSES = "******"
+DIVIDER = re.compile(r"\s?\*\*\*\s?")
+END_OF_FIRST_WORD = re.compile(r"[.,?!'\"]")
+SEED = 0
+READ_CHARS = 100_000
+"""langdetect decides by 10,000 characters, but takes addresses out of all there are first."""
+_loading = Lock()
+
+
+class Argument(NamedTuple):
+    """What an argument of an instruction has to be."""
+
+    meets: Callable[[Any], bool]
+    expected: str
+    """For messages."""
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_pattern(value: Any) -> bool:
+    if not _is_text(value):
+        return False
+    try:
+        re.compile(value)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def _are_patterns(value: Any) -> bool:
+    return isinstance(value, list) and bool(cast(list[Any], value)) and all(map(_is_pattern, cast(list[Any], value)))
+
+
+Count = Annotated[int, Argument(_is_count, "a whole number from 0")]
+Position = Annotated[int, Argument(lambda value: _is_count(value) and value > 0, "a whole number from 1")]
+Relation = Annotated[
+    Literal["less than", "at least"],
+    Argument(lambda value: value in ("less than", "at least"), "`less than` or `at least`"),
+]
+Text = Annotated[str, Argument(_is_text, "a text")]
+Letter = Annotated[str, Argument(lambda value: _is_text(value) and len(value) == 1, "one letter or sign")]
+Pattern = Annotated[str, Argument(_is_pattern, "a word, or a regular expression")]
+Patterns = Annotated[list[str], Argument(_are_patterns, "a list of words, or of regular expressions")]
+
+
+def arguments_of(check: Callable[..., bool]) -> dict[str, Argument]:
+    """What a check has to be told besides the response, by name."""
+    hints = get_type_hints(check, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if name not in ("response", "return")}
+
+
+def compares(found: Iterable[Any], relation: Relation, threshold: int) -> bool:
+    """True if `found` has at least, or less than, `threshold` members; it is read no further than that."""
+    reached = sum(1 for _ in islice(found, threshold)) >= threshold
+    return reached == (relation == "at least")
+
+
+def existence(response: str, *, keywords: Patterns) -> bool:
+    """Every keyword is somewhere in it, in any case."""
+    return all(re.search(keyword, response, re.IGNORECASE) for keyword in keywords)
+
+
+def frequency(response: str, *, keyword: Pattern, frequency: Count, relation: Relation) -> bool:
+    """The keyword occurs often, or seldom, enough; `the` occurs in `other`."""
+    return compares(re.finditer(keyword.strip(), response, re.IGNORECASE), relation, frequency)
+
+
+def forbidden_words(response: str, *, forbidden_words: Patterns) -> bool:
+    """None of the words stands in it as a whole word, in any case."""
+    return not any(re.search(rf"\b{word}\b", response, re.IGNORECASE) for word in forbidden_words)
+
+
+def letter_frequency(response: str, *, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
+    """The letter, or sign such as `#`, occurs often, or seldom, enough, in any case."""
+    reached = response.lower().count(letter.lower()) >= let_frequency
+    return reached == (let_relation == "at least")
+
+
+def number_sentences(response: str, *, num_sentences: Count, relation: Relation) -> bool:
+    """It has enough, or few enough, sentences; `1.` of a numbered list is one of its own."""
+    return compares(sentences(response), relation, num_sentences)
+
+
+def number_words(response: str, *, num_words: Count, relation: Relation) -> bool:
+    """It has enough, or few enough, runs of letters, digits and underscores; `don't` is two."""
+    return compares(re.finditer(r"\w+", response), relation, num_words)
+
+
+def number_paragraphs(response: str, *, num_paragraphs: Count) -> bool:
+    """It has exactly that many paragraphs between `***` dividers; only the first and the last may be empty."""
+    paragraphs = [bool(paragraph.strip()) for paragraph in DIVIDER.split(response)]
+    return all(paragraphs[1:-1]) and sum(paragraphs) == num_paragraphs
+
+
+def nth_paragraph_first_word(
+    response: str, *, num_paragraphs: Count, nth_paragraph: Position, first_word: Text
+) -> bool:
+    """It has exactly that many paragraphs between blank lines, and the nth starts with the word.
+
+    Empty paragraphs are not counted, yet they hold their place when the nth is looked up.
+    """
+    paragraphs = response.split("\n\n")
+    filled = sum(1 for paragraph in paragraphs if paragraph.strip())
+    if filled != num_paragraphs or nth_paragraph > filled:
+        return False
+    words = paragraphs[nth_paragraph - 1].split(maxsplit=1)
+    return bool(words) and _bare(words[0]) == first_word.lower()
+
+
+def _bare(word: str) -> str:
+    """`word` in lower case without quotes before it, up to the first punctuation mark."""
+    return "".join(letter.lower() for letter in END_OF_FIRST_WORD.split(word.lstrip("'").lstrip('"'), maxsplit=1)[0])
+
+
+def number_placeholders(response: str, *, num_placeholders: Count) -> bool:
+    """It has at least that many `[placeholders]`."""
+    return compares(_placeholders(response), "at least", num_placeholders)
+
+
+def postscript(response: str, *, postscript_marker: Pattern) -> bool:
+    """The marker is somewhere in it, in any case."""
+    marker = postscript_marker.strip()
+    return re.search(POSTSCRIPTS.get(marker, marker.lower()), response.lower()) is not None
+
+
+def number_bullet_lists(response: str, *, num_bullets: Count) -> bool:
+    """It has exactly that many lines that start with `*` or `-`, a rule `---` included."""
+    return sum(1 for bullet in (STAR_BULLET, DASH_BULLET) for _ in bullet.finditer(response)) == num_bullets
+
+
+def constrained_response(response: str) -> bool:
+    """One of the three allowed answers is in it, word for word."""
+    return any(answer in response for answer in ANSWERS)
+
+
+def number_highlighted_sections(response: str, *, num_highlights: Count) -> bool:
+    """It has at least that many `*highlights*`; `**double**` counts once, `***triple***` twice."""
+    return compares(_highlights(response), "at least", num_highlights)
+
+
+def multiple_sections(response: str, *, section_spliter: Pattern, num_sections: Count) -> bool:
+    """It has at least that many headings `Section 1`."""
+    return compares(re.finditer(rf"{section_spliter.strip()}\s?\d+", response), "at least", num_sections)
+
+
+def json_format(response: str) -> bool:
+    """All of it is JSON, or one fenced block of JSON."""
+    body = response.strip()
+    for fence in FENCES:
+        body = body.removeprefix(fence)
+    try:
+        json.loads(body.removesuffix("```").strip())
+    except (ValueError, RecursionError):  # the latter by a million brackets
+        return False
+    return True
+
+
+def title(response: str) -> bool:
+    """It has a `<<title>>` on one line, with something between the brackets."""
+    return any(found.lstrip("<").rstrip(">").strip() for found in _titles(response))
+
+
+def two_responses(response: str) -> bool:
+    """It is two different texts with `******` between them."""
+    parts = [part.strip() for part in response.split(TWO_RESPONSES)]
+    filled = [part for part in parts if part]
+    return all(parts[1:-1]) and len(filled) == 2 and filled[0] != filled[1]
+
+
+def repeat_prompt(response: str, *, prompt_to_repeat: Text) -> bool:
+    """It starts with the request, in any case."""
+    return response.strip().lower().startswith(prompt_to_repeat.strip().lower())
+
+
+def end_checker(response: str, *, end_phrase: Text) -> bool:
+    """Its last words are the phrase, in any case; quotes around the whole do not matter."""
+    return response.strip().strip('"').lower().endswith(end_phrase.strip().lower())
+
+
+def quotation(response: str) -> bool:
+    """Straight double quotes stand around all of it."""
+    text = response.strip()
+    return len(text) > 1 and text[0] == text[-1] == '"'
+
+
+def _placeholders(response: str) -> Iterator[str]:
+    """`[…]` on one line, from an opening bracket to the next closing one."""
+    for line in response.split("\n"):
+        start = line.find("[")
+        while start >= 0 and (end := line.find("]", start)) >= 0:
+            yield line[start : end + 1]
+            start = line.find("[", end)
+
+
+def _highlights(response: str) -> Iterator[str]:
+    for pattern in (HIGHLIGHT, DOUBLE_HIGHLIGHT):
+        for found in pattern.finditer(response):
+            if found[1].strip():
+                yield found[1]
+
+
+def _titles(response: str) -> Iterator[str]:
+    """From the first `<<` of a line to its last `>>`, with at least one character between."""
+    for line in response.split("\n"):
+        start, end = line.find("<<"), line.rfind(">>")
+        if 0 <= start <= end - 3:
+            yield line[start : end + 2]
+
+
+def response_language(response: str, *, language: Text) -> bool:
+    """langdetect takes it for that language, or can tell none (digits only)."""
+    return detected_language(response) in (language, None)
+
+
+def english_capital(response: str) -> bool:
+    """English, and without small letters."""
+    return response.isupper() and response_language(response, language="en")
+
+
+def english_lowercase(response: str) -> bool:
+    """English, and without capital letters."""
+    return response.islower() and response_language(response, language="en")
+
+
+def capital_word_frequency(response: str, *, capital_frequency: Count, capital_relation: Relation) -> bool:
+    """It has enough, or few enough, words in capitals; `I` and `A` are such words."""
+    return compares(capital_words(response), capital_relation, capital_frequency)
+
+
+def no_comma(response: str) -> bool:
+    """It has no comma; those of other scripts (`、`, `،`) are none."""
+    return "," not in response
+
+
+def detected_language(text: str) -> str | None:
+    """langdetect's code for the language, `zh-cn` for one; None where the text has no features.
+
+    langdetect draws n-grams at random: unseeded, as in the published grader, a mixed text may get another language
+    the next time.
+    """
+    from langdetect import LangDetectException
+
+    with _loading:
+        detector = _detectors().create()
+    detector.append(text[:READ_CHARS])
+    try:
+        return detector.detect()
+    except LangDetectException:
+        return None
+
+
+@cache
+def _detectors() -> DetectorFactory:
+    """Our own, so that the seed does not depend on who else imports langdetect, and no thread sees it half loaded."""
+    from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
+
+    factory = DetectorFactory()
+    factory.load_profile(PROFILES_DIRECTORY)
+    factory.set_seed(SEED)
+    return factory
+
+
+KINDS: Mapping[str, Callable[..., bool]] = {
+    "keywords:existence": existence,
+    "keywords:frequency": frequency,
+    "keywords:forbidden_words": forbidden_words,
+    "keywords:letter_frequency": letter_frequency,
+    "language:response_language": response_language,
+    "length_constraints:number_sentences": number_sentences,
+    "length_constraints:number_paragraphs": number_paragraphs,
+    "length_constraints:number_words": number_words,
+    "length_constraints:nth_paragraph_first_word": nth_paragraph_first_word,
+    "detectable_content:number_placeholders": number_placeholders,
+    "detectable_content:postscript": postscript,
+    "detectable_format:number_bullet_lists": number_bullet_lists,
+    "detectable_format:constrained_response": constrained_response,
+    "detectable_format:number_highlighted_sections": number_highlighted_sections,
+    "detectable_format:multiple_sections": multiple_sections,
+    "detectable_format:json_format": json_format,
+    "detectable_format:title": title,
+    "combination:two_responses": two_responses,
+    "combination:repeat_prompt": repeat_prompt,
+    "startend:end_checker": end_checker,
+    "startend:quotation": quotation,
+    "change_case:capital_word_frequency": capital_word_frequency,
+    "change_case:english_capital": english_capital,
+    "change_case:english_lowercase": english_lowercase,
+    "punctuation:no_comma": no_comma,
+}

@@ -1,0 +1,214 @@
+"""How demonstrations are chosen, by chance, by similarity or by a trained selector, and how good each choice is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from models.pointer import PointerSelector
+from storage.artifacts import Artifacts
+from tasks import progress
+from tasks.lever.data.candidate_pools import DECIMALS, generator_of
+from tasks.lever.data.embeddings import EmbeddingBank, require
+from tasks.lever.judge.judging import Asked, Judging, Judgment
+from tasks.lever.judge.oracle import search_best
+from tasks.lever.learning.selector_evaluation import Choose, Judge, SelectorResult, evaluate, refuse_small_pools
+from tasks.lever.learning.training_inputs import Setting, choose
+from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
+from tasks.lever.lever_options import OracleSettings
+from tasks.lever.lever_records import Embedded, Pools
+
+Chosen = dict[str, tuple[int, ...]]
+"""Query → positions in its pool, in the order in which the demonstrations are shown."""
+PREDICTED_AT_ONCE = 256
+"""Queries in a batch of `predict`."""
+
+
+def measure(
+    setting: Setting,
+    pools: Pools,
+    selectors: Mapping[str, PointerSelector],
+    *,
+    banks: Mapping[str, tuple[EmbeddingBank, EmbeddingBank]],
+    shots: Sequence[int],
+    trained_shots: int,
+    oracle: OracleSettings,
+    seed: int,
+) -> tuple[SelectorResult, ...]:
+    """Every selector with every number of shots on the test queries; reports the progress of the judge.
+
+    banks: name of a similarity baseline → vectors of the queries and of the candidates.
+    """
+    queries = [item.id for item in setting.dataset.test]
+    choosers: dict[str, Choose] = {"random": lambda shots: choose_at_random(pools, queries, shots=shots, seed=seed)}
+    for name, (of_queries, of_candidates) in banks.items():
+        choosers[name] = _by_shots(
+            partial(choose_most_similar, pools, queries, of_queries=of_queries, of_candidates=of_candidates)
+        )
+    for name, selector in selectors.items():
+        choosers[name] = _by_shots(partial(choose, selector, setting, pools, queries))
+    results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=shots)
+    if oracle.most_judgments == 0:
+        return results
+    best = search_best(
+        queries,
+        pools,
+        _watched(setting.judging, "search best"),
+        shots=trained_shots,
+        seed=seed,
+        known=results,
+        most_judgments=oracle.most_judgments,
+    )
+    return (*results, best)
+
+
+def _by_shots(choosing: Callable[..., Chosen]) -> Choose:
+    return lambda shots: choosing(shots=shots)
+
+
+def _watched(judging: Judging, stage: str) -> Judge:
+    """The judge; its questions and answers are reported as the progress of this stage."""
+
+    def judge(asked: Sequence[Asked]) -> Sequence[Judgment]:
+        progress.expect(stage, len(set(asked)))
+        return judging.judge(asked, lambda count: progress.advance(stage, count))
+
+    return judge
+
+
+def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, tuple[EmbeddingBank, EmbeddingBank]]:
+    """Name of each similarity baseline that these embeddings allow → vectors of the queries and of the candidates."""
+    refs = {
+        "similarity": (embedded.queries, embedded.candidates),
+        "similarity_text": (embedded.texts, embedded.texts),
+        "similarity_image": (embedded.images, embedded.images),
+        "similarity_class": (embedded.classes, embedded.classes),
+    }
+    kept = {ref: EmbeddingBank.from_bytes(artifacts.get(ref)) for pair in refs.values() for ref in pair if ref}
+    return {name: (kept[one], kept[other]) for name, (one, other) in refs.items() if one and other}
+
+
+def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
+    """Queries that the judge may answer another time → why it did not."""
+    return {
+        f"{result.selector}, {result.shots} shot{'s' if result.shots != 1 else ''}, query {one.query}": one.failed or ""
+        for result in results
+        for one in result.outcomes
+        if one.retryable
+    }
+
+
+def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: int) -> Chosen:
+    """Distinct positions, uniformly; a query's own do not depend on the other queries. Raises PoolTooSmall."""
+    refuse_small_pools(pools, queries, shots=shots)
+    chosen: Chosen = {}
+    for query in queries:
+        drawn = generator_of(query, seed=seed, purpose=f"random {shots}")
+        chosen[query] = tuple(drawn.choice(len(pools.pools[query]), shots, replace=False).tolist())
+    return chosen
+
+
+def choose_most_similar(
+    pools: Pools, queries: Sequence[str], *, of_queries: EmbeddingBank, of_candidates: EmbeddingBank, shots: int
+) -> Chosen:
+    """The largest inner products of the pool, the largest last; of equal ones the smaller id is the more similar one.
+
+    Raises PoolTooSmall, and FileUnusable for an id without an embedding and for banks of two encoders.
+    """
+    refuse_small_pools(pools, queries, shots=shots)
+    require(of_candidates, where="candidates", encoder=of_queries.encoder, dimension=of_queries.dimension)
+    pooled = list(dict.fromkeys(chain.from_iterable(pools.pools[query] for query in queries)))
+    row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
+    chosen: Chosen = {}
+    for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
+        pool = pools.pools[query]
+        scores = np.round(vectors[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
+        best = sorted(range(len(pool)), key=lambda at: (-scores[at], pool[at]))[:shots]
+        chosen[query] = tuple(reversed(best))
+    return chosen
+
+
+class Prediction(NamedTuple):
+    """Demonstrations chosen for a query."""
+
+    pointer: tuple[int, ...]
+    """Positions in its pool, in the order of the picks."""
+    demonstrations: tuple[str, ...]
+    """Their ids."""
+    log_prob: float
+    """Log-probability of the whole choice."""
+
+
+def predict(
+    selector: PointerSelector,
+    queries: EmbeddingBank,
+    candidates: EmbeddingBank,
+    *,
+    shots: int,
+    pools: Mapping[str, Sequence[str]] | None = None,
+    pool_size: int = 64,
+) -> dict[str, Prediction]:
+    """The likeliest demonstrations of every query.
+
+    pools: candidates of each query; None: its `pool_size` most similar ones, itself left out by id.
+    Raises PoolTooSmall, and FileUnusable for vectors of another width, or ids without a vector.
+    """
+    for what, bank in (("queries", queries), ("candidates", candidates)):
+        if bank.dimension != selector.config.embedding_dim:
+            raise FileUnusable(
+                f"the {what} have {bank.dimension} numbers each, the selector reads {selector.config.embedding_dim}; "
+                "export them with the encoder that it was trained with"
+            )
+    require(candidates, where="the candidates", encoder=queries.encoder or None)
+    if pools is not None and (missing := [query for query in queries.ids if query not in pools]):
+        raise FileUnusable(
+            f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
+        )
+    found: dict[str, Prediction] = {}
+    for start in range(0, len(queries.ids), PREDICTED_AT_ONCE):
+        ids = queries.ids[start : start + PREDICTED_AT_ONCE]
+        pooled = {one: tuple(pools[one]) for one in ids} if pools else _nearest(queries, candidates, ids, pool_size)
+        found |= _predict(selector, queries, candidates, pooled, shots=shots)
+    return found
+
+
+def _predict(
+    selector: PointerSelector,
+    queries: EmbeddingBank,
+    candidates: EmbeddingBank,
+    pools: Mapping[str, tuple[str, ...]],
+    *,
+    shots: int,
+) -> dict[str, Prediction]:
+    rows = torch.zeros(len(pools), max(map(len, pools.values())), dtype=torch.long)
+    usable = torch.zeros_like(rows, dtype=torch.bool)
+    for number, (query, pool) in enumerate(pools.items()):
+        if len(pool) < shots:
+            raise PoolTooSmall(
+                f"query {query}: {len(pool)} candidates for {shots} shots; lower --shots or widen the pool"
+            )
+        rows[number, : len(pool)] = torch.tensor(candidates.positions(pool))
+        usable[number, : len(pool)] = True
+    drawn = selector.beam(queries.rows(list(pools)), candidates.vectors[rows], shots=shots, width=1, usable=usable)
+    pointers, totals = drawn.pointers[:, 0].tolist(), drawn.log_probs[:, 0].sum(-1).tolist()
+    return {
+        query: Prediction(tuple(pointer), tuple(pool[at] for at in pointer), total)
+        for (query, pool), pointer, total in zip(pools.items(), pointers, totals, strict=True)
+    }
+
+
+def _nearest(
+    queries: EmbeddingBank, candidates: EmbeddingBank, ids: Sequence[str], size: int
+) -> dict[str, tuple[str, ...]]:
+    """One candidate more than wanted is looked up, since a query may be among them."""
+    similar = queries.rows(ids) @ candidates.vectors.mT
+    best = similar.topk(min(size + 1, len(candidates.ids)), dim=-1).indices.tolist()
+    return {
+        query: tuple(name for row in rows if (name := candidates.ids[row]) != query)[:size]
+        for query, rows in zip(ids, best, strict=True)
+    }

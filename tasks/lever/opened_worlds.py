@@ -1,0 +1,187 @@
+"""Values that the lever's steps exchange, and what the steps open of them: a world with its judge, a training."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import Field
+
+from storage.records import Record, Ref
+from tasks import progress
+from tasks.budget import Spending
+from tasks.calls import wait_for_twin
+from tasks.keys import content_key
+from tasks.lever.judge.judges import JudgeSpec, PromptSettings
+from tasks.lever.lever_records import BeamPart, Curve, Dataset, Embedded, PointerRecord, Pools, Stage, TrainedSelector
+from tasks.resources import artifacts, budget, kept_responses, resources
+from tasks.step import paying_run
+
+if TYPE_CHECKING:
+    from models.pointer import PointerSelector
+    from tasks.lever.learning.training_inputs import Setting
+    from tasks.lever.learning.training_loop import Trained, TrainingRun
+
+QUERIES_PER_SHARD = 64
+"""Judged together: a judge in this process gets the same batches however often it is interrupted."""
+TRAINING_VERSION = 1
+"""Raise it, with the steps', when a training would learn otherwise: no half-trained state of before is taken up."""
+
+
+class World(Record):
+    """Inputs common to all steps after the embeddings."""
+
+    dataset: Ref
+    embedded: Embedded
+    judge: JudgeSpec
+    prompts: PromptSettings = PromptSettings()
+    threshold: float = Field(default=0.5, gt=0, le=1)
+    """VQA accuracy from which an answer counts as right."""
+    stem: bool = False
+    """Compare stems of words, as OK-VQA does."""
+
+
+class DatasetRead(Record):
+    """A dataset that was read, with its counts."""
+
+    dataset: Ref
+    candidates: int
+    train_queries: int
+    validation: int
+    test: int
+    left_out: int
+    """Questions without a picture or an answer."""
+
+
+class Learning(Record):
+    """Shots and seed of a training."""
+
+    shots: int = Field(default=2, ge=1)
+    """Demonstrations in a prompt."""
+    seed: int = 0
+
+
+class Effort(Record):
+    """Device, concurrency and budget of a step; its result does not depend on them."""
+
+    device: str | None = None
+    """`cpu`, `cuda:0` …; unset: a GPU if there is one."""
+    concurrency: int = Field(default=16, ge=1)
+    """Concurrent questions at an endpoint."""
+    spending: Spending = Spending()
+    """Limits on the calls of the judge."""
+
+
+def open_setting(world: World, effort: Effort) -> Setting:
+    """The dataset of a world with its vectors, and its judge, which the run of this step pays for."""
+    from tasks.lever.data.embeddings import EmbeddingBank
+    from tasks.lever.judge.judges import limits_of, open_judge
+    from tasks.lever.judge.judging import Judging
+    from tasks.lever.learning.training_inputs import Setting
+
+    dataset = artifacts().load(Dataset, world.dataset)
+    judging = Judging(
+        open_judge(world.judge),
+        {item.id: item for item in (*dataset.train, *dataset.validation, *dataset.test)},
+        prompts=world.prompts,
+        threshold=world.threshold,
+        stem=world.stem,
+        responses=kept_responses(),
+        limits=limits_of(world.judge.name, concurrency=effort.concurrency),
+        budget=budget(paying_run(), effort.spending),
+    )
+    queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen)
+    return Setting(dataset, queries, candidates, judging)
+
+
+def open_weights(weights: Ref, device: str = "cpu") -> PointerSelector:
+    """The selector that has these weights, on a device."""
+    from tasks.lever.learning.checkpoints import load_selector
+
+    return load_selector(artifacts().get(weights), device=device)
+
+
+def open_beams(parts: Sequence[Ref]) -> Mapping[str, tuple[PointerRecord, ...]]:
+    """The beam data of all parts, by query."""
+    return {query: best for part in parts for query, best in artifacts().load(BeamPart, part).queries.items()}
+
+
+def shards_of(queries: int) -> range:
+    """Numbers of the shards of so many queries."""
+    return range(-(-queries // QUERIES_PER_SHARD))
+
+
+def in_shard(ids: Sequence[str], shard: int) -> Sequence[str]:
+    """The queries of the shard of this number."""
+    return ids[shard * QUERIES_PER_SHARD : (shard + 1) * QUERIES_PER_SHARD]
+
+
+@contextmanager
+def training_folder(name: str, **inputs: object) -> Generator[Path]:
+    """Where a training keeps its state until it is through: the same one for the same inputs, for one run at a time."""
+    from storage.files import alone
+
+    key = content_key(name, TRAINING_VERSION, inputs)[:32]
+    folder = resources().home / "cache" / "training" / key
+    with alone(resources().home, f"training {key}", wait=wait_for_twin):
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class OpenedTraining(NamedTuple):
+    """What a training step works with."""
+
+    stage: Stage
+    setting: Setting
+    pools: Pools
+    run: TrainingRun
+    encoder: str
+
+    def kept(self, trained: Trained) -> TrainedSelector:
+        """Put what was learnt into the store."""
+        from tasks.lever.learning.checkpoints import save_selector
+
+        meta = {"stage": self.stage, "chosen_epoch": trained.chosen_epoch, "encoder": self.encoder}
+        return TrainedSelector(
+            stage=self.stage,
+            weights=artifacts().put("selector", save_selector(trained.selector, meta=meta)),
+            curve=artifacts().save("curve", Curve(points=trained.curve)),
+            chosen_epoch=trained.chosen_epoch,
+            validation=trained.validation,
+        )
+
+
+@contextmanager
+def open_training(
+    stage: Stage, world: World, learning: Learning, effort: Effort, *, epochs: int, pools: Ref, **inputs: object
+) -> Generator[OpenedTraining]:
+    """Train inside: an interrupted training of the same inputs is resumed; progress advances with each validation.
+
+    epochs: of the training. inputs: everything that it depends on beside the world and the pools.
+    """
+    from tasks.lever.learning.training_inputs import device_of, steady, validation_of
+    from tasks.lever.learning.training_loop import TrainingRun
+
+    device, name = device_of(effort.device), f"train {stage.upper()}"
+    about = {"world": world, "learning": learning, "pools": pools, **inputs}
+    with training_folder(stage, **about) as folder, steady(device):
+        setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
+        accuracy = validation_of(setting, candidates, shots=learning.shots)
+        progress.expect(name, epochs + 1)
+
+        def validate(selector: PointerSelector) -> float:
+            found = accuracy(selector)
+            progress.advance(name)
+            return found
+
+        run = TrainingRun(validate, learning.seed, folder, device)
+        yield OpenedTraining(stage, setting, candidates, run, world.embedded.encoder)
+
+
+def telling(stage: str, count: int) -> Callable[[int], None]:
+    """Reports progress: called with the number of items of `count` that are newly done."""
+    progress.expect(stage, count)
+    return lambda done: progress.advance(stage, done)

@@ -1,0 +1,326 @@
+"""Pieces of text and tables that fit into a chunk: text is cut at lines and sentences, a table between its rows."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tasks.documents.blocks import Cell
+from tasks.language.sentences import Span
+
+# a full stop after a letter, a bracket or a quote; not after a digit, where it numbers something or parts decimals
+_UNIT_END = re.compile(
+    r"\n+|(?<=[^\W\d_\)\]\"'”’」%][.!?])[\"'”’)\]]*\s+|(?<=[\)\]\"”’」%][.!?])\s+|(?<=;)\s+|(?<=[。！？])"
+)
+_SEARCHED_BACK = 80
+"""Characters that a cut within a long word looks back for a better place."""
+
+
+def split_text(text: str, *, most_chars: int, overlap_chars: int) -> list[Span]:
+    """Pieces of at most `most_chars`, each beginning with up to `overlap_chars` of whole sentences of the one before.
+
+    Every character that is not a space is in some piece. Raises ValueError if the overlap leaves no room.
+    """
+    if not 0 <= overlap_chars < most_chars:
+        raise ValueError(f"an overlap of {overlap_chars} does not fit into {most_chars} characters; lower it")
+    ends = sorted({match.end() for match in _UNIT_END.finditer(text)} | {len(text)})
+    spans: list[Span] = []
+    start = _skip_space(text, 0)
+    while start < len(text):
+        end = _end_of_piece(text, start, ends, most_chars)
+        spans.append(Span(start, start + len(text[start:end].rstrip())))
+        start = _next_start(text, Span(start, end), ends, most_chars, overlap_chars)
+    return spans
+
+
+def _end_of_piece(text: str, start: int, ends: list[int], most_chars: int) -> int:
+    """The last end of a sentence within reach, else a cut within the sentence."""
+    limit = start + most_chars
+    if limit >= len(text):
+        return len(text)
+    # spaces after a sentence do not count
+    reach = ends[bisect_right(ends, limit) - 1 : bisect_right(ends, limit) + 1]
+    fitting = [end for end in reach if end > start and len(text[start:end].rstrip()) <= most_chars]
+    return max(fitting) if fitting else _cut(text, start, limit)
+
+
+def _cut(text: str, start: int, limit: int) -> int:
+    """A place between words, else between kinds of characters, else at the limit."""
+    if text[limit].isspace():
+        return limit
+    space = max(text.rfind(sign, start, limit) for sign in (" ", "\t", "\u3000", "\xa0"))
+    if space > start:
+        return space + 1
+    places = range(limit, max(start + 1, limit - _SEARCHED_BACK), -1)
+    return next((place for place in places if _class(text[place - 1]) != _class(text[place])), limit)
+
+
+def _class(sign: str) -> str:
+    """Digits with what stands between them, letters, Hangul, anything else: a cut is best where the kind changes."""
+    if sign.isdigit() or sign in ".,":
+        return "number"
+    if "가" <= sign <= "힣":
+        return "hangul"
+    return "letter" if sign.isalpha() else "other"
+
+
+def _next_start(text: str, piece: Span, ends: list[int], most_chars: int, overlap_chars: int) -> int:
+    """Where the next piece begins: some sentences back, if it then still reaches beyond this piece."""
+    following = _skip_space(text, piece.end)
+    if following >= len(text):
+        return len(text)
+    earliest = max(piece.end - overlap_chars, piece.start + 1)
+    for end in ends[bisect_left(ends, earliest) : bisect_left(ends, piece.end)]:
+        start = _skip_space(text, end)
+        if start < piece.end and _end_of_piece(text, start, ends, most_chars) > following:
+            return start
+    return following
+
+
+def _skip_space(text: str, place: int) -> int:
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
+MOST_HEADER_ROWS = 4
+MOST_LABEL_CHARS = 40
+NUMERIC_ROWS = 0.6
+"""Share of the rows below that hold numbers, from which on rows without any are taken for a header."""
+_NUMBER = re.compile(r"[\s$₩€£¥(△▲▽▼+\-–—]*\d[\d,.\s]*[%)원천만억배건명개월일회x\s]*|.*(?:[$₩€£¥]\s?\d|\d\s?%).*")
+_DATE = re.compile(r"['’]?(?:19|20)\d\d\s*(?:년도?|\.)?|\d{1,2},|\d{1,2}\s*[월일]")
+"""A year or a day, alone in a cell: it names a column."""
+_BEFORE_NUMBER = {"$", "₩", "€", "£", "¥", "(", "$(", "US$"}
+_AFTER_NUMBER = {"%", ")", ")%", "%)", "x"}
+_UNIT = re.compile(
+    r"[(\[<（［]?\s*(?:단위\s*[:：]|(?:amounts?|dollars|dollar amounts|figures|\$|US\$|in|unaudited;?)\s.{0,40}"
+    r"(?:millions|thousands|billions)|unit\s*[:：]).{0,60}",
+    re.IGNORECASE,
+)
+
+
+class Row(NamedTuple):
+    """A row of a table."""
+
+    line: str
+    """Its cells joined by ` | `."""
+    continued: str
+    """The same with cells that hang down from rows above: how a part that begins here shows it."""
+    sentence: str
+    """`row label — header: value; …`; empty for a row of the header."""
+
+
+class Table(NamedTuple):
+    """A table ready to be cut."""
+
+    header: tuple[str, ...]
+    """Lines of the header rows."""
+    names: tuple[tuple[str, ...], ...]
+    """What each header row says of each column."""
+    rows: tuple[Row, ...]
+    columns: int
+
+
+class Part(NamedTuple):
+    """A part of a table: some of its rows, with what every part repeats."""
+
+    text: str
+    sentences: tuple[str, ...]
+
+
+def is_unit_line(text: str) -> bool:
+    """Whether a line only says what the numbers of a table count: `(단위: 천원)`, `($ in millions)`."""
+    return "\n" not in text.strip() and _UNIT.fullmatch(text.strip()) is not None
+
+
+def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
+    """A table from its cells; `above` is the table that it may go on with, from the foot of the page before.
+
+    It goes on if it has as many columns and no header of its own; then it takes over the header.
+    """
+    grid = _Grid(cells)
+    flagged = _flagged_rows(grid)
+    continues = above is not None and bool(above.header) and above.columns == grid.columns
+    if continues and above and not flagged and grid.line(0) != above.header[0]:
+        rows = tuple(_row(grid, row, above.names) for row in range(grid.rows))
+        return Table(above.header, above.names, rows, grid.columns)
+    repeated = len(above.header) if continues and above and not flagged else 0
+    count = min(_with_dates_below(grid, flagged) or repeated or _likely_header_rows(grid), grid.rows)
+    names = tuple(tuple(grid.text(row, column) for column in range(grid.columns)) for row in range(count))
+    header = tuple(grid.line(row) for row in range(count))
+    return Table(header, names, tuple(_row(grid, row, names) for row in range(count, grid.rows)), grid.columns)
+
+
+def cut_table(table: Table, *, lead: Sequence[str], most_chars: int) -> list[Part]:
+    """Parts of at most `most_chars`, rows kept whole where they fit; each begins with `lead` and the header.
+
+    lead: headings, caption and unit that belong to the table.
+    """
+    repeated = [*lead, *table.header]
+    room = most_chars - sum(len(line) + 1 for line in repeated)
+    rows = list(table.rows)
+    if room < most_chars // 2:  # a head that fills the parts is told once, as if it were rows
+        rows = [Row(line, line, "") for line in repeated] + rows
+        repeated, room = [], most_chars
+    parts = [
+        Part("\n".join([*repeated, *lines]), sentences) for lines, sentences in _packed(_fitting(rows, room), room)
+    ]
+    return parts or [Part("\n".join(repeated), ())]
+
+
+def _fitting(rows: Sequence[Row], room: int) -> Iterator[Row]:
+    """Rows that fit into a part: one that is longer than that comes in pieces."""
+    for row in rows:
+        if len(row.continued) <= room:
+            yield row
+            continue
+        for number, (start, end) in enumerate(split_text(row.line, most_chars=room, overlap_chars=0)):
+            piece = row.line[start:end]
+            yield Row(piece, piece, "" if number else row.sentence)
+
+
+def _packed(rows: Iterable[Row], room: int) -> list[tuple[list[str], tuple[str, ...]]]:
+    packs: list[tuple[list[str], tuple[str, ...]]] = []
+    lines: list[str] = []
+    sentences: list[str] = []
+    for row in rows:
+        if lines and sum(map(len, lines)) + len(lines) + len(row.line) > room:
+            packs.append((lines, tuple(sentences)))
+            lines, sentences = [], []
+        lines.append(row.line if lines or not packs else row.continued)
+        sentences += [row.sentence] if row.sentence else []
+    return [*packs, (lines, tuple(sentences))] if lines else packs
+
+
+class _Spot(NamedTuple):
+    """A cell on the grid."""
+
+    row: int
+    column: int
+    last_column: int
+    text: str
+    header: bool
+
+
+class _Grid:
+    """The cells by position, merged ones at every position that they cover.
+
+    Rows and columns in which no cell begins do not count: a file may claim a million of them.
+    """
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        rows = sorted({cell.row for cell in cells})
+        columns = sorted({cell.col for cell in cells})
+        self.rows, self.columns = len(rows), len(columns)
+        self._at: dict[tuple[int, int], _Spot] = {}
+        for cell in cells:
+            row, column = bisect_left(rows, cell.row), bisect_left(columns, cell.col)
+            last = max(column, bisect_left(columns, cell.col + cell.col_span) - 1)
+            # a table of one column is a box around text: its lines stay
+            text = _flat(cell.text) if self.columns > 1 else "\n".join(map(_flat, cell.text.split("\n")))
+            spot = _Spot(row, column, last, text, cell.header)
+            for covered in range(row, max(row + 1, bisect_left(rows, cell.row + cell.row_span))):
+                for across in range(column, last + 1):
+                    self._at.setdefault((covered, across), spot)
+
+    def text(self, row: int, column: int) -> str:
+        spot = self._at.get((row, column))
+        return spot.text if spot else ""
+
+    def covering(self, row: int) -> list[_Spot]:
+        """Cells of a row, those that hang down from above included, each once."""
+        found = (self._at.get((row, column)) for column in range(self.columns))
+        return list(dict.fromkeys(spot for spot in found if spot))
+
+    def own(self, row: int) -> list[_Spot]:
+        """Cells that begin in a row."""
+        return [spot for spot in self.covering(row) if spot.row == row]
+
+    def line(self, row: int) -> str:
+        return " | ".join(spot.text for spot in self.own(row))
+
+
+def _row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
+    spots = grid.covering(row)
+    line = " | ".join(spot.text for spot in spots if spot.row == row)
+    label = next((spot.text for spot in spots if spot.column == 0), "")
+    values = [(_name(group, names), "".join(spot.text for spot in group)) for group in _values(spots)]
+    sentence = "; ".join(f"{name}: {value}" if name and name != value else value for name, value in values)
+    if sentence and label:
+        sentence = f"{label}: {sentence}" if grid.columns == 2 and not names else f"{label} — {sentence}"
+    return Row(line, " | ".join(spot.text for spot in spots), sentence)
+
+
+def _values(spots: Sequence[_Spot]) -> list[list[_Spot]]:
+    """The cells right of the label, by value: filings give `$`, number and `%` a cell each."""
+    groups: list[list[_Spot]] = []
+    for spot in spots:
+        if spot.column == 0 or not spot.text:
+            continue
+        if groups and (spot.text in _AFTER_NUMBER or groups[-1][-1].text in _BEFORE_NUMBER):
+            groups[-1].append(spot)
+        else:
+            groups.append([spot])
+    return groups
+
+
+def _name(group: Sequence[_Spot], names: tuple[tuple[str, ...], ...]) -> str:
+    """What the header says above a value, top down; what stands in two rows or columns is said once."""
+    columns = [column for spot in group for column in range(spot.column, spot.last_column + 1)]
+    rows = (dict.fromkeys(name[column] for column in columns if column < len(name) and name[column]) for name in names)
+    return " ".join(dict.fromkeys(", ".join(row) for row in rows if row))
+
+
+def _flagged_rows(grid: _Grid) -> int:
+    """Leading rows whose cells are all marked as header; from the second on, a number ends them.
+
+    A table of nothing else has none.
+    """
+    count = 0
+    while count < grid.rows and all(spot.header for spot in grid.covering(count)):
+        if count and _has_number(grid, count):
+            break
+        count += 1
+    return count if count < grid.rows else 0
+
+
+def _with_dates_below(grid: _Grid, flagged: int) -> int:
+    """Marked rows, and those right below that go on with them: years, `(Unaudited)`, nothing in the first column."""
+    count = flagged
+    while 0 < count < min(grid.rows - 1, MOST_HEADER_ROWS) and _names_columns(grid, count) and not grid.text(count, 0):
+        count += 1
+    return count
+
+
+def _likely_header_rows(grid: _Grid) -> int:
+    """Leading rows of a table without marks that name its columns: words above rows of numbers."""
+    numeric = [_has_number(grid, row) for row in range(grid.rows)]
+    first = next((row for row, has in enumerate(numeric) if has), None)
+    if first is None:  # its first row names columns if it is filled with short, different words
+        words = [spot.text for spot in grid.own(0)]
+        whole = len(words) == grid.columns >= 3 and len(set(words)) == len(words) and grid.rows >= 3
+        return 1 if whole and all(0 < len(word) <= MOST_LABEL_CHARS // 2 for word in words) else 0
+    below = numeric[first:]
+    if len(below) < 2 or sum(below) < NUMERIC_ROWS * len(below):
+        return 0
+    while first and not _names_columns(grid, first - 1):
+        first -= 1  # `Assets:` alone on its row heads a group, not the columns
+    # more than one row with a label of its own: those are data, told in words
+    labelled = sum(1 for row in range(first) if any(spot.column == 0 and spot.text for spot in grid.own(row)))
+    return first if first <= MOST_HEADER_ROWS and labelled <= 1 else 0
+
+
+def _names_columns(grid: _Grid, row: int) -> bool:
+    """Whether a row says something right of the first column, and no number."""
+    return any(grid.text(row, column) for column in range(1, grid.columns)) and not _has_number(grid, row)
+
+
+def _has_number(grid: _Grid, row: int) -> bool:
+    texts = (grid.text(row, column) for column in range(1, grid.columns))
+    return any(_NUMBER.fullmatch(text) and not _DATE.fullmatch(text) for text in texts if text)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())

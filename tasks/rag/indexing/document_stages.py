@@ -1,0 +1,178 @@
+"""The stages of one document: parse, cut into chunks, embed. Each result is kept under a key of its inputs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.protocols import Embedder
+from storage.artifacts import Artifacts
+from storage.embeddings import EmbeddingCache
+from tasks.documents.blocks import Document, PageStatus
+from tasks.documents.document_errors import DocumentError
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.formats import sniff
+from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
+from tasks.keys import content_key
+from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, Searchable, Source
+from tasks.rag.facts.fact_extraction import extract_facts
+from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunks
+from tasks.rag.indexing.figures import DocumentFigures
+from tasks.rag.indexing.metadata import read_facts
+
+PARSER_VERSION = 1
+"""Raise it when a reader would give another document for the same bytes."""
+
+
+def parse_source(
+    source: Source,
+    artifacts: Artifacts,
+    *,
+    options: ReadOptions,
+    limits: ReadLimits,
+    password: str | None,
+    log: Path | None,
+) -> Parsed:
+    """Read a document, or recall it; a document that cannot be read comes back with the failure.
+
+    A document is kept under its content and the options, never under the password that opened it.
+    """
+    key = content_key("parse", PARSER_VERSION, {"source": source, "options": options, "limits": limits})
+    if kept := artifacts.recall(key):
+        recalled = artifacts.load(Parsed, kept)
+        if recalled.document is None or artifacts.verify(recalled.document):
+            return recalled
+    parsed = _read(source, artifacts, options=options, limits=limits, password=password, log=log)
+    locked = parsed.failure and parsed.failure.reason == "needs_password"
+    if not parsed.may_pass and not locked:
+        artifacts.remember(key, artifacts.save("parsed", parsed))
+    return parsed
+
+
+def _read(
+    source: Source,
+    artifacts: Artifacts,
+    *,
+    options: ReadOptions,
+    limits: ReadLimits,
+    password: str | None,
+    log: Path | None,
+) -> Parsed:
+    path = artifacts.path(source.content)
+    try:
+        sniffed = sniff(path, suffix=source.suffix)
+        job = Job(path=path, digest=source.digest, format=sniffed.format, password=password)
+        read = read_document(job, options=options, limits=limits, log=log)
+    except DocumentError as error:
+        return Parsed(source=source, failure=Failure(reason=error.reason, message=str(error)))
+    except DocumentUnreadable as error:
+        return Parsed(source=source, failure=error.failure)
+    document = read.document
+    return Parsed(
+        source=source,
+        document=artifacts.save("document-blocks", document),
+        format=document.format,
+        reader=document.reader,
+        pages=len(document.pages),
+        paged=document.page_source != "none",
+        troubled=tuple(
+            PageTrouble(page=page.number, status=page.status, reason=page.reason or "")
+            for page in document.pages
+            if page.status is not PageStatus.OK
+        ),
+        notes=(*sniffed.notes, *document.notes),
+        retryable_pages=read.retryable,
+    )
+
+
+CHUNKER_VERSION = 3
+"""Raise it when chunks, tokens or facts would differ for the same document."""
+
+
+def cut(
+    pictured: Pictured,
+    artifacts: Artifacts,
+    *,
+    chunk_chars: int,
+    overlap_chars: int,
+    tokenizer: str,
+) -> Chunked:
+    """The chunks of a document that was read, recalled if they were made before."""
+    assert pictured.parsed.document is not None
+    described = artifacts.load(DocumentFigures, pictured.figures).figures if pictured.figures else ()
+    figures = [FigureText(page=one.page, n=one.n, bbox=one.bbox, text=one.text) for one in described if one.text]
+    settings = {"chunk_chars": chunk_chars, "overlap_chars": overlap_chars, "tokenizer": tokenizer}
+    digest = pictured.parsed.source.digest
+    # two files may read the same and are two documents all the same: their chunks have ids of their own
+    inputs = {"source": digest, "document": pictured.parsed.document, "figures": figures, **settings}
+    key = content_key("chunk", CHUNKER_VERSION, inputs)
+    if (kept := artifacts.recall(key)) and artifacts.verify((chunked := artifacts.load(Chunked, kept)).chunks):
+        return chunked
+    document = artifacts.load(Document, pictured.parsed.document)
+    chunks = chunk_document(
+        document, digest=digest, figures=figures, chunk_chars=chunk_chars, overlap_chars=overlap_chars
+    )
+    tokens = tuple(map(tuple, tokenize_chunks(chunks, tokenizer=tokenizer)))
+    kept_chunks = Searchable(chunks=tuple(chunks), tokens=tokens, tokenizer=tokenizer)
+    lengths = [len(chunk.text) for chunk in chunks]
+    chunked = Chunked(
+        digest=digest,
+        chunks=artifacts.save("chunks", kept_chunks),
+        count=len(chunks),
+        chars=sum(lengths),
+        shortest=min(lengths, default=0),
+        longest=max(lengths, default=0),
+        title=document.title,
+        facts=read_facts(document),
+        stated=extract_facts(document),
+    )
+    artifacts.remember(key, artifacts.save("chunked", chunked))
+    return chunked
+
+
+TEXTS_PER_SAVE = 32
+
+
+def embed_texts(
+    embedder: Embedder,
+    cache: EmbeddingCache,
+    texts: Sequence[str],
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> NDArray[np.float16]:
+    """(len(texts), dimension), a row for each text; equal texts are computed once.
+
+    on_progress: called with the number of distinct texts done since its last call, those found in the cache first.
+    A kill loses at most the last 32 texts. Raises what the embedder and the cache raise.
+    """
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    rows = np.empty((len(row_of), embedder.dimension), np.float16)
+    known = cache.get_many(embedder.id, list(row_of))
+    for text, vector in known.items():
+        rows[row_of[text]] = vector
+    on_progress(len(known))
+    missing = [text for text in row_of if text not in known]
+    for start in range(0, len(missing), TEXTS_PER_SAVE):
+        batch = missing[start : start + TEXTS_PER_SAVE]
+        vectors = embedder.embed(batch).astype(np.float16)
+        cache.put_many(embedder.id, batch, vectors)
+        rows[[row_of[text] for text in batch]] = vectors
+        on_progress(len(batch))
+    return rows[[row_of[text] for text in texts]]
+
+
+def embed_document(
+    chunked: Chunked,
+    artifacts: Artifacts,
+    embedder: Embedder,
+    cache: EmbeddingCache,
+    on_progress: Callable[[int], None],
+) -> Embedded:
+    """The vectors of a document's chunks, kept as one npy file."""
+    texts = [chunk.search_text for chunk in artifacts.load(Searchable, chunked.chunks).chunks]
+    file = io.BytesIO()
+    np.save(file, embed_texts(embedder, cache, texts, on_progress), allow_pickle=False)
+    return Embedded(chunked=chunked, vectors=artifacts.put("vectors", file.getvalue()), embedder=embedder.id)

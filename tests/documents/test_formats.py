@@ -1,0 +1,90 @@
+"""A file is what its bytes say; the suffix only chooses between kinds of text."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tasks.documents.document_errors import CorruptDocument, EmptyDocument, UnsupportedDocument
+from tasks.documents.formats import sniff
+
+
+def _zip(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"x")
+    return buffer.getvalue()
+
+
+def _file(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("a.pdf", b"%PDF-1.7\n", "pdf"),
+        ("junk first.pdf", b"\r\nX" * 100 + b"%PDF-1.4", "pdf"),
+        ("a.docx", _zip("word/document.xml"), "docx"),
+        ("a.hwpx", _zip("mimetype", "Contents/content.hpf"), "hwpx"),
+        ("a.txt", "제안요청서".encode(), "txt"),
+        ("a.txt", "제안요청서".encode("cp949"), "txt"),
+        ("a.txt", "RFP".encode("utf-16"), "txt"),
+        ("a.md", b"# Title", "md"),
+        ("a.html", b"<p>bare</p>", "html"),
+        ("a.htm", b"\n<!DOCTYPE html><p>x", "html"),
+        ("unknown.xyz", b"plain words", "txt"),
+    ],
+)
+def test_format_by_content(tmp_path: Path, name: str, data: bytes, expected: str) -> None:
+    sniffed = sniff(_file(tmp_path, name, data))
+
+    assert (sniffed.format, sniffed.notes) == (expected, ())
+
+
+def test_a_wrong_suffix_is_noted(tmp_path: Path) -> None:
+    sniffed = sniff(_file(tmp_path, "a.pdf", _zip("word/document.xml")))
+
+    assert sniffed.format == "docx"
+    assert sniffed.notes == ("The file is named `.pdf` but is DOCX by its content; read as such.",)
+
+
+def test_the_suffix_can_be_told_for_a_file_kept_under_another_name(tmp_path: Path) -> None:
+    assert sniff(_file(tmp_path, "0123abcd", b"# Title"), suffix=".md").format == "md"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error"),
+    [
+        ("a.pdf", b"", EmptyDocument),
+        ("a.pdf", bytes(range(256)) * 8, CorruptDocument),
+        ("a.docx", b"PK\3\4 cut off", CorruptDocument),
+        ("a.hwp", bytes.fromhex("D0CF11E0A1B11AE1") + b"cut off", CorruptDocument),
+        ("a.bin", bytes(range(256)) * 8, UnsupportedDocument),
+        ("a.xlsx", _zip("xl/workbook.xml"), UnsupportedDocument),
+        ("a.zip", _zip("a.pdf"), UnsupportedDocument),
+        ("a.rtf", b"{\\rtf1 text}", UnsupportedDocument),
+        ("a.xml", b"<?xml version='1.0'?><data/>", UnsupportedDocument),
+    ],
+    ids=["empty", "noise", "cut zip", "cut OLE", "binary", "Excel", "zip of files", "RTF", "XML"],
+)
+def test_what_is_not_read_says_why(tmp_path: Path, name: str, data: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        sniff(_file(tmp_path, name, data))
+
+    assert str(caught.value).endswith(".")
+
+
+@pytest.mark.shared
+def test_every_real_document_is_what_its_suffix_says(shared: Path) -> None:
+    files = [path for path in (shared / "documents").rglob("*") if path.suffix in (".pdf", ".hwp", ".hwpx", ".docx")]
+
+    assert len(files) > 100
+    differing = {path.name: sniff(path).format for path in files if sniff(path).format != path.suffix[1:]}
+    assert differing == {"80250_regulatory_analysis.hwpx": "hwp"}  # an HWP 5 file that was named wrongly
