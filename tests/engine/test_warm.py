@@ -110,9 +110,9 @@ def test_a_run_that_is_cancelled_ends_its_process(client: SyncPrefectClient) -> 
         client.set_flow_run_state(run.id, Cancelling(), force=True)
         try:
             assert done.result(60) is False
+            state = client.read_flow_run(run.id).state  # while it sleeps: its process would have ended by now
         finally:
             awake.set()
-    state = client.read_flow_run(run.id).state
     assert state
     assert state.is_cancelled()
 

@@ -261,9 +261,13 @@ def test_nothing_of_the_machine_is_there(caller: Caller, program: Path):
 
 def test_nothing_can_be_written(caller: Caller, program: Path):
     folders = ("/", "/tmp", "/usr", "/usr/bin", "/etc", "/dev", "/dev/shm", "/proc")
-    errors = said(
-        caller, program, TRIES, *(f"{folder}/x" for folder in folders), "/etc/passwd", "/proc/sys/kernel/hostname"
-    )
+    note = program.parent / "note"  # on this machine anybody may write it
+    note.touch()
+    note.chmod(0o666)
+    files = (*(f"{folder}/x" for folder in folders), "/etc/note", "/proc/sys/kernel/hostname")
+    readonly = [*told("", caller=caller)["readonly"], [str(note), "/etc/note"]]
+
+    errors = said(caller, program, TRIES, *files, readonly=readonly)
 
     assert {
         path: error for path, error in errors.items() if error not in ("EROFS", "ENOENT" if path == "/proc/x" else "")
