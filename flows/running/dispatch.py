@@ -147,6 +147,8 @@ def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID], rel
         child = settle(client, child)
         if (child.state and child.state.is_final()) or results().read(outcome_of(child.id)) is not None:
             return child  # it has left what became of the step: its process may go on with the next
+        if (me := f"{WAITS}{mine[0]}") not in child.tags:  # two runs that joined at once wrote over each other's tag
+            client.update_flow_run(child.id, tags={*child.tags, me})
         if _is_any(client, mine, STOPPED):
             raise PoolStepFailed(f"the run that waits for {child.name} was cancelled")
         if child.state and child.state.is_running():
