@@ -168,7 +168,7 @@ def env(as_json: Json = False) -> None:
     variables = {
         "PREFECT_API_URL": address.api_url,
         "PREFECT_API_AUTH_STRING": auth_of(home) or "",
-        "PREFECT_HOME": os.environ.get("PREFECT_HOME", str(home / "prefect")),
+        "PREFECT_HOME": os.environ.get("PREFECT_HOME") or str(home / "prefect"),
         "TRIVET_HOME": str(home),
     }
     told = {name: value for name, value in variables.items() if value}

@@ -44,7 +44,8 @@ def prepare_environment() -> None:
     if "*" not in direct:
         hosts = ",".join(dict.fromkeys((*filter(None, direct), *LOOPBACK)))
         os.environ.update(no_proxy=hosts, NO_PROXY=hosts)  # libraries read either
-    os.environ.setdefault("PREFECT_HOME", str(home_folder() / "prefect"))
+    if not os.environ.get("PREFECT_HOME"):  # an empty one would put its database into the current folder
+        os.environ["PREFECT_HOME"] = str(home_folder() / "prefect")
     if "prefect" not in sys.modules and not any(isinstance(finder, _HomeFirst) for finder in sys.meta_path):
         sys.meta_path.insert(0, _HomeFirst())
     if "PREFECT_API_URL" not in os.environ:

@@ -76,7 +76,7 @@ def examine(settings: Settings) -> Report:
         (
             _python(),
             _package("prefect", "pip install trivet"),
-            _package("torch", "pip install torch --index-url https://download.pytorch.org/whl/cpu"),
+            _package("torch", "pip install torch"),
             _package("transformers", "pip install trivet"),
             _faiss(),
             _weights(),

@@ -210,7 +210,7 @@ def environment_of(
         "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     }
-    environment.setdefault("PREFECT_HOME", str(place.home / "prefect"))
+    environment["PREFECT_HOME"] = environment.get("PREFECT_HOME") or str(place.home / "prefect")
     if asked.gpu:
         environment.setdefault("TRIVET_GPU_DEPLOYMENT", GPU_DEPLOYMENT)
     if auth:

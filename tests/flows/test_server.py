@@ -92,3 +92,10 @@ def test_no_proxy_stands_before_a_server_on_this_machine(
     with httpx.Client() as client:  # what Prefect's client and those of models are made of
         assert client.get(f"{healthy}/health").status_code == 200
     assert os.environ["no_proxy"].split(",") == ["corp.example", "127.0.0.1", "localhost", "::1"]
+
+
+def test_an_empty_home_of_prefect_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRIVET_HOME", str(tmp_path))
+    monkeypatch.setenv("PREFECT_HOME", "")
+    prepare_environment()
+    assert os.environ["PREFECT_HOME"] == str(tmp_path / "prefect")
