@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -13,9 +14,11 @@ from storage import files
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.keys import content_key
-from tasks.rag.answering.assistant import Assistant
 from tasks.rag.answers import Answered, Turn
 from tasks.rag.rag_errors import QuestionsUnusable
+
+if TYPE_CHECKING:  # it takes a third of a second to import, and indexing needs none
+    from tasks.rag.answering.assistant import Assistant
 
 ANSWER_VERSION = 1
 """Raise it when the same question on the same index would be answered otherwise."""

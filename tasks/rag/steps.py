@@ -148,10 +148,12 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
 
     fingerprint: of the embedder's weights; other weights under the same name are other work.
     """
+    from tasks.documents.isolation import close_idle_readers
     from tasks.rag.indexing.document_stages import embed_document
     from tasks.resources import embedder as opened
 
     del fingerprint  # part of the key alone
+    close_idle_readers()  # the model needs the memory
     progress.expect("embed", sum(item.count for item in chunked))
     return tuple(
         embed_document(item, artifacts(), opened(embedder), embedding_cache(), lambda n: progress.advance("embed", n))

@@ -17,7 +17,14 @@ import pymupdf as untyped_pymupdf
 import pytest
 
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
+from tasks.documents.isolation import (
+    DocumentUnreadable,
+    Failure,
+    Job,
+    ReadLimits,
+    close_idle_readers,
+    read_document,
+)
 from tests.drills.indexing import Process, descendants, survivors
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
@@ -145,6 +152,18 @@ def test_a_locked_document_costs_no_child(samples: Path, limits: ReadLimits) -> 
     assert statuses(samples / LETTER, limits) == [("ok", None)]
     assert children(limits) == before
     assert len(before) == 1
+
+
+def test_idle_children_end_when_asked_and_one_at_work_does_not(
+    samples: Path, heavy: Path, limits: ReadLimits, background: ThreadPoolExecutor
+) -> None:
+    assert statuses(samples / LETTER, limits) == [("ok", None)]
+    close_idle_readers()
+    assert children(limits) == []
+    reading = background.submit(statuses, heavy, limits)
+    eventually(lambda: children(limits))
+    close_idle_readers()
+    assert reading.result() == [("ok", None)] * 3
 
 
 def test_what_a_library_prints_is_no_answer(
