@@ -15,7 +15,11 @@ from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.engine import prefect_for_a_command, run_flow
 from flows.cli.index_command import expected_errors
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors, state
-from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, model_errors, require_file, require_here
+from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file, require_here
+from models.model_errors import ModelError, ModelUnavailable
+from storage.files import make_folder
+from storage.storage_errors import IndexUnusable, StorageError, StoreUnreachable
+from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Assistant
@@ -31,7 +35,6 @@ def known_llm(value: str | None) -> str | None:
         return value
     from models.backends import backends
     from models.chats import local_of, spellings
-    from models.model_errors import ModelUnavailable
     from models.registry import spelled
 
     try:
@@ -108,14 +111,11 @@ def batch(
     as_json: Json = False,
 ) -> None:
     """Answer a file of questions; an answer given before on the same index is recalled."""
-    from tasks.rag.rag_errors import Unfinished
-
     require_file(questions, "a JSONL file of questions")
     paths = {"questions": questions.absolute(), "index": index.absolute(), "out": out.absolute()}
     with prefect_for_a_command(expected_errors(), quiet=as_json):
         from flows.rag import AnswerConfig, answer_batch
         from flows.running.answer_models import models_of
-        from models.model_errors import ModelUnavailable
 
         config = AnswerConfig.model_validate(nested({**given, **paths}))
         if config.llm in (None, *WIRINGS):  # `known_llm` has checked any other name
@@ -136,8 +136,6 @@ def opened(index: Path, chosen: Given, *, patient: bool = False) -> Generator[As
     chosen: values of `OPTIONS`. patient: retry an unavailable model as often as a batch does.
     """
     from flows.running.answer_models import open_assistant
-    from models.model_errors import ModelUnavailable
-    from storage.storage_errors import IndexUnusable, StorageError, StoreUnreachable
     from tasks.rag.answers import AnswerSettings
 
     if not (patient or state["debug"]):
@@ -145,7 +143,7 @@ def opened(index: Path, chosen: Given, *, patient: bool = False) -> Generator[As
     settings: Any = {"strategy": chosen.get("answers.strategy"), "top_k": chosen.get("answers.top_k")}
     refused = (IndexUnusable, StoreUnreachable, ModelUnavailable, ValueError)
     with (
-        plain_errors(*refused, failed=(StorageError, *model_errors())),
+        plain_errors(*refused, failed=(StorageError, ModelError)),
         open_assistant(
             index, llm=chosen["llm"], reranker=chosen["reranker"], answers=AnswerSettings(**settings), patient=patient
         ) as assistant,
@@ -155,15 +153,12 @@ def opened(index: Path, chosen: Given, *, patient: bool = False) -> Generator[As
 
 def prepare_evidence(folder: Path | None) -> None:
     """Make the folder before a model is asked, which may be slow or cost money. Raises StoreUnreachable."""
-    from storage.files import make_folder
-
     if folder:
         make_folder(folder)
 
 
 def write_evidence(answered: Answered, folder: Path) -> Evidence:
     """Images of the cited pages in `folder`; a failure is a note, because the answer exists."""
-    from storage.storage_errors import StorageError
     from tasks.documents.isolation import ReadLimits
     from tasks.rag.answering import evidence
     from tasks.resources import artifacts

@@ -20,6 +20,9 @@ from flows.cli.ask_command import ANSWERS, MODELS, EvidenceOption, SpeakOption, 
 from flows.cli.commands import Given, Json, Options
 from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
 from flows.cli.shared_options import IndexFolder
+from flows.running.settings import settings
+from models.model_errors import ModelError
+from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
@@ -64,7 +67,6 @@ def chat(
     """Ask questions and follow-up questions one after another; on a pipe, every line is a question."""
     if session and not resume:
         fail(f"{session!r} is given without --resume; write --resume {session} to go on with that session", REFUSED)
-    from storage.storage_errors import StorageError
 
     with opened(index, given) as assistant:
         prepare_evidence(evidence)
@@ -110,8 +112,6 @@ class Conversation:
 
     def add(self, answered: Answered) -> None:
         """Make it a turn of the conversation, and keep it."""
-        from storage.storage_errors import StorageError
-
         if self._is_kept:
             try:
                 self.session = self.session or self._sessions.start(self._index)
@@ -174,9 +174,6 @@ def _converse_at_terminal(talk: Conversation, manner: Manner) -> None:
 
 def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
     """Answer a question or execute a command; False if a question got no answer."""
-    from models.model_errors import ModelError
-    from storage.storage_errors import StorageError
-
     if line.startswith("/"):
         _command(talk, line, manner)
         return True
@@ -305,9 +302,7 @@ def _past_lines() -> History:
     """Lines of earlier conversations, for the arrow keys; only of this one if the home cannot be written."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-    from flows.running.settings import settings
     from storage import files
-    from storage.storage_errors import StorageError
 
     class Past(FileHistory):
         def store_string(self, string: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 from rich.table import Table
 
@@ -18,11 +19,22 @@ from flows.cli.commands import App, Flag, Given, Json, Options, command, nested
 from flows.cli.engine import prefect_for_a_command, run_flow
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.shared_options import refuse_unusable
+from models.model_errors import ModelError
+from storage.storage_errors import StorageError
+from tasks.budget import BudgetSpent
+from tasks.lever.lever_errors import (
+    DatasetUnusable,
+    FileUnusable,
+    LeverError,
+    OptionUnusable,
+    PointerUnusable,
+    PoolTooSmall,
+    RewardUnusable,
+    Unfinished,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pydantic import ValidationError
 
     from flows.running.lever_config import LeverConfig
     from tasks.lever.data.vqa_files import VqaScores
@@ -128,7 +140,6 @@ def _command(until: str) -> Callable[..., None]:
         ] = None,
         as_json: Json = False,
     ) -> None:
-        from pydantic import ValidationError
 
         try:
             with expected_errors():
@@ -136,7 +147,6 @@ def _command(until: str) -> Callable[..., None]:
             with prefect_for_a_command(expected_errors(), quiet=as_json):
                 from flows.lever import post_train
                 from tasks.lever.judge.judges import DIGITS
-                from tasks.lever.lever_errors import Unfinished
 
                 if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
                     refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=True)
@@ -233,18 +243,6 @@ def _merge(under: dict[str, Any], over: Mapping[str, Any]) -> None:
 def expected_errors() -> Generator[None]:
     """What the lever may refuse or miss, as a sentence."""
     from flows.running.command_server import ServerDidNotStart
-    from models.model_errors import ModelError
-    from storage.storage_errors import StorageError
-    from tasks.budget import BudgetSpent
-    from tasks.lever.lever_errors import (
-        DatasetUnusable,
-        FileUnusable,
-        LeverError,
-        OptionUnusable,
-        PointerUnusable,
-        PoolTooSmall,
-        RewardUnusable,
-    )
 
     refused = (OptionUnusable, DatasetUnusable, FileUnusable, PoolTooSmall, PointerUnusable, RewardUnusable)
     with plain_errors(*refused, failed=(LeverError, StorageError, ModelError, ServerDidNotStart, BudgetSpent)):
@@ -281,8 +279,6 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
-    from tasks.lever.lever_errors import LeverError
-
     with plain_errors(LeverError):
         from tasks.lever.compat.seed_checkpoints import open_selector
         from tasks.lever.data.embeddings import QueryPools, read_bank, read_embeddings
@@ -324,7 +320,6 @@ def vqa_score(
     With --json also per question: {overall, per_answer_type, per_question}.
     """
     from tasks.lever.data.vqa_files import score_files
-    from tasks.lever.lever_errors import LeverError
 
     with plain_errors(LeverError):
         scores = score_files(questions, annotations, results, stem=stem)

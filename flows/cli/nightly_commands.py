@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from flows.cli.commands import App, Json
+from flows.cli.engine import prefect_for_a_command, run_flow
+from flows.cli.evaluation.run_command import expected_errors
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
+from storage.files import write
 
 if TYPE_CHECKING:
     from tasks.nightly.night_records import Change, NightReport
@@ -27,8 +32,6 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a suite now; an interrupted run, started again, does only what is missing."""
-    from flows.cli.engine import prefect_for_a_command, run_flow
-
     with prefect_for_a_command(_expected_errors(), quiet=as_json):
         from flows.nightly import NightlyConfig, nightly
         from tasks.nightly.night_records import NightFailed, NightRegressed, NightUnfinished
@@ -59,7 +62,6 @@ def report(
     with _expected_errors():
         found = _last_report(suite)
         if out:
-            from storage.files import write
             from tasks.nightly.night_page import render_page
             from tasks.nightly.night_report import markdown_of
 
@@ -85,8 +87,6 @@ def _last_report(suite: Path | None) -> NightReport:
 
 
 def _show(found: NightReport) -> None:
-    from rich.table import Table
-    from rich.text import Text
 
     from tasks.nightly import night_report
 
@@ -126,7 +126,6 @@ def _moved(change: Change | None) -> tuple[str, str]:
 
 @contextmanager
 def _expected_errors() -> Generator[None]:
-    from flows.cli.evaluation.run_command import expected_errors
     from tasks.nightly.night_records import NightlyError, NoNight, SuiteUnusable
 
     with expected_errors(), plain_errors(SuiteUnusable, NoNight, failed=(NightlyError,)):

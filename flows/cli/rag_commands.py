@@ -23,9 +23,11 @@ from flows.cli.shared_options import (
     RouteOption,
     Strategy,
     TopK,
-    model_errors,
     require_file,
 )
+from models.model_errors import ModelError
+from storage.storage_errors import StorageError
+from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.rag import STRATEGY
 
 if TYPE_CHECKING:
@@ -56,7 +58,6 @@ def text(
     as_json: Json = False,
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
-    from tasks.documents.document_errors import DocumentError, ReaderUnusable
     from tasks.documents.document_readers import ReadOptions
     from tasks.documents.formats import sniff
     from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, read_document
@@ -90,7 +91,6 @@ def chunks(
 ) -> None:
     """Print chunks as they are indexed."""
     from storage.index import open_index
-    from storage.storage_errors import StorageError
     from tasks.rag.retrieval.search import read_chunk
 
     with plain_errors(StorageError), open_index(index) as opened:
@@ -111,7 +111,6 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
-    from storage.storage_errors import StorageError
     from tasks.rag.indexing.index_report import read_status
 
     with plain_errors(StorageError):
@@ -133,14 +132,13 @@ def search(
 ) -> None:
     """Find the chunks that answer a question best."""
     from storage.index import open_index
-    from storage.storage_errors import StorageError
     from tasks import resources
     from tasks.rag.answers import Filters
     from tasks.rag.planning.names import documents_named
     from tasks.rag.planning.routing import Router
     from tasks.rag.retrieval import search as retrieval
 
-    with plain_errors(StorageError, ValueError, failed=model_errors()), open_index(index) as opened:
+    with plain_errors(StorageError, ValueError, failed=(ModelError,)), open_index(index) as opened:
         found = retrieval.search(
             opened,
             question,

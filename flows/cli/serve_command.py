@@ -15,7 +15,10 @@ import typer
 from flows.cli.ask_command import ANSWERS, MODELS
 from flows.cli.commands import Given, Json, Options
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, state
-from flows.cli.shared_options import IndexFolder, model_errors
+from flows.cli.shared_options import IndexFolder
+from flows.running.settings import settings
+from models.model_errors import ModelError, ModelUnavailable
+from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -38,16 +41,13 @@ def serve(
 ) -> None:
     """Answer over HTTP: POST /ask, GET /documents, GET /health; a new generation of the index is used at once."""
     from flows.running.answer_models import open_assistant
-    from flows.running.settings import settings
     from flows.service.index_server import AuthUnusable, auth_string, create_app
     from flows.service.serving_work import LiveIndex
-    from models.model_errors import ModelUnavailable
-    from storage.storage_errors import StorageError
     from tasks.resources import sessions
 
     if not allow_remote and not _is_loopback(host):
         fail(f"--host {host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
-    with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=model_errors()):
+    with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=(ModelError,)):
         auth = auth_string(settings().home, configured=settings().serve_token)
         live = LiveIndex(index, lambda: open_assistant(index, llm=given["llm"], reranker=given["reranker"]))
         with live.borrow():  # what is wrong with the index or the model is said now, not to the first client

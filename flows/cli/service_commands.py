@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from flows.cli.commands import Json
+from flows.cli.engine import TERMINATED
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors
+from flows.running.settings import settings
+from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from flows.running.reruns import Rerun
@@ -42,7 +45,6 @@ def up(
     from flows.service.asked_service import Wanted
     from flows.service.service_start import end
     from flows.service.service_start import up as started
-    from storage.storage_errors import StorageError
 
     def say(text: str) -> None:
         if not as_json:
@@ -72,7 +74,6 @@ def _ended_by_signals() -> Generator[list[int]]:
 
     Gives a list that SIGTERM is put into: code of others may swallow what is raised in the middle of it.
     """
-    from flows.cli.engine import TERMINATED
 
     came: list[int] = []
 
@@ -97,7 +98,6 @@ def down(as_json: Json = False) -> None:
     from flows.running.shared_api import end_shared_api
     from flows.service.service_start import end
     from storage.embedded import Cluster
-    from storage.storage_errors import StorageError
 
     place = _place()
     with plain_errors(failed=(StorageError,)):
@@ -112,9 +112,7 @@ def down(as_json: Json = False) -> None:
 
 def status(as_json: Json = False) -> None:
     """Show the state of server, workers and pools, and the disk they use; exit 1 unless all is healthy."""
-    from flows.running.settings import settings
     from flows.service.service_status import status as looked
-    from storage.storage_errors import StorageError
 
     store = settings().store
     folder = None if store and "://" in store else Path(store) if store else settings().home / "store"
@@ -158,7 +156,6 @@ def logs(
 
 def env(as_json: Json = False) -> None:
     """Print what a shell needs to run `prefect` and `trivet` with the server of this home: eval "$(trivet env)"."""
-    from flows.running.settings import settings
     from flows.service.api import address_of, auth_of
 
     home = settings().home
@@ -183,7 +180,6 @@ def on_path(folder: str) -> str:
 
 
 def _place() -> Place:
-    from flows.running.settings import settings
     from flows.service.place import Place
 
     return Place(settings().home)
@@ -229,7 +225,6 @@ def deploy(
     as_json: Json = False,
 ) -> None:
     """Create deployments, schedules, pools, limits and automations on the server; repeating it changes nothing."""
-    from flows.running.settings import settings
     from flows.service.api import NotConnected, connect
 
     with plain_errors(failed=(NotConnected,)):
@@ -272,7 +267,6 @@ def rerun(
     as_json: Json = False,
 ) -> None:
     """Run a deployed run again, like Retry in the UI: only what failed or never ran is done."""
-    from flows.running.settings import settings
     from flows.service.api import NotConnected, connect
 
     with plain_errors(failed=(NotConnected,)):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from flows.cli.output import REFUSED, fail, state
+from flows.running.settings import settings
+from models.model_errors import ModelUnavailable
 from tasks.rag.retrieval.strategies import strategy_names
 
 if TYPE_CHECKING:
@@ -49,13 +51,6 @@ ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", metavar="ADDRESS", help="Existing cluster: tcp://HOST:8786, ray://HOST:10001 or auto."),
 ]
-
-
-def model_errors() -> tuple[type[Exception], ...]:
-    """Errors of a model that cannot answer."""
-    from models.model_errors import ModelError
-
-    return (ModelError,)
 
 
 def require_file(path: Path, wanted: str) -> None:
@@ -98,7 +93,6 @@ def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
 
 def require_here(local: Local, *, pictures: bool = False) -> None:
     """Raise ModelUnavailable if a local model lacks its files, its engine, or support for pictures."""
-    from flows.running.settings import settings
     from models.backends import require_vllm
     from models.chats import require_weights
 
@@ -129,8 +123,6 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
 @contextmanager
 def refused(what: str) -> Generator[None]:
     """Exit with `what` and the reason if a model is unavailable; with --debug the error propagates."""
-    from models.model_errors import ModelUnavailable
-
     try:
         yield
     except ModelUnavailable as error:

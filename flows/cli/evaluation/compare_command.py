@@ -11,6 +11,8 @@ from rich.table import Table
 
 from flows.cli.commands import Json
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors
+from storage.storage_errors import StorageError
+from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import RunFacts
@@ -35,8 +37,6 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare run B with run A, paired by item: difference, 95 % interval, p, and the items that flipped."""
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.resources import evaluations
 
@@ -70,7 +70,6 @@ def _shared(before: FoundRun, after: FoundRun, wanted: list[str] | None) -> list
 
 def _compare(before: FoundRun, after: FoundRun, tasks: list[str]) -> tuple[list[TaskComparison], list[str]]:
     """The comparison of each task, and notes about tasks that cannot be compared; raises if none can."""
-    from tasks.evaluation.evaluation_errors import ResultsUnusable
     from tasks.evaluation.results.run_comparison import compare_task
 
     compared: list[TaskComparison] = []

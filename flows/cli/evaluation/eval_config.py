@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import typer
+from pydantic import SecretStr, ValidationError
 
 from flows.cli.output import harmless
 from flows.cli.shared_options import prices_of
 from models.backends import PRESS
+from models.model_errors import ModelUnavailable
 from tasks.evaluation.evaluation_errors import OptionUnusable
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-
     from flows.running.evaluation_config import EvaluateConfig
     from models.registry import Entry
     from tasks.evaluation.running.model_spec import ModelSpec
@@ -47,8 +47,6 @@ class Named(NamedTuple):
 
 def config_of(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
     """The configuration of a run. Raises OptionUnusable, which names the flag, or the file and its line."""
-    from pydantic import ValidationError
-
     given = read_yaml(file, known=flags) if file else {}
     try:
         return _config({**flags, **given})
@@ -297,7 +295,6 @@ def _pairs(given: Any, what: str) -> dict[str, Any]:
             raise OptionUnusable(f"--{what}: expected k=v,k=v or a table of names and values (it is {given!r})")
         return dict(cast("Mapping[str, Any]", given or {}))
     from models.backends import parse_model_args
-    from models.model_errors import ModelUnavailable
 
     try:
         return dict(parse_model_args(given))
@@ -340,7 +337,6 @@ FILE_OF = {"scripted": "rules", "replay": "path"}
 
 def entry_of(name: str, flag: str) -> Entry | None:
     """The model that the user's file calls `name`. Raises OptionUnusable for a file that cannot be read."""
-    from models.model_errors import ModelUnavailable
     from models.registry import named
 
     try:
@@ -392,10 +388,8 @@ def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
 
 def _picked(called: str | None, chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
     """The model that `--model auto` stands for; a note on stderr names it."""
-    from pydantic import SecretStr
 
     from models.auto import LOCAL, Place, pick
-    from models.model_errors import ModelUnavailable
 
     variable = chosen["api_key_env"] or given.get("api_key_env") or "OPENAI_API_KEY"
     key = given.get("api_key") or os.environ.get(str(variable))

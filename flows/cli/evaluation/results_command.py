@@ -16,6 +16,9 @@ from rich.table import Table
 from flows.cli.commands import Json
 from flows.cli.evaluation.show_command import RunArgument
 from flows.cli.output import DONE_WITH_FAILURES, REFUSED, Screen, emit, fail, harmless, plain_errors
+from storage.files import write
+from storage.storage_errors import StorageError
+from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
 
 if TYPE_CHECKING:
     from storage.evaluated import StoredScore
@@ -46,8 +49,6 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Rank models on benchmarks, with error bars; only equal data and settings are ranked together."""
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.ranking import rank
     from tasks.resources import evaluations
 
@@ -58,8 +59,6 @@ def results(
         boards = rank(_chosen(found, tasks, model))
         written = _as(format, boards, source=str(path) if path else "the database")
         if out:
-            from storage.files import write
-
             write(out, written.encode("utf-8", "replace"))
     if out:
         typer.echo(f"{out}: {len(boards)} rankings", err=True)
@@ -71,7 +70,6 @@ def results(
 
 def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
     """The figures of every results file below `path`; unreadable files are noted. Raises ResultsUnusable if all are."""
-    from tasks.evaluation.evaluation_errors import ResultsUnusable
     from tasks.evaluation.results.ranking import latest, scores_of
     from tasks.evaluation.results.results_file import read_results
 
@@ -204,8 +202,6 @@ def export(
 ) -> None:
     """Write a run in a form that other programs read."""
     from storage import files
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.resources import evaluations
 
@@ -229,8 +225,6 @@ def _text(report: EvalReport, format: ExportFormat) -> str:
 
 def import_results(path: PathArgument, as_json: Json = False) -> None:
     """Write results files into the database, after runs that could not reach it; repeating it changes nothing."""
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.result_rows import import_all
     from tasks.resources import evaluations, kept_responses
 
@@ -244,7 +238,6 @@ def import_results(path: PathArgument, as_json: Json = False) -> None:
 
 
 def _say(done: list[Imported], unusable: dict[str, str], answers: int) -> None:
-    from flows.cli.output import harmless
 
     for one in done:
         rows = f"{one.changed} rows written" if one.changed else "everything was there already"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,6 +16,22 @@ from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options
 from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
+from flows.running.task_runners import ClusterUnusable, placed
+from models.model_errors import ModelError
+from storage.storage_errors import StorageError
+from tasks.evaluation.evaluation_errors import (
+    BenchmarkUnusable,
+    DataMissing,
+    DataUnusable,
+    NeedsLogLikelihood,
+    NotKept,
+    OptionUnusable,
+    PreflightFailed,
+    ResultsUnusable,
+    TasksFailed,
+    Unfinished,
+    UnknownTask,
+)
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
@@ -113,8 +130,6 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
-    from pydantic import ValidationError
-
     flags = OPTIONS.named(given)
     try:
         if dry_run:
@@ -123,8 +138,6 @@ def run(
             return
         with prefect_for_a_command(expected_errors(), quiet=as_json):
             from flows.evaluate import evaluate
-            from flows.running.task_runners import placed
-            from tasks.evaluation.evaluation_errors import NotKept, TasksFailed, Unfinished
 
             chosen = _config(flags, config)
             outcome = run_flow(placed(evaluate, task_runner, cluster), chosen, TasksFailed, Unfinished, NotKept)
@@ -172,19 +185,6 @@ def _config(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
 def expected_errors() -> Generator[None]:
     """Expected errors of an evaluation, as one sentence."""
     from flows.running.command_server import ServerDidNotStart
-    from flows.running.task_runners import ClusterUnusable
-    from models.model_errors import ModelError
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import (
-        BenchmarkUnusable,
-        DataMissing,
-        DataUnusable,
-        NeedsLogLikelihood,
-        OptionUnusable,
-        PreflightFailed,
-        ResultsUnusable,
-        UnknownTask,
-    )
     from tasks.evaluation.running.planning import EXPECTED_ERRORS
     from tasks.grading.grading_records import TemplateUnusable
     from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused

@@ -18,6 +18,7 @@ from flows.cli.engine import interruptible
 from flows.cli.evaluation import run_command
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
 from flows.cli.shared_options import require_file
+from tasks.budget import Budget
 
 FLAGS = run_command.OPTIONS.flags
 KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
@@ -84,7 +85,6 @@ def score(
 def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Path | None, as_json: bool) -> None:
     """Score a file of responses. grading: arguments of `score_file`."""
     from flows.running.evaluation_run import begin
-    from tasks.budget import Budget
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_shards
     from tasks.evaluation.results.result_rows import write_files

@@ -16,6 +16,8 @@ from rich.text import Text
 
 from flows.cli.commands import Json
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
+from storage.storage_errors import StorageError
+from tasks.evaluation.evaluation_errors import EvaluationError
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import Counts, Estimate, EvalReport, Sample, TaskResult, Usage
@@ -40,8 +42,6 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a run and its figures, or what was asked, answered and decided about one item."""
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.finding_runs import find_run, look_up
     from tasks.resources import artifacts, evaluations, responses
 
