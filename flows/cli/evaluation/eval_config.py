@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import typer
 from pydantic import SecretStr, ValidationError
 
+from flows.cli.commands import nested
+from flows.cli.evaluation.run_command import OPTIONS
 from flows.cli.output import harmless
 from flows.cli.shared_options import prices_of
 from models.backends import PRESS
@@ -31,18 +33,13 @@ KEY_VARIABLE = "TRIVET_{}_API_KEY"
 OUTER = {"backend": "model", "name": "model_name", "judge": "annotator_model", "args": "model_args"}
 INNER = {"prices": "price", "tries": "max_retries", "timeout_s": "timeout"}
 """Fields of the configuration, and the flags or model_args of another name."""
+CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
+"""Fields of CallSettings, and what model_args call them."""
+FILE_OF = {"scripted": "rules", "replay": "path"}
+"""Argument of the backend that names its file."""
 TASK_FILES = (".yaml", ".yml", ".py")
 TYPED = ("unsafe_code",)
 """Options that must be typed, and may not stand in a file."""
-
-
-class Named(NamedTuple):
-    """Arguments of a model: those of its backend, its endpoint and its rates."""
-
-    args: dict[str, Any]
-    base_url: str | None
-    api_key_env: str | None
-    calls: dict[str, Any]
 
 
 def config_of(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
@@ -67,37 +64,19 @@ def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
     if not tasks:
         raise OptionUnusable("no tasks; name some with --tasks AIME24,MATH500 (`trivet eval list` shows all)")
     annotator = str(chosen["annotator_model"] or "auto")
-    return EvaluateConfig.model_validate(
-        {
-            "model": model,
-            "tasks": tasks,
-            **{name: _absolute(chosen[name], name) for name in ("data_dir", "include_path", "output_path")},
-            "settings": {
-                "limit": chosen["limit"],
-                "n_repeat": chosen["n_repeat"],
-                "max_tokens": chosen["max_tokens"],
-                "gen_kwargs": _pairs(chosen["gen_kwargs"], "gen_kwargs"),
-                "seed": seeds_of(chosen["seed"]),
-                "system_instruction": chosen["system_instruction"],
-                "apply_chat_template": _template(chosen["apply_chat_template"]),
-                "num_fewshot": chosen["num_fewshot"],
-                "fewshot_as_multiturn": chosen["fewshot_as_multiturn"],
-                "ks": ks_of(chosen["k"]),
-                "unsafe_code": chosen["unsafe_code"],
-                "debug": chosen["debug"],
-            },
-            "judge": judge_of(annotator, chosen["annotator_args"]),
-            "auto_judge": annotator == "auto",
-            "spending": {
-                "max_calls": chosen["max_calls"],
-                "max_cost": chosen["max_cost"],
-                "prices": _prices(chosen["price"], max_cost=chosen["max_cost"]),
-            },
-            "save": chosen["save"],
-            "overwrite": chosen["overwrite"],
-            "data_parallel": chosen["data_parallel"],
-        }
-    )
+    names = {path: flag.name(path) for path, flag in OPTIONS.flags.items()}
+    plain = {path: chosen[name] for path, name in names.items() if not path.startswith(("model.", "judge."))}
+    read = {
+        **{name: _absolute(chosen[name], name) for name in ("data_dir", "include_path", "output_path")},
+        "settings.gen_kwargs": _pairs(chosen["gen_kwargs"], "gen_kwargs"),
+        "settings.seed": seeds_of(chosen["seed"]),
+        "settings.apply_chat_template": _template(chosen["apply_chat_template"]),
+        "settings.ks": ks_of(chosen["k"]),
+        "spending.prices": _prices(chosen["price"], max_cost=chosen["max_cost"]),
+    }
+    judge = judge_of(annotator, chosen["annotator_args"])
+    models = {"model": model, "tasks": tasks, "judge": judge, "auto_judge": annotator == "auto"}
+    return EvaluateConfig.model_validate(nested(plain | read) | models)
 
 
 def read_yaml(path: Path, *, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,16 +143,9 @@ def model_of(chosen: Mapping[str, Any]) -> ModelSpec:
     for name in FILE_OF.values():
         if name in args:
             args[name] = str(Path(str(args[name])).absolute())
-    named = parted(args, who="MODEL")
-    rates = {"concurrency": chosen["concurrency"]} if chosen["concurrency"] else {}
-    named = Named(
-        named.args,
-        chosen["base_url"] or named.base_url,
-        chosen["api_key_env"] or named.api_key_env,
-        named.calls | rates,
-    )
     name = chosen["model_name"] or args.get("model") or args.get("pretrained")
-    return _spec(chosen["model"], name, named, who="MODEL")
+    given = {field: chosen[field] for field in ("base_url", "api_key_env", "concurrency")}
+    return _spec(chosen["model"], name, args, who="MODEL", **given)
 
 
 def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
@@ -182,31 +154,51 @@ def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
 
     args = _pairs(annotator_args, "annotator_args")
     if entry := entry_of(annotator, "annotator_model"):
-        named = parted(args_of(entry, args), who="JUDGE")
-        backend, name = entry.backend, model_name_of(entry)
-    else:
-        named = parted(args, who="JUDGE")
-        backend, _, name = annotator.partition(":")
-        if backend not in backends():
-            backend, name = "openai", annotator
-        if name and (file := FILE_OF.get(backend)):
-            named.args[file] = str(Path(name).absolute())
-    return _spec(backend, name or None, named, who="JUDGE")
+        return _spec(entry.backend, model_name_of(entry), args_of(entry, args), who="JUDGE")
+    backend, _, name = annotator.partition(":")
+    if backend not in backends():
+        backend, name = "openai", annotator
+    if name and (file := FILE_OF.get(backend)):
+        args[file] = str(Path(name).absolute())
+    return _spec(backend, name or None, args, who="JUDGE")
 
 
-def _spec(backend: str, name: str | None, named: Named, *, who: str) -> ModelSpec:
-    """The model; rates that are not given are the defaults of an evaluation."""
+def _spec(
+    backend: str,
+    name: str | None,
+    args: Mapping[str, Any],
+    *,
+    who: str,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    concurrency: int | None = None,
+) -> ModelSpec:
+    """The model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
+
+    Rates that are not given are the defaults of an evaluation.
+    """
     from tasks.evaluation.running.model_spec import ModelSpec
 
+    rest = dict(args)
+    own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
+    own_variable = rest.pop("api_key_env", None)
+    if key := rest.pop("api_key", None):
+        own_variable = KEY_VARIABLE.format(who)
+        os.environ[own_variable] = str(key)
     calls = ModelSpec.model_fields["calls"].default.model_dump(exclude_unset=True)
+    calls |= {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
+    if "max_retries" in rest:
+        calls["tries"] = _whole(rest.pop("max_retries"), "max_retries") + 1
+    if concurrency:
+        calls["concurrency"] = concurrency
     return ModelSpec.model_validate(
         {
             "backend": backend,
             "name": name,
-            "args": named.args,
-            **address_of(named.base_url, who=who),
-            "api_key_env": named.api_key_env,
-            "calls": calls | named.calls,
+            "args": rest,
+            **address_of(base_url or own_url, who=who),
+            "api_key_env": api_key_env or own_variable,
+            "calls": calls,
         }
     )
 
@@ -223,20 +215,6 @@ def address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
     os.environ[variable] = str(base_url)
     plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
     return {"base_url": plain, "base_url_env": variable}
-
-
-def parted(args: dict[str, Any], *, who: str) -> Named:
-    """`model_args`, with the endpoint and the rates apart; a key goes to the environment."""
-    rest = dict(args)
-    base_url = rest.pop("base_url", None) or rest.pop("api_base", None)
-    api_key_env = rest.pop("api_key_env", None)
-    if key := rest.pop("api_key", None):
-        api_key_env = KEY_VARIABLE.format(who)
-        os.environ[api_key_env] = str(key)
-    calls = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
-    if "max_retries" in rest:
-        calls["tries"] = _whole(rest.pop("max_retries"), "max_retries") + 1
-    return Named(rest, base_url, api_key_env, calls)
 
 
 def tasks_of(named: Any) -> list[dict[str, Any]]:
@@ -327,12 +305,6 @@ def _absolute(path: Any, what: str) -> Path | None:
     if path and not isinstance(path, str | Path):
         raise OptionUnusable(f"--{what.replace('_', '-')}: expected a path (it is {path!r})")
     return Path(path).absolute() if path else None
-
-
-CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
-"""Fields of CallSettings, and what model_args call them."""
-FILE_OF = {"scripted": "rules", "replay": "path"}
-"""Argument of the backend that names its file."""
 
 
 def entry_of(name: str, flag: str) -> Entry | None:
