@@ -22,16 +22,7 @@ from flows.cli.shared_options import refuse_unusable
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
 from tasks.budget import BudgetSpent
-from tasks.lever.lever_errors import (
-    DatasetUnusable,
-    FileUnusable,
-    LeverError,
-    OptionUnusable,
-    PointerUnusable,
-    PoolTooSmall,
-    RewardUnusable,
-    Unfinished,
-)
+from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +141,7 @@ def _command(until: str) -> Callable[..., None]:
 
                 if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
                     refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=True)
-                outcome = run_flow(post_train, chosen, Unfinished)
+                outcome = run_flow(post_train, chosen, errors.Unfinished)
         except ValidationError as error:
             fail(_sentences(error), REFUSED)
         emit(outcome.report.told(), as_json, lambda: show(outcome.report))
@@ -244,8 +235,10 @@ def expected_errors() -> Generator[None]:
     """What the lever may refuse or miss, as a sentence."""
     from flows.running.command_server import ServerDidNotStart
 
-    refused = (OptionUnusable, DatasetUnusable, FileUnusable, PoolTooSmall, PointerUnusable, RewardUnusable)
-    with plain_errors(*refused, failed=(LeverError, StorageError, ModelError, ServerDidNotStart, BudgetSpent)):
+    asked = (errors.OptionUnusable, errors.DatasetUnusable, errors.FileUnusable)
+    chosen = (errors.PoolTooSmall, errors.PointerUnusable, errors.RewardUnusable)
+    failed = (errors.LeverError, StorageError, ModelError, ServerDidNotStart, BudgetSpent)
+    with plain_errors(*asked, *chosen, failed=failed):
         yield
 
 
@@ -279,7 +272,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
-    with plain_errors(LeverError):
+    with plain_errors(errors.LeverError):
         from tasks.lever.compat.seed_checkpoints import open_selector
         from tasks.lever.data.embeddings import QueryPools, read_bank, read_embeddings
         from tasks.lever.learning import choosing
@@ -321,7 +314,7 @@ def vqa_score(
     """
     from tasks.lever.data.vqa_files import score_files
 
-    with plain_errors(LeverError):
+    with plain_errors(errors.LeverError):
         scores = score_files(questions, annotations, results, stem=stem)
     emit(scores, as_json, lambda: _show_scores(scores))
 

@@ -19,19 +19,7 @@ from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unu
 from flows.running.task_runners import ClusterUnusable, placed
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
-from tasks.evaluation.evaluation_errors import (
-    BenchmarkUnusable,
-    DataMissing,
-    DataUnusable,
-    NeedsLogLikelihood,
-    NotKept,
-    OptionUnusable,
-    PreflightFailed,
-    ResultsUnusable,
-    TasksFailed,
-    Unfinished,
-    UnknownTask,
-)
+from tasks.evaluation import evaluation_errors as errors
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
@@ -140,7 +128,9 @@ def run(
             from flows.evaluate import evaluate
 
             chosen = _config(flags, config)
-            outcome = run_flow(placed(evaluate, task_runner, cluster), chosen, TasksFailed, Unfinished, NotKept)
+            outcome = run_flow(
+                placed(evaluate, task_runner, cluster), chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept
+            )
     except ValidationError as error:
         fail(sentences(error), REFUSED)
     kept = not flags["debug"] and flags["save"] != "file"
@@ -189,11 +179,11 @@ def expected_errors() -> Generator[None]:
     from tasks.grading.grading_records import TemplateUnusable
     from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
 
-    asked = (OptionUnusable, UnknownTask, PreflightFailed, NeedsLogLikelihood, TemplateUnusable)
-    unsafe = (LanguageUnavailable, UnsafeCodeRefused)
-    read = (DataMissing, DataUnusable, BenchmarkUnusable, ResultsUnusable)
-    broken = (*EXPECTED_ERRORS, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)
-    with plain_errors(*asked, *unsafe, *read, failed=broken):
+    asked = (errors.OptionUnusable, errors.UnknownTask, errors.PreflightFailed, errors.NeedsLogLikelihood)
+    read = (errors.DataMissing, errors.DataUnusable, errors.BenchmarkUnusable, errors.ResultsUnusable)
+    graded = (TemplateUnusable, LanguageUnavailable, UnsafeCodeRefused)
+    failed = (*EXPECTED_ERRORS, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)
+    with plain_errors(*asked, *read, *graded, failed=failed):
         yield
 
 
