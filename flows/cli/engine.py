@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import Lock, Thread, Timer
+from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rich.console import Console
@@ -85,16 +86,24 @@ def interruptible(*, left: str) -> Generator[None]:
     def end(*_: object) -> None:
         raise _Terminated
 
-    before = signal.signal(signal.SIGTERM, end)
     ending = _Ending(left)
+    with handling(signal.SIGTERM, end):
+        try:
+            with _listening_for_signals(ending):
+                yield
+        except (KeyboardInterrupt, _Terminated, Stopped) as error:
+            ending.said = True
+            fail(*ending.of(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
+
+
+@contextmanager
+def handling(number: int, handler: Callable[[int, FrameType | None], object]) -> Generator[None]:
+    """Have `handler` handle a signal while the block runs."""
+    before = signal.signal(number, handler)
     try:
-        with _listening_for_signals(ending):
-            yield
-    except (KeyboardInterrupt, _Terminated, Stopped) as error:
-        ending.said = True
-        fail(*ending.of(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
+        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
 
 
 class _Ending:

@@ -25,6 +25,7 @@ from flows.cli.shared_options import (
     TopK,
     require_file,
 )
+from flows.cli.show_answer import place
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
@@ -192,8 +193,7 @@ def _show_text(document: Document) -> None:
 
 def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:
     for chunk in listed:
-        place = _place(chunk["document_name"], chunk["page"])
-        console.rule(f"{escape(place)} · {chunk['kind']}")
+        console.rule(f"{escape(place(chunk['document_name'], chunk['page']))} · {chunk['kind']}")
         console.print_line(f"[dim]{chunk['id']}[/dim]")
         if chunk["heading_path"]:
             console.print_line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
@@ -204,9 +204,8 @@ def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:
 def _show_hits(found: Found) -> None:
     for number, hit in enumerate(found.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
-        place = _place(hit.document_name, hit.chunk.page)
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
-        console.print_line(f"[bold]{number}. {escape(place)}[/bold]")
+        console.print_line(f"[bold]{number}. {escape(place(hit.document_name, hit.chunk.page))}[/bold]")
         console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
         console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
     if not found.hits:
@@ -262,7 +261,3 @@ def _list(documents: Iterable[DocumentStatus]) -> None:
     for item in documents:
         same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
         console.print_line(f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}")
-
-
-def _place(name: str, page: int | None) -> str:
-    return f"{name}, page {page}" if page else name

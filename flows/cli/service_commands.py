@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from flows.cli.commands import Json
-from flows.cli.engine import TERMINATED
+from flows.cli.engine import TERMINATED, handling
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors
 from flows.running.settings import settings
 from storage.storage_errors import StorageError
@@ -82,15 +82,13 @@ def _ended_by_signals() -> Generator[list[int]]:
         came.append(number)
         raise _Terminated
 
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield came
-    except KeyboardInterrupt:
-        fail("interrupted; what had started was stopped", INTERRUPTED)
-    except _Terminated:
-        fail("terminated; what had started was stopped", TERMINATED)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with handling(signal.SIGTERM, end):
+        try:
+            yield came
+        except KeyboardInterrupt:
+            fail("interrupted; what had started was stopped", INTERRUPTED)
+        except _Terminated:
+            fail("terminated; what had started was stopped", TERMINATED)
 
 
 def down(as_json: Json = False) -> None:
