@@ -12,9 +12,8 @@ import importlib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from keyword import iskeyword
-from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
@@ -168,9 +167,10 @@ class Options:
         return {path: self._default(path, flag) for path, flag in self.flags.items()}
 
     def _parameter(self, path: str, flag: Flag) -> inspect.Parameter:
-        field, default = self._field(path), self._default(path, flag)
-        usual = None if default is not None else self._usual(path)
-        shown = True if usual is None or usual == () else (flag.shown or "{usual}").format(usual=usual)
+        field, usual = self._field(path)
+        default = self._default(path, flag)
+        unset = default is None and usual not in (None, ())
+        shown = (flag.shown or "{usual}").format(usual=usual) if unset else True
         least, most = (_bound(field, side) for side in ("ge", "le"))
         kind = flag.type or (_typed(field.annotation) if field else str)
         option = typer.Option(
@@ -190,34 +190,30 @@ class Options:
             annotation=Annotated[kind | None if default is None else kind, option],
         )
 
-    def _field(self, path: str) -> FieldInfo | None:
-        """The field at `path`; None for an entry of a table, such as `model.args.device`."""
-        *outer, name = path.split(".")
-        model: Any = self.model
-        for part in outer:
-            model = _unwrapped(model.model_fields[part].annotation)
-        return getattr(model, "model_fields", {}).get(name)
-
     def _default(self, path: str, flag: Flag) -> Any:
         if flag.default is not FIELD:
             return flag.default
-        usual = self._usual(path)
+        _, usual = self._field(path)
         if flag.type is str and isinstance(usual, tuple):
             usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
         return None if usual == () else usual
 
-    def _usual(self, path: str) -> Any:
-        """The default of the field at `path`: that of the outer default, else its own; None if it has none."""
+    def _field(self, path: str) -> tuple[FieldInfo | None, Any]:
+        """The field at `path` and its default: that of the outer default, else its own.
+
+        The field is None for an entry of a table, such as `model.args.device`; the default, if there is none.
+        """
         model: Any = self.model
+        field: FieldInfo | None = None
         usual: Any = None
         for part in path.split("."):
-            field = getattr(model, "model_fields", {}).get(part)
+            field = getattr(_unwrapped(model), "model_fields", {}).get(part)
             if hasattr(usual, part):
                 usual = getattr(usual, part)
             elif field:
                 usual = field.get_default(call_default_factory=True)
-            model = _unwrapped(field.annotation) if field else None
-        return None if usual is PydanticUndefined else usual
+            model = field.annotation if field else None
+        return field, None if usual is PydanticUndefined else usual
 
 
 class ConfigCommand(Command):
@@ -253,15 +249,12 @@ def command(
     """Register a function as a command: its first parameter receives the options as `Given`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        def with_options() -> Callable[..., None]:
-            return _with_options(function, options)
-
         @wraps(function)
         def bare() -> None:
             raise AssertionError("the options of a configuration replace this before it is called")
 
         bare.__signature__ = inspect.Signature()  # pyright: ignore[reportAttributeAccessIssue]
-        bare.__dict__["with_options"] = with_options
+        bare.__dict__["with_options"] = partial(_with_options, function, options)
         app.command(name, cls=cls, help=help)(bare)
         return function
 
@@ -296,11 +289,6 @@ def nested(given: Given) -> dict[str, Any]:
         if value is not None:
             inside[name] = value
     return whole
-
-
-def absolute(path: Path | None) -> Path | None:
-    """The absolute path; None for None."""
-    return path and path.absolute()
 
 
 def _bound(field: FieldInfo | None, side: str) -> Any:

@@ -147,7 +147,6 @@ def _show_walls(found: Inspection) -> None:
 
 
 def _store(home: Path) -> Artifacts:
-
     return Artifacts.open(settings().store or home / "store", cache=home / "cache" / "objects")
 
 

@@ -12,7 +12,7 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from flows.cli.commands import Flag, Given, Json, Options, absolute, nested
+from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import (
@@ -74,7 +74,8 @@ def index(
 ) -> None:
     """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
     require_variable(given["password_env"])
-    folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": absolute(given["metadata"])}
+    metadata = given["metadata"] and given["metadata"].absolute()
+    folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
     texts = {"figures": _settings(given["figures"] or []), "spending.prices": _prices(given["spending.prices"])}
     chosen = nested({**given, **folders, **texts})
     try:

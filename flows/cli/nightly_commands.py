@@ -87,7 +87,6 @@ def _last_report(suite: Path | None) -> NightReport:
 
 
 def _show(found: NightReport) -> None:
-
     from tasks.nightly import night_report
 
     screen = Screen(highlight=False, soft_wrap=True)

@@ -16,15 +16,7 @@ from rich.padding import Padding
 from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.index_command import require_variable
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
-from flows.cli.shared_options import (
-    Bm25Weight,
-    DocumentOption,
-    IndexFolder,
-    RouteOption,
-    Strategy,
-    TopK,
-    require_file,
-)
+from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file
 from flows.cli.show_answer import place
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
@@ -43,9 +35,6 @@ EXCERPT_CHARS = 240
 PAGES_SHOWN, NOTES_SHOWN, DOCUMENTS_SHOWN = 10, 3, 3
 _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")
 """Dots that lead to the page number in a table of contents."""
-PasswordEnv = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Environment variable that holds the password of the document.")
-]
 READING = Options(
     "tasks.documents.document_readers:ReadOptions",
     {"pdf_reader": Flag(), "tables": Flag("--tables/--no-tables"), "ocr": Flag()},
@@ -55,7 +44,9 @@ READING = Options(
 def text(
     given: Given,
     file: Annotated[Path, typer.Argument(help="A document.")],
-    password_env: PasswordEnv = None,
+    password_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the password of the document.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
@@ -125,10 +116,14 @@ def search(
     question: Annotated[str, typer.Argument(help="What to look for.")],
     index: IndexFolder,
     strategy: Annotated[Strategy, typer.Option(help="How chunks are found.")] = Strategy(STRATEGY),
-    top_k: TopK = 5,
-    bm25_weight: Bm25Weight = 1.0,
+    top_k: Annotated[int, typer.Option(min=1, max=1000, help="Number of chunks.")] = 5,
+    bm25_weight: Annotated[
+        float, typer.Option(min=0.0, help="Weight of BM25 in rrf, relative to the vectors; 0: off.")
+    ] = 1.0,
     document: DocumentOption = None,
-    route: RouteOption = True,
+    route: Annotated[
+        bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Find the chunks that answer a question best."""

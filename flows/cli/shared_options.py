@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from models.chats import Local
     from tasks.evaluation.running.model_spec import ModelSpec
 
-
-if TYPE_CHECKING:
-
     class Strategy(enum.StrEnum):
         """How chunks are found: a name of tasks.rag.retrieval.strategies."""
 
@@ -34,14 +31,7 @@ else:
 
 
 IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
-TopK = Annotated[int, typer.Option(min=1, max=1000, help="Number of chunks.")]
 DocumentOption = Annotated[list[str] | None, typer.Option(help="Search only this document; may be repeated.")]
-RouteOption = Annotated[
-    bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
-]
-Bm25Weight = Annotated[float, typer.Option(min=0.0, help="Weight of BM25 in rrf, relative to the vectors; 0: off.")]
-
-
 TaskRunnerName = Literal["thread", "dask", "ray"]
 TaskRunnerOption = Annotated[
     TaskRunnerName | None,

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.commands import Flag, Given, Json, Options, absolute, nested
+from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.engine import progress_bars
 from flows.cli.index_command import run_build
 from flows.cli.measure_command import QuestionsFile, StoreOption, console, counted, keep, rounded
@@ -173,13 +173,14 @@ def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking,
 
     folders: dict[Chunking, Path] = {}
     notes: list[str] = []
+    metadata = common.config.metadata and common.config.metadata.absolute()
     with prefect_api(settings().home):
         for chunking in chunkings:
             folder = common.out / f"index-{chunking.chunk_chars}-{chunking.overlap_chars}"
             chosen = {
                 "documents": common.documents.absolute(),
                 "index": folder.absolute(),
-                "metadata": absolute(common.config.metadata),
+                "metadata": metadata,
                 "embedder": common.config.embedder,
                 "vlm": common.config.vlm,
                 **chunking.model_dump(),

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import Json
+from flows.cli.evaluation.show_command import RUN, TasksOption, named_tasks
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors
 from storage.storage_errors import StorageError
 from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
@@ -19,15 +20,11 @@ if TYPE_CHECKING:
     from tasks.evaluation.results.finding_runs import FoundRun
     from tasks.evaluation.results.run_comparison import Change, TaskComparison
 
-RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
-
 
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help=f"The baseline. {RUN}")],
     b: Annotated[str, typer.Argument(metavar="B", help="The run to compare with it, named like A.")],
-    task: Annotated[
-        list[str] | None, typer.Option("--task", "--tasks", help="Only this benchmark; may be repeated, or A,B.")
-    ] = None,
+    task: TasksOption = None,
     flips: Annotated[
         int, typer.Option(min=0, help="Number of changed items to show of each kind; --json lists all.")
     ] = 5,
@@ -40,10 +37,9 @@ def compare(
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.resources import evaluations
 
-    tasks = [name for given in task or () for name in given.split(",") if name] or None
     with plain_errors(EvaluationError, failed=(StorageError,)):
         before, after = find_run(a, evaluations()), find_run(b, evaluations())
-        compared, notes = _compare(before, after, _shared(before, after, tasks))
+        compared, notes = _compare(before, after, _shared(before, after, named_tasks(task)))
     told = {
         "a": before.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
         "b": after.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),

@@ -124,7 +124,6 @@ def _listed(benchmark: BaseBenchmark, data: Data) -> dict[str, Any]:
 
 
 def _show(rows: Sequence[dict[str, Any]], data_dir: Path | None) -> None:
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in COLUMNS:
         table.add_column(column, justify="right" if column in ("items", "repeats") else "left")

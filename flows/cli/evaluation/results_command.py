@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import Json
-from flows.cli.evaluation.show_command import RunArgument
+from flows.cli.evaluation.show_command import RunArgument, TasksOption, named_tasks
 from flows.cli.output import DONE_WITH_FAILURES, REFUSED, Screen, emit, fail, harmless, plain_errors
 from storage.files import write
 from storage.storage_errors import StorageError
@@ -32,9 +32,7 @@ ExportFormat = Literal["lm-eval", "model-card"]
 
 
 def results(
-    task: Annotated[
-        list[str] | None, typer.Option("--task", "--tasks", help="Only this benchmark; may be repeated, or A,B.")
-    ] = None,
+    task: TasksOption = None,
     model: Annotated[
         list[str] | None, typer.Option("--model", "--models", help="Only this model; may be repeated.")
     ] = None,
@@ -53,10 +51,9 @@ def results(
     from tasks.resources import evaluations
 
     format = "json" if as_json else format
-    tasks = [name for given in task or () for name in given.split(",") if name] or None
     with plain_errors(EvaluationError, failed=(StorageError,)):
         found = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
-        boards = rank(_chosen(found, tasks, model))
+        boards = rank(_chosen(found, named_tasks(task), model))
         written = _as(format, boards, source=str(path) if path else "the database")
         if out:
             write(out, written.encode("utf-8", "replace"))
@@ -112,9 +109,7 @@ def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
     from tasks.evaluation.results import ranking
 
     if format == "html":
-        from tasks.evaluation.results.ranking import render_page
-
-        return render_page(boards, made_at=datetime.now(UTC), source=source)
+        return ranking.render_page(boards, made_at=datetime.now(UTC), source=source)
     if format == "json":
         return json.dumps({"scores": ranking.as_rows(boards)}, ensure_ascii=False, allow_nan=False) + "\n"
     if format == "csv":
@@ -184,11 +179,6 @@ def _further(column: TaskColumn, row: Row) -> str:
     return f"[yellow]{text}[/yellow]" if column.is_defect and value else text
 
 
-PathArgument = Annotated[
-    Path, typer.Argument(metavar="FILE|FOLDER", help="A results file, or a folder with any number of them.")
-]
-
-
 def export(
     run: RunArgument,
     format: Annotated[
@@ -223,7 +213,12 @@ def _text(report: EvalReport, format: ExportFormat) -> str:
     return json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
 
 
-def import_results(path: PathArgument, as_json: Json = False) -> None:
+def import_results(
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE|FOLDER", help="A results file, or a folder with any number of them.")
+    ],
+    as_json: Json = False,
+) -> None:
     """Write results files into the database, after runs that could not reach it; repeating it changes nothing."""
     from tasks.evaluation.results.result_rows import import_all
     from tasks.resources import evaluations, kept_responses
@@ -238,7 +233,6 @@ def import_results(path: PathArgument, as_json: Json = False) -> None:
 
 
 def _say(done: list[Imported], unusable: dict[str, str], answers: int) -> None:
-
     for one in done:
         rows = f"{one.changed} rows written" if one.changed else "everything was there already"
         typer.echo(harmless(f"{one.file}: run {one.run}, {', '.join(one.tasks)}, {one.samples} samples; {rows}"))

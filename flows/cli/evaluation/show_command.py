@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import Counts, Estimate, EvalReport, Sample, TaskResult, Usage
     from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked
 
-RunArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="A results file or its folder, a run ID or its first 6 characters, or a model for its last run.",
-    ),
+RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN)]
+TasksOption = Annotated[
+    list[str] | None, typer.Option("--task", "--tasks", help="Only this benchmark; may be repeated, or A,B.")
 ]
+
+
+def named_tasks(given: Sequence[str] | None) -> list[str] | None:
+    """The tasks of `--tasks A,B --tasks C`; None if none are named."""
+    return [name for names in given or () for name in names.split(",") if name] or None
 
 
 def show(
