@@ -14,13 +14,14 @@ import typer
 from rich.markup import escape
 
 from flows.cli import show_answer
-from flows.cli.ask_command import ANSWERS, MODELS, EvidenceOption, SpeakOption, opened, prepare_evidence, write_evidence
-from flows.cli.commands import Given, Json, Options
+from flows.cli.ask_command import EvidenceOption, SpeakOption, opened, write_evidence
+from flows.cli.commands import Given, Json
 from flows.cli.engine import handling
 from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
 from flows.cli.shared_options import IndexFolder
 from flows.running.settings import settings
 from models.model_errors import ModelError
+from storage.files import make_folder
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Asks, Event
     from tasks.rag.answers import Answered
 
-OPTIONS = Options(ANSWERS, MODELS)
 QUIT = "/quit"
 COMMANDS = {
     "/sources": "sources of the last answer, with whole quotes",
@@ -39,7 +39,6 @@ COMMANDS = {
     "/help": "this list",
     QUIT: "end, like Ctrl-D",
 }
-KEYS = "Ctrl-C stops an answer, or clears the line"
 
 
 class Manner(NamedTuple):
@@ -66,16 +65,16 @@ def chat(
     """Ask questions and follow-up questions one after another; on a pipe, every line is a question."""
     if session and not resume:
         fail(f"{session!r} is given without --resume; write --resume {session} to go on with that session", REFUSED)
-
     with opened(index, given) as assistant:
-        prepare_evidence(evidence)
+        if evidence:
+            make_folder(evidence)
         talk = Conversation(assistant, index=index)
         if resume:
             with plain_errors(ValueError, failed=(StorageError,)):
                 talk.resume(session)
         code = converse(talk, documents=len(assistant.index.catalogue), manner=Manner(as_json, speak, evidence))
-    if kept := _kept(talk):
-        _note(kept.removeprefix("; "))
+    if talk.session:
+        _note(_kept(talk.session))
     raise typer.Exit(code)
 
 
@@ -190,12 +189,13 @@ def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
 
 def _command(talk: Conversation, line: str, manner: Manner) -> None:
     if line == "/reset":
-        _note(f"forgotten; the next question begins anew{_kept(talk)}")
+        kept = f"; {_kept(talk.session)}" if talk.session else ""
+        _note(f"forgotten; the next question begins anew{kept}")
         talk.reset()
     elif line == "/help":
         for name, meaning in COMMANDS.items():
             _note(f"{name:<10} {meaning}")
-        _note(f"{'':<10} {KEYS}")
+        _note(f"{'':<10} Ctrl-C stops an answer, or clears the line")
     elif line not in COMMANDS:
         _note(f"there is no command {line}; /help lists them")
     elif manner.as_json:
@@ -208,10 +208,8 @@ def _command(talk: Conversation, line: str, manner: Manner) -> None:
         _sources(talk.answers[-1])
 
 
-def _kept(talk: Conversation) -> str:
-    if talk.session is None:
-        return ""
-    return f"; kept as session {talk.session.short_id}; resume it with `--resume {talk.session.short_id}`"
+def _kept(session: Session) -> str:
+    return f"kept as session {session.short_id}; resume it with `--resume {session.short_id}`"
 
 
 def _sources(answered: Answered) -> None:
@@ -281,15 +279,13 @@ def _past_lines() -> History:
     """Lines of earlier conversations, for the arrow keys; only of this one if the home cannot be written."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-    from storage import files
-
     class Past(FileHistory):
         def store_string(self, string: str) -> None:
             super().store_string(_valid(string))
 
     path = settings().home / "chat_history"
     try:
-        files.make_folder(path.parent)
+        make_folder(path.parent)
         path.touch(mode=0o600)
     except (OSError, StorageError):
         return InMemoryHistory()

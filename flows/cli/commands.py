@@ -1,9 +1,7 @@
-"""Base classes of all commands, and options that are made from the fields of a configuration.
+"""Base classes of all commands, and options that are made from the fields of a flow's pydantic model.
 
-`--data_dir` is accepted for `--data-dir`. Help is plain text: an option and its type fit on one line at any width,
-which typer's tables of five columns cannot guarantee. A command lists the fields of its flow's pydantic model that it
-offers, nested ones by their path (`spending.max_calls`); type, bounds, default and help are the field's own, and a
-`Flag` names only what differs.
+A command lists the fields that it offers, nested ones by their path (`spending.max_calls`); type, bounds, default and
+help are the field's own, and a `Flag` names only what differs. Help is plain text, which fits any width.
 """
 
 from __future__ import annotations
@@ -48,10 +46,6 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group whose help shows the first paragraph of each command's help."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, with the types that help shows."""
-        return [_briefly(param) for param in super().get_params(ctx)]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, by section."""
@@ -158,15 +152,12 @@ class Options:
         """Values by the names of options in YAML files: `max_calls` for `--max-calls`."""
         return {self.flags[path].name(path): value for path, value in values.items()}
 
-    def parameters(self) -> list[inspect.Parameter]:
-        """The options as parameters of a function for typer."""
-        return [self._parameter(path, flag) for path, flag in self.flags.items()]
-
     def defaults(self) -> dict[str, Any]:
         """The default of each option."""
         return {path: self._default(path, flag) for path, flag in self.flags.items()}
 
-    def _parameter(self, path: str, flag: Flag) -> inspect.Parameter:
+    def parameter(self, path: str, flag: Flag) -> inspect.Parameter:
+        """An option as a parameter of a function for typer."""
         field, usual = self._field(path)
         default = self._default(path, flag)
         unset = default is None and usual not in (None, ())
@@ -271,7 +262,8 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
 
     arguments = [one for one in own if one.default is inspect.Parameter.empty]
     rest = [one for one in own if one.default is not inspect.Parameter.empty]
-    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*arguments, *options.parameters(), *rest)]
+    made = [options.parameter(path, flag) for path, flag in options.flags.items()]
+    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*arguments, *made, *rest)]
     run.__doc__ = function.__doc__
     run.__annotations__ = {one.name: one.annotation for one in together}
     run.__signature__ = inspect.Signature(together)  # pyright: ignore[reportFunctionMemberAccess]

@@ -114,7 +114,6 @@ def doctor(
     if sandbox:
         _walls(as_json)
         return
-
     report = examine_gpu(model) if gpu else examine(settings())
     emit(report, as_json, lambda: _show_report(report))
     if not report.ok:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +11,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from flows.cli.commands import Flag, Given, Json, Options, nested
-from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.engine import Outcome, expected_errors, prefect_for_a_command, progress_bars, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import (
     ClusterOption,
@@ -22,13 +20,10 @@ from flows.cli.shared_options import (
     TaskRunnerOption,
     prices_of,
     refuse_unusable,
-    refused,
 )
-from flows.running.task_runners import ClusterUnusable, placed
-from models.model_errors import ModelError
-from storage.storage_errors import IndexUnusable, StorageError
-from tasks.documents.document_errors import ReaderUnusable
-from tasks.rag.rag_errors import FolderUnusable, MetadataUnusable, QuestionsUnusable, RagError, Unfinished
+from flows.running.task_runners import placed
+from models.model_errors import ModelUnavailable
+from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
     from flows.running.rag_config import IndexConfig
@@ -76,7 +71,9 @@ def index(
     require_variable(given["password_env"])
     metadata = given["metadata"] and given["metadata"].absolute()
     folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
-    texts = {"figures": _settings(given["figures"] or []), "spending.prices": _prices(given["spending.prices"])}
+    with plain_errors(ValueError, option=f"--vlm-price {given['spending.prices']}"):
+        prices = prices_of(given["spending.prices"])
+    texts = {"figures": _settings(given["figures"] or []), "spending.prices": prices}
     chosen = nested({**given, **folders, **texts})
     try:
         if dry_run:
@@ -97,7 +94,7 @@ def run_build(
     chosen: dict[str, Any], *, quiet: bool, task_runner: TaskRunnerName | None = None, cluster: str | None = None
 ) -> Outcome[IndexReport]:
     """Run `build_index` in this process. Raises pydantic.ValidationError for invalid options."""
-    with prefect_for_a_command(expected_errors(), quiet=quiet):
+    with prefect_for_a_command(quiet=quiet):
         from flows.rag import IndexConfig, build_index
 
         config = IndexConfig.model_validate(chosen)
@@ -134,22 +131,12 @@ def _vlm(config: IndexConfig) -> str | None:
 
     if config.vlm is None:
         return None
-    said = f"--vlm {config.vlm}"
-    with refused(said):
+    option = f"--vlm {config.vlm}"
+    with plain_errors(ModelUnavailable, option=option):
         vlm = figure_model(config.vlm, config.figures)
     if vlm:
-        refuse_unusable(vlm, said, pictures=True)
+        refuse_unusable(vlm, option)
     return vlm
-
-
-@contextmanager
-def expected_errors() -> Generator[None]:
-    """Expected errors of indexing and answering, as one sentence."""
-    from flows.running.command_server import ServerDidNotStart
-
-    refused = (FolderUnusable, MetadataUnusable, QuestionsUnusable, IndexUnusable, ReaderUnusable)
-    with plain_errors(*refused, failed=(RagError, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)):
-        yield
 
 
 def require_variable(variable: str | None) -> str | None:
@@ -167,13 +154,6 @@ def _settings(pairs: list[str]) -> dict[str, str]:
         if "=" not in pair:
             fail(f"--figure {pair!r} is not NAME=VALUE; write for example --figure qwen3_vl_min_variance=20", REFUSED)
     return dict(pair.split("=", 1) for pair in pairs)
-
-
-def _prices(option: str | None) -> dict[str, float] | None:
-    try:
-        return prices_of(option)
-    except ValueError as error:
-        fail(f"--vlm-price {option}: {error}", REFUSED)
 
 
 def _flag(field: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import reduce
 from operator import getitem
@@ -16,12 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import App, Flag, Given, Json, Options, command, nested
-from flows.cli.engine import prefect_for_a_command, run_flow
+from flows.cli.engine import expected_errors, prefect_for_a_command, run_flow
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.shared_options import refuse_unusable
-from models.model_errors import ModelError
-from storage.storage_errors import StorageError
-from tasks.budget import BudgetSpent
 from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
@@ -34,19 +30,16 @@ if TYPE_CHECKING:
 
 
 STAGES = {
-    "run": (
-        "evaluate",
-        "Train a selector of demonstrations and measure it; an interrupted run continues when started again.",
-    ),
-    "embed": ("embed", "Export the vectors of pictures and questions."),
-    "pools": ("pools", "Choose the candidates of every query."),
-    "sft": ("sft", "Train a selector that imitates the best demonstrations."),
-    "rl-data": ("rl-data", "Let a trained selector draw demonstrations, and have the judge answer with them."),
-    "rce": ("rce", "Train on rewarded groups of demonstrations."),
-    "grpo": ("grpo", "Train on comparisons within groups, which the judge answers during training."),
-    "evaluate": ("evaluate", "Measure selectors against random choice, similarity and the oracle."),
+    "run": "Train a selector of demonstrations and measure it; an interrupted run continues when started again.",
+    "embed": "Export the vectors of pictures and questions.",
+    "pools": "Choose the candidates of every query.",
+    "sft": "Train a selector that imitates the best demonstrations.",
+    "rl-data": "Let a trained selector draw demonstrations, and have the judge answer with them.",
+    "rce": "Train on rewarded groups of demonstrations.",
+    "grpo": "Train on comparisons within groups, which the judge answers during training.",
+    "evaluate": "Measure selectors against random choice, similarity and the oracle.",
 }
-"""Command → last stage of the flow, help."""
+"""Command → help. Each but `run` is also the name of the last stage of the flow that it runs."""
 OF_REAL_DATA: dict[str, Any] = {
     "dataset": {"train_queries": 800, "test": 1000},
     "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
@@ -131,16 +124,15 @@ def _command(until: str) -> Callable[..., None]:
         ] = None,
         as_json: Json = False,
     ) -> None:
-
         try:
             with expected_errors():
                 chosen = config_of(given, until=until, file=config, settings=settings or ())
-            with prefect_for_a_command(expected_errors(), quiet=as_json):
+            with prefect_for_a_command(quiet=as_json):
                 from flows.lever import post_train
                 from tasks.lever.judge.judges import DIGITS
 
                 if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
-                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=True)
+                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}")
                 outcome = run_flow(post_train, chosen, errors.Unfinished)
         except ValidationError as error:
             fail(_sentences(error), REFUSED)
@@ -228,18 +220,6 @@ def _merge(under: dict[str, Any], over: Mapping[str, Any]) -> None:
             _merge(under[name], cast("dict[str, Any]", value))
         else:
             under[name] = value
-
-
-@contextmanager
-def expected_errors() -> Generator[None]:
-    """What the lever may refuse or miss, as a sentence."""
-    from flows.running.command_server import ServerDidNotStart
-
-    asked = (errors.OptionUnusable, errors.DatasetUnusable, errors.FileUnusable)
-    chosen = (errors.PoolTooSmall, errors.PointerUnusable, errors.RewardUnusable)
-    failed = (errors.LeverError, StorageError, ModelError, ServerDidNotStart, BudgetSpent)
-    with plain_errors(*asked, *chosen, failed=failed):
-        yield
 
 
 def _sentences(error: ValidationError) -> str:
@@ -393,7 +373,7 @@ def _interval(estimate: SeedEstimate) -> str:
     return f"{estimate.low:.3f} … {estimate.high:.3f}"
 
 
-for _name, (_until, _about) in STAGES.items():
-    command(app, _name, OPTIONS, help=_about)(_command(_until))
+for _name, _about in STAGES.items():
+    command(app, _name, OPTIONS, help=_about)(_command("evaluate" if _name == "run" else _name))
 app.command("predict")(predict)
 app.command("vqa-score")(vqa_score)

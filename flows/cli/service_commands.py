@@ -74,7 +74,6 @@ def _ended_by_signals() -> Generator[list[int]]:
 
     Gives a list that SIGTERM is put into: code of others may swallow what is raised in the middle of it.
     """
-
     came: list[int] = []
 
     def end(number: int, _: object) -> None:

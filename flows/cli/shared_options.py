@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flows.cli.output import REFUSED, fail, state
+from flows.cli.output import REFUSED, fail, plain_errors
 from flows.running.settings import settings
 from models.model_errors import ModelUnavailable
 from tasks.rag.retrieval.strategies import strategy_names
@@ -66,17 +64,17 @@ def prices_of(option: str | None) -> dict[str, float] | None:
     return {"prompt": prompt, "answer": answer}
 
 
-def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
-    """Exit if it is certain, without loading it, that a model cannot be used.
+def refuse_unusable(name: str, option: str) -> None:
+    """Exit if it is certain, without loading it, that a model cannot be asked about pictures.
 
-    said: the option with its value. pictures: the model must accept images.
+    option: the option with its value.
     """
     from models.chats import local_of
     from tasks.resources import vision
 
-    with refused(said):
+    with plain_errors(ModelUnavailable, option=option):
         if local := local_of(name):
-            require_here(local, pictures=pictures)
+            require_here(local, pictures=True)
         else:
             vision(name)  # which the steps of this process ask
 
@@ -99,7 +97,7 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
     from models.chats import Local, require_weights
     from tasks.evaluation.running.open_models import open_model
 
-    with refused(f"--{flag} {spec.backend}"):
+    with plain_errors(ModelUnavailable, option=f"--{flag} {spec.backend}"):
         pretrained = spec.args.get("pretrained") or spec.args.get("model") or spec.name
         if "." in spec.backend:
             return  # to open it is to load it
@@ -108,14 +106,3 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
             if spec.backend == "hf" or importlib.util.find_spec("vllm"):
                 return
         open_model(spec)
-
-
-@contextmanager
-def refused(what: str) -> Generator[None]:
-    """Exit with `what` and the reason if a model is unavailable; with --debug the error propagates."""
-    try:
-        yield
-    except ModelUnavailable as error:
-        if state["debug"]:
-            raise
-        fail(f"{what}: {error}", REFUSED)

@@ -6,25 +6,25 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import typer
+import yaml
 from pydantic import SecretStr, ValidationError
 
 from flows.cli.commands import nested
 from flows.cli.evaluation.run_command import OPTIONS
 from flows.cli.output import harmless
 from flows.cli.shared_options import prices_of
-from models.backends import PRESS
+from flows.running.evaluation_config import EvaluateConfig
+from models.auto import LOCAL, Place, pick
+from models.backends import PRESS, backends, parse_model_args
 from models.model_errors import ModelUnavailable
+from models.registry import VARIABLE, Entry, named, registered
 from tasks.evaluation.evaluation_errors import OptionUnusable
-
-if TYPE_CHECKING:
-    from flows.running.evaluation_config import EvaluateConfig
-    from models.registry import Entry
-    from tasks.evaluation.running.model_spec import ModelSpec
-
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.sandbox.engines import refuse_unsafe
 
 ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
 """Environment variable for an address with credentials, which the configuration must not hold."""
@@ -53,9 +53,6 @@ def config_of(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
 
 
 def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
-    from flows.running.evaluation_config import EvaluateConfig
-    from tasks.sandbox.engines import refuse_unsafe
-
     if chosen["unsafe_code"]:
         refuse_unsafe()
     chosen = resolved(chosen, _pairs(chosen["model_args"], "model_args"))
@@ -64,13 +61,14 @@ def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
     if not tasks:
         raise OptionUnusable("no tasks; name some with --tasks AIME24,MATH500 (`trivet eval list` shows all)")
     annotator = str(chosen["annotator_model"] or "auto")
+    template = str(chosen["apply_chat_template"])
     names = {path: flag.name(path) for path, flag in OPTIONS.flags.items()}
     plain = {path: chosen[name] for path, name in names.items() if not path.startswith(("model.", "judge."))}
     read = {
         **{name: _absolute(chosen[name], name) for name in ("data_dir", "include_path", "output_path")},
         "settings.gen_kwargs": _pairs(chosen["gen_kwargs"], "gen_kwargs"),
         "settings.seed": seeds_of(chosen["seed"]),
-        "settings.apply_chat_template": _template(chosen["apply_chat_template"]),
+        "settings.apply_chat_template": {"true": True, "false": False}.get(template.lower(), template),
         "settings.ks": ks_of(chosen["k"]),
         "spending.prices": _prices(chosen["price"], max_cost=chosen["max_cost"]),
     }
@@ -81,8 +79,6 @@ def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
 
 def read_yaml(path: Path, *, known: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a YAML file. Raises OptionUnusable naming file and line."""
-    import yaml
-
     try:
         text = path.read_text("utf-8-sig")
         read: object = yaml.safe_load(text)
@@ -150,8 +146,6 @@ def model_of(chosen: Mapping[str, Any]) -> ModelSpec:
 
 def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
     """The judge; a name without a backend is a model at an OpenAI-compatible endpoint."""
-    from models.backends import backends
-
     args = _pairs(annotator_args, "annotator_args")
     if entry := entry_of(annotator, "annotator_model"):
         return _spec(entry.backend, model_name_of(entry), args_of(entry, args), who="JUDGE")
@@ -177,8 +171,6 @@ def _spec(
 
     Rates that are not given are the defaults of an evaluation.
     """
-    from tasks.evaluation.running.model_spec import ModelSpec
-
     rest = dict(args)
     own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
     own_variable = rest.pop("api_key_env", None)
@@ -263,17 +255,11 @@ def ks_of(given: Any) -> tuple[int, ...]:
     return ks
 
 
-def _template(given: Any) -> bool | str:
-    return {"true": True, "false": False}.get(str(given).lower(), str(given))
-
-
 def _pairs(given: Any, what: str) -> dict[str, Any]:
     if not isinstance(given, str):
         if given is not None and not isinstance(given, Mapping):
             raise OptionUnusable(f"--{what}: expected k=v,k=v or a table of names and values (it is {given!r})")
         return dict(cast("Mapping[str, Any]", given or {}))
-    from models.backends import parse_model_args
-
     try:
         return dict(parse_model_args(given))
     except (ModelUnavailable, ValueError) as error:
@@ -309,8 +295,6 @@ def _absolute(path: Any, what: str) -> Path | None:
 
 def entry_of(name: str, flag: str) -> Entry | None:
     """The model that the user's file calls `name`. Raises OptionUnusable for a file that cannot be read."""
-    from models.registry import named
-
     try:
         return named(name)
     except ModelUnavailable as error:
@@ -360,9 +344,6 @@ def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
 
 def _picked(called: str | None, chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
     """The model that `--model auto` stands for; a note on stderr names it."""
-
-    from models.auto import LOCAL, Place, pick
-
     variable = chosen["api_key_env"] or given.get("api_key_env") or "OPENAI_API_KEY"
     key = given.get("api_key") or os.environ.get(str(variable))
     secret = SecretStr(str(key)) if key else None
@@ -380,9 +361,6 @@ def _picked(called: str | None, chosen: Mapping[str, Any], given: Mapping[str, A
 
 
 def _refuse_unknown(name: str) -> None:
-    from models.backends import backends
-    from models.registry import VARIABLE, registered
-
     if name in backends() or "." in name:
         return
     own = ", ".join(registered()) or "no models"

@@ -22,7 +22,6 @@ from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
 
 if TYPE_CHECKING:
     from storage.evaluated import StoredScore
-    from tasks.evaluation.evaluation_records import EvalReport
     from tasks.evaluation.results.ranking import Board, Row, TaskColumn
     from tasks.evaluation.results.result_rows import Imported
 
@@ -193,24 +192,21 @@ def export(
     """Write a run in a form that other programs read."""
     from storage import files
     from tasks.evaluation.results.finding_runs import find_run
+    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
     from tasks.resources import evaluations
 
     with plain_errors(EvaluationError, failed=(StorageError,)):
-        text = _text(find_run(run, evaluations()).report, format)
+        report = find_run(run, evaluations()).report
+        if format == "model-card":
+            text = model_card_of(report)
+        else:
+            text = json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
         if out is None:
             told = {"run": run, "format": format, "content": text}
             emit(told, as_json, lambda: typer.echo(text, nl=False))
             return
         files.write(out.absolute(), text.encode("utf-8", "replace"))
     typer.echo(f"wrote {out}", err=True)
-
-
-def _text(report: EvalReport, format: ExportFormat) -> str:
-    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
-
-    if format == "model-card":
-        return model_card_of(report)
-    return json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
 
 
 def import_results(

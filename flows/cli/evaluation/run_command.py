@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options
-from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
-from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
+from flows.cli.engine import expected_errors, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, sentences
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
-from flows.running.task_runners import ClusterUnusable, placed
-from models.model_errors import ModelError
-from storage.storage_errors import StorageError
+from flows.running.task_runners import placed
 from tasks.evaluation import evaluation_errors as errors
 
 if TYPE_CHECKING:
@@ -124,7 +121,7 @@ def run(
             estimate = _estimated(flags, config, quiet=as_json)
             emit(estimate, as_json, lambda: show_estimate(estimate))
             return
-        with prefect_for_a_command(expected_errors(), quiet=as_json):
+        with prefect_for_a_command(quiet=as_json):
             from flows.evaluate import evaluate
 
             chosen = _config(flags, config)
@@ -169,22 +166,6 @@ def _config(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
     if config.judge and not config.auto_judge:
         refuse_unusable_spec(config.judge, "annotator_model")
     return config
-
-
-@contextmanager
-def expected_errors() -> Generator[None]:
-    """Expected errors of an evaluation, as one sentence."""
-    from flows.running.command_server import ServerDidNotStart
-    from tasks.evaluation.running.planning import EXPECTED_ERRORS
-    from tasks.grading.grading_records import TemplateUnusable
-    from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
-
-    asked = (errors.OptionUnusable, errors.UnknownTask, errors.PreflightFailed, errors.NeedsLogLikelihood)
-    read = (errors.DataMissing, errors.DataUnusable, errors.BenchmarkUnusable, errors.ResultsUnusable)
-    graded = (TemplateUnusable, LanguageUnavailable, UnsafeCodeRefused)
-    failed = (*EXPECTED_ERRORS, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)
-    with plain_errors(*asked, *read, *graded, failed=failed):
-        yield
 
 
 class RunCommand(ConfigCommand):
