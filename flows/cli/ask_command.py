@@ -198,7 +198,7 @@ def serve(
     with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=(ModelError,)):
         auth = auth_string(settings().home, configured=settings().serve_token)
         live = LiveIndex(index, lambda: open_assistant(index, llm=given["llm"], reranker=given["reranker"]))
-        with live.borrow():  # what is wrong with the index or the model is said now, not to the first client
+        with live.borrow():  # report a bad index or model now, not to the first client
             pass
     listening = _listen(host, port)
     name = f"[{host}]" if ":" in host else host
@@ -235,14 +235,14 @@ def _run(create: Callable[[Callable[[], bool]], FastAPI], listening: socket.sock
     """Serve until a signal; `create` receives a function that says whether one has come."""
     import uvicorn
 
-    sys.stdout.flush()  # whoever waits for the address reads a pipe
+    sys.stdout.flush()  # a program may wait for the address on a pipe
     logging.getLogger("flows").setLevel(logging.INFO if state["debug"] else logging.WARNING)
     app = create(lambda: server.should_exit)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LAST_ANSWERS_S
     )
     server = uvicorn.Server(config)
-    with suppress(KeyboardInterrupt):  # uvicorn has ended in order before it passes the signal on
+    with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after a clean end
         server.run(sockets=[listening])
     typer.echo("stopped", err=True)
     raise typer.Exit(INTERRUPTED)

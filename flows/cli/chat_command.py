@@ -100,7 +100,7 @@ class Conversation:
         return self._asks.ask(question, history=history_of(self.answers), on_event=on_event)
 
     def add(self, answered: Answered) -> None:
-        """Make it a turn of the conversation, and keep it."""
+        """Add a turn to the conversation, and store it."""
         if self._is_kept:
             try:
                 self.session = self.session or self._sessions.start(self._index)
@@ -134,7 +134,7 @@ class Conversation:
 
 
 def converse(talk: Conversation, *, documents: int, manner: Manner) -> int:
-    """Answer line after line until there is none; gives the exit code."""
+    """Answer line after line until there is none; returns the exit code."""
     if sys.stdin.isatty() and sys.stdout.isatty() and not manner.as_json:
         _greet(talk, documents)
         with handling(signal.SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
@@ -293,12 +293,12 @@ def _past_lines() -> History:
 
 
 def _valid(text: str) -> str:
-    """`text` without the lone surrogates that stand for bytes that are no UTF-8."""
+    """`text` with `?` for lone surrogates, which stand for bytes that are not UTF-8."""
     return text.encode(errors="replace").decode()
 
 
 def piped_lines() -> Iterator[str]:
-    """The non-empty lines of stdin, up to /quit; bytes that are no UTF-8 do not end the conversation."""
+    """The non-empty lines of stdin, up to /quit; bytes that are not UTF-8 are replaced."""
     sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     lines = (line.strip() for line in sys.stdin)
     return takewhile(lambda line: line != QUIT, filter(None, lines))

@@ -106,7 +106,7 @@ class _Terminated(BaseException):
 
 @contextmanager
 def interruptible(*, left: str) -> Generator[None]:
-    """Have Ctrl-C and SIGTERM end the command with a message, and the calls and programs that it waits for.
+    """Have Ctrl-C and SIGTERM end the command with a message, with the calls and programs that it waits for.
 
     left: what the message says about the state of the work.
     """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -21,8 +19,6 @@ from flows.cli.shared_options import refuse_unusable
 from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flows.running.lever_config import LeverConfig
     from tasks.lever.data.vqa_files import VqaScores
     from tasks.lever.learning.lever_results import LeverReport
@@ -57,8 +53,8 @@ OF_REAL_DATA: dict[str, Any] = {
 """Defaults of runs on real data, in place of those of the CPU world; {}: the defaults of Lever-Plus."""
 
 
-def _shown(*path: str) -> str:
-    return f"{reduce(getitem, path, OF_REAL_DATA)}; {{usual}} for digits"
+def _shown(of_real_data: object) -> str:
+    return f"{of_real_data}; {{usual}} for digits"
 
 
 Start = Literal["sft", "rl-data", "rce", "grpo", "evaluate"]
@@ -75,17 +71,17 @@ OPTIONS = Options(
     {
         "dataset.name": Flag("--dataset --world", type=str, help=DATASET, **UNSET),
         "dataset.data_dir": Flag(**UNSET),
-        "judge": Flag("--judge --vqa-model", shown=_shown("judge"), **UNSET),
-        "encoder": Flag(shown=_shown("encoder"), **UNSET),
+        "judge": Flag("--judge --vqa-model", shown=_shown(OF_REAL_DATA["judge"]), **UNSET),
+        "encoder": Flag(shown=_shown(OF_REAL_DATA["encoder"]), **UNSET),
         "adapters": Flag(),
         "vectors": Flag(type=str, help=VECTORS, **UNSET),
         "sampler": Flag(type=str, help=SAMPLER, **UNSET),
-        "pool_size": Flag("--pool-size --candidate-num", shown=_shown("pool_size"), **UNSET),
+        "pool_size": Flag("--pool-size --candidate-num", shown=_shown(OF_REAL_DATA["pool_size"]), **UNSET),
         "shots": Flag("--shots --shot-num", **UNSET),
         "seeds": Flag(**UNSET),
         "first_seed": Flag("--seed", min=0, **UNSET),
         "dataset.train_queries": Flag(
-            "--train-queries --sample-num", shown=_shown("dataset", "train_queries"), **UNSET
+            "--train-queries --sample-num", shown=_shown(OF_REAL_DATA["dataset"]["train_queries"]), **UNSET
         ),
         "begin_at": Flag("--from", type=Start, metavar="STAGE", help=FROM, **UNSET),
         "start.sft_checkpoint": Flag("--sft-ckpt"),
@@ -154,7 +150,7 @@ def config_of(given: Given, *, until: str, file: Path | None = None, settings: S
         _set(typed, one)
     in_file = _in_file(file)
     name = dataset_of(given.get("dataset.name") or _dataset_in(typed) or _dataset_in(in_file) or DIGITS)
-    # whole, so that an option or a line that sets one field of several leaves the others as they are
+    # all fields, so that an option or a line that sets one field of a model leaves its others as they are
     chosen = LeverConfig().model_dump() | (deepcopy(OF_REAL_DATA) if name != DIGITS else {})
     for more in (in_file, nested(_read(given) | {"dataset.name": name, "until": until}), typed):
         _merge(chosen, more)
@@ -307,7 +303,7 @@ def _show_scores(scores: VqaScores) -> None:
 
 
 def show(found: LeverReport) -> None:
-    """Accuracies with their intervals, gains, and where everything lies."""
+    """Print accuracies with their intervals, gains, and the files."""
     screen = Screen(highlight=False)
     if found.summary:
         screen.print(_title(found.summary), style="bold", markup=False)

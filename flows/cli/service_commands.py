@@ -70,14 +70,14 @@ class _Terminated(SystemExit):
 
 @contextmanager
 def _ended_by_signals() -> Generator[list[int]]:
-    """After Ctrl-C or SIGTERM, and once what had started was stopped, end with a sentence.
+    """End with a message after Ctrl-C or SIGTERM.
 
-    Gives a list that SIGTERM is put into: code of others may swallow what is raised in the middle of it.
+    Yields a list of the signals received: a library may swallow the exception that the handler raises.
     """
     came: list[int] = []
 
     def end(number: int, _: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another would leave what is being stopped
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the stopping
         came.append(number)
         raise _Terminated
 

@@ -76,7 +76,7 @@ def refuse_unusable(name: str, option: str) -> None:
         if local := local_of(name):
             require_here(local, pictures=True)
         else:
-            vision(name)  # which the steps of this process ask
+            vision(name)  # steps of this process use this model
 
 
 def require_here(local: Local, *, pictures: bool = False) -> None:
@@ -85,7 +85,7 @@ def require_here(local: Local, *, pictures: bool = False) -> None:
     from models.chats import require_weights
 
     require_weights(local, pictures=pictures)
-    if local.kind == "vllm" and not settings().gpu_deployment:  # whose machine has the engine
+    if local.kind == "vllm" and not settings().gpu_deployment:  # else the engine is on the GPU worker's machine
         require_vllm(local.pretrained)
 
 
@@ -100,7 +100,7 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
     with plain_errors(ModelUnavailable, option=f"--{flag} {spec.backend}"):
         pretrained = spec.args.get("pretrained") or spec.args.get("model") or spec.name
         if "." in spec.backend:
-            return  # to open it is to load it
+            return  # opening it would load it
         if spec.backend in kinds("process") and pretrained:
             require_weights(Local(spec.backend, str(pretrained), spec.args))
             if spec.backend == "hf" or importlib.util.find_spec("vllm"):

@@ -168,14 +168,14 @@ def speak(text: str, *, wav: Path | None = None) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return f"stopped reading after {LONGEST_S:g} s"
-    if wav and done.returncode == 0 and not wav.exists():  # which it passes over in silence
+    if wav and done.returncode == 0 and not wav.exists():  # espeak-ng reports no error for this
         return f"not read aloud: {wav} cannot be written"
     return _reason(done)
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str | None:
     said = done.stderr.decode(errors="replace").strip().splitlines()
-    # without a sound card it ends with 0 all the same
+    # without a sound card espeak-ng still exits with 0
     if done.returncode == 0 and not any(one.lower().startswith("error") for one in said):
         return None
     if any(one.startswith("ALSA") for one in said):

@@ -322,10 +322,10 @@ def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     given: the model_args. Raises OptionUnusable.
     """
     if not isinstance(name := chosen["model"], str):
-        return dict(chosen)  # what checks the values refuses it
+        return dict(chosen)  # the validation of the model refuses it
     called = chosen["model_name"] or given.get("model") or given.get("pretrained")
     if name == "auto":
-        entry, called = _picked(called, chosen, given), None  # who was picked has its own name
+        entry, called = _picked(called, chosen, given), None  # the picked model has a name of its own
         given = {name: value for name, value in given.items() if name not in ("model", "pretrained")}
     else:
         entry = entry_of(name, "model")
