@@ -17,7 +17,6 @@ from flows.cli import (
     nightly_commands,
     output,
     rag_commands,
-    serve_command,
     service_commands,
     sweep_command,
 )
@@ -31,8 +30,8 @@ rag.command("status")(rag_commands.status)
 rag.command("search")(rag_commands.search)
 command(rag, "ask", ask_command.OPTIONS)(ask_command.ask)
 command(rag, "batch", ask_command.OPTIONS)(ask_command.batch)
-command(rag, "chat", chat_command.OPTIONS)(chat_command.chat)
-command(rag, "serve", serve_command.OPTIONS)(serve_command.serve)
+command(rag, "chat", ask_command.MODEL_OPTIONS)(chat_command.chat)
+command(rag, "serve", ask_command.MODEL_OPTIONS)(ask_command.serve)
 command(rag, "eval", measure_command.OPTIONS)(measure_command.evaluate)
 command(rag, "sweep", sweep_command.OPTIONS)(sweep_command.sweep)
 

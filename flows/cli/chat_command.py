@@ -6,20 +6,23 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.markup import escape
 
 from flows.cli import show_answer
-from flows.cli.ask_command import ANSWERS, MODELS, EvidenceOption, SpeakOption, opened, prepare_evidence, write_evidence
-from flows.cli.commands import Given, Json, Options
+from flows.cli.ask_command import EvidenceOption, SpeakOption, opened, write_evidence
+from flows.cli.commands import Given, Json
+from flows.cli.engine import handling
 from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
 from flows.cli.shared_options import IndexFolder
+from flows.running.settings import settings
+from models.model_errors import ModelError
+from storage.files import make_folder
+from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Asks, Event
     from tasks.rag.answers import Answered
 
-OPTIONS = Options(ANSWERS, MODELS)
 QUIT = "/quit"
 COMMANDS = {
     "/sources": "sources of the last answer, with whole quotes",
@@ -37,7 +39,6 @@ COMMANDS = {
     "/help": "this list",
     QUIT: "end, like Ctrl-D",
 }
-KEYS = "Ctrl-C stops an answer, or clears the line"
 
 
 class Manner(NamedTuple):
@@ -64,17 +65,16 @@ def chat(
     """Ask questions and follow-up questions one after another; on a pipe, every line is a question."""
     if session and not resume:
         fail(f"{session!r} is given without --resume; write --resume {session} to go on with that session", REFUSED)
-    from storage.storage_errors import StorageError
-
     with opened(index, given) as assistant:
-        prepare_evidence(evidence)
+        if evidence:
+            make_folder(evidence)
         talk = Conversation(assistant, index=index)
         if resume:
             with plain_errors(ValueError, failed=(StorageError,)):
                 talk.resume(session)
         code = converse(talk, documents=len(assistant.index.catalogue), manner=Manner(as_json, speak, evidence))
-    if kept := _kept(talk):
-        _note(kept.removeprefix("; "))
+    if talk.session:
+        _note(_kept(talk.session))
     raise typer.Exit(code)
 
 
@@ -88,30 +88,19 @@ class Conversation:
         self._index = str(index.resolve())
         self._sessions = sessions()  # starts no database before it is used
         self._is_kept = True
-        self._answers: list[Answered] = []
+        self.answers: list[Answered] = []
+        """The turns so far."""
         self.session: Session | None = None
         """Where the turns are kept; None before the first."""
-
-    @property
-    def last(self) -> Answered | None:
-        """The latest answer."""
-        return self._answers[-1] if self._answers else None
-
-    @property
-    def turns(self) -> int:
-        """Number of answers so far."""
-        return len(self._answers)
 
     def ask(self, question: str, *, on_event: Callable[[Event], None] | None = None) -> Answered:
         """The answer; it becomes a turn only by `add`. Raises what `Asks.ask` raises."""
         from tasks.rag.planning.plan import history_of
 
-        return self._asks.ask(question, history=history_of(self._answers), on_event=on_event)
+        return self._asks.ask(question, history=history_of(self.answers), on_event=on_event)
 
     def add(self, answered: Answered) -> None:
-        """Make it a turn of the conversation, and keep it."""
-        from storage.storage_errors import StorageError
-
+        """Add a turn to the conversation, and store it."""
         if self._is_kept:
             try:
                 self.session = self.session or self._sessions.start(self._index)
@@ -120,11 +109,11 @@ class Conversation:
             except StorageError as error:
                 self._is_kept = False
                 _note(f"from here on the conversation is not kept: {error}")
-        self._answers.append(answered)
+        self.answers.append(answered)
 
     def reset(self) -> None:
         """Forget the turns; the next one begins a new session."""
-        self._answers, self.session = [], None
+        self.answers, self.session = [], None
 
     def resume(self, prefix: str | None) -> None:
         """Resume the session whose ID begins with `prefix`, or else the last one on this index.
@@ -141,14 +130,14 @@ class Conversation:
         answers, unreadable = recall([turn.answered for turn in self._sessions.turns(found.id)])
         if unreadable:
             _note(f"{unreadable} turns of another version of this program are left out")
-        self._answers, self.session = [*answers], found
+        self.answers, self.session = [*answers], found
 
 
 def converse(talk: Conversation, *, documents: int, manner: Manner) -> int:
-    """Answer line after line until there is none; gives the exit code."""
+    """Answer line after line until there is none; returns the exit code."""
     if sys.stdin.isatty() and sys.stdout.isatty() and not manner.as_json:
         _greet(talk, documents)
-        with ctrl_c(lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
+        with handling(signal.SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
             _converse_at_terminal(talk, manner)
         return DONE
     answered = True
@@ -166,7 +155,7 @@ def _converse_at_terminal(talk: Conversation, manner: Manner) -> None:
     read = line_editor()
     while (line := read()) is not None:
         try:
-            with ctrl_c(signal.default_int_handler), no_echo():
+            with handling(signal.SIGINT, signal.default_int_handler), no_echo():
                 _respond(talk, line, manner)
         except KeyboardInterrupt:
             show_answer.console.print("[yellow]stopped[/yellow]; the question is not part of the conversation")
@@ -174,9 +163,6 @@ def _converse_at_terminal(talk: Conversation, manner: Manner) -> None:
 
 def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
     """Answer a question or execute a command; False if a question got no answer."""
-    from models.model_errors import ModelError
-    from storage.storage_errors import StorageError
-
     if line.startswith("/"):
         _command(talk, line, manner)
         return True
@@ -191,7 +177,7 @@ def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
     emit(answered, manner.as_json, lambda: show_answer.answer(answered))
     sys.stdout.flush()  # a program at the other end of a pipe waits for it
     if manner.evidence and answered.citations:  # a folder per turn: each turn numbers its citations from 1
-        images = write_evidence(answered, manner.evidence / f"turn-{talk.turns + 1:03d}")
+        images = write_evidence(answered, manner.evidence / f"turn-{len(talk.answers) + 1:03d}")
         if not manner.as_json:
             show_answer.evidence(images)
     talk.add(answered)
@@ -203,35 +189,33 @@ def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
 
 def _command(talk: Conversation, line: str, manner: Manner) -> None:
     if line == "/reset":
-        _note(f"forgotten; the next question begins anew{_kept(talk)}")
+        kept = f"; {_kept(talk.session)}" if talk.session else ""
+        _note(f"forgotten; the next question begins anew{kept}")
         talk.reset()
     elif line == "/help":
         for name, meaning in COMMANDS.items():
             _note(f"{name:<10} {meaning}")
-        _note(f"{'':<10} {KEYS}")
+        _note(f"{'':<10} Ctrl-C stops an answer, or clears the line")
     elif line not in COMMANDS:
         _note(f"there is no command {line}; /help lists them")
     elif manner.as_json:
         _note(f"with --json, every answer contains what {line} shows")
-    elif talk.last is None:
+    elif not talk.answers:
         _note("nothing has been answered yet")
     elif line == "/explain":
-        show_answer.explain(talk.last)
+        show_answer.explain(talk.answers[-1])
     else:
-        _sources(talk.last)
+        _sources(talk.answers[-1])
 
 
-def _kept(talk: Conversation) -> str:
-    if talk.session is None:
-        return ""
-    return f"; kept as session {talk.session.short_id}; resume it with `--resume {talk.session.short_id}`"
+def _kept(session: Session) -> str:
+    return f"kept as session {session.short_id}; resume it with `--resume {session.short_id}`"
 
 
 def _sources(answered: Answered) -> None:
-    line = partial(show_answer.console.print, soft_wrap=not show_answer.console.is_terminal)  # a pipe gets lines whole
+    line = show_answer.line
     for citation in answered.citations:
-        page = f", page {citation.page}" if citation.page else ""
-        line(f"[cyan]\\[{citation.n}][/cyan] {escape(citation.document + page)}")
+        line(f"[cyan]\\[{citation.n}][/cyan] {escape(show_answer.place(citation.document, citation.page))}")
         if citation.place.heading_path:
             line(f"    {escape(' › '.join(citation.place.heading_path))}")
         if citation.bbox:
@@ -244,11 +228,11 @@ def _sources(answered: Answered) -> None:
 def _greet(talk: Conversation, documents: int) -> None:
     line = show_answer.console.print
     line(f"[dim]{documents:,} documents; /help lists the commands, Ctrl-D ends[/dim]")
-    if talk.session and talk.last:
+    if talk.session and talk.answers:
         begun = f"{talk.session.created_at:%Y-%m-%d}"
-        line(f"[dim]session {talk.session.short_id} of {begun}, {talk.turns} turns; the last:[/dim]")
-        line(f"[bold]›[/bold] {escape(talk.last.question)}")
-        show_answer.answer(talk.last)
+        line(f"[dim]session {talk.session.short_id} of {begun}, {len(talk.answers)} turns; the last:[/dim]")
+        line(f"[bold]›[/bold] {escape(talk.answers[-1].question)}")
+        show_answer.answer(talk.answers[-1])
 
 
 def _note(text: str) -> None:
@@ -276,16 +260,6 @@ def line_editor() -> Callable[[], str | None]:
 
 
 @contextmanager
-def ctrl_c(handler: Callable[[int, FrameType | None], object]) -> Generator[None]:
-    """Have `handler` handle Ctrl-C while the block runs."""
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
 def no_echo() -> Generator[None]:
     """Keep what is typed during an answer for the next line, and off the screen."""
     import termios
@@ -305,17 +279,13 @@ def _past_lines() -> History:
     """Lines of earlier conversations, for the arrow keys; only of this one if the home cannot be written."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-    from flows.running.settings import settings
-    from storage import files
-    from storage.storage_errors import StorageError
-
     class Past(FileHistory):
         def store_string(self, string: str) -> None:
             super().store_string(_valid(string))
 
     path = settings().home / "chat_history"
     try:
-        files.make_folder(path.parent)
+        make_folder(path.parent)
         path.touch(mode=0o600)
     except (OSError, StorageError):
         return InMemoryHistory()
@@ -323,12 +293,12 @@ def _past_lines() -> History:
 
 
 def _valid(text: str) -> str:
-    """`text` without the lone surrogates that stand for bytes that are no UTF-8."""
+    """`text` with `?` for lone surrogates, which stand for bytes that are not UTF-8."""
     return text.encode(errors="replace").decode()
 
 
 def piped_lines() -> Iterator[str]:
-    """The non-empty lines of stdin, up to /quit; bytes that are no UTF-8 do not end the conversation."""
+    """The non-empty lines of stdin, up to /quit; bytes that are not UTF-8 are replaced."""
     sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     lines = (line.strip() for line in sys.stdin)
     return takewhile(lambda line: line != QUIT, filter(None, lines))

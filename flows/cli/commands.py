@@ -1,9 +1,7 @@
-"""Base classes of all commands, and options that are made from the fields of a configuration.
+"""Base classes of all commands, and options that are made from the fields of a flow's pydantic model.
 
-`--data_dir` is accepted for `--data-dir`. Help is plain text: an option and its type fit on one line at any width,
-which typer's tables of five columns cannot guarantee. A command lists the fields of its flow's pydantic model that it
-offers, nested ones by their path (`spending.max_calls`); type, bounds, default and help are the field's own, and a
-`Flag` names only what differs.
+A command lists the fields that it offers, nested ones by their path (`spending.max_calls`); type, bounds, default and
+help are the field's own, and a `Flag` names only what differs. Help is plain text, which fits any width.
 """
 
 from __future__ import annotations
@@ -12,9 +10,8 @@ import importlib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from keyword import iskeyword
-from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
@@ -49,10 +46,6 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group whose help shows the first paragraph of each command's help."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, with the types that help shows."""
-        return [_briefly(param) for param in super().get_params(ctx)]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, by section."""
@@ -159,18 +152,16 @@ class Options:
         """Values by the names of options in YAML files: `max_calls` for `--max-calls`."""
         return {self.flags[path].name(path): value for path, value in values.items()}
 
-    def parameters(self) -> list[inspect.Parameter]:
-        """The options as parameters of a function for typer."""
-        return [self._parameter(path, flag) for path, flag in self.flags.items()]
-
     def defaults(self) -> dict[str, Any]:
         """The default of each option."""
         return {path: self._default(path, flag) for path, flag in self.flags.items()}
 
-    def _parameter(self, path: str, flag: Flag) -> inspect.Parameter:
-        field, default = self._field(path), self._default(path, flag)
-        usual = None if default is not None else self._usual(path)
-        shown = True if usual is None or usual == () else (flag.shown or "{usual}").format(usual=usual)
+    def parameter(self, path: str, flag: Flag) -> inspect.Parameter:
+        """An option as a parameter of a function for typer."""
+        field, usual = self._field(path)
+        default = self._default(path, flag)
+        unset = default is None and usual not in (None, ())
+        shown = (flag.shown or "{usual}").format(usual=usual) if unset else True
         least, most = (_bound(field, side) for side in ("ge", "le"))
         kind = flag.type or (_typed(field.annotation) if field else str)
         option = typer.Option(
@@ -190,34 +181,30 @@ class Options:
             annotation=Annotated[kind | None if default is None else kind, option],
         )
 
-    def _field(self, path: str) -> FieldInfo | None:
-        """The field at `path`; None for an entry of a table, such as `model.args.device`."""
-        *outer, name = path.split(".")
-        model: Any = self.model
-        for part in outer:
-            model = _unwrapped(model.model_fields[part].annotation)
-        return getattr(model, "model_fields", {}).get(name)
-
     def _default(self, path: str, flag: Flag) -> Any:
         if flag.default is not FIELD:
             return flag.default
-        usual = self._usual(path)
+        _, usual = self._field(path)
         if flag.type is str and isinstance(usual, tuple):
             usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
         return None if usual == () else usual
 
-    def _usual(self, path: str) -> Any:
-        """The default of the field at `path`: that of the outer default, else its own; None if it has none."""
+    def _field(self, path: str) -> tuple[FieldInfo | None, Any]:
+        """The field at `path` and its default: that of the outer default, else its own.
+
+        The field is None for an entry of a table, such as `model.args.device`; the default, if there is none.
+        """
         model: Any = self.model
+        field: FieldInfo | None = None
         usual: Any = None
         for part in path.split("."):
-            field = getattr(model, "model_fields", {}).get(part)
+            field = getattr(_unwrapped(model), "model_fields", {}).get(part)
             if hasattr(usual, part):
                 usual = getattr(usual, part)
             elif field:
                 usual = field.get_default(call_default_factory=True)
-            model = _unwrapped(field.annotation) if field else None
-        return None if usual is PydanticUndefined else usual
+            model = field.annotation if field else None
+        return field, None if usual is PydanticUndefined else usual
 
 
 class ConfigCommand(Command):
@@ -253,15 +240,12 @@ def command(
     """Register a function as a command: its first parameter receives the options as `Given`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        def with_options() -> Callable[..., None]:
-            return _with_options(function, options)
-
         @wraps(function)
         def bare() -> None:
             raise AssertionError("the options of a configuration replace this before it is called")
 
         bare.__signature__ = inspect.Signature()  # pyright: ignore[reportAttributeAccessIssue]
-        bare.__dict__["with_options"] = with_options
+        bare.__dict__["with_options"] = partial(_with_options, function, options)
         app.command(name, cls=cls, help=help)(bare)
         return function
 
@@ -278,7 +262,8 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
 
     arguments = [one for one in own if one.default is inspect.Parameter.empty]
     rest = [one for one in own if one.default is not inspect.Parameter.empty]
-    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*arguments, *options.parameters(), *rest)]
+    made = [options.parameter(path, flag) for path, flag in options.flags.items()]
+    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*arguments, *made, *rest)]
     run.__doc__ = function.__doc__
     run.__annotations__ = {one.name: one.annotation for one in together}
     run.__signature__ = inspect.Signature(together)  # pyright: ignore[reportFunctionMemberAccess]
@@ -296,11 +281,6 @@ def nested(given: Given) -> dict[str, Any]:
         if value is not None:
             inside[name] = value
     return whole
-
-
-def absolute(path: Path | None) -> Path | None:
-    """The absolute path; None for None."""
-    return path and path.absolute()
 
 
 def _bound(field: FieldInfo | None, side: str) -> Any:

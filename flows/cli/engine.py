@@ -11,18 +11,27 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from threading import Lock, Thread, Timer
+from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from flows.cli.output import INTERRUPTED, fail, harmless, state
+from flows.cli.output import INTERRUPTED, fail, harmless, plain_errors, state
 from flows.running.settings import settings
+from flows.running.task_runners import ClusterUnusable
+from models.model_errors import ModelError
+from storage.storage_errors import IndexUnusable, StorageError
 from tasks import progress
+from tasks.budget import BudgetSpent
+from tasks.documents.document_errors import ReaderUnusable
+from tasks.evaluation import evaluation_errors as of_evaluation
+from tasks.lever import lever_errors as of_lever
 from tasks.progress import Stopped
+from tasks.rag import rag_errors as of_rag
 
 R = TypeVar("R")
 
@@ -40,7 +49,27 @@ class Outcome(NamedTuple, Generic[R]):
 
 
 @contextmanager
-def prefect_for_a_command(errors: AbstractContextManager[None], *, quiet: bool) -> Generator[None]:
+def expected_errors() -> Generator[None]:
+    """Expected errors of the flows, as one sentence: a request that is refused, or work that failed."""
+    from flows.running.command_server import ServerDidNotStart
+    from tasks.grading.grading_records import GradingError, TemplateUnusable
+    from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxError, UnsafeCodeRefused
+
+    documents = (of_rag.FolderUnusable, of_rag.MetadataUnusable, of_rag.QuestionsUnusable, ReaderUnusable)
+    options = (of_evaluation.OptionUnusable, of_evaluation.UnknownTask, of_lever.OptionUnusable)
+    data = (of_evaluation.DataMissing, of_evaluation.DataUnusable, of_lever.DatasetUnusable, of_lever.FileUnusable)
+    benchmarks = (of_evaluation.BenchmarkUnusable, of_evaluation.PreflightFailed, of_evaluation.NeedsLogLikelihood)
+    grading = (TemplateUnusable, LanguageUnavailable, UnsafeCodeRefused, of_evaluation.ResultsUnusable)
+    selection = (of_lever.PoolTooSmall, of_lever.PointerUnusable, of_lever.RewardUnusable)
+    flows = (of_rag.RagError, of_evaluation.EvaluationError, GradingError, SandboxError, of_lever.LeverError)
+    services = (StorageError, ModelError, ServerDidNotStart, ClusterUnusable, BudgetSpent)
+    refused = (*documents, IndexUnusable, *options, *data, *benchmarks, *grading, *selection)
+    with plain_errors(*refused, failed=(*flows, *services)):
+        yield
+
+
+@contextmanager
+def prefect_for_a_command(*, quiet: bool) -> Generator[None]:
     """Context of a command that runs a flow: expected errors, progress bars and a Prefect API."""
     from flows.running.command_server import prefect_api, refuse_a_dead_server
 
@@ -49,7 +78,7 @@ def prefect_for_a_command(errors: AbstractContextManager[None], *, quiet: bool) 
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
     # Prefect's services log errors if a refused build ends before they have sent everything
     os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "INFO" if state["debug"] else "CRITICAL")
-    with errors, progress_bars(quiet):
+    with expected_errors(), progress_bars(quiet):
         refuse_a_dead_server()
         with prefect_api(settings().home):
             yield
@@ -77,7 +106,7 @@ class _Terminated(BaseException):
 
 @contextmanager
 def interruptible(*, left: str) -> Generator[None]:
-    """Have Ctrl-C and SIGTERM end the command with a message, and the calls and programs that it waits for.
+    """Have Ctrl-C and SIGTERM end the command with a message, with the calls and programs that it waits for.
 
     left: what the message says about the state of the work.
     """
@@ -85,16 +114,24 @@ def interruptible(*, left: str) -> Generator[None]:
     def end(*_: object) -> None:
         raise _Terminated
 
-    before = signal.signal(signal.SIGTERM, end)
     ending = _Ending(left)
+    with handling(signal.SIGTERM, end):
+        try:
+            with _listening_for_signals(ending):
+                yield
+        except (KeyboardInterrupt, _Terminated, Stopped) as error:
+            ending.said = True
+            fail(*ending.of(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
+
+
+@contextmanager
+def handling(number: int, handler: Callable[[int, FrameType | None], object]) -> Generator[None]:
+    """Have `handler` handle a signal while the block runs."""
+    before = signal.signal(number, handler)
     try:
-        with _listening_for_signals(ending):
-            yield
-    except (KeyboardInterrupt, _Terminated, Stopped) as error:
-        ending.said = True
-        fail(*ending.of(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
+        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
 
 
 class _Ending:

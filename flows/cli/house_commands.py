@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,15 @@ import typer
 
 from flows.cli.commands import App, Json
 from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, plain_errors
+from flows.running.settings import settings
+from flows.service.doctor import Report, examine
+from flows.service.gpu_doctor import examine_gpu
+from storage.artifacts import Artifacts
+from storage.results import Results
+from storage.storage_errors import BackupUnusable, StorageError
 
 if TYPE_CHECKING:
-    from flows.service.doctor import Report
     from flows.service.old_runs import History
-    from storage.artifacts import Artifacts
     from storage.backup import Manifest
     from storage.cleanup import Cleanup
     from tasks.sandbox.walls import Inspection
@@ -27,9 +32,7 @@ SHOWN = 20
 
 def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: Json = False) -> None:
     """Write artifacts, keys, results and the database to one tar file; runs may continue meanwhile."""
-    from flows.running.settings import settings
     from storage import backup as archive
-    from storage.storage_errors import BackupUnusable, StorageError
 
     home = settings().home
     with plain_errors(BackupUnusable, failed=(StorageError,)):
@@ -39,9 +42,7 @@ def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: 
 
 def restore(file: Path = typer.Argument(help="A tar file that `trivet backup` wrote."), as_json: Json = False) -> None:
     """Restore a backup into an empty TRIVET_HOME, and verify it."""
-    from flows.running.settings import settings
     from storage import backup as archive
-    from storage.storage_errors import BackupUnusable, StorageError
 
     home = settings().home
     with plain_errors(BackupUnusable, failed=(StorageError,)):
@@ -64,14 +65,10 @@ def gc(
     as_json: Json = False,
 ) -> None:
     """Remove old runs, results that no run has used since, and artifacts that nothing refers to."""
-    from datetime import UTC, datetime, timedelta
 
-    from flows.running.settings import settings
     from flows.service.old_runs import clear_history
     from storage import cleanup
     from storage.embeddings import EmbeddingCache
-    from storage.results import Results
-    from storage.storage_errors import StorageError
 
     now, home = datetime.now(UTC), settings().home
     store = _store(home)
@@ -117,10 +114,6 @@ def doctor(
     if sandbox:
         _walls(as_json)
         return
-    from flows.running.settings import settings
-    from flows.service.doctor import examine
-    from flows.service.gpu_doctor import examine_gpu
-
     report = examine_gpu(model) if gpu else examine(settings())
     emit(report, as_json, lambda: _show_report(report))
     if not report.ok:
@@ -153,9 +146,6 @@ def _show_walls(found: Inspection) -> None:
 
 
 def _store(home: Path) -> Artifacts:
-    from flows.running.settings import settings
-    from storage.artifacts import Artifacts
-
     return Artifacts.open(settings().store or home / "store", cache=home / "cache" / "objects")
 
 
@@ -210,9 +200,7 @@ db = App(help="Manage the database: its tables, and the embedded PostgreSQL serv
 @db.command()
 def upgrade(as_json: Json = False) -> None:
     """Migrate the tables to this version; starts the embedded server unless DATABASE_URL is set."""
-    from flows.running.settings import settings
     from storage import connections
-    from storage.storage_errors import StorageError
 
     with plain_errors(failed=(StorageError,)):
         revisions = connections.upgrade(connections.locate(settings().database_address, settings().home))
@@ -222,10 +210,8 @@ def upgrade(as_json: Json = False) -> None:
 @db.command()
 def status(as_json: Json = False) -> None:
     """Show where the database is and the revision of its tables; starts nothing."""
-    from flows.running.settings import settings
     from storage import connections
     from storage.embedded import Cluster
-    from storage.storage_errors import StorageError
 
     configured = settings().database_address
     with plain_errors(failed=(StorageError,)):
@@ -243,10 +229,8 @@ def status(as_json: Json = False) -> None:
 @db.command()
 def stop(as_json: Json = False) -> None:
     """Stop the embedded server and the Prefect API of commands; the next command that needs them starts them again."""
-    from flows.running.settings import settings
     from flows.running.shared_api import end_shared_api
     from storage.embedded import Cluster
-    from storage.storage_errors import StorageError
 
     with plain_errors(failed=(StorageError,)):
         api = end_shared_api(settings().home)

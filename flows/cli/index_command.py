@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 
-from flows.cli.commands import Flag, Given, Json, Options, absolute, nested
-from flows.cli.engine import Outcome, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.commands import Flag, Given, Json, Options, nested
+from flows.cli.engine import Outcome, expected_errors, prefect_for_a_command, progress_bars, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
-from flows.cli.shared_options import ClusterOption, IndexFolder, TaskRunnerOption, prices_of
+from flows.cli.shared_options import (
+    ClusterOption,
+    IndexFolder,
+    TaskRunnerName,
+    TaskRunnerOption,
+    prices_of,
+    refuse_unusable,
+)
+from flows.running.task_runners import placed
+from models.model_errors import ModelUnavailable
+from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
-    from flows.cli.shared_options import TaskRunnerName
     from flows.running.rag_config import IndexConfig
     from tasks.rag.indexing.figures import FigurePlan
     from tasks.rag.indexing.index_report import IndexReport
@@ -60,11 +68,12 @@ def index(
     as_json: Json = False,
 ) -> None:
     """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
-    from pydantic import ValidationError
-
     require_variable(given["password_env"])
-    folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": absolute(given["metadata"])}
-    texts = {"figures": _settings(given["figures"] or []), "spending.prices": _prices(given["spending.prices"])}
+    metadata = given["metadata"] and given["metadata"].absolute()
+    folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
+    with plain_errors(ValueError, option=f"--vlm-price {given['spending.prices']}"):
+        prices = prices_of(given["spending.prices"])
+    texts = {"figures": _settings(given["figures"] or []), "spending.prices": prices}
     chosen = nested({**given, **folders, **texts})
     try:
         if dry_run:
@@ -85,11 +94,8 @@ def run_build(
     chosen: dict[str, Any], *, quiet: bool, task_runner: TaskRunnerName | None = None, cluster: str | None = None
 ) -> Outcome[IndexReport]:
     """Run `build_index` in this process. Raises pydantic.ValidationError for invalid options."""
-    from tasks.rag.rag_errors import Unfinished
-
-    with prefect_for_a_command(expected_errors(), quiet=quiet):
+    with prefect_for_a_command(quiet=quiet):
         from flows.rag import IndexConfig, build_index
-        from flows.running.task_runners import placed
 
         config = IndexConfig.model_validate(chosen)
         _vlm(config)
@@ -98,7 +104,6 @@ def run_build(
 
 def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
     """Cost of describing the figures of a folder; calls no model, writes no index."""
-
     with expected_errors(), progress_bars(quiet):
         from flows.running.rag_config import IndexConfig
         from tasks.rag.indexing.picturing import plan_folder
@@ -122,32 +127,16 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
 
 def _vlm(config: IndexConfig) -> str | None:
     """Full name of the vision model; exits if it is certain that it cannot be used."""
-    from flows.cli.shared_options import refuse_unusable, refused
     from tasks.rag.indexing.figure_model import figure_model
 
     if config.vlm is None:
         return None
-    said = f"--vlm {config.vlm}"
-    with refused(said):
+    option = f"--vlm {config.vlm}"
+    with plain_errors(ModelUnavailable, option=option):
         vlm = figure_model(config.vlm, config.figures)
     if vlm:
-        refuse_unusable(vlm, said, pictures=True)
+        refuse_unusable(vlm, option)
     return vlm
-
-
-@contextmanager
-def expected_errors() -> Generator[None]:
-    """Expected errors of indexing and answering, as one sentence."""
-    from flows.running.command_server import ServerDidNotStart
-    from flows.running.task_runners import ClusterUnusable
-    from models.model_errors import ModelError
-    from storage.storage_errors import IndexUnusable, StorageError
-    from tasks.documents.document_errors import ReaderUnusable
-    from tasks.rag.rag_errors import FolderUnusable, MetadataUnusable, QuestionsUnusable, RagError
-
-    refused = (FolderUnusable, MetadataUnusable, QuestionsUnusable, IndexUnusable, ReaderUnusable)
-    with plain_errors(*refused, failed=(RagError, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)):
-        yield
 
 
 def require_variable(variable: str | None) -> str | None:
@@ -165,13 +154,6 @@ def _settings(pairs: list[str]) -> dict[str, str]:
         if "=" not in pair:
             fail(f"--figure {pair!r} is not NAME=VALUE; write for example --figure qwen3_vl_min_variance=20", REFUSED)
     return dict(pair.split("=", 1) for pair in pairs)
-
-
-def _prices(option: str | None) -> dict[str, float] | None:
-    try:
-        return prices_of(option)
-    except ValueError as error:
-        fail(f"--vlm-price {option}: {error}", REFUSED)
 
 
 def _flag(field: str) -> str:

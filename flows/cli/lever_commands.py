@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import App, Flag, Given, Json, Options, command, nested
-from flows.cli.engine import prefect_for_a_command, run_flow
+from flows.cli.engine import expected_errors, prefect_for_a_command, run_flow
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.shared_options import refuse_unusable
+from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pydantic import ValidationError
-
     from flows.running.lever_config import LeverConfig
     from tasks.lever.data.vqa_files import VqaScores
     from tasks.lever.learning.lever_results import LeverReport
@@ -31,19 +26,16 @@ if TYPE_CHECKING:
 
 
 STAGES = {
-    "run": (
-        "evaluate",
-        "Train a selector of demonstrations and measure it; an interrupted run continues when started again.",
-    ),
-    "embed": ("embed", "Export the vectors of pictures and questions."),
-    "pools": ("pools", "Choose the candidates of every query."),
-    "sft": ("sft", "Train a selector that imitates the best demonstrations."),
-    "rl-data": ("rl-data", "Let a trained selector draw demonstrations, and have the judge answer with them."),
-    "rce": ("rce", "Train on rewarded groups of demonstrations."),
-    "grpo": ("grpo", "Train on comparisons within groups, which the judge answers during training."),
-    "evaluate": ("evaluate", "Measure selectors against random choice, similarity and the oracle."),
+    "run": "Train a selector of demonstrations and measure it; an interrupted run continues when started again.",
+    "embed": "Export the vectors of pictures and questions.",
+    "pools": "Choose the candidates of every query.",
+    "sft": "Train a selector that imitates the best demonstrations.",
+    "rl-data": "Let a trained selector draw demonstrations, and have the judge answer with them.",
+    "rce": "Train on rewarded groups of demonstrations.",
+    "grpo": "Train on comparisons within groups, which the judge answers during training.",
+    "evaluate": "Measure selectors against random choice, similarity and the oracle.",
 }
-"""Command → last stage of the flow, help."""
+"""Command → help. Each but `run` is also the name of the last stage of the flow that it runs."""
 OF_REAL_DATA: dict[str, Any] = {
     "dataset": {"train_queries": 800, "test": 1000},
     "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
@@ -61,8 +53,8 @@ OF_REAL_DATA: dict[str, Any] = {
 """Defaults of runs on real data, in place of those of the CPU world; {}: the defaults of Lever-Plus."""
 
 
-def _shown(*path: str) -> str:
-    return f"{reduce(getitem, path, OF_REAL_DATA)}; {{usual}} for digits"
+def _shown(of_real_data: object) -> str:
+    return f"{of_real_data}; {{usual}} for digits"
 
 
 Start = Literal["sft", "rl-data", "rce", "grpo", "evaluate"]
@@ -79,17 +71,17 @@ OPTIONS = Options(
     {
         "dataset.name": Flag("--dataset --world", type=str, help=DATASET, **UNSET),
         "dataset.data_dir": Flag(**UNSET),
-        "judge": Flag("--judge --vqa-model", shown=_shown("judge"), **UNSET),
-        "encoder": Flag(shown=_shown("encoder"), **UNSET),
+        "judge": Flag("--judge --vqa-model", shown=_shown(OF_REAL_DATA["judge"]), **UNSET),
+        "encoder": Flag(shown=_shown(OF_REAL_DATA["encoder"]), **UNSET),
         "adapters": Flag(),
         "vectors": Flag(type=str, help=VECTORS, **UNSET),
         "sampler": Flag(type=str, help=SAMPLER, **UNSET),
-        "pool_size": Flag("--pool-size --candidate-num", shown=_shown("pool_size"), **UNSET),
+        "pool_size": Flag("--pool-size --candidate-num", shown=_shown(OF_REAL_DATA["pool_size"]), **UNSET),
         "shots": Flag("--shots --shot-num", **UNSET),
         "seeds": Flag(**UNSET),
         "first_seed": Flag("--seed", min=0, **UNSET),
         "dataset.train_queries": Flag(
-            "--train-queries --sample-num", shown=_shown("dataset", "train_queries"), **UNSET
+            "--train-queries --sample-num", shown=_shown(OF_REAL_DATA["dataset"]["train_queries"]), **UNSET
         ),
         "begin_at": Flag("--from", type=Start, metavar="STAGE", help=FROM, **UNSET),
         "start.sft_checkpoint": Flag("--sft-ckpt"),
@@ -128,19 +120,16 @@ def _command(until: str) -> Callable[..., None]:
         ] = None,
         as_json: Json = False,
     ) -> None:
-        from pydantic import ValidationError
-
         try:
             with expected_errors():
                 chosen = config_of(given, until=until, file=config, settings=settings or ())
-            with prefect_for_a_command(expected_errors(), quiet=as_json):
+            with prefect_for_a_command(quiet=as_json):
                 from flows.lever import post_train
                 from tasks.lever.judge.judges import DIGITS
-                from tasks.lever.lever_errors import Unfinished
 
                 if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
-                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=True)
-                outcome = run_flow(post_train, chosen, Unfinished)
+                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}")
+                outcome = run_flow(post_train, chosen, errors.Unfinished)
         except ValidationError as error:
             fail(_sentences(error), REFUSED)
         emit(outcome.report.told(), as_json, lambda: show(outcome.report))
@@ -161,7 +150,7 @@ def config_of(given: Given, *, until: str, file: Path | None = None, settings: S
         _set(typed, one)
     in_file = _in_file(file)
     name = dataset_of(given.get("dataset.name") or _dataset_in(typed) or _dataset_in(in_file) or DIGITS)
-    # whole, so that an option or a line that sets one field of several leaves the others as they are
+    # all fields, so that an option or a line that sets one field of a model leaves its others as they are
     chosen = LeverConfig().model_dump() | (deepcopy(OF_REAL_DATA) if name != DIGITS else {})
     for more in (in_file, nested(_read(given) | {"dataset.name": name, "until": until}), typed):
         _merge(chosen, more)
@@ -229,28 +218,6 @@ def _merge(under: dict[str, Any], over: Mapping[str, Any]) -> None:
             under[name] = value
 
 
-@contextmanager
-def expected_errors() -> Generator[None]:
-    """What the lever may refuse or miss, as a sentence."""
-    from flows.running.command_server import ServerDidNotStart
-    from models.model_errors import ModelError
-    from storage.storage_errors import StorageError
-    from tasks.budget import BudgetSpent
-    from tasks.lever.lever_errors import (
-        DatasetUnusable,
-        FileUnusable,
-        LeverError,
-        OptionUnusable,
-        PointerUnusable,
-        PoolTooSmall,
-        RewardUnusable,
-    )
-
-    refused = (OptionUnusable, DatasetUnusable, FileUnusable, PoolTooSmall, PointerUnusable, RewardUnusable)
-    with plain_errors(*refused, failed=(LeverError, StorageError, ModelError, ServerDidNotStart, BudgetSpent)):
-        yield
-
-
 def _sentences(error: ValidationError) -> str:
     """Validation errors, one parameter per line, named as in `--set` and YAML files."""
     return "\n".join(
@@ -281,9 +248,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
-    from tasks.lever.lever_errors import LeverError
-
-    with plain_errors(LeverError):
+    with plain_errors(errors.LeverError):
         from tasks.lever.compat.seed_checkpoints import open_selector
         from tasks.lever.data.embeddings import QueryPools, read_bank, read_embeddings
         from tasks.lever.learning import choosing
@@ -324,9 +289,8 @@ def vqa_score(
     With --json also per question: {overall, per_answer_type, per_question}.
     """
     from tasks.lever.data.vqa_files import score_files
-    from tasks.lever.lever_errors import LeverError
 
-    with plain_errors(LeverError):
+    with plain_errors(errors.LeverError):
         scores = score_files(questions, annotations, results, stem=stem)
     emit(scores, as_json, lambda: _show_scores(scores))
 
@@ -339,7 +303,7 @@ def _show_scores(scores: VqaScores) -> None:
 
 
 def show(found: LeverReport) -> None:
-    """Accuracies with their intervals, gains, and where everything lies."""
+    """Print accuracies with their intervals, gains, and the files."""
     screen = Screen(highlight=False)
     if found.summary:
         screen.print(_title(found.summary), style="bold", markup=False)
@@ -405,7 +369,7 @@ def _interval(estimate: SeedEstimate) -> str:
     return f"{estimate.low:.3f} … {estimate.high:.3f}"
 
 
-for _name, (_until, _about) in STAGES.items():
-    command(app, _name, OPTIONS, help=_about)(_command(_until))
+for _name, _about in STAGES.items():
+    command(app, _name, OPTIONS, help=_about)(_command("evaluate" if _name == "run" else _name))
 app.command("predict")(predict)
 app.command("vqa-score")(vqa_score)

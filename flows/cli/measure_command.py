@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import uuid4
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from flows.cli.ask_command import known_llm
 from flows.cli.ask_command import opened as assistant_over
 from flows.cli.commands import Flag, Given, Json, Options, nested
+from flows.cli.engine import progress_bars
 from flows.cli.output import Screen, emit, plain_errors
-from flows.cli.shared_options import IndexFolder, Strategy, model_errors, require_file
+from flows.cli.shared_options import IndexFolder, Strategy, require_file
 from flows.running.environment import git_commit, program_version
+from flows.running.settings import settings
+from models.model_errors import ModelError
+from storage.files import write
+from storage.storage_errors import StorageError
+from tasks import progress
 from tasks.rag import STRATEGY
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
-    from storage.index import Index
     from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures
-    from tasks.rag.measuring.measured_figures import Gold, Measured, Measurement
-    from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, Ranked
+    from tasks.rag.measuring.measured_figures import Measured
+    from tasks.rag.measuring.ranking_metrics import Mean
 
 Item = TypeVar("Item")
 QuestionsFile = Annotated[
@@ -61,11 +64,6 @@ class MeasureConfig(BaseModel):
     split: str | None = None
     """Use only the lines with this value of `split`."""
 
-    @property
-    def search(self) -> Search:
-        """How the questions are looked up."""
-        return Search(self.strategy or Strategy(STRATEGY), self.bm25_weight, self.route, self.rerank)
-
 
 OPTIONS = Options(
     "flows.cli.measure_command:MeasureConfig",
@@ -79,23 +77,6 @@ OPTIONS = Options(
         "split": Flag(metavar="NAME"),
     },
 )
-
-
-class Search(NamedTuple):
-    """How questions are looked up."""
-
-    strategy: Strategy
-    bm25_weight: float
-    route: bool
-    rerank: str | None
-
-    def places_in(self, opened: Index) -> Callable[[Question], list[Place]]:
-        """The search: gives the places of the hits for a question, best first."""
-        from tasks.rag.measuring import measured_figures
-
-        return measured_figures.places_in(
-            opened, strategy=self.strategy.value, bm25_weight=self.bm25_weight, route=self.route, rerank=self.rerank
-        )
 
 
 def evaluate(
@@ -112,56 +93,56 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure how often a search finds the page that answers, and how good the answers are, with 95 % intervals."""
-    from flows.running.settings import settings
     from models.registry import spelled
     from storage.index import open_index
-    from storage.storage_errors import StorageError
-    from tasks.rag.measuring.measured_figures import Measurement, choose, gold_in, labels_of, measure
-    from tasks.rag.measuring.ranking_metrics import read_questions
+    from tasks.rag.measuring import measured_figures as figures
+    from tasks.rag.measuring.answer_checks import check_answers
+    from tasks.rag.measuring.ranking_metrics import rank_questions, read_questions
 
     require_file(questions, "a JSONL file of questions")
     started, chosen = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
-    with plain_errors(StorageError, ValueError, failed=model_errors()), open_index(index) as opened:
-        asked = choose(read_questions(questions), chosen.split)
-        labels = labels_of(asked, by)
+    with plain_errors(StorageError, ValueError, failed=(ModelError,)), open_index(index) as opened:
+        asked = figures.choose(read_questions(questions), chosen.split)
+        labels = figures.labels_of(asked, by)
         checked = any(one.answer or not one.answerable for one in asked) if chosen.answers is None else chosen.answers
         rerank, llm = chosen.rerank or settings().reranker, spelled(chosen.llm or settings().llm)
         # as it will run, not as it was typed: this is what the database keeps
         chosen = chosen.model_copy(update={"rerank": rerank, "llm": llm, "answers": checked})
-        gold = gold_in(opened, asked)
-        ranked = _rank(opened, asked, gold, chosen, quiet=as_json)
-        checks = _check(index, asked, gold, chosen, quiet=as_json) if checked else None
-        measurement = Measurement(measure(asked, ranked, checks, by=labels), ranked, checks or ())
+        gold = figures.gold_in(opened, asked)
+        with progress_bars(as_json):
+            places = figures.places_in(
+                opened,
+                strategy=chosen.strategy or STRATEGY,
+                bm25_weight=chosen.bm25_weight,
+                route=chosen.route,
+                rerank=rerank,
+            )
+            ranked = rank_questions(counted(asked, "search"), places, name_of=gold.name_of)
+        checks: tuple[AnswerCheck, ...] = ()
+        if checked:
+            how = {"llm": llm, "reranker": rerank, "answers.strategy": chosen.strategy}
+            with assistant_over(index, how, patient=True) as assistant, progress_bars(as_json):
+                checks = check_answers(counted(asked, "answer"), assistant, name_of=gold.name_of)
+        measured = figures.measure(asked, ranked, checks if checked else None, by=labels)
+        measurement = figures.Measurement(measured, ranked, checks)
         if details:
-            _write_details(details, asked, measurement)
-        rows = _rows(measurement, asked, chosen, opened, index=index, file=questions, started=started)
-    unkept = keep([rows]) if store else None
-    notes = [*gold.notes, *_away(checks or ()), *([unkept] if unkept else [])]
-    told = measurement.measured.model_dump(mode="json") | {
-        "run": rows.run.id if store and not unkept else None,
-        "notes": notes,
-    }
-    emit(told, as_json, lambda: _show(measurement.measured, notes))
-
-
-def _rank(
-    opened: Index, asked: Sequence[Question], gold: Gold, chosen: MeasureConfig, *, quiet: bool
-) -> tuple[Ranked, ...]:
-    from tasks.rag.measuring.ranking_metrics import rank_questions
-
-    with counting(quiet) as counted:
-        questions = counted(asked, "search", len(asked))
-        return rank_questions(questions, chosen.search.places_in(opened), name_of=gold.name_of)
-
-
-def _check(
-    index: Path, asked: Sequence[Question], gold: Gold, chosen: MeasureConfig, *, quiet: bool
-) -> tuple[AnswerCheck, ...]:
-    from tasks.rag.measuring.answer_checks import check_answers
-
-    how = {"llm": chosen.llm, "reranker": chosen.rerank, "answers.strategy": chosen.strategy}
-    with assistant_over(index, how, patient=True) as assistant, counting(quiet) as counted:
-        return check_answers(counted(asked, "answer", len(asked)), assistant, name_of=gold.name_of)
+            samples = figures.samples_of(asked, measurement)
+            write(details, "".join(f"{one.model_dump_json(exclude={'repeat'})}\n" for one in samples).encode())
+        rows = figures.record(
+            measurement,
+            asked,
+            run=uuid4().hex,
+            made=figures.Made(program_version(), git_commit(), started, datetime.now(UTC)),
+            subject=figures.subject_of(opened, index),
+            file=questions,
+            split=chosen.split,
+            settings=chosen.model_dump(exclude={"split"}),
+        )
+    unkept = keep([rows]) if store else []
+    notes = [*gold.notes, *_away(checks), *unkept]
+    run = rows.run.id if store and not unkept else None
+    told = measured.model_dump(mode="json") | {"run": run, "notes": notes}
+    emit(told, as_json, lambda: _show(measured, notes))
 
 
 def _away(checks: Sequence[AnswerCheck]) -> list[str]:
@@ -170,68 +151,23 @@ def _away(checks: Sequence[AnswerCheck]) -> list[str]:
     return [f"the model was away for {away} of {len(checks)} questions; those answers are extracted"] if away else []
 
 
-def _rows(
-    measurement: Measurement,
-    asked: Sequence[Question],
-    chosen: MeasureConfig,
-    opened: Index,
-    *,
-    index: Path,
-    file: Path,
-    started: datetime,
-) -> Evaluated:
-    from tasks.rag.measuring.measured_figures import Made, record, subject_of
-
-    return record(
-        measurement,
-        asked,
-        run=uuid4().hex,
-        made=Made(program_version(), git_commit(), started, datetime.now(UTC)),
-        subject=subject_of(opened, index),
-        file=file,
-        split=chosen.split,
-        settings=chosen.model_dump(exclude={"split"}),
-    )
+def counted(items: Sequence[Item], stage: str) -> Generator[Item]:
+    """The items; each moves the progress bar of `stage` once it is done."""
+    progress.expect(stage, len(items))
+    for item in items:
+        yield item
+        progress.advance(stage)
 
 
-def _write_details(path: Path, asked: Sequence[Question], measurement: Measurement) -> None:
-    from storage.files import write
-    from tasks.rag.measuring.measured_figures import samples_of
-
-    lines = (sample.model_dump_json(exclude={"repeat"}) for sample in samples_of(asked, measurement))
-    write(path, "".join(f"{line}\n" for line in lines).encode())
-
-
-class Counted(Protocol):
-    """Passes items on as they are taken, and moves a bar."""
-
-    def __call__(self, items: Iterable[Item], name: str, count: int) -> Iterable[Item]: ...
-
-
-@contextmanager
-def counting(quiet: bool) -> Generator[Counted]:
-    """A progress bar on stderr for each name, if a terminal is there to show it."""
-    console = Screen(stderr=True)
-    columns = (TextColumn("{task.description:<36}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    shown = console.is_terminal and not quiet
-    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
-
-        def counted(items: Iterable[Item], name: str, count: int) -> Iterable[Item]:
-            return progress.track(items, total=count, description=name)
-
-        yield counted
-
-
-def keep(evaluated: Sequence[Evaluated]) -> str | None:
-    """Write to the database of the settings; gives a note if that is not possible."""
-    from storage.storage_errors import StorageError
+def keep(evaluated: Sequence[Evaluated]) -> list[str]:
+    """Write rows to the database of the settings; returns a note if that is not possible."""
     from tasks.resources import evaluations
 
     try:
         evaluations().write(evaluated)
     except StorageError as error:
-        return f"the figures are not in the database: {error}"
-    return None
+        return [f"the figures are not in the database: {error}"]
+    return []
 
 
 console = Screen(highlight=False)

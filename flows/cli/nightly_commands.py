@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from flows.cli.commands import App, Json
+from flows.cli.engine import expected_errors, prefect_for_a_command, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
+from storage.files import write
 
 if TYPE_CHECKING:
     from tasks.nightly.night_records import Change, NightReport
@@ -27,9 +31,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a suite now; an interrupted run, started again, does only what is missing."""
-    from flows.cli.engine import prefect_for_a_command, run_flow
-
-    with prefect_for_a_command(_expected_errors(), quiet=as_json):
+    with _expected_errors(), prefect_for_a_command(quiet=as_json):
         from flows.nightly import NightlyConfig, nightly
         from tasks.nightly.night_records import NightFailed, NightRegressed, NightUnfinished
 
@@ -54,12 +56,23 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Recreate the report of the last night from the database."""
+    from flows.running.nightly_plan import known_flags
+    from tasks.nightly.night_collecting import collect, last_suite, nights_of
+    from tasks.nightly.night_records import NoNight
+    from tasks.nightly.suite import read_suite
+    from tasks.resources import artifacts, evaluations
+
     if out and out.suffix not in FORMATS:
         fail(f"--out {out}: name a file that ends in {' or '.join(FORMATS)}", REFUSED)
     with _expected_errors():
-        found = _last_report(suite)
+        file = suite.absolute() if suite else last_suite(artifacts())
+        read = read_suite(file, known=known_flags())
+        nights = nights_of(read.file, artifacts())
+        if not nights:
+            raise NoNight(f"{file} never ran here; begin with `trivet nightly run {file}`")
+        *earlier, last = nights
+        found = collect(last, earlier, evaluations(), nights=read.nights, rules=read.regression)
         if out:
-            from storage.files import write
             from tasks.nightly.night_page import render_page
             from tasks.nightly.night_report import markdown_of
 
@@ -68,26 +81,7 @@ def report(
     emit(found, as_json, lambda: typer.echo(f"wrote {out}", err=True) if out else _show(found))
 
 
-def _last_report(suite: Path | None) -> NightReport:
-    from flows.running.nightly_plan import known_flags
-    from tasks.nightly.night_collecting import collect, last_suite, nights_of
-    from tasks.nightly.night_records import NoNight
-    from tasks.nightly.suite import read_suite
-    from tasks.resources import artifacts, evaluations
-
-    file = suite.absolute() if suite else last_suite(artifacts())
-    read = read_suite(file, known=known_flags())
-    nights = nights_of(read.file, artifacts())
-    if not nights:
-        raise NoNight(f"{file} never ran here; begin with `trivet nightly run {file}`")
-    *earlier, last = nights
-    return collect(last, earlier, evaluations(), nights=read.nights, rules=read.regression)
-
-
 def _show(found: NightReport) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from tasks.nightly import night_report
 
     screen = Screen(highlight=False, soft_wrap=True)
@@ -126,7 +120,6 @@ def _moved(change: Change | None) -> tuple[str, str]:
 
 @contextmanager
 def _expected_errors() -> Generator[None]:
-    from flows.cli.evaluation.run_command import expected_errors
     from tasks.nightly.night_records import NightlyError, NoNight, SuiteUnusable
 
     with expected_errors(), plain_errors(SuiteUnusable, NoNight, failed=(NightlyError,)):

@@ -69,14 +69,19 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 
 @contextmanager
-def plain_errors(*refused: type[Exception], failed: tuple[type[Exception], ...] = ()) -> Generator[None]:
-    """Turn expected exceptions into one sentence: `refused` exit 2, `failed` exit 1; with --debug they propagate."""
+def plain_errors(
+    *refused: type[Exception], failed: tuple[type[Exception], ...] = (), option: str = ""
+) -> Generator[None]:
+    """Turn expected exceptions into one sentence: `refused` exit 2, `failed` exit 1; with --debug they propagate.
+
+    option: the option with its value that the sentence is about.
+    """
     try:
         yield
     except (*refused, *failed) as error:
         if state["debug"]:
             raise
-        fail(str(error), REFUSED if isinstance(error, refused) else FAILED)
+        fail(f"{option}: {error}" if option else str(error), REFUSED if isinstance(error, refused) else FAILED)
 
 
 def sentences(error: ValidationError, flag: Callable[[str], str] = str) -> str:

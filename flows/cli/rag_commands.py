@@ -16,16 +16,11 @@ from rich.padding import Padding
 from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.index_command import require_variable
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
-from flows.cli.shared_options import (
-    Bm25Weight,
-    DocumentOption,
-    IndexFolder,
-    RouteOption,
-    Strategy,
-    TopK,
-    model_errors,
-    require_file,
-)
+from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file
+from flows.cli.show_answer import place
+from models.model_errors import ModelError
+from storage.storage_errors import StorageError
+from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.rag import STRATEGY
 
 if TYPE_CHECKING:
@@ -40,9 +35,6 @@ EXCERPT_CHARS = 240
 PAGES_SHOWN, NOTES_SHOWN, DOCUMENTS_SHOWN = 10, 3, 3
 _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")
 """Dots that lead to the page number in a table of contents."""
-PasswordEnv = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Environment variable that holds the password of the document.")
-]
 READING = Options(
     "tasks.documents.document_readers:ReadOptions",
     {"pdf_reader": Flag(), "tables": Flag("--tables/--no-tables"), "ocr": Flag()},
@@ -52,11 +44,12 @@ READING = Options(
 def text(
     given: Given,
     file: Annotated[Path, typer.Argument(help="A document.")],
-    password_env: PasswordEnv = None,
+    password_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the password of the document.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
-    from tasks.documents.document_errors import DocumentError, ReaderUnusable
     from tasks.documents.document_readers import ReadOptions
     from tasks.documents.formats import sniff
     from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, read_document
@@ -90,7 +83,6 @@ def chunks(
 ) -> None:
     """Print chunks as they are indexed."""
     from storage.index import open_index
-    from storage.storage_errors import StorageError
     from tasks.rag.retrieval.search import read_chunk
 
     with plain_errors(StorageError), open_index(index) as opened:
@@ -111,7 +103,6 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
-    from storage.storage_errors import StorageError
     from tasks.rag.indexing.index_report import read_status
 
     with plain_errors(StorageError):
@@ -125,22 +116,25 @@ def search(
     question: Annotated[str, typer.Argument(help="What to look for.")],
     index: IndexFolder,
     strategy: Annotated[Strategy, typer.Option(help="How chunks are found.")] = Strategy(STRATEGY),
-    top_k: TopK = 5,
-    bm25_weight: Bm25Weight = 1.0,
+    top_k: Annotated[int, typer.Option(min=1, max=1000, help="Number of chunks.")] = 5,
+    bm25_weight: Annotated[
+        float, typer.Option(min=0.0, help="Weight of BM25 in rrf, relative to the vectors; 0: off.")
+    ] = 1.0,
     document: DocumentOption = None,
-    route: RouteOption = True,
+    route: Annotated[
+        bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Find the chunks that answer a question best."""
     from storage.index import open_index
-    from storage.storage_errors import StorageError
     from tasks import resources
     from tasks.rag.answers import Filters
     from tasks.rag.planning.names import documents_named
     from tasks.rag.planning.routing import Router
     from tasks.rag.retrieval import search as retrieval
 
-    with plain_errors(StorageError, ValueError, failed=model_errors()), open_index(index) as opened:
+    with plain_errors(StorageError, ValueError, failed=(ModelError,)), open_index(index) as opened:
         found = retrieval.search(
             opened,
             question,
@@ -194,8 +188,7 @@ def _show_text(document: Document) -> None:
 
 def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:
     for chunk in listed:
-        place = _place(chunk["document_name"], chunk["page"])
-        console.rule(f"{escape(place)} · {chunk['kind']}")
+        console.rule(f"{escape(place(chunk['document_name'], chunk['page']))} · {chunk['kind']}")
         console.print_line(f"[dim]{chunk['id']}[/dim]")
         if chunk["heading_path"]:
             console.print_line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
@@ -206,9 +199,8 @@ def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:
 def _show_hits(found: Found) -> None:
     for number, hit in enumerate(found.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
-        place = _place(hit.document_name, hit.chunk.page)
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
-        console.print_line(f"[bold]{number}. {escape(place)}[/bold]")
+        console.print_line(f"[bold]{number}. {escape(place(hit.document_name, hit.chunk.page))}[/bold]")
         console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
         console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
     if not found.hits:
@@ -264,7 +256,3 @@ def _list(documents: Iterable[DocumentStatus]) -> None:
     for item in documents:
         same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
         console.print_line(f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}")
-
-
-def _place(name: str, page: int | None) -> str:
-    return f"{name}, page {page}" if page else name

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from flows.cli.commands import Json
+from flows.cli.engine import TERMINATED, handling
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors
+from flows.running.settings import settings
+from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from flows.running.reruns import Rerun
@@ -42,7 +45,6 @@ def up(
     from flows.service.asked_service import Wanted
     from flows.service.service_start import end
     from flows.service.service_start import up as started
-    from storage.storage_errors import StorageError
 
     def say(text: str) -> None:
         if not as_json:
@@ -68,28 +70,24 @@ class _Terminated(SystemExit):
 
 @contextmanager
 def _ended_by_signals() -> Generator[list[int]]:
-    """After Ctrl-C or SIGTERM, and once what had started was stopped, end with a sentence.
+    """End with a message after Ctrl-C or SIGTERM.
 
-    Gives a list that SIGTERM is put into: code of others may swallow what is raised in the middle of it.
+    Yields a list of the signals received: a library may swallow the exception that the handler raises.
     """
-    from flows.cli.engine import TERMINATED
-
     came: list[int] = []
 
     def end(number: int, _: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another would leave what is being stopped
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the stopping
         came.append(number)
         raise _Terminated
 
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield came
-    except KeyboardInterrupt:
-        fail("interrupted; what had started was stopped", INTERRUPTED)
-    except _Terminated:
-        fail("terminated; what had started was stopped", TERMINATED)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with handling(signal.SIGTERM, end):
+        try:
+            yield came
+        except KeyboardInterrupt:
+            fail("interrupted; what had started was stopped", INTERRUPTED)
+        except _Terminated:
+            fail("terminated; what had started was stopped", TERMINATED)
 
 
 def down(as_json: Json = False) -> None:
@@ -97,7 +95,6 @@ def down(as_json: Json = False) -> None:
     from flows.running.shared_api import end_shared_api
     from flows.service.service_start import end
     from storage.embedded import Cluster
-    from storage.storage_errors import StorageError
 
     place = _place()
     with plain_errors(failed=(StorageError,)):
@@ -112,9 +109,7 @@ def down(as_json: Json = False) -> None:
 
 def status(as_json: Json = False) -> None:
     """Show the state of server, workers and pools, and the disk they use; exit 1 unless all is healthy."""
-    from flows.running.settings import settings
     from flows.service.service_status import status as looked
-    from storage.storage_errors import StorageError
 
     store = settings().store
     folder = None if store and "://" in store else Path(store) if store else settings().home / "store"
@@ -158,7 +153,6 @@ def logs(
 
 def env(as_json: Json = False) -> None:
     """Print what a shell needs to run `prefect` and `trivet` with the server of this home: eval "$(trivet env)"."""
-    from flows.running.settings import settings
     from flows.service.api import address_of, auth_of
 
     home = settings().home
@@ -183,7 +177,6 @@ def on_path(folder: str) -> str:
 
 
 def _place() -> Place:
-    from flows.running.settings import settings
     from flows.service.place import Place
 
     return Place(settings().home)
@@ -229,7 +222,6 @@ def deploy(
     as_json: Json = False,
 ) -> None:
     """Create deployments, schedules, pools, limits and automations on the server; repeating it changes nothing."""
-    from flows.running.settings import settings
     from flows.service.api import NotConnected, connect
 
     with plain_errors(failed=(NotConnected,)):
@@ -272,7 +264,6 @@ def rerun(
     as_json: Json = False,
 ) -> None:
     """Run a deployed run again, like Retry in the UI: only what failed or never ran is done."""
-    from flows.running.settings import settings
     from flows.service.api import NotConnected, connect
 
     with plain_errors(failed=(NotConnected,)):

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flows.cli.output import REFUSED, fail, state
+from flows.cli.output import REFUSED, fail, plain_errors
+from flows.running.settings import settings
+from models.model_errors import ModelUnavailable
 from tasks.rag.retrieval.strategies import strategy_names
 
 if TYPE_CHECKING:
     from models.chats import Local
     from tasks.evaluation.running.model_spec import ModelSpec
-
-
-if TYPE_CHECKING:
 
     class Strategy(enum.StrEnum):
         """How chunks are found: a name of tasks.rag.retrieval.strategies."""
@@ -32,14 +29,7 @@ else:
 
 
 IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
-TopK = Annotated[int, typer.Option(min=1, max=1000, help="Number of chunks.")]
 DocumentOption = Annotated[list[str] | None, typer.Option(help="Search only this document; may be repeated.")]
-RouteOption = Annotated[
-    bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
-]
-Bm25Weight = Annotated[float, typer.Option(min=0.0, help="Weight of BM25 in rrf, relative to the vectors; 0: off.")]
-
-
 TaskRunnerName = Literal["thread", "dask", "ray"]
 TaskRunnerOption = Annotated[
     TaskRunnerName | None,
@@ -49,13 +39,6 @@ ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", metavar="ADDRESS", help="Existing cluster: tcp://HOST:8786, ray://HOST:10001 or auto."),
 ]
-
-
-def model_errors() -> tuple[type[Exception], ...]:
-    """Errors of a model that cannot answer."""
-    from models.model_errors import ModelError
-
-    return (ModelError,)
 
 
 def require_file(path: Path, wanted: str) -> None:
@@ -81,29 +64,28 @@ def prices_of(option: str | None) -> dict[str, float] | None:
     return {"prompt": prompt, "answer": answer}
 
 
-def refuse_unusable(name: str, said: str, *, pictures: bool) -> None:
-    """Exit if it is certain, without loading it, that a model cannot be used.
+def refuse_unusable(name: str, option: str) -> None:
+    """Exit if it is certain, without loading it, that a model cannot be asked about pictures.
 
-    said: the option with its value. pictures: the model must accept images.
+    option: the option with its value.
     """
     from models.chats import local_of
     from tasks.resources import vision
 
-    with refused(said):
+    with plain_errors(ModelUnavailable, option=option):
         if local := local_of(name):
-            require_here(local, pictures=pictures)
+            require_here(local, pictures=True)
         else:
-            vision(name)  # which the steps of this process ask
+            vision(name)  # steps of this process use this model
 
 
 def require_here(local: Local, *, pictures: bool = False) -> None:
     """Raise ModelUnavailable if a local model lacks its files, its engine, or support for pictures."""
-    from flows.running.settings import settings
     from models.backends import require_vllm
     from models.chats import require_weights
 
     require_weights(local, pictures=pictures)
-    if local.kind == "vllm" and not settings().gpu_deployment:  # whose machine has the engine
+    if local.kind == "vllm" and not settings().gpu_deployment:  # else the engine is on the GPU worker's machine
         require_vllm(local.pretrained)
 
 
@@ -115,25 +97,12 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
     from models.chats import Local, require_weights
     from tasks.evaluation.running.open_models import open_model
 
-    with refused(f"--{flag} {spec.backend}"):
+    with plain_errors(ModelUnavailable, option=f"--{flag} {spec.backend}"):
         pretrained = spec.args.get("pretrained") or spec.args.get("model") or spec.name
         if "." in spec.backend:
-            return  # to open it is to load it
+            return  # opening it would load it
         if spec.backend in kinds("process") and pretrained:
             require_weights(Local(spec.backend, str(pretrained), spec.args))
             if spec.backend == "hf" or importlib.util.find_spec("vllm"):
                 return
         open_model(spec)
-
-
-@contextmanager
-def refused(what: str) -> Generator[None]:
-    """Exit with `what` and the reason if a model is unavailable; with --debug the error propagates."""
-    from models.model_errors import ModelUnavailable
-
-    try:
-        yield
-    except ModelUnavailable as error:
-        if state["debug"]:
-            raise
-        fail(f"{what}: {error}", REFUSED)

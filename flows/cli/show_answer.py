@@ -22,7 +22,7 @@ from flows.cli.output import Screen
 if TYPE_CHECKING:
     from tasks.rag.answering.evidence import Evidence
     from tasks.rag.answering.graph import Event
-    from tasks.rag.answers import Answered, Citation
+    from tasks.rag.answers import Answered
     from tasks.rag.batching import BatchReport
 
 console = Screen(highlight=False)
@@ -42,15 +42,16 @@ def answer(answered: Answered) -> None:
     if answered.citations:
         console.print()
     for citation in answered.citations:
-        _line(f"[cyan]\\[{citation.n}][/cyan] {escape(_place(citation))}")
-        _line(f"    [dim]“{escape(_quote(citation.quote))}”[/dim]")
+        headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
+        line(f"[cyan]\\[{citation.n}][/cyan] {escape(place(citation.document, citation.page) + headings)}")
+        line(f"    [dim]“{escape(textwrap.shorten(citation.quote, QUOTE_CHARS, placeholder=' …'))}”[/dim]")
     for sentence in answered.unverified:
-        _line(f"[yellow]not verified[/yellow] {escape(sentence)}")
+        line(f"[yellow]not verified[/yellow] {escape(sentence)}")
     if answered.plan.filters.ambiguous:
         names = "; ".join(answered.plan.filters.ambiguous)
-        _line(f"[yellow]several documents fit[/yellow] {escape(names)}")
+        line(f"[yellow]several documents fit[/yellow] {escape(names)}")
     for note in answered.notes:
-        _line(f"[yellow]note[/yellow] {escape(note)}")
+        line(f"[yellow]note[/yellow] {escape(note)}")
 
 
 def explain(answered: Answered) -> None:
@@ -58,36 +59,35 @@ def explain(answered: Answered) -> None:
     plan, filters = answered.plan, answered.plan.filters
     why = f", {plan.decided_by}" + (f": {', '.join(plan.words)}" if plan.words else "")
     console.rule("how it was found", style="dim")
-    _line(f"plan      {plan.query_type} ({escape(why.removeprefix(', '))}) → {plan.strategy}, top {plan.top_k}")
+    line(f"plan      {plan.query_type} ({escape(why.removeprefix(', '))}) → {plan.strategy}, top {plan.top_k}")
     for match in filters.matches:
-        _line(f"filter    {match.field} {escape(match.value)} ← “{escape(match.said)}” ({match.confidence:.2f})")
+        line(f"filter    {match.field} {escape(match.value)} ← “{escape(match.said)}” ({match.confidence:.2f})")
     if filters.mode != "all":
-        _line(f"          {filters.mode} {len(filters.documents)} of the documents")
+        line(f"          {filters.mode} {len(filters.documents)} of the documents")
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("", "score", "ranks", "place"):
         table.add_column(name, overflow="fold")
     for number, hit in enumerate(answered.retrieved, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         left_out = "" if hit.used else " (left out: token budget)"
-        place = f"{hit.document}, page {hit.page}" if hit.page else hit.document
-        table.add_row(str(number), f"{hit.score:.4f}", ranks, escape(place + left_out))
+        table.add_row(str(number), f"{hit.score:.4f}", ranks, escape(place(hit.document, hit.page) + left_out))
     console.print(table)
     if not any("rerank" in hit.ranks for hit in answered.retrieved):
-        _line("rerank    off: no cross-encoder is named (--rerank NAME, TRIVET_RERANKER)")
+        line("rerank    off: no cross-encoder is named (--rerank NAME, TRIVET_RERANKER)")
     if answered.reason:
-        _line(f"answer    {escape(answered.reason)}")
+        line(f"answer    {escape(answered.reason)}")
     for call in answered.calls:
         said = "from the response store" if call.cached else "asked"
-        _line(f"call      {call.role}: {escape(call.model)}, {said}, key {call.key[:12]}")
-    _line("seconds   " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in answered.timings.items()))
+        line(f"call      {call.role}: {escape(call.model)}, {said}, key {call.key[:12]}")
+    line("seconds   " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in answered.timings.items()))
 
 
 def evidence(pictures: Evidence) -> None:
     """Print the files of the cited pages."""
     for file in pictures.files:
-        _line(f"[green]evidence[/green] {escape(str(file))}")
+        line(f"[green]evidence[/green] {escape(str(file))}")
     for note in pictures.notes:
-        _line(f"[yellow]note[/yellow] {escape(note)}")
+        line(f"[yellow]note[/yellow] {escape(note)}")
 
 
 def batch(report: BatchReport) -> None:
@@ -126,16 +126,12 @@ def _with_marks(text: str) -> Text:
     return shown
 
 
-def _place(citation: Citation) -> str:
-    place = f"{citation.document}, page {citation.page}" if citation.page else citation.document
-    return f"{place} · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else place
+def place(document: str, page: int | None) -> str:
+    """`bids/offer.pdf, page 3`."""
+    return f"{document}, page {page}" if page else document
 
 
-def _quote(text: str) -> str:
-    return textwrap.shorten(text, QUOTE_CHARS, placeholder=" …")
-
-
-def _line(markup: str) -> None:
+def line(markup: str) -> None:
     """Print a line, wrapped between words on a terminal only."""
     console.print(markup, soft_wrap=not console.is_terminal)
 
@@ -172,16 +168,16 @@ def speak(text: str, *, wav: Path | None = None) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return f"stopped reading after {LONGEST_S:g} s"
-    if wav and done.returncode == 0 and not wav.exists():  # which it passes over in silence
+    if wav and done.returncode == 0 and not wav.exists():  # espeak-ng reports no error for this
         return f"not read aloud: {wav} cannot be written"
     return _reason(done)
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str | None:
     said = done.stderr.decode(errors="replace").strip().splitlines()
-    # without a sound card it ends with 0 all the same
-    if done.returncode == 0 and not any(line.lower().startswith("error") for line in said):
+    # without a sound card espeak-ng still exits with 0
+    if done.returncode == 0 and not any(one.lower().startswith("error") for one in said):
         return None
-    if any(line.startswith("ALSA") for line in said):
+    if any(one.startswith("ALSA") for one in said):
         return "not read aloud: there is no sound device that espeak-ng can use"
     return f"not read aloud: espeak-ng failed: {said[-1] if said else f'exit code {done.returncode}'}"

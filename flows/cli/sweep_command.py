@@ -7,23 +7,28 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.commands import Flag, Given, Json, Options, absolute, nested
+from flows.cli.commands import Flag, Given, Json, Options, nested
+from flows.cli.engine import progress_bars
 from flows.cli.index_command import run_build
-from flows.cli.measure_command import Counted, QuestionsFile, Search, StoreOption, console, counting, keep, rounded
+from flows.cli.measure_command import QuestionsFile, StoreOption, console, counted, keep, rounded
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, sentences
-from flows.cli.shared_options import Strategy, model_errors, require_file
+from flows.cli.shared_options import Strategy, require_file
 from flows.running.environment import git_commit, program_version
+from flows.running.settings import settings
+from models.model_errors import ModelError
+from storage.files import make_folder, write
+from storage.storage_errors import StorageError
 from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS, STRATEGY
+from tasks.rag.retrieval.weights import DEFAULTS
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
@@ -85,6 +90,8 @@ class Sweep(NamedTuple):
     out: Path
     file: Path
     asked: Sequence[Question]
+    reranker_weights: str
+    """Fingerprint of the reranker; empty if there is none."""
     quiet: bool
 
 
@@ -97,14 +104,14 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Measure chunkings and searches with the same questions; a killed sweep continues where it stopped."""
-    from storage.storage_errors import StorageError
+    from models.embedders import fingerprint_of
     from tasks.rag.measuring import sweep
     from tasks.rag.measuring.measured_figures import choose
     from tasks.rag.measuring.ranking_metrics import read_questions
 
     require_file(questions, "a JSONL file of questions")
     config = SweepConfig.model_validate(nested(given))
-    with plain_errors(StorageError, ValueError, failed=model_errors()):
+    with plain_errors(StorageError, ValueError, failed=(ModelError,)):
         asked = [one for one in choose(read_questions(questions), config.split) if one.document]
         points = sweep.grid(
             sweep.read_chunkings(config.chunk),
@@ -112,71 +119,68 @@ def sweep(
             bm25_weights=sweep.read_weights(config.bm25_weight),
             rerankers=(None, config.rerank) if config.rerank else (None,),
         )
+        weights = fingerprint_of(config.rerank) if config.rerank else ""
+        common = Sweep(config, documents, out, questions, asked, reranker_weights=weights, quiet=as_json)
         try:
-            measured = _measure(Sweep(config, documents, out, questions, asked, quiet=as_json), points)
+            swept, rows, notes = _measure(common, points)
         except KeyboardInterrupt:
             fail("interrupted; finished points are kept, run the same command again to go on", INTERRUPTED)
         # the defaults of `trivet rag index` and `trivet rag search`
         usual = sweep.Chunking(chunk_chars=CHUNK_CHARS, overlap_chars=OVERLAP_CHARS)
         default = sweep.Point(chunking=usual, strategy=STRATEGY, bm25_weight=1.0)
-        compared = sweep.compare(measured.swept, sweep.baseline(points, default))
+        compared = sweep.compare(swept, sweep.baseline(points, default))
         _write_files(out, compared)
-    unkept = keep(measured.rows) if store else None
-    notes = [*measured.notes, *([unkept] if unkept else [])]
+    notes += keep(rows) if store else []
     told: dict[str, Any] = sweep.as_json(compared) | {"out": str(out), "notes": notes}
     emit(told, as_json, lambda: _show(compared, out, notes))
 
 
-class _Measured(NamedTuple):
-    swept: list[Swept]
-    rows: list[Evaluated]
-    """For the database."""
-    notes: list[str]
+def _measure(common: Sweep, points: Sequence[Point]) -> tuple[list[Swept], list[Evaluated], list[str]]:
+    """Build the indexes, so that their errors show early; then measure the points that are missing.
 
-
-def _measure(common: Sweep, points: Sequence[Point]) -> _Measured:
-    """Build the indexes, so that their errors show early; then measure the points that are missing."""
+    Returns the points, their rows for the database, and notes.
+    """
     from storage.index import open_index
     from tasks.rag.measuring.measured_figures import gold_in
 
     if not common.asked:
         raise ValueError(f"{common.file}: no question has a gold document; a sweep needs at least one")
     folders, notes = _build(common, list(dict.fromkeys(point.chunking for point in points)))
-    measured = _Measured([], [], notes)
-    kept = _Kept(common.out / POINTS)
-    with counting(common.quiet) as counted:
+    measured: list[Swept] = []
+    rows: list[Evaluated] = []
+    path = common.out / POINTS
+    kept, new = _kept_in(path), 0
+    with progress_bars(common.quiet):
         for chunking, folder in folders.items():
             with open_index(folder) as opened:
                 for point in (point for point in points if point.chunking == chunking):
-                    swept = kept.get(_key(common, point, opened))
-                    if swept is None:
-                        swept = kept.add(_sweep(common, point, opened, counted))
-                    measured.swept.append(swept)
-                    measured.rows.append(_row(common, swept, opened, folder))
-                measured.notes.extend(gold_in(opened, common.asked).notes)
-    if kept.used:
-        measured.notes.append(
-            f"{kept.used} of {len(points)} points were measured before; remove {kept.path} to measure them again"
-        )
-    return measured._replace(notes=list(dict.fromkeys(measured.notes)))
+                    key = _key(common, point, opened)
+                    if key not in kept:
+                        kept[key] = _sweep(common, point, opened, key=key)
+                        _append(path, kept[key].model_dump_json() + "\n")
+                        new += 1
+                    measured.append(kept[key])
+                    rows.append(_row(common, kept[key], opened, folder))
+                notes += gold_in(opened, common.asked).notes
+    if used := len(points) - new:
+        notes.append(f"{used} of {len(points)} points were measured before; remove {path} to measure them again")
+    return measured, rows, list(dict.fromkeys(notes))
 
 
 def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking, Path], list[str]]:
     """Build an index per chunking, with one server for all builds; unchanged ones are only checked."""
-    from pydantic import ValidationError
-
     from flows.running.command_server import prefect_api
-    from flows.running.settings import settings
 
     folders: dict[Chunking, Path] = {}
     notes: list[str] = []
+    metadata = common.config.metadata and common.config.metadata.absolute()
     with prefect_api(settings().home):
         for chunking in chunkings:
             folder = common.out / f"index-{chunking.chunk_chars}-{chunking.overlap_chars}"
             chosen = {
                 "documents": common.documents.absolute(),
                 "index": folder.absolute(),
-                "metadata": absolute(common.config.metadata),
+                "metadata": metadata,
                 "embedder": common.config.embedder,
                 "vlm": common.config.vlm,
                 **chunking.model_dump(),
@@ -186,21 +190,23 @@ def _build(common: Sweep, chunkings: Sequence[Chunking]) -> tuple[dict[Chunking,
             except ValidationError as error:
                 fail(sentences(error), REFUSED)
             folders[chunking] = folder
-            if (failed := outcome.report.documents.failed) and not notes:  # the same ones for every way to cut
+            if (failed := outcome.report.documents.failed) and not notes:  # the same ones for every chunking
                 notes.append(f"documents that failed, and are in no index: {failed}; see `trivet rag status`")
             if outcome.unfinished:
                 notes.append(outcome.unfinished)
     return folders, notes
 
 
-def _sweep(common: Sweep, point: Point, opened: Index, counted: Counted) -> Swept:
-    from tasks.rag.measuring.measured_figures import gold_in
+def _sweep(common: Sweep, point: Point, opened: Index, *, key: str) -> Swept:
+    from tasks.rag.measuring.measured_figures import gold_in, places_in
     from tasks.rag.measuring.ranking_metrics import rank_questions, summarise
     from tasks.rag.measuring.sweep import Swept
 
     started, times = datetime.now(UTC), list[float]()
     weight = 1.0 if point.bm25_weight is None else point.bm25_weight
-    search = Search(Strategy(point.strategy), weight, common.config.route, point.reranker).places_in(opened)
+    search = places_in(
+        opened, strategy=point.strategy, bm25_weight=weight, route=common.config.route, rerank=point.reranker
+    )
 
     def places(question: Question) -> list[Place]:
         before = time.perf_counter()
@@ -208,10 +214,9 @@ def _sweep(common: Sweep, point: Point, opened: Index, counted: Counted) -> Swep
         times.append(1000 * (time.perf_counter() - before))
         return found
 
-    asked = counted(common.asked, point.name, len(common.asked))
-    ranked = rank_questions(asked, places, name_of=gold_in(opened, common.asked).name_of)
+    ranked = rank_questions(counted(common.asked, point.name), places, name_of=gold_in(opened, common.asked).name_of)
     return Swept(
-        key=_key(common, point, opened),
+        key=key,
         point=point,
         index_generation=opened.generation,
         index_digest=opened.digest,
@@ -227,19 +232,11 @@ def _sweep(common: Sweep, point: Point, opened: Index, counted: Counted) -> Swep
 def _key(common: Sweep, point: Point, opened: Index) -> str:
     from tasks.rag.measuring.measured_figures import questions_digest
     from tasks.rag.measuring.sweep import point_key
-    from tasks.rag.retrieval.weights import DEFAULTS
 
     settings = {"route": common.config.route, "search": DEFAULTS.model_dump(mode="json"), "version": program_version()}
-    if weights := _weights_of(point.reranker) if point.reranker else "":
-        settings["reranker_weights"] = weights
+    if point.reranker and common.reranker_weights:
+        settings["reranker_weights"] = common.reranker_weights
     return point_key(point, index_digest=opened.digest, questions=questions_digest(common.asked), settings=settings)
-
-
-@cache
-def _weights_of(reranker: str) -> str:
-    from models.embedders import fingerprint_of
-
-    return fingerprint_of(reranker)
 
 
 def _row(common: Sweep, swept: Swept, opened: Index, folder: Path) -> Evaluated:
@@ -257,37 +254,26 @@ def _row(common: Sweep, swept: Swept, opened: Index, folder: Path) -> Evaluated:
     )
 
 
-class _Kept:
-    """The finished points of a folder, one line each; each is on disk before the next point begins."""
+def _kept_in(path: Path) -> dict[str, Swept]:
+    """The finished points in a file, by key; new lines may be appended to it."""
+    from tasks.rag.measuring.sweep import read_kept
 
-    def __init__(self, path: Path) -> None:
-        from storage.files import make_folder
-        from tasks.rag.measuring.sweep import read_kept
+    make_folder(path.parent)
+    text = path.read_text("utf-8", errors="replace") if path.exists() else ""
+    if text and not text.endswith("\n"):
+        _append(path, "\n")  # a killed sweep left half a line
+    return read_kept(text.split("\n"))
 
-        make_folder(path.parent)
-        self.path = path
-        self.used = 0
-        """Points that were there."""
-        text = path.read_text("utf-8", errors="replace") if path.exists() else ""
-        self._torn = bool(text) and not text.endswith("\n")
-        self._kept = read_kept(text.split("\n"))
 
-    def get(self, key: str) -> Swept | None:
-        found = self._kept.get(key)
-        self.used += found is not None
-        return found
-
-    def add(self, swept: Swept) -> Swept:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(("\n" if self._torn else "") + swept.model_dump_json() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self._torn = False
-        return swept
+def _append(path: Path, text: str) -> None:
+    """Append to a file, and wait until it is on disk."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write_files(out: Path, compared: Compared) -> None:
-    from storage.files import write
     from tasks.rag.measuring.sweep import as_csv, as_json, draw_sweep
 
     write(out / "sweep.json", json.dumps(as_json(compared), ensure_ascii=False, indent=1).encode())

@@ -10,22 +10,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import Json
+from flows.cli.evaluation.show_command import RUN, TasksOption, named_tasks
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors
+from storage.storage_errors import StorageError
+from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import RunFacts
     from tasks.evaluation.results.finding_runs import FoundRun
     from tasks.evaluation.results.run_comparison import Change, TaskComparison
 
-RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
-
 
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help=f"The baseline. {RUN}")],
     b: Annotated[str, typer.Argument(metavar="B", help="The run to compare with it, named like A.")],
-    task: Annotated[
-        list[str] | None, typer.Option("--task", "--tasks", help="Only this benchmark; may be repeated, or A,B.")
-    ] = None,
+    task: TasksOption = None,
     flips: Annotated[
         int, typer.Option(min=0, help="Number of changed items to show of each kind; --json lists all.")
     ] = 5,
@@ -35,15 +34,12 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare run B with run A, paired by item: difference, 95 % interval, p, and the items that flipped."""
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.resources import evaluations
 
-    tasks = [name for given in task or () for name in given.split(",") if name] or None
     with plain_errors(EvaluationError, failed=(StorageError,)):
         before, after = find_run(a, evaluations()), find_run(b, evaluations())
-        compared, notes = _compare(before, after, _shared(before, after, tasks))
+        compared, notes = _compare(before, after, _shared(before, after, named_tasks(task)))
     told = {
         "a": before.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
         "b": after.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
@@ -70,7 +66,6 @@ def _shared(before: FoundRun, after: FoundRun, wanted: list[str] | None) -> list
 
 def _compare(before: FoundRun, after: FoundRun, tasks: list[str]) -> tuple[list[TaskComparison], list[str]]:
     """The comparison of each task, and notes about tasks that cannot be compared; raises if none can."""
-    from tasks.evaluation.evaluation_errors import ResultsUnusable
     from tasks.evaluation.results.run_comparison import compare_task
 
     compared: list[TaskComparison] = []

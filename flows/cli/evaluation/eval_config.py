@@ -6,23 +6,25 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import typer
+import yaml
+from pydantic import SecretStr, ValidationError
 
+from flows.cli.commands import nested
+from flows.cli.evaluation.run_command import OPTIONS
 from flows.cli.output import harmless
 from flows.cli.shared_options import prices_of
-from models.backends import PRESS
+from flows.running.evaluation_config import EvaluateConfig
+from models.auto import LOCAL, Place, pick
+from models.backends import PRESS, backends, parse_model_args
+from models.model_errors import ModelUnavailable
+from models.registry import VARIABLE, Entry, named, registered
 from tasks.evaluation.evaluation_errors import OptionUnusable
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-
-    from flows.running.evaluation_config import EvaluateConfig
-    from models.registry import Entry
-    from tasks.evaluation.running.model_spec import ModelSpec
-
+from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.sandbox.engines import refuse_unsafe
 
 ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
 """Environment variable for an address with credentials, which the configuration must not hold."""
@@ -31,24 +33,17 @@ KEY_VARIABLE = "TRIVET_{}_API_KEY"
 OUTER = {"backend": "model", "name": "model_name", "judge": "annotator_model", "args": "model_args"}
 INNER = {"prices": "price", "tries": "max_retries", "timeout_s": "timeout"}
 """Fields of the configuration, and the flags or model_args of another name."""
+CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
+"""Fields of CallSettings, and what model_args call them."""
+FILE_OF = {"scripted": "rules", "replay": "path"}
+"""Argument of the backend that names its file."""
 TASK_FILES = (".yaml", ".yml", ".py")
 TYPED = ("unsafe_code",)
 """Options that must be typed, and may not stand in a file."""
 
 
-class Named(NamedTuple):
-    """Arguments of a model: those of its backend, its endpoint and its rates."""
-
-    args: dict[str, Any]
-    base_url: str | None
-    api_key_env: str | None
-    calls: dict[str, Any]
-
-
 def config_of(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
     """The configuration of a run. Raises OptionUnusable, which names the flag, or the file and its line."""
-    from pydantic import ValidationError
-
     given = read_yaml(file, known=flags) if file else {}
     try:
         return _config({**flags, **given})
@@ -58,9 +53,6 @@ def config_of(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
 
 
 def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
-    from flows.running.evaluation_config import EvaluateConfig
-    from tasks.sandbox.engines import refuse_unsafe
-
     if chosen["unsafe_code"]:
         refuse_unsafe()
     chosen = resolved(chosen, _pairs(chosen["model_args"], "model_args"))
@@ -69,43 +61,24 @@ def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
     if not tasks:
         raise OptionUnusable("no tasks; name some with --tasks AIME24,MATH500 (`trivet eval list` shows all)")
     annotator = str(chosen["annotator_model"] or "auto")
-    return EvaluateConfig.model_validate(
-        {
-            "model": model,
-            "tasks": tasks,
-            **{name: _absolute(chosen[name], name) for name in ("data_dir", "include_path", "output_path")},
-            "settings": {
-                "limit": chosen["limit"],
-                "n_repeat": chosen["n_repeat"],
-                "max_tokens": chosen["max_tokens"],
-                "gen_kwargs": _pairs(chosen["gen_kwargs"], "gen_kwargs"),
-                "seed": seeds_of(chosen["seed"]),
-                "system_instruction": chosen["system_instruction"],
-                "apply_chat_template": _template(chosen["apply_chat_template"]),
-                "num_fewshot": chosen["num_fewshot"],
-                "fewshot_as_multiturn": chosen["fewshot_as_multiturn"],
-                "ks": ks_of(chosen["k"]),
-                "unsafe_code": chosen["unsafe_code"],
-                "debug": chosen["debug"],
-            },
-            "judge": judge_of(annotator, chosen["annotator_args"]),
-            "auto_judge": annotator == "auto",
-            "spending": {
-                "max_calls": chosen["max_calls"],
-                "max_cost": chosen["max_cost"],
-                "prices": _prices(chosen["price"], max_cost=chosen["max_cost"]),
-            },
-            "save": chosen["save"],
-            "overwrite": chosen["overwrite"],
-            "data_parallel": chosen["data_parallel"],
-        }
-    )
+    template = str(chosen["apply_chat_template"])
+    names = {path: flag.name(path) for path, flag in OPTIONS.flags.items()}
+    plain = {path: chosen[name] for path, name in names.items() if not path.startswith(("model.", "judge."))}
+    read = {
+        **{name: _absolute(chosen[name], name) for name in ("data_dir", "include_path", "output_path")},
+        "settings.gen_kwargs": _pairs(chosen["gen_kwargs"], "gen_kwargs"),
+        "settings.seed": seeds_of(chosen["seed"]),
+        "settings.apply_chat_template": {"true": True, "false": False}.get(template.lower(), template),
+        "settings.ks": ks_of(chosen["k"]),
+        "spending.prices": _prices(chosen["price"], max_cost=chosen["max_cost"]),
+    }
+    judge = judge_of(annotator, chosen["annotator_args"])
+    models = {"model": model, "tasks": tasks, "judge": judge, "auto_judge": annotator == "auto"}
+    return EvaluateConfig.model_validate(nested(plain | read) | models)
 
 
 def read_yaml(path: Path, *, known: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a YAML file. Raises OptionUnusable naming file and line."""
-    import yaml
-
     try:
         text = path.read_text("utf-8-sig")
         read: object = yaml.safe_load(text)
@@ -166,49 +139,58 @@ def model_of(chosen: Mapping[str, Any]) -> ModelSpec:
     for name in FILE_OF.values():
         if name in args:
             args[name] = str(Path(str(args[name])).absolute())
-    named = parted(args, who="MODEL")
-    rates = {"concurrency": chosen["concurrency"]} if chosen["concurrency"] else {}
-    named = Named(
-        named.args,
-        chosen["base_url"] or named.base_url,
-        chosen["api_key_env"] or named.api_key_env,
-        named.calls | rates,
-    )
     name = chosen["model_name"] or args.get("model") or args.get("pretrained")
-    return _spec(chosen["model"], name, named, who="MODEL")
+    given = {field: chosen[field] for field in ("base_url", "api_key_env", "concurrency")}
+    return _spec(chosen["model"], name, args, who="MODEL", **given)
 
 
 def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
     """The judge; a name without a backend is a model at an OpenAI-compatible endpoint."""
-    from models.backends import backends
-
     args = _pairs(annotator_args, "annotator_args")
     if entry := entry_of(annotator, "annotator_model"):
-        named = parted(args_of(entry, args), who="JUDGE")
-        backend, name = entry.backend, model_name_of(entry)
-    else:
-        named = parted(args, who="JUDGE")
-        backend, _, name = annotator.partition(":")
-        if backend not in backends():
-            backend, name = "openai", annotator
-        if name and (file := FILE_OF.get(backend)):
-            named.args[file] = str(Path(name).absolute())
-    return _spec(backend, name or None, named, who="JUDGE")
+        return _spec(entry.backend, model_name_of(entry), args_of(entry, args), who="JUDGE")
+    backend, _, name = annotator.partition(":")
+    if backend not in backends():
+        backend, name = "openai", annotator
+    if name and (file := FILE_OF.get(backend)):
+        args[file] = str(Path(name).absolute())
+    return _spec(backend, name or None, args, who="JUDGE")
 
 
-def _spec(backend: str, name: str | None, named: Named, *, who: str) -> ModelSpec:
-    """The model; rates that are not given are the defaults of an evaluation."""
-    from tasks.evaluation.running.model_spec import ModelSpec
+def _spec(
+    backend: str,
+    name: str | None,
+    args: Mapping[str, Any],
+    *,
+    who: str,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    concurrency: int | None = None,
+) -> ModelSpec:
+    """The model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
 
+    Rates that are not given are the defaults of an evaluation.
+    """
+    rest = dict(args)
+    own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
+    own_variable = rest.pop("api_key_env", None)
+    if key := rest.pop("api_key", None):
+        own_variable = KEY_VARIABLE.format(who)
+        os.environ[own_variable] = str(key)
     calls = ModelSpec.model_fields["calls"].default.model_dump(exclude_unset=True)
+    calls |= {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
+    if "max_retries" in rest:
+        calls["tries"] = _whole(rest.pop("max_retries"), "max_retries") + 1
+    if concurrency:
+        calls["concurrency"] = concurrency
     return ModelSpec.model_validate(
         {
             "backend": backend,
             "name": name,
-            "args": named.args,
-            **address_of(named.base_url, who=who),
-            "api_key_env": named.api_key_env,
-            "calls": calls | named.calls,
+            "args": rest,
+            **address_of(base_url or own_url, who=who),
+            "api_key_env": api_key_env or own_variable,
+            "calls": calls,
         }
     )
 
@@ -225,20 +207,6 @@ def address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
     os.environ[variable] = str(base_url)
     plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
     return {"base_url": plain, "base_url_env": variable}
-
-
-def parted(args: dict[str, Any], *, who: str) -> Named:
-    """`model_args`, with the endpoint and the rates apart; a key goes to the environment."""
-    rest = dict(args)
-    base_url = rest.pop("base_url", None) or rest.pop("api_base", None)
-    api_key_env = rest.pop("api_key_env", None)
-    if key := rest.pop("api_key", None):
-        api_key_env = KEY_VARIABLE.format(who)
-        os.environ[api_key_env] = str(key)
-    calls = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
-    if "max_retries" in rest:
-        calls["tries"] = _whole(rest.pop("max_retries"), "max_retries") + 1
-    return Named(rest, base_url, api_key_env, calls)
 
 
 def tasks_of(named: Any) -> list[dict[str, Any]]:
@@ -287,18 +255,11 @@ def ks_of(given: Any) -> tuple[int, ...]:
     return ks
 
 
-def _template(given: Any) -> bool | str:
-    return {"true": True, "false": False}.get(str(given).lower(), str(given))
-
-
 def _pairs(given: Any, what: str) -> dict[str, Any]:
     if not isinstance(given, str):
         if given is not None and not isinstance(given, Mapping):
             raise OptionUnusable(f"--{what}: expected k=v,k=v or a table of names and values (it is {given!r})")
         return dict(cast("Mapping[str, Any]", given or {}))
-    from models.backends import parse_model_args
-    from models.model_errors import ModelUnavailable
-
     try:
         return dict(parse_model_args(given))
     except (ModelUnavailable, ValueError) as error:
@@ -332,17 +293,8 @@ def _absolute(path: Any, what: str) -> Path | None:
     return Path(path).absolute() if path else None
 
 
-CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
-"""Fields of CallSettings, and what model_args call them."""
-FILE_OF = {"scripted": "rules", "replay": "path"}
-"""Argument of the backend that names its file."""
-
-
 def entry_of(name: str, flag: str) -> Entry | None:
     """The model that the user's file calls `name`. Raises OptionUnusable for a file that cannot be read."""
-    from models.model_errors import ModelUnavailable
-    from models.registry import named
-
     try:
         return named(name)
     except ModelUnavailable as error:
@@ -370,10 +322,10 @@ def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     given: the model_args. Raises OptionUnusable.
     """
     if not isinstance(name := chosen["model"], str):
-        return dict(chosen)  # what checks the values refuses it
+        return dict(chosen)  # the validation of the model refuses it
     called = chosen["model_name"] or given.get("model") or given.get("pretrained")
     if name == "auto":
-        entry, called = _picked(called, chosen, given), None  # who was picked has its own name
+        entry, called = _picked(called, chosen, given), None  # the picked model has a name of its own
         given = {name: value for name, value in given.items() if name not in ("model", "pretrained")}
     else:
         entry = entry_of(name, "model")
@@ -392,11 +344,6 @@ def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
 
 def _picked(called: str | None, chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
     """The model that `--model auto` stands for; a note on stderr names it."""
-    from pydantic import SecretStr
-
-    from models.auto import LOCAL, Place, pick
-    from models.model_errors import ModelUnavailable
-
     variable = chosen["api_key_env"] or given.get("api_key_env") or "OPENAI_API_KEY"
     key = given.get("api_key") or os.environ.get(str(variable))
     secret = SecretStr(str(key)) if key else None
@@ -414,9 +361,6 @@ def _picked(called: str | None, chosen: Mapping[str, Any], given: Mapping[str, A
 
 
 def _refuse_unknown(name: str) -> None:
-    from models.backends import backends
-    from models.registry import VARIABLE, registered
-
     if name in backends() or "." in name:
         return
     own = ", ".join(registered()) or "no models"

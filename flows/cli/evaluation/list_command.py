@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from flows.cli.commands import Json
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
+from tasks.evaluation.evaluation_errors import DataUnusable, EvaluationError
 
 if TYPE_CHECKING:
     from tasks.evaluation.benchmarks.base import BaseBenchmark
@@ -28,7 +31,6 @@ DataDir = Annotated[
 def list_benchmarks(data_dir: DataDir = None, as_json: Json = False) -> None:
     """List all benchmarks: how they are graded, and whether their data is at hand."""
     from tasks.evaluation.benchmarks.benchmark_registry import benchmarks
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.running.benchmark_data import Data
 
     data = Data(data_dir)
@@ -45,7 +47,6 @@ def new(
 ) -> None:
     """Create a benchmark: its definition, two items of data, and the next commands."""
     from tasks.evaluation.benchmarks.benchmark_template import files_of
-    from tasks.evaluation.evaluation_errors import EvaluationError
 
     with plain_errors(EvaluationError):
         files = files_of(name, python=python)
@@ -100,7 +101,6 @@ def check(
 def _listed(benchmark: BaseBenchmark, data: Data) -> dict[str, Any]:
     """A row of the list; `data` is `at hand`, `on the hub`, `missing`, or why it is unusable."""
     from tasks.evaluation.benchmarks.simple import SimpleBenchmark
-    from tasks.evaluation.evaluation_errors import DataUnusable
 
     files = [file for file in benchmark.files if not file.optional]
     try:
@@ -124,9 +124,6 @@ def _listed(benchmark: BaseBenchmark, data: Data) -> dict[str, Any]:
 
 
 def _show(rows: Sequence[dict[str, Any]], data_dir: Path | None) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in COLUMNS:
         table.add_column(column, justify="right" if column in ("items", "repeats") else "left")

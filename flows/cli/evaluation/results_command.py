@@ -14,12 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import Json
-from flows.cli.evaluation.show_command import RunArgument
+from flows.cli.evaluation.show_command import RunArgument, TasksOption, named_tasks
 from flows.cli.output import DONE_WITH_FAILURES, REFUSED, Screen, emit, fail, harmless, plain_errors
+from storage.files import write
+from storage.storage_errors import StorageError
+from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
 
 if TYPE_CHECKING:
     from storage.evaluated import StoredScore
-    from tasks.evaluation.evaluation_records import EvalReport
     from tasks.evaluation.results.ranking import Board, Row, TaskColumn
     from tasks.evaluation.results.result_rows import Imported
 
@@ -29,9 +31,7 @@ ExportFormat = Literal["lm-eval", "model-card"]
 
 
 def results(
-    task: Annotated[
-        list[str] | None, typer.Option("--task", "--tasks", help="Only this benchmark; may be repeated, or A,B.")
-    ] = None,
+    task: TasksOption = None,
     model: Annotated[
         list[str] | None, typer.Option("--model", "--models", help="Only this model; may be repeated.")
     ] = None,
@@ -46,20 +46,15 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Rank models on benchmarks, with error bars; only equal data and settings are ranked together."""
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.ranking import rank
     from tasks.resources import evaluations
 
     format = "json" if as_json else format
-    tasks = [name for given in task or () for name in given.split(",") if name] or None
     with plain_errors(EvaluationError, failed=(StorageError,)):
         found = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
-        boards = rank(_chosen(found, tasks, model))
+        boards = rank(_chosen(found, named_tasks(task), model))
         written = _as(format, boards, source=str(path) if path else "the database")
         if out:
-            from storage.files import write
-
             write(out, written.encode("utf-8", "replace"))
     if out:
         typer.echo(f"{out}: {len(boards)} rankings", err=True)
@@ -71,7 +66,6 @@ def results(
 
 def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
     """The figures of every results file below `path`; unreadable files are noted. Raises ResultsUnusable if all are."""
-    from tasks.evaluation.evaluation_errors import ResultsUnusable
     from tasks.evaluation.results.ranking import latest, scores_of
     from tasks.evaluation.results.results_file import read_results
 
@@ -114,9 +108,7 @@ def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
     from tasks.evaluation.results import ranking
 
     if format == "html":
-        from tasks.evaluation.results.ranking import render_page
-
-        return render_page(boards, made_at=datetime.now(UTC), source=source)
+        return ranking.render_page(boards, made_at=datetime.now(UTC), source=source)
     if format == "json":
         return json.dumps({"scores": ranking.as_rows(boards)}, ensure_ascii=False, allow_nan=False) + "\n"
     if format == "csv":
@@ -186,11 +178,6 @@ def _further(column: TaskColumn, row: Row) -> str:
     return f"[yellow]{text}[/yellow]" if column.is_defect and value else text
 
 
-PathArgument = Annotated[
-    Path, typer.Argument(metavar="FILE|FOLDER", help="A results file, or a folder with any number of them.")
-]
-
-
 def export(
     run: RunArgument,
     format: Annotated[
@@ -204,13 +191,16 @@ def export(
 ) -> None:
     """Write a run in a form that other programs read."""
     from storage import files
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.finding_runs import find_run
+    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
     from tasks.resources import evaluations
 
     with plain_errors(EvaluationError, failed=(StorageError,)):
-        text = _text(find_run(run, evaluations()).report, format)
+        report = find_run(run, evaluations()).report
+        if format == "model-card":
+            text = model_card_of(report)
+        else:
+            text = json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
         if out is None:
             told = {"run": run, "format": format, "content": text}
             emit(told, as_json, lambda: typer.echo(text, nl=False))
@@ -219,18 +209,13 @@ def export(
     typer.echo(f"wrote {out}", err=True)
 
 
-def _text(report: EvalReport, format: ExportFormat) -> str:
-    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
-
-    if format == "model-card":
-        return model_card_of(report)
-    return json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
-
-
-def import_results(path: PathArgument, as_json: Json = False) -> None:
+def import_results(
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE|FOLDER", help="A results file, or a folder with any number of them.")
+    ],
+    as_json: Json = False,
+) -> None:
     """Write results files into the database, after runs that could not reach it; repeating it changes nothing."""
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.result_rows import import_all
     from tasks.resources import evaluations, kept_responses
 
@@ -244,8 +229,6 @@ def import_results(path: PathArgument, as_json: Json = False) -> None:
 
 
 def _say(done: list[Imported], unusable: dict[str, str], answers: int) -> None:
-    from flows.cli.output import harmless
-
     for one in done:
         rows = f"{one.changed} rows written" if one.changed else "everything was there already"
         typer.echo(harmless(f"{one.file}: run {one.run}, {', '.join(one.tasks)}, {one.samples} samples; {rows}"))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options
-from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
-from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
+from flows.cli.engine import expected_errors, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, sentences
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
+from flows.running.task_runners import placed
+from tasks.evaluation import evaluation_errors as errors
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
@@ -113,21 +115,19 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
-    from pydantic import ValidationError
-
     flags = OPTIONS.named(given)
     try:
         if dry_run:
             estimate = _estimated(flags, config, quiet=as_json)
             emit(estimate, as_json, lambda: show_estimate(estimate))
             return
-        with prefect_for_a_command(expected_errors(), quiet=as_json):
+        with prefect_for_a_command(quiet=as_json):
             from flows.evaluate import evaluate
-            from flows.running.task_runners import placed
-            from tasks.evaluation.evaluation_errors import NotKept, TasksFailed, Unfinished
 
             chosen = _config(flags, config)
-            outcome = run_flow(placed(evaluate, task_runner, cluster), chosen, TasksFailed, Unfinished, NotKept)
+            outcome = run_flow(
+                placed(evaluate, task_runner, cluster), chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept
+            )
     except ValidationError as error:
         fail(sentences(error), REFUSED)
     kept = not flags["debug"] and flags["save"] != "file"
@@ -166,35 +166,6 @@ def _config(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
     if config.judge and not config.auto_judge:
         refuse_unusable_spec(config.judge, "annotator_model")
     return config
-
-
-@contextmanager
-def expected_errors() -> Generator[None]:
-    """Expected errors of an evaluation, as one sentence."""
-    from flows.running.command_server import ServerDidNotStart
-    from flows.running.task_runners import ClusterUnusable
-    from models.model_errors import ModelError
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import (
-        BenchmarkUnusable,
-        DataMissing,
-        DataUnusable,
-        NeedsLogLikelihood,
-        OptionUnusable,
-        PreflightFailed,
-        ResultsUnusable,
-        UnknownTask,
-    )
-    from tasks.evaluation.running.planning import EXPECTED_ERRORS
-    from tasks.grading.grading_records import TemplateUnusable
-    from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
-
-    asked = (OptionUnusable, UnknownTask, PreflightFailed, NeedsLogLikelihood, TemplateUnusable)
-    unsafe = (LanguageUnavailable, UnsafeCodeRefused)
-    read = (DataMissing, DataUnusable, BenchmarkUnusable, ResultsUnusable)
-    broken = (*EXPECTED_ERRORS, StorageError, ModelError, ServerDidNotStart, ClusterUnusable)
-    with plain_errors(*asked, *unsafe, *read, failed=broken):
-        yield
 
 
 class RunCommand(ConfigCommand):

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TextIO
 import typer
 
 from flows.cli.commands import Flag, Given, Json, Options
-from flows.cli.engine import interruptible
+from flows.cli.engine import expected_errors, interruptible
 from flows.cli.evaluation import run_command
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
 from flows.cli.shared_options import require_file
+from tasks.budget import Budget
 
 FLAGS = run_command.OPTIONS.flags
 KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
@@ -55,12 +56,15 @@ def score(
     A terminal gets a table; a pipe or a file gets the JSON, as with --json.
     """
     from flows.cli.evaluation.eval_config import judge_of, ks_of
+    from tasks.evaluation.results.finding_runs import find_run
     from tasks.evaluation.results.results_file import refuse_output
+    from tasks.evaluation.running.rescoring import score_again
+    from tasks.resources import artifacts, evaluations
     from tasks.sandbox.engines import refuse_unsafe
 
     as_json = as_json or not sys.stdout.isatty()
     left = "nothing is told before all answers are graded, run the same command again"
-    with run_command.expected_errors(), interruptible(left=left):
+    with expected_errors(), interruptible(left=left):
         if given["settings.unsafe_code"]:
             refuse_unsafe()
         auto = given["judge.name"] == "auto"
@@ -70,7 +74,9 @@ def score(
             "judge": judge_of(given["judge.name"], given["judge.args"]),
         }
         if run is not None:
-            _score_again(run, task, grading | ({"judge": None} if auto else {}), as_json=as_json)
+            grading |= {"judge": None} if auto else {}
+            rescored = score_again(find_run(run, evaluations()), artifacts(), task=task, **grading)
+            emit(rescored, as_json, lambda: run_command.show_rescored(rescored))
             return
         if responses is None or task is None:
             fail("give the file of responses and --task NAME, or --run ID to grade a run again", REFUSED)
@@ -84,7 +90,6 @@ def score(
 def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Path | None, as_json: bool) -> None:
     """Score a file of responses. grading: arguments of `score_file`."""
     from flows.running.evaluation_run import begin
-    from tasks.budget import Budget
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_shards
     from tasks.evaluation.results.result_rows import write_files
@@ -105,16 +110,6 @@ def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Pa
     if out:  # after the output, since a disk may be full
         write_files(report, artifacts(), output_path=out.absolute())
     ongoing.end(report)
-
-
-def _score_again(run: str, task: str | None, grading: dict[str, Any], *, as_json: bool) -> None:
-    """Grade the stored answers of a run by the current graders. grading: arguments of `score_again`."""
-    from tasks.evaluation.results.finding_runs import find_run
-    from tasks.evaluation.running.rescoring import score_again
-    from tasks.resources import artifacts, evaluations
-
-    rescored = score_again(find_run(run, evaluations()), artifacts(), task=task, **grading)
-    emit(rescored, as_json, lambda: run_command.show_rescored(rescored))
 
 
 FIELDS = ("id", "gold", "prediction")

@@ -16,18 +16,23 @@ from rich.text import Text
 
 from flows.cli.commands import Json
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
+from storage.storage_errors import StorageError
+from tasks.evaluation.evaluation_errors import EvaluationError
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import Counts, Estimate, EvalReport, Sample, TaskResult, Usage
     from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked
 
-RunArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="A results file or its folder, a run ID or its first 6 characters, or a model for its last run.",
-    ),
+RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN)]
+TasksOption = Annotated[
+    list[str] | None, typer.Option("--task", "--tasks", help="Only this benchmark; may be repeated, or A,B.")
 ]
+
+
+def named_tasks(given: Sequence[str] | None) -> list[str] | None:
+    """The tasks of `--tasks A,B --tasks C`; None if none are named."""
+    return [name for names in given or () for name in names.split(",") if name] or None
 
 
 def show(
@@ -40,8 +45,6 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a run and its figures, or what was asked, answered and decided about one item."""
-    from storage.storage_errors import StorageError
-    from tasks.evaluation.evaluation_errors import EvaluationError
     from tasks.evaluation.results.finding_runs import find_run, look_up
     from tasks.resources import artifacts, evaluations, responses
 
