@@ -6,19 +6,14 @@ OpenAI-compatible endpoint of its own, so that one client reaches all of them.
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue, SecretStr
 
-from models.model_errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable
 from models.openai import OpenAIChat
-from models.protocols import ChatRequest, ChatResponse
 from models.request_fields import AS_ASKED, LEAST, Thinking
-
-log = logging.getLogger(__name__)
 
 
 class Provider(NamedTuple):
@@ -103,7 +98,7 @@ def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual
     return Usual(None, next((SecretStr(value) for value in found if value), None))
 
 
-class CuratorChat:
+class CuratorChat(OpenAIChat):
     """A model by LiteLLM's name, at its provider or at `base_url`.
 
     response_format: the format of each answer (models.request_fields). place: timeout_s.
@@ -136,21 +131,7 @@ class CuratorChat:
                     "name the variable that has it: --api-key-env NAME"
                 )
         self.base_url = base_url or parsed.place.base_url
-        place |= {"base_url": self.base_url, "api_key": api_key, "thinking": thinking}
-        self._chat = OpenAIChat(model, **place, response_format=response_format)
-        self.id = f"curator:{name}{self._chat.id.removeprefix(f'openai:{model}')}"
-        self._takes_seed = True
-
-    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.model_errors.ModelError; half a stream is a TransientModelError."""
-        without = request.model_copy(update={"seed": None})
-        if request.seed is None or not self._takes_seed:
-            return self._chat.complete(without, on_text=on_text)
-        try:
-            return self._chat.complete(request, on_text=on_text)
-        except RequestRefused as error:
-            if not re.search(r"\bseed\b", str(error)):
-                raise
-        self._takes_seed = False
-        log.warning("%s takes no seed: asked without", self.id)
-        return self._chat.complete(without, on_text=on_text)
+        place |= {"base_url": self.base_url, "api_key": api_key}
+        super().__init__(model, thinking=thinking, response_format=response_format, **place)
+        self.id = f"curator:{name}{self.id.removeprefix(f'openai:{model}')}"
+        self._optional = (*self._optional, "seed")

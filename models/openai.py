@@ -61,7 +61,11 @@ class OpenAIChat:
         self.id = f"openai:{model}{thinking_in_id(model, thinking)}{format_in_id(response_format)}"
         self._model = model
         self._thinking = thinking
-        self._format = {} if response_format is None else {"response_format": with_name(response_format)}
+        self._format: dict[str, Any] = (
+            {} if response_format is None else {"response_format": with_name(response_format)}
+        )
+        self._optional: tuple[str, ...] = ("stream", "stream_options")
+        """Fields that are left out once the endpoint has refused them by name."""
         self._endpoint = Endpoint(model, **place)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -114,12 +118,11 @@ class OpenAIChat:
     ) -> ChatResponse:
         if listener is not None:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-            optional = [*optional, "stream", "stream_options"]
 
         def send(kept: dict[str, Any]) -> ChatResponse:
             return as_answered(self._send(api, kept, listener), request, kept)
 
-        return self._endpoint.adapt(body, send, optional=optional, renamed=renamed)
+        return self._endpoint.adapt(body, send, optional=[*optional, *self._optional], renamed=renamed)
 
     def _send(self, api: _API, body: dict[str, Any], listener: Listener | None) -> ChatResponse:
         if listener is not None and "stream" in body:

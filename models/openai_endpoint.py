@@ -40,6 +40,8 @@ PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_
 KEY_PLACE = "the variable that api_key_env names, or else the provider's own (OPENAI_API_KEY …)"
 """Where keys come from; none gets here with its name."""
 
+log = logging.getLogger(__name__)
+
 NO_NAMES: Mapping[str, str] = {}
 
 Result = TypeVar("Result")
@@ -121,6 +123,7 @@ class Endpoint:
                 }
                 if not refused and not asked:
                     raise
+                log.info("asked again without=%s renamed=%s model=%s", refused, asked, self._model)
                 self._refused |= refused
                 self._renamed |= asked
 
