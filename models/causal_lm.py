@@ -20,7 +20,7 @@ from models.model_errors import ContextOverflow, ModelError, RequestRefused, Tra
 from models.prompt_pictures import pictures_of
 from models.prompts import Listener, cut, render
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.token_likelihoods import Window, encode, pair_windows, rolling_windows, score
+from models.token_likelihoods import Window, encode, pair_windows, score, text_windows
 
 if TYPE_CHECKING:
     from models.vision_weights import Sight
@@ -121,20 +121,14 @@ class CausalLM:
         An empty context is the token for the beginning of a text; a continuation without tokens is certain.
         """
         with self._lock:
-            loaded = self._load()
-            windows = [list(pair_windows(loaded, number, pair)) for number, pair in enumerate(pairs)]
+            windows = pair_windows(self._load(), pairs)
         yield from self._likelihoods(windows)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Log-probability of whole texts, with their position: windows as long as the context, each token predicted
         once."""
         with self._lock:
-            loaded = self._load()
-            prefix, most = loaded.prefix_token, loaded.context_tokens
-            windows = [
-                list(rolling_windows(number, encode(loaded, text), prefix=prefix, most=most))
-                for number, text in enumerate(texts)
-            ]
+            windows = text_windows(self._load(), texts)
         for number, likelihood in self._likelihoods(windows):
             yield number, likelihood.total
 

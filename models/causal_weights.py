@@ -118,6 +118,23 @@ def _dtype(config: dict[str, Any], wanted: str) -> str:
 
 def load(weights: Weights, *, device: str | None, device_map: Any, max_length: int | None) -> Loaded:
     """The model on its device. Only safetensors are read. Raises ModelUnavailable."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    require_safetensors(weights.folder)
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
+    with progress_hidden(), failures_named(weights.folder):
+        tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
+        model = read_model(AutoModelForCausalLM, weights, tokenizer, device=device, device_map=device_map)
+    return loaded_of(model, tokenizer, max_length)
+
+
+def read_model(kind: Any, weights: Weights, tokenizer: Any, *, device: str | None, device_map: Any) -> Any:
+    """The model with its adapter, on its device. Only safetensors are read. Raises ModelUnavailable.
+
+    kind: the class of transformers that reads it, such as AutoModelForCausalLM.
+    """
+    import torch
+
     require_safetensors(weights.folder)
     device = device_for(device)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
@@ -125,10 +142,18 @@ def load(weights: Weights, *, device: str | None, device_map: Any, max_length: i
             f"device_map={device_map} needs the library accelerate, which is not installed; "
             "run `pip install accelerate`, or name one device (`device=cuda:0`)"
         )
-    with progress_hidden(), failures_named(weights.folder):
-        model, tokenizer = _read(weights, device_map)
-        model = model if device_map is not None else model.to(device)
-    return loaded_of(model, tokenizer, max_length)
+    model, info = kind.from_pretrained(
+        weights.folder,
+        local_files_only=True,
+        trust_remote_code=weights.trust_remote_code,
+        use_safetensors=True,
+        dtype=getattr(torch, weights.dtype),
+        output_loading_info=True,
+        **({} if device_map is None else {"device_map": device_map}),
+    )
+    require_whole(info, tokenizer, weights.folder)
+    model = model if weights.adapter is None else adapted(model, weights.adapter)
+    return model if device_map is not None else model.to(device)
 
 
 def loaded_of(model: Any, tokenizer: Any, max_length: int | None) -> Loaded:
@@ -141,20 +166,6 @@ def loaded_of(model: Any, tokenizer: Any, max_length: int | None) -> Loaded:
         context_tokens=max_length or context_tokens_of(model.config, tokenizer),
         end_tokens=end_tokens_of(model, tokenizer),
     )
-
-
-def _read(weights: Weights, device_map: Any) -> tuple[Any, Any]:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
-    tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
-    placed = {} if device_map is None else {"device_map": device_map}
-    asked: dict[str, Any] = {"use_safetensors": True, "dtype": getattr(torch, weights.dtype), **placed, **source}
-    read: Any = AutoModelForCausalLM.from_pretrained(weights.folder, output_loading_info=True, **asked)
-    model, info = read
-    require_whole(info, tokenizer, weights.folder)
-    return model if weights.adapter is None else adapted(model, weights.adapter), tokenizer
 
 
 def device_for(wanted: str | None) -> str:

@@ -62,20 +62,32 @@ def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[i
     return head, encode(loaded, context + continuation)[len(head) :]
 
 
-def pair_windows(loaded: Loaded, number: int, pair: tuple[str, str]) -> Iterator[Window]:
-    """One window, which loses the beginning of a context that is too long; several where the continuation is."""
+def pair_windows(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[list[Window]]:
+    """The windows of each (context, continuation): one, which loses the beginning of a context that is too long;
+    several where the continuation is too long, none where it has no tokens."""
+    return [list(_pair_windows(loaded, number, pair)) for number, pair in enumerate(pairs)]
+
+
+def text_windows(loaded: Loaded, texts: Sequence[str]) -> list[list[Window]]:
+    """The windows of each text: as long as the context, each token predicted once."""
+    encoded = (encode(loaded, text) for text in texts)
+    return [list(_rolling(loaded, number, tokens, loaded.prefix_token)) for number, tokens in enumerate(encoded)]
+
+
+def _pair_windows(loaded: Loaded, number: int, pair: tuple[str, str]) -> Iterator[Window]:
     context, continuation = encode_pair(loaded, *pair)
+    context = context or [loaded.prefix_token]
     most = loaded.context_tokens
     if len(continuation) > most:
-        yield from rolling_windows(number, continuation, prefix=(context or [loaded.prefix_token])[-1], most=most)
+        yield from _rolling(loaded, number, continuation, context[-1])
     elif continuation:
-        tokens = ((context or [loaded.prefix_token]) + continuation)[-(most + 1) :]
+        tokens = (context + continuation)[-(most + 1) :]
         yield Window(number, tuple(tokens[:-1]), tuple(continuation))
 
 
-def rolling_windows(number: int, tokens: Sequence[int], *, prefix: int, most: int) -> Iterator[Window]:
-    """Windows of at most `most` tokens that predict each token once; the last one reads all that it can hold."""
-    whole = (prefix, *tokens)
+def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) -> Iterator[Window]:
+    """The last window reads all that it can hold."""
+    whole, most = (prefix, *tokens), loaded.context_tokens
     for start in range(0, len(tokens), most):
         end = min(start + most, len(tokens))
         yield Window(number, whole[max(0, end - most) : end], tuple(tokens[start:end]))

@@ -15,17 +15,15 @@ import PIL.Image
 from models.causal_weights import (
     Loaded,
     Weights,
-    adapted,
-    device_for,
     failures_named,
     loaded_of,
     progress_hidden,
-    require_whole,
+    read_model,
     weights_folder,
 )
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.prompt_pictures import open_picture, picture_size
-from models.weight_files import read_json, require_safetensors
+from models.weight_files import read_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,30 +67,16 @@ def load_seeing(
 
     pixels: `min_pixels` and `max_pixels` of a picture, in place of the model's own.
     """
-    target = device_for(device)
+    from transformers import AutoModelForImageTextToText
+
     with progress_hidden(), failures_named(weights.folder):
         processor = read_processor(weights.folder, pixels)
-        model, info = _read_model(weights, device_map)
-        require_whole(info, processor.tokenizer, weights.folder)
-        model = model if weights.adapter is None else adapted(model, weights.adapter)
-        model = model if device_map is not None else model.to(target)
+        kind, placing = AutoModelForImageTextToText, {"device": device, "device_map": device_map}
+        model = read_model(kind, weights, processor.tokenizer, **placing)
     sight = sight_of(processor, model.config, weights.folder)
     sight = sight._replace(names_types="mm_token_type_ids" in inspect.signature(model.forward).parameters)
     _check_reading(sight, weights.folder)
     return Seeing(loaded_of(model, processor.tokenizer, max_length), sight, Pictures(sight))
-
-
-def _read_model(weights: Weights, device_map: Any) -> tuple[Any, dict[str, Any]]:
-    """The model, and what transformers says of its loading."""
-    import torch
-    from transformers import AutoModelForImageTextToText
-
-    require_safetensors(weights.folder)
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    placed = {} if device_map is None else {"device_map": device_map}
-    dtype = getattr(torch, weights.dtype)
-    read: Any = AutoModelForImageTextToText.from_pretrained  # its types do not know that it can give two things
-    return read(weights.folder, dtype=dtype, output_loading_info=True, **placed, **source)
 
 
 def read_processor(folder: Path, pixels: dict[str, int]) -> Any:

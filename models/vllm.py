@@ -17,7 +17,7 @@ from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, R
 from models.prompts import Listener
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.request_fields import format_in_id
-from models.token_likelihoods import Window, encode, pair_windows, rolling_windows
+from models.token_likelihoods import Window, encode, pair_windows, text_windows
 from models.vision_weights import kind_of
 from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
 from models.vllm_loading import Setup, remedy_of
@@ -132,18 +132,14 @@ class VLLMChat:
         """
         reader = self._reader()
         with reader.lock:
-            windows = [list(pair_windows(reader.loaded, number, pair)) for number, pair in enumerate(pairs)]
+            windows = pair_windows(reader.loaded, pairs)
         yield from self._likelihoods([[_Reading(window) for window in group] for group in windows])
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Log-probability of whole texts, with their position: windows one token shorter than the context."""
         reader = self._reader()
         with reader.lock:
-            prefix, most = reader.loaded.prefix_token, reader.loaded.context_tokens
-            windows = [
-                list(rolling_windows(number, encode(reader.loaded, text), prefix=prefix, most=most))
-                for number, text in enumerate(texts)
-            ]
+            windows = text_windows(reader.loaded, texts)
         for number, likelihood in self._likelihoods([[_Reading(window) for window in group] for group in windows]):
             yield number, likelihood.total
 
