@@ -77,16 +77,14 @@ def _key_of(row: dict[str, Any], path: Path, number: int) -> str:
     if isinstance(prompt, str):
         return _digest(sendable(prompt))
     try:
-        return _digest(tuple((str(turn["role"]), sendable(turn["content"])) for turn in messages or _missing()))
+        if not messages:
+            raise KeyError("messages")
+        return _digest(tuple((str(turn["role"]), sendable(turn["content"])) for turn in messages))
     except (KeyError, TypeError, AttributeError):
         raise ModelUnavailable(
             f"{path}:{number}: there is neither a `prompt` nor `messages` with role and content; write "
             '{"prompt": "…", "response": "…"}'
         ) from None
-
-
-def _missing() -> Any:
-    raise KeyError("messages")
 
 
 def _text(row: dict[str, Any], path: Path, number: int) -> str:

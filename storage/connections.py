@@ -95,12 +95,6 @@ def server_major(url: str) -> int:
         return int(connection.execute(text("show server_version_num")).scalar_one()) // 10000
 
 
-def extensions(url: str) -> list[str]:
-    """Names of the extensions that the server could load. Raises DatabaseUnavailable."""
-    with connected(engine(url)) as connection:
-        return sorted(connection.execute(text("select name from pg_available_extensions")).scalars())
-
-
 @contextmanager
 def connected(pool: Engine) -> Generator[Connection]:
     """A transaction, committed at the end. Raises DatabaseUnavailable when the server cannot be used."""

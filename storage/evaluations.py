@@ -32,19 +32,6 @@ from storage.responses import escape, unescape
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
-__all__ = [
-    "Dataset",
-    "EvalSettings",
-    "Evaluated",
-    "Evaluations",
-    "Model",
-    "Result",
-    "Run",
-    "Sample",
-    "StoredScore",
-    "Task",
-]
-
 ROWS_PER_STATEMENT = 500
 """Most samples in memory at once."""
 SHORTEST_PREFIX = 6
