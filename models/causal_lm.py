@@ -18,9 +18,9 @@ from models.decoding import Drawing, Draws, Ends, readable, seed_of
 from models.local import ALONE, held
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.prompt_pictures import pictures_of
-from models.prompts import Listener, cut, render
+from models.prompts import Listener, cut
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.token_likelihoods import Window, encode, pair_windows, score, text_windows
+from models.token_likelihoods import Window, pair_windows, prompt_tokens, score, text_windows
 
 if TYPE_CHECKING:
     from models.vision_weights import Sight
@@ -141,8 +141,7 @@ class CausalLM:
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
         loaded, sight = self._load(), self._sight()
-        text, is_whole = render(loaded.tokenizer, request, sight)
-        tokens = encode(loaded, text, special=False if is_whole else None) or [loaded.prefix_token]
+        tokens = prompt_tokens(loaded, request, sight)
         if sight:
             tokens = sight.expanded(tokens, list(pictures_of(request.messages)))
         return Prompt(number, request, tokens, min(request.max_tokens, self._room(tokens)))

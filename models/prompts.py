@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from models.model_errors import NoChatTemplate, RequestRefused
 from models.prompt_pictures import pictures_of
@@ -81,15 +81,7 @@ class Listener:
             self._on_text(text)
 
 
-class Rendered(NamedTuple):
-    """What the model reads."""
-
-    text: str
-    is_whole: bool
-    """True when the template has written the special tokens; False: the tokenizer adds its own."""
-
-
-def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> Rendered:
+def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> str:
     """The text of a request, with one placeholder for each picture, where it stands among the words.
 
     The system's words come first; a template that takes none gets them at the head of the first question.
@@ -101,15 +93,15 @@ def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> 
     if sight is None:
         refuse_images(request, "A prompt without a chat template" if request.template is False else "A text model")
     if request.template is False:
-        rendered = Rendered("\n\n".join(_as_it_stands(message, sight) for message in request.messages), is_whole=False)
+        text = "\n\n".join(_as_it_stands(message, sight) for message in request.messages)
     else:
         template = template_of(tokenizer, request.template)
         turns = [{"role": message.role, "content": _content(message, sight)} for message in request.messages]
         turns.sort(key=lambda turn: turn["role"] != "system")  # stable: the others keep their order
-        rendered = Rendered(_apply_template(tokenizer, turns, template), is_whole=True)
+        text = _apply_template(tokenizer, turns, template)
     if sight is not None:
-        _check_placeholders(rendered.text, request, sight)
-    return rendered
+        _check_placeholders(text, request, sight)
+    return text
 
 
 def template_of(tokenizer: Any, wanted: bool | str) -> str:

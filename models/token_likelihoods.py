@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from models.causal_weights import Loaded
-from models.prompts import sendable
+from models.prompts import render, sendable
+from models.protocols import ChatRequest
+
+if TYPE_CHECKING:
+    from models.vision_weights import Sight
 
 
 class Window(NamedTuple):
@@ -44,6 +48,13 @@ def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[in
         special = not (begins and text.startswith(begins))
     # not verbose: a text that is longer than the context is no trouble here
     return loaded.tokenizer.encode(text, add_special_tokens=special, verbose=False)
+
+
+def prompt_tokens(loaded: Loaded, request: ChatRequest, sight: Sight | None) -> list[int]:
+    """The tokens of a request, one for each picture. Raises RequestRefused, NoChatTemplate, ModelUnavailable."""
+    # a template has written the special tokens itself
+    special = None if request.template is False else False
+    return encode(loaded, render(loaded.tokenizer, request, sight), special=special) or [loaded.prefix_token]
 
 
 def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:
