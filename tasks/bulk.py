@@ -13,8 +13,8 @@ from models.model_errors import ContextOverflow, ModelError, RequestRefused, Tra
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.call_thread import CallThread, Ended, refuse_when_stopped
-from tasks.calls import Answer, Limits, ask_anew, canonical, estimate, kept, key_of, recalled, used
-from tasks.group_commit import GroupCommit, GroupStore
+from tasks.calls import Answer, Limits, ResponseStore, ask_anew, canonical, estimate, kept, key_of, recalled, used
+from tasks.group_commit import GroupCommit
 
 LOOKUP = 256
 """Requests that are looked up together."""
@@ -38,7 +38,7 @@ def ask_all(
     chat: Chat,
     requests: Iterable[tuple[Tag, ChatRequest]],
     *,
-    responses: GroupStore,
+    responses: ResponseStore,
     limits: Limits,
     budget: Budget | None = None,
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
@@ -85,7 +85,7 @@ class _Looked(NamedTuple, Generic[Tag]):
 class _Lookup(Generic[Tag]):
     """What the response store knows, and whose answers are still to come."""
 
-    def __init__(self, chat: Chat, responses: GroupStore) -> None:
+    def __init__(self, chat: Chat, responses: ResponseStore) -> None:
         self._chat = chat
         self._responses = responses
         self._waiting: dict[str, list[Tag]] = {}
@@ -153,7 +153,7 @@ class _Pool:
     concerns all requests ends the asking: what is under way is finished, and no more begun.
     """
 
-    def __init__(self, chat: Chat, responses: GroupStore, limits: Limits, budget: Budget) -> None:
+    def __init__(self, chat: Chat, responses: ResponseStore, limits: Limits, budget: Budget) -> None:
         self.failed: BaseException | None = None
         self._chat = chat
         self._responses = responses
@@ -233,7 +233,7 @@ class _Pool:
             alone.acquire()
         begun = False
         try:
-            if asked_elsewhere and (stored := self._responses.get(question.key)):
+            if asked_elsewhere and (stored := self._responses.many([question.key]).get(question.key)):
                 self._done(_Outcome(question.key, recalled(question.key, stored)))
             else:
                 begun = self._ask(question, caller, alone)
@@ -297,7 +297,7 @@ def _in_windows(
 class _Engine:
     """A model in this process that takes many requests at once; its answers are stored while it goes on."""
 
-    def __init__(self, chat: BatchChat, responses: GroupStore, limits: Limits, budget: Budget) -> None:
+    def __init__(self, chat: BatchChat, responses: ResponseStore, limits: Limits, budget: Budget) -> None:
         self._chat = chat
         self._limits = limits
         self._budget = budget

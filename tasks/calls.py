@@ -8,7 +8,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -40,12 +40,12 @@ OnText = Callable[[str], None]
 class ResponseStore(Protocol):
     """Where answers are kept; storage.responses.Responses is the real one."""
 
-    def get(self, key: str) -> StoredResponse | None:
-        """The answer kept under `key`."""
+    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
+        """The answers that are there, by key."""
         ...
 
-    def put(self, key: str, response: StoredResponse) -> None:
-        """Keep an answer."""
+    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+        """Keep all of them, or none."""
         ...
 
 
@@ -105,14 +105,14 @@ def ask(
     plain = canonical(request)
     key = key_of(chat.id, plain)
     with limits.alone(key):
-        if stored := responses.get(key):
+        if stored := responses.many([key]).get(key):
             answer = recalled(key, stored)
             if on_text:
                 on_text(answer.response.text)
             return answer
         with CallThread() as thread:
             answer = ask_anew(chat, request, key=key, limits=limits, budget=budget, thread=thread, on_text=on_text)
-        responses.put(key, kept(chat.id, request, answer, plain=plain))
+        responses.put_many({key: kept(chat.id, request, answer, plain=plain)})
         return answer
 
 
@@ -161,7 +161,7 @@ class _LeftBehind(Exception):
 
 def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool:
     """True when the answer is in the response store, so that asking costs nothing."""
-    return responses.get(response_key(chat.id, request)) is not None
+    return bool(responses.many([response_key(chat.id, request)]))
 
 
 def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None) -> StoredResponse:
