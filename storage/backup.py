@@ -70,15 +70,9 @@ class _Tally:
         self._digest.update(block)
 
     def manifest(self) -> Manifest:
-        counts = self.counts
-        return Manifest(
-            artifacts=counts["artifacts"],
-            keys=counts["keys"],
-            results=counts["results"],
-            database=counts["database"] > 0,
-            bytes=self.bytes,
-            sha256=self._digest.hexdigest(),
-        )
+        kinds = {kind: self.counts[kind] for kind in ("artifacts", "keys", "results")}
+        has_database = self.counts["database"] > 0
+        return Manifest(**kinds, database=has_database, bytes=self.bytes, sha256=self._digest.hexdigest())
 
 
 def backup(home: Path, store: Artifacts, database_url: str | None, target: Path) -> Manifest:
@@ -93,9 +87,8 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
         for name in sorted(each.name for each in results.listed()):
             if (record := results.read(name)) is not None:  # else removed since it was listed
                 written.data(f"{FOLDER}/{name}", record)
-        for key in sorted(store.noted_keys()):
-            if ref := store.noted(key):
-                written.data(f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
+        for key, ref in sorted(store.notes(), key=lambda note: note[0]):
+            written.data(f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
         with _dumped(home, database_url, beside=target) as dump:
             if dump is not None:
                 written.file(DATABASE, dump)
@@ -191,7 +184,10 @@ def _unpack(source: Path, staging: Path) -> Manifest:
                 data = tar.extractfile(member)
                 assert data is not None  # a plain file has content
                 if member.name == MANIFEST:
-                    return _checked(source, json.loads(data.read()), tally)
+                    manifest = Manifest.model_validate(json.loads(data.read()))
+                    if manifest != tally.manifest():
+                        raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
+                    return manifest
                 _section(member.name)  # refuses a name that leads elsewhere
                 tally.add(member.name, member.size)
                 _extract(data, staging / member.name, member.name, tally, source)
@@ -229,13 +225,6 @@ def _extract(data: IO[bytes], path: Path, name: str, tally: _Tally, source: Path
         raise BackupUnusable(f"{name} in {source} is damaged; use another copy")
 
 
-def _checked(source: Path, said: object, tally: _Tally) -> Manifest:
-    manifest = Manifest.model_validate(said)
-    if manifest != tally.manifest():
-        raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
-    return manifest
-
-
 def _hand_over(staged: Artifacts, store: Artifacts) -> None:
     """Move the artifacts and keys to where they belong."""
     if store.remote is None and not store.root.exists() and staged.root.exists():
@@ -244,9 +233,8 @@ def _hand_over(staged: Artifacts, store: Artifacts) -> None:
         return
     for artifact in staged.objects():
         store.put_file(artifact.ref.kind, staged.path(artifact.ref))
-    for key in staged.noted_keys():
-        if ref := staged.noted(key):
-            store.remember(key, ref)
+    for key, ref in staged.notes():
+        store.remember(key, ref)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import tempfile
 from array import array
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +86,8 @@ def publish(
     if (tokens is None) != (tokenizer is None):
         raise ValueError("BM25 needs both the token lists and the name of the tokenizer that made them")
     claim(out)
-    with files.reachable(out), _workplace(out) as place:
-        contents = _Contents(place.folder)
+    with files.reachable(out), _workplace(out) as (folder, lock):
+        contents = _Contents(folder)
         rows = {"chunks": contents.chunks(chunks, catalogue), "vectors": contents.vectors(vectors)}
         if tokens is not None:
             rows["tokens"] = contents.lexical(tokens)
@@ -102,10 +102,10 @@ def publish(
             settings=settings,
         )
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
-            fcntl.flock(place.lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
-        with Index(place.folder, digest) as written:
+            fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
+        with Index(folder, digest) as written:
             written.verify()
-        return _switch(out, place, digest)
+        return _switch(out, folder, digest)
 
 
 def open_index(path: Path, *, embedder: str | None = None) -> Index:
@@ -238,15 +238,12 @@ class _Digested:
         return self._file.write(data)
 
 
-class _Workplace(NamedTuple):
-    folder: Path
-    lock: int
-    """Exclusive while the builder writes, so that no other takes the folder for a leftover."""
-
-
 @contextlib.contextmanager
-def _workplace(out: Path) -> Generator[_Workplace]:
-    """A folder for an unfinished generation; gone afterwards unless it was renamed."""
+def _workplace(out: Path) -> Generator[tuple[Path, int]]:
+    """A folder for an unfinished generation, gone afterwards unless it was renamed, and its lock.
+
+    The lock is exclusive while the builder writes, so that no other takes the folder for a leftover.
+    """
     generations = out / "generations"
     with _locked(generations):
         folder = Path(tempfile.mkdtemp(dir=generations, prefix=".building-"))
@@ -254,13 +251,13 @@ def _workplace(out: Path) -> Generator[_Workplace]:
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
-        yield _Workplace(folder, lock)
+        yield folder, lock
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
 
 
-def _switch(out: Path, place: _Workplace, digest: str) -> Generation:
+def _switch(out: Path, folder: Path, digest: str) -> Generation:
     """Make the finished folder current, unless what is current has the same content and is whole."""
     generations = out / "generations"
     with _locked(generations):
@@ -269,7 +266,7 @@ def _switch(out: Path, place: _Workplace, digest: str) -> Generation:
             _sweep(generations, keep={current.generation, current.previous})
             return Generation(id=current.generation, digest=digest, created=False)
         generation = f"{_next_number(generations):06d}-{digest[:12]}"
-        place.folder.rename(generations / generation)
+        folder.rename(generations / generation)
         files.sync_folder(generations)
         pointer = Pointer(generation=generation, previous=current.generation if current else None, manifest=digest)
         files.write(out / "CURRENT", pointer.model_dump_json(indent=1).encode())

@@ -73,7 +73,7 @@ class Responses:
         return found
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        """Store answers durably in one transaction; an answer that a key already has stays. Raises DatabaseUnavailable."""
+        """Store answers durably in one transaction; the answer that a key has stays. Raises DatabaseUnavailable."""
         # in the order of the keys: two processes that store the same answers wait for each other, and never crosswise
         lines = [_line(key, rows[key]) for key in sorted(rows)]
         if lines:

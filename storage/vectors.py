@@ -12,7 +12,7 @@ import logging
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,6 @@ UNIT_TOLERANCE = 0.01
 """Half precision moves the length of a unit vector by less than .001."""
 
 
-class Writable(Protocol):
-    """What a file is written to."""
-
-    def write(self, data: bytes, /) -> int: ...
-
-
 class Nearest(NamedTuple):
     """Rows by falling similarity; equal ones by rising row."""
 
@@ -48,7 +42,7 @@ class Nearest(NamedTuple):
     scores: NDArray[np.float32]
 
 
-def write_vectors(file: Writable, vectors: NDArray[np.float16]) -> None:
+def write_vectors(file: IO[bytes], vectors: NDArray[np.float16]) -> None:
     """Write a FAISS file; the same vectors give the same bytes.
 
     vectors: (rows, dimension), each of length 1.
@@ -105,11 +99,10 @@ class Vectors:
         fetched, thorough = wanted + 1, allowed is not None
         while True:
             rows, scores = self._fetch(query, min(fetched, available), allowed, thorough=thorough)
-            if len(rows) < wanted:  # the probed lists hold too few
-                thorough = True
-            elif len(rows) == available or scores[wanted - 1] > scores[-1]:
+            enough = len(rows) >= wanted
+            if enough and (len(rows) == available or scores[wanted - 1] > scores[-1]):
                 return Nearest(rows, scores)
-            elif len(rows) < fetched:
+            if len(rows) < fetched:  # the probed lists hold too few
                 thorough = True
             else:
                 fetched *= 4
@@ -117,16 +110,15 @@ class Vectors:
     def _fetch(
         self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None, *, thorough: bool
     ) -> Nearest:
-        scores, rows = self._index.search(query[None], k, params=self._parameters(allowed, thorough=thorough))
-        found = rows[0] >= 0  # FAISS pads with -1
-        return Nearest(rows[0][found], scores[0][found])
-
-    def _parameters(self, allowed: NDArray[np.bool_] | None, *, thorough: bool) -> Any:
         faiss = _faiss()
         selector = None if allowed is None else faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
         if self.lists is None:
-            return faiss.SearchParameters(sel=selector)
-        return faiss.SearchParametersIVF(sel=selector, nprobe=self.lists if thorough else self.probes)
+            parameters = faiss.SearchParameters(sel=selector)
+        else:
+            parameters = faiss.SearchParametersIVF(sel=selector, nprobe=self.lists if thorough else self.probes)
+        scores, rows = self._index.search(query[None], k, params=parameters)
+        found = rows[0] >= 0  # FAISS pads with -1
+        return Nearest(rows[0][found], scores[0][found])
 
 
 def _faiss() -> Any:
