@@ -1,7 +1,6 @@
 """Models by the names that curator gives them, which are LiteLLM's: `provider/model`, asked over the OpenAI protocol.
 
-bespokelabs-curator itself is not used: it pins libraries that are older than ours. Each provider here has an
-OpenAI-compatible endpoint of its own, so that one client reaches all of them.
+bespokelabs-curator itself is not used: it pins older libraries. Every provider here has an OpenAI-compatible endpoint.
 """
 
 from __future__ import annotations
@@ -49,21 +48,8 @@ PROVIDERS = {
 """Source: the providers' pages on OpenAI compatibility, and LiteLLM's for names and variables."""
 
 
-class LiteLLMName(NamedTuple):
-    """What a name of LiteLLM says."""
-
-    provider: str
-    model: str
-    """As the provider knows it."""
-
-    @property
-    def place(self) -> Provider:
-        """Where it is asked."""
-        return PROVIDERS[self.provider]
-
-
-def parse_litellm_name(name: str) -> LiteLLMName:
-    """The parts of `lm_studio/NAME`, `hosted_vllm/NAME` …; a name without a provider is OpenAI's.
+def parse_litellm_name(name: str) -> tuple[str, str]:
+    """Provider and model of `lm_studio/NAME`, `hosted_vllm/NAME` …; a name without a provider is OpenAI's.
 
     Raises ModelUnavailable for a provider that is not known here.
     """
@@ -75,7 +61,7 @@ def parse_litellm_name(name: str) -> LiteLLMName:
             f"{name!r} is no provider/model; the providers are {', '.join(sorted(PROVIDERS))}. At a server of your "
             "own, write hosted_vllm/ or openai/ before the model's name, and api_base in model_args."
         )
-    return LiteLLMName(provider, model)
+    return provider, model
 
 
 class Usual(NamedTuple):
@@ -91,10 +77,10 @@ def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual
 
     secret: gives the value of an environment variable. of_openai: holds for `openai/…` alone.
     """
-    provider, _ = parsed = parse_litellm_name(name)
+    provider, _ = parse_litellm_name(name)
     if provider == "openai":
         return of_openai
-    found = (secret(variable) for variable in parsed.place.variables)
+    found = (secret(variable) for variable in PROVIDERS[provider].variables)
     return Usual(None, next((SecretStr(value) for value in found if value), None))
 
 
@@ -116,22 +102,23 @@ class CuratorChat(OpenAIChat):
         response_format: Mapping[str, JsonValue] | None = None,
         **place: Any,
     ) -> None:
-        provider, model = parsed = parse_litellm_name(name)
-        if base_url in (None, parsed.place.base_url):
+        provider, model = parse_litellm_name(name)
+        known = PROVIDERS[provider]
+        if base_url in (None, known.base_url):
             effort = thinking.effort not in (None, LEAST)
             said = {"response_format": bool(response_format), "reasoning_effort": effort}
-            if idle := [field for field in parsed.place.ignores if said.get(field)]:
+            if idle := [field for field in known.ignores if said.get(field)]:
                 raise ModelUnavailable(
                     f"{name}: the OpenAI endpoint of {provider} takes {' and '.join(idle)} and does not heed it; leave "
                     "it out"
                 )
-            if parsed.place.asks_for_a_key and not api_key:
+            if known.asks_for_a_key and not api_key:
                 raise ModelUnavailable(
-                    f"{name}: {provider} asks for a key and none is set; set {' or '.join(parsed.place.variables)}, or "
+                    f"{name}: {provider} asks for a key and none is set; set {' or '.join(known.variables)}, or "
                     "name the variable that has it: --api-key-env NAME"
                 )
-        self.base_url = base_url or parsed.place.base_url
+        self.base_url = base_url or known.base_url
         place |= {"base_url": self.base_url, "api_key": api_key}
         super().__init__(model, thinking=thinking, response_format=response_format, **place)
         self.id = f"curator:{name}{self.id.removeprefix(f'openai:{model}')}"
-        self._optional = (*self._optional, "seed")
+        self._optional.append("seed")

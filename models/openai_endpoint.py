@@ -42,8 +42,6 @@ KEY_PLACE = "the variable that api_key_env names, or else the provider's own (OP
 
 log = logging.getLogger(__name__)
 
-NO_NAMES: Mapping[str, str] = {}
-
 Result = TypeVar("Result")
 
 
@@ -104,13 +102,14 @@ class Endpoint:
         send: Callable[[dict[str, Any]], Result],
         *,
         optional: Sequence[str] = (),
-        renamed: Mapping[str, str] = NO_NAMES,
+        renamed: Mapping[str, str] | None = None,
     ) -> Result:
         """What `send` gets for `body`, as far as the server knows its fields.
 
         optional: fields that are left out once the server has refused them by name. renamed: fields, and the name
         that they get once the server has asked for it.
         """
+        renamed = renamed or {}
         while True:
             known = {name: value for name, value in body.items() if name not in self._refused}
             kept = {renamed[name] if name in self._renamed & renamed.keys() else name: known[name] for name in known}

@@ -14,7 +14,6 @@ from models.prompts import Listener, plain_text
 from models.protocols import ChatRequest, ChatResponse, Image
 from models.request_fields import (
     BRIEFLY,
-    LEAST,
     Thinking,
     advised,
     as_answered,
@@ -33,9 +32,8 @@ LEAST_OUTPUT_TOKENS = 16
 class OpenAIResponses(OpenAIChat):
     """Answers through the Responses API, or through Chat Completions once the endpoint has said that it lacks it.
 
-    `id` differs from that of OpenAIChat: this API takes no seed and has defaults of its own, so the same request may
-    get another answer. Which of the two an endpoint speaks is, like its port, no part of the id.
-    Nothing is stored at the endpoint (`store: false`).
+    `id` differs from that of OpenAIChat: this API takes no seed and has its own defaults, so its answers may differ.
+    Which of the two an endpoint speaks is no part of the id. Nothing is stored at the endpoint (`store: false`).
     """
 
     def __init__(
@@ -64,7 +62,6 @@ class OpenAIResponses(OpenAIChat):
 
     def _respond(self, request: ChatRequest, listener: Listener | None) -> ChatResponse:
         body = _body(self._model, request, self._thinking) | self._text | ({"stream": True} if listener else {})
-        chosen = self._thinking.effort != LEAST  # an effort that somebody chose is not left out
 
         def send(kept: dict[str, Any]) -> ChatResponse:
             if listener is not None and "stream" in kept:
@@ -74,7 +71,7 @@ class OpenAIResponses(OpenAIChat):
             return as_answered(answer, request, kept)
 
         with advised(self._format):
-            return self._endpoint.adapt(body, send, optional=["stream"] if chosen else ["stream", "reasoning"])
+            return self._endpoint.adapt(body, send, optional=self._optional)
 
 
 def _body(model: str, request: ChatRequest, thinking: Thinking) -> dict[str, Any]:

@@ -71,8 +71,8 @@ def load_seeing(
 
     with progress_hidden(), failures_named(weights.folder):
         processor = read_processor(weights.folder, pixels)
-        kind, placing = AutoModelForImageTextToText, {"device": device, "device_map": device_map}
-        model = read_model(kind, weights, processor.tokenizer, **placing)
+        placing = {"device": device, "device_map": device_map}
+        model = read_model(AutoModelForImageTextToText, weights, processor.tokenizer, **placing)
     sight = sight_of(processor, model.config, weights.folder)
     sight = sight._replace(names_types="mm_token_type_ids" in inspect.signature(model.forward).parameters)
     _check_reading(sight, weights.folder)
@@ -124,11 +124,11 @@ def sight_of(processor: Any, config: Any, folder: Path) -> Sight:
 def _check_reading(sight: Sight, folder: Path) -> None:
     """Raises ModelUnavailable unless the model's own processor makes the same of some pictures as we do."""
     try:
-        alike, cause = _reads_alike(sight), None
+        if _reads_alike(sight):
+            return
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, StopIteration) as error:
-        alike, cause = False, error
-    if not alike:
-        raise _unlike(folder) from cause
+        raise _unlike(folder) from error
+    raise _unlike(folder)
 
 
 def _unlike(folder: Path) -> ModelUnavailable:
@@ -175,7 +175,7 @@ class Sight(NamedTuple):
     """True if the model takes a mask of the tokens that belong to a picture."""
 
     def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
-        """The tokens with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
+        """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
         counts = iter(self._counts(pngs))
         return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
 
@@ -215,15 +215,6 @@ class Pictures:
         for png in dict.fromkeys(pngs):
             self._kept.move_to_end(png)
         parts = [self._kept[png] for png in pngs]
-        self._forget()
+        while sum(value.nbytes for part in self._kept.values() for value in part.values()) > PICTURE_BYTES:
+            self._kept.popitem(last=False)
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-    def _forget(self) -> None:
-        total = sum(_bytes(part) for part in self._kept.values())
-        while total > PICTURE_BYTES:
-            _, oldest = self._kept.popitem(last=False)
-            total -= _bytes(oldest)
-
-
-def _bytes(part: dict[str, Tensor]) -> int:
-    return sum(value.nbytes for value in part.values())

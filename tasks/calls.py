@@ -217,7 +217,7 @@ _IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(","
 def canonical(request: ChatRequest) -> dict[str, Any]:
     """The request as plain JSON; an image stands there by the SHA-256 of its bytes."""
     plain: dict[str, Any] = {
-        name: _json(value)
+        name: list(value) if isinstance(value, tuple) else value
         for name, default in _DEFAULTS.items()
         if (value := getattr(request, name)) != default or name in ALWAYS_IN_KEY
     }
@@ -229,10 +229,6 @@ def canonical(request: ChatRequest) -> dict[str, Any]:
 
 _DEFAULTS = {name: field.default for name, field in ChatRequest.model_fields.items() if name != "messages"}
 """Fields that came later leave the key as it was while they are unset, so that older answers are still found."""
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _part(part: Text | Image) -> dict[str, str]:
