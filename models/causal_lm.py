@@ -49,12 +49,10 @@ class Prompt(NamedTuple):
 class CausalLM:
     """Answers with the model of a folder or of the hub, and tells how likely texts are.
 
-    It is loaded with the first question, and let go of when another model of this process is asked (models.local).
-    `id` holds a fingerprint of weights, configuration, tokenizer and chat
-    templates, so that no answer is taken for another model's. Requests of `complete_many` are sorted by length,
-    the longest first: memory that does not suffice shows at once. temperature 0 takes the likeliest token; above it
-    tokens are drawn with random numbers that belong to the request, whatever shares its batch.
-    Raises ModelUnavailable.
+    It is loaded with the first question, and released when another model of this process is asked (models.local).
+    `id` holds a fingerprint of weights, configuration, tokenizer and chat templates. `complete_many` begins with the
+    longest requests, so that a lack of memory shows at once. Tokens are drawn with random numbers that depend on the
+    request alone, not on its batch. Raises ModelUnavailable.
     """
 
     def __init__(
@@ -125,8 +123,7 @@ class CausalLM:
         yield from self._likelihoods(windows)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Log-probability of whole texts, with their position: windows as long as the context, each token predicted
-        once."""
+        """Log-probability of whole texts, with their position, in windows as long as the context."""
         with self._lock:
             windows = text_windows(self._load(), texts)
         for number, likelihood in self._likelihoods(windows):
@@ -226,8 +223,8 @@ class CausalLM:
         for _, parts in self._batches(rows, lambda part: list(score(self._load(), part)), self._logit_bytes):
             if isinstance(parts, ModelError):
                 raise parts
-            for number, total, greedy in parts:
-                sums[number] = LogProb(sums[number].total + total, sums[number].greedy and greedy)
+            for (number, _, _), part in parts:
+                sums[number] = LogProb(sums[number].total + part.total, sums[number].greedy and part.greedy)
                 missing[number] -= 1
                 if not missing[number]:
                     yield number, sums[number]

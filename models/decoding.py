@@ -119,23 +119,21 @@ class Ends:
         self._listener = listener
 
     def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
-        """(rows,): True for those that need no further token."""
+        """(rows,): True for rows that need no further token."""
         count = input_ids.shape[1] - self._prompt_tokens
         done = self._limits <= count
         open_rows = [row for row in self._stops if row not in self.stopped]
         if open_rows:
-            tails = input_ids[open_rows, -min(count, self._tail) :].tolist()
-            for row, tail in zip(open_rows, self._texts(tails), strict=True):
+            tokens = input_ids[open_rows, -min(count, self._tail) :].tolist()
+            # special tokens too: a stop may be one
+            tails = self._tokenizer.batch_decode(tokens, clean_up_tokenization_spaces=False)
+            for row, tail in zip(open_rows, tails, strict=True):
                 if any(stop in tail for stop in self._stops[row]):
                     self.stopped[row] = count
                     done[row] = True
         if self._listener is not None:
             self._listener(readable(self._tokenizer, input_ids[0, self._prompt_tokens :].tolist(), whole=False))
         return done
-
-    def _texts(self, tails: list[list[int]]) -> list[str]:
-        # special tokens too: a stop may be one
-        return self._tokenizer.batch_decode(tails, clean_up_tokenization_spaces=False)
 
 
 def readable(tokenizer: Any, tokens: Sequence[int], *, whole: bool = True) -> str:

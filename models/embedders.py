@@ -70,15 +70,11 @@ _EAST_ASIAN = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3131-\u318e\u3400-\u9fff\
 def _open_minilm(name: str, precision: str) -> Embedder:
     from models.minilm import MiniLM
 
-    match precision:
-        case "fp32" | "bf16":
-            return MiniLM(precision)
-        case "" if name == "minilm":
-            return MiniLM()
-        case _:
-            raise ModelUnavailable(
-                f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`"
-            )
+    if precision == "fp32" or precision == "bf16":
+        return MiniLM(precision)
+    if name == "minilm":
+        return MiniLM()
+    raise ModelUnavailable(f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`")
 
 
 NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME@REVISION`), its folder, or `scripted`"

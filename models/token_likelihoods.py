@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.causal_weights import Loaded
 from models.prompts import render, sendable
-from models.protocols import ChatRequest
+from models.protocols import ChatRequest, LogProb
 
 if TYPE_CHECKING:
     from models.vision_weights import Sight
@@ -27,14 +27,6 @@ class Window(NamedTuple):
     """Position of the text that it belongs to."""
     read: tuple[int, ...]
     predicted: tuple[int, ...]
-
-
-class Part(NamedTuple):
-    """A window's summed log-probability, and whether each token is the most likely one."""
-
-    number: int
-    total: float
-    greedy: bool
 
 
 def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[int]:
@@ -105,8 +97,8 @@ def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) ->
 
 
 @torch.inference_mode()
-def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]]]) -> Iterator[Part]:
-    """The parts of one batch: each text that is read, with the windows that read it."""
+def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]]]) -> Iterator[tuple[Window, LogProb]]:
+    """Each window of a batch with its log-probability. rows: each text that is read, with the windows that read it."""
     model = loaded.model
     width = max(len(read) for read, _ in rows)
     # padding at the right end: what is causal does not see it, so no mask is needed
@@ -119,15 +111,15 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     for row, (read, windows) in enumerate(rows):
         for window in windows:
             end = len(read) - offset
-            yield _part(window, logits[row, end - len(window.predicted) : end])
+            yield window, likelihood(window.predicted, logits[row, end - len(window.predicted) : end])
 
 
-def _part(window: Window, logits: Tensor) -> Part:
-    """logits: (predicted, V)."""
+def likelihood(tokens: Sequence[int], logits: Tensor) -> LogProb:
+    """The log-probability of tokens. logits: (len(tokens), V)."""
     logs = logits.float().log_softmax(-1)
-    wanted = torch.tensor(window.predicted, device=logs.device)
+    wanted = torch.tensor(tokens, device=logs.device)
     total = logs.gather(1, wanted[:, None]).sum()
-    return Part(window.number, float(total), bool((logs.argmax(-1) == wanted).all()))
+    return LogProb(float(total), bool((logs.argmax(-1) == wanted).all()))
 
 
 def _base(model: Any) -> Any:
