@@ -124,9 +124,9 @@ def _scripts() -> ScriptDirectory:
 
 
 class Reconnecting:
-    """Transactions on the database that `locate` gives the address of; for any number of threads at once.
+    """Transactions on a database, for any number of threads at once.
 
-    locate: called at the first use, and again when the server has gone away.
+    locate: gives its address; called at the first use, and again when the server has gone away.
     """
 
     def __init__(self, locate: Callable[[], str]) -> None:

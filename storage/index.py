@@ -4,9 +4,9 @@
     OUT/generations/{number}-{digest}/  manifest.json  vectors.faiss  lexical/*.npy  chunks.jsonl  offsets.npy
                                         documents.npy  catalogue.json
 
-What a generation's files hold depends on its content alone: no times, no numbers of generations. A reader keeps a
-shared lock on its generation, a builder an exclusive one on its unfinished folder; both end with their process, so
-whatever is not locked and not current or previous can be removed.
+A generation's files depend on its content alone: they hold no times and no generation numbers. A reader holds a shared
+lock on its generation, a builder an exclusive one on its unfinished folder; both end with their process, so whatever is
+neither locked nor current nor previous can be removed.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _strange(out: Path) -> str | None:
     below = sorted(entry.name for entry in generations.iterdir()) if generations.is_dir() else []
     strange = [name for name in names if name not in COMPANIONS and not name.startswith(".")]
     strange += [f"generations/{name}" for name in below if not OURS.fullmatch(name)]
-    return strange[0] if strange else None
+    return next(iter(strange), None)
 
 
 def is_current(out: Path, digest: str) -> bool:
@@ -191,15 +191,8 @@ class _Contents:
 
     def lexical(self, tokens: Iterable[Sequence[str]]) -> int:
         """The BM25 files; gives the number of rows."""
-        rows = 0
-
-        def counted() -> Generator[Sequence[str]]:
-            nonlocal rows
-            for words in tokens:
-                rows += 1
-                yield words
-
-        write_postings(build_postings(counted()), lambda name: self._create(f"lexical/{name}"))
+        postings, rows = build_postings(tokens)
+        write_postings(postings, lambda name: self._create(f"lexical/{name}"))
         files.sync_folder(self._folder / "lexical")
         return rows
 
@@ -265,18 +258,15 @@ def _switch(out: Path, folder: Path, digest: str) -> Generation:
         if current and current.manifest == digest and _is_whole(out, current):
             _sweep(generations, keep={current.generation, current.previous})
             return Generation(id=current.generation, digest=digest, created=False)
-        generation = f"{_next_number(generations):06d}-{digest[:12]}"
+        numbers = (folder.name.partition("-")[0] for folder in generations.iterdir())
+        number = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+        generation = f"{number:06d}-{digest[:12]}"
         folder.rename(generations / generation)
         files.sync_folder(generations)
         pointer = Pointer(generation=generation, previous=current.generation if current else None, manifest=digest)
         files.write(out / "CURRENT", pointer.model_dump_json(indent=1).encode())
         _sweep(generations, keep={pointer.generation, pointer.previous})
         return Generation(id=generation, digest=digest, created=True)
-
-
-def _next_number(generations: Path) -> int:
-    numbers = (folder.name.partition("-")[0] for folder in generations.iterdir())
-    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def _is_whole(out: Path, pointer: Pointer) -> bool:

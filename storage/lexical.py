@@ -52,8 +52,8 @@ class Posting(NamedTuple):
     weights: NDArray[np.float64]
 
 
-def build_postings(tokens: Iterable[Sequence[str]]) -> Postings:
-    """The postings of one token list per row; the same lists give the same arrays."""
+def build_postings(tokens: Iterable[Sequence[str]]) -> tuple[Postings, int]:
+    """The postings of one token list per row, and the number of rows; the same lists give the same arrays."""
     terms, occurrences, lengths = _count(tokens)
     vocabulary = sorted((term.encode() for term in terms), key=lambda term: (_hash(term), term))
     place = {term: at for at, term in enumerate(vocabulary)}
@@ -64,7 +64,7 @@ def build_postings(tokens: Iterable[Sequence[str]]) -> Postings:
     postings, frequency = np.unique(placed[occurrences] * count + row_of, return_counts=True)
     term, row = np.divmod(postings, count)
     rows_per_term = np.bincount(term, minlength=len(vocabulary))
-    return Postings(
+    postings = Postings(
         hashes=np.array([_hash(term) for term in vocabulary], np.uint64),
         terms=np.frombuffer(b"".join(vocabulary), np.uint8),
         ends=np.cumsum([len(word) for word in vocabulary], dtype=np.int64),
@@ -72,6 +72,7 @@ def build_postings(tokens: Iterable[Sequence[str]]) -> Postings:
         rows=row,
         weights=_weights(term, row, frequency, rows_per_term, lengths),
     )
+    return postings, len(lengths)
 
 
 def write_postings(postings: Postings, create: Callable[[str], AbstractContextManager[IO[bytes]]]) -> None:

@@ -54,11 +54,7 @@ class StoredResponse(Record):
 
 
 class Responses:
-    """Answers by key; any number of threads and processes may ask and store at once.
-
-    locate: gives the address of the database; called at the first use, and again when the server has gone away, so
-    that an embedded server that was killed is started again.
-    """
+    """Answers by key; any number of threads and processes may ask and store at once. locate: see Reconnecting."""
 
     def __init__(self, locate: Callable[[], str]) -> None:
         self._database = Reconnecting(locate)

@@ -53,9 +53,8 @@ class KeptTurn(Record):
 
 
 class Sessions:
-    """Conversations by id; any number of threads and processes may add turns at once.
+    """Conversations by id; any number of threads and processes may add turns at once. locate: see Reconnecting.
 
-    locate: gives the address of the database; called at the first use, and again when the server has gone away.
     Every method raises DatabaseUnavailable.
     """
 

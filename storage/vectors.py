@@ -1,9 +1,8 @@
 """Dense search on disk: a FAISS file of unit vectors in half precision, mapped, searched by inner product.
 
 Exact up to `EXACT_UP_TO` rows. Above, the rows are grouped into lists and only the lists nearest to a query are
-scanned: how many is measured when the file is made, so that recall stays at `RECALL`; where that would be most of
-them (vectors without any grouping), the file stays exact. A GPU, where FAISS has one, groups large files; what is
-written is the same kind of file, which opens on any machine.
+scanned. Their number is measured when the file is made, so that recall stays at `RECALL`; a file that would need most
+of its lists stays exact. A GPU, where FAISS has one, groups large files, which open on any machine.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ EXACT_UP_TO = 100_000
 RECALL = 0.998
 """Share of the true ten nearest that probing must find when it is tuned; .995 is promised, this leaves a margin."""
 GPU_FROM = 500_000
-"""Rows from which on a GPU groups them, if FAISS has one: the work grows with rows^1.5. One CPU thread groups 200,000
-rows of 384 numbers in 4 s and 500,000 in 12 s; with fewer, the seconds that could be saved are not worth a file whose
-bytes depend on the machine that made it."""
+"""Rows from which on a GPU groups them, if FAISS has one. One CPU thread groups 500,000 rows of 384 numbers in 12 s;
+with fewer, the time saved is not worth a file whose bytes depend on the machine that made it."""
 GPU_SCRATCH_BYTES = 256 << 20
 """GPU memory for intermediate results; by default FAISS reserves six times as much, beside a loaded model."""
 PIECE = 50_000
