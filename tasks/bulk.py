@@ -44,17 +44,16 @@ def ask_all(
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
     """The answers as they come, each with the tag of its request; those of the response store at once.
 
-    requests: read by the thread that reads the answers, some hundreds ahead of them and no further; so they must not
-    wait for one another's answers. Equal ones are asked once.
-    An answer is stored before the next request takes its place among the `concurrency` that are under way: `kill -9`
-    loses no more; of a BatchChat, which gets the missing requests in windows, without rates, time-outs and retries,
-    what it has under way and the last few that are being stored.
+    requests: read some hundreds ahead by the thread that reads the answers; so they must not wait for one another's
+    answers. Equal ones are asked once.
+    An answer is stored before the next request takes its place among the `concurrency` under way: `kill -9` loses no
+    more. A BatchChat gets the missing requests in windows, without rates, time-outs and retries; `kill -9` loses what
+    it has under way and the last few answers that are being stored.
 
-    A call that failed for now (TransientModelError after the last try) or does not fit (ContextOverflow) gives its
-    error as its answer, and so does each request that a BatchChat refuses. What concerns all requests is raised, once
-    what was under way is answered, stored and given: an endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and
-    what the store raises (storage.forgiving.Forgiving raises nothing; its `trouble` is to be shown at the end).
-    Closing the iterator ends what is under way at once.
+    A TransientModelError after the last try and a ContextOverflow are answers, and so is each RequestRefused of a
+    BatchChat. What concerns all requests is raised once everything under way is answered, stored and given: an
+    endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and what the store raises (storage.forgiving.Forgiving
+    raises nothing; show its `trouble` at the end). Closing the iterator ends what is under way at once.
     """
     lookup = _Lookup[Tag](chat, responses)
     if isinstance(chat, BatchChat):

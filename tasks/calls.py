@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 class CallSettings(Record):
-    """How hard an endpoint may be pressed, and how often it is asked again."""
+    """Rates, retries and time-outs of an endpoint."""
 
     tries: int = Field(default=5, ge=1)
     """Requests for one answer, the first included."""
@@ -69,8 +69,7 @@ class CallSettings(Record):
     most_delay_s: float = Field(default=60.0, ge=0)
     """Most seconds between tries; a server that asks for a longer pause is not waited for."""
     timeout_s: float = Field(default=300.0, gt=0)
-    """Seconds on the clock for one try, whatever the backend's own time-out; a model in this process has all it needs.
-    """
+    """Seconds for one try, whatever the backend's own time-out; without effect on a model in this process."""
     rest_s: float = Field(default=0.0, ge=0)
     """Seconds after a last try in which its error is raised again, and nothing is asked."""
     concurrency: int = Field(default=8, ge=1)
@@ -96,9 +95,8 @@ def ask(
 ) -> Answer:
     """The answer to a request, from the response store if it was given before.
 
-    on_text: called with all of the text so far while the answer is made, once for an answer of the store. A retry
-    starts over with a shorter text. It is called from the thread of the request, not from the caller's; once `ask`
-    has returned, raised or been interrupted, no call begins, and the stream that would have made it is closed.
+    on_text: called with all of the text so far, once for an answer of the store; a retry starts over. It is called
+    from the thread of the request; once `ask` has returned, raised or been interrupted, no further call begins.
     Raises models.model_errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
     raises.
     """
@@ -165,10 +163,7 @@ def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool
 
 
 def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None) -> StoredResponse:
-    """What the response store holds of an answer.
-
-    plain: the request as returned by `canonical`, if the caller has it.
-    """
+    """What the response store holds of an answer. plain: the request in canonical form, if the caller has it."""
     from storage.responses import StoredResponse  # brings SQLAlchemy
 
     kind, _, model = backend.partition(":")
@@ -186,13 +181,8 @@ def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str,
 
 def recalled(key: str, stored: StoredResponse) -> Answer:
     """The answer that the response store holds under `key`."""
-    response = ChatResponse.model_validate(
-        {
-            **cast("dict[str, Any]", stored.response),
-            "prompt_tokens": stored.prompt_tokens,
-            "completion_tokens": stored.completion_tokens,
-        }
-    )
+    tokens = {"prompt_tokens": stored.prompt_tokens, "completion_tokens": stored.completion_tokens}
+    response = ChatResponse.model_validate({**cast("dict[str, Any]", stored.response), **tokens})
     return Answer(response, key, cached=True, latency_s=stored.latency_s)
 
 
@@ -264,9 +254,7 @@ def estimate(request: ChatRequest) -> Tokens:
 def used(response: ChatResponse, expected: Tokens) -> Tokens:
     """Tokens that an answer took, by the server's count; what it does not count is taken as expected."""
     prompt, answer = response.prompt_tokens, response.completion_tokens
-    return Tokens(
-        prompt=expected.prompt if prompt is None else prompt, answer=expected.answer if answer is None else answer
-    )
+    return Tokens(expected.prompt if prompt is None else prompt, expected.answer if answer is None else answer)
 
 
 class Limits:
@@ -298,9 +286,9 @@ class Limits:
             return self._in_flight.setdefault(key, threading.Lock())
 
     def run(self, call: Call[Result], *, expected: Tokens, thread: CallThread, timed: bool) -> Result:
-        """What `call` returns, tried again while it raises TransientModelError; the last one is raised on.
+        """What `call` returns, tried again while it raises TransientModelError; the last one is raised.
 
-        call: gets an event that is set when nobody waits for its result any more. timed: within `timeout_s`.
+        timed: each try has to end within `timeout_s`.
         """
         if self._rests and self.clock() < self._rests[0]:
             raise self._rests[1]
