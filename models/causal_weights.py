@@ -259,10 +259,9 @@ def _remedy(said: str) -> str:
 
 
 def require_whole(info: Mapping[str, Any], tokenizer: Any, folder: Path, *, unused: str | None = None) -> None:
-    """Raises ModelUnavailable if something is missing that transformers makes up: weights by chance, no vocabulary.
+    """Raises ModelUnavailable if weights or vocabulary are missing, which transformers would make up.
 
-    info: as `from_pretrained` gives it with `output_loading_info`. unused: how the names of weights begin that nothing
-    here asks for.
+    info: of `from_pretrained` with `output_loading_info`. unused: prefix of the names of weights that may be missing.
     """
     missing = sorted(name for name in info["missing_keys"] if unused is None or not name.startswith(unused))
     if missing:
@@ -291,10 +290,7 @@ def check_adapter(folder: Path) -> None:
 
 
 def adapted(model: Any, folder: Path) -> Any:
-    """The same model, with an adapter added to its weights: its answers take no longer than without.
-
-    Raises ModelUnavailable for an adapter of another model, one that is not whole, and one that no weights stand for.
-    """
+    """The same model with an adapter merged into its weights. Raises ModelUnavailable for one that does not fit."""
     from peft import PeftConfig, get_peft_model, set_peft_model_state_dict  # pyright: ignore[reportMissingImports]
     from safetensors.torch import load_file
 
@@ -321,9 +317,9 @@ def adapted(model: Any, folder: Path) -> Any:
 
 
 def _names(model: Any, names: list[str]) -> dict[str, str]:
-    """The names of an adapter's weights as this version of transformers has them; models were laid out otherwise once.
+    """The names of an adapter's weights in this version of transformers.
 
-    peft itself leaves out, without a word, what was trained before the layers of Qwen-VL and LLaVA were moved.
+    peft silently ignores adapters that were trained before the layers of Qwen-VL and LLaVA were moved.
     """
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightRenaming, rename_source_key

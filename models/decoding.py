@@ -1,7 +1,7 @@
 """How a local model picks its next token, and when an answer ends: plugged into `generate` of transformers.
 
-A drawn token is a function of the request and the model's probabilities alone: each row has random numbers of its
-own, so neither the requests beside it nor the size of the batch has a say (beyond the last bits of the logits).
+A drawn token depends on the request and the model's probabilities alone: each row has its own random numbers, so the
+rest of the batch does not matter (beyond the last bits of the logits).
 """
 
 from __future__ import annotations
@@ -137,9 +137,6 @@ class Ends:
 
 
 def readable(tokenizer: Any, tokens: Sequence[int], *, whole: bool = True) -> str:
-    """The text of an answer's tokens.
-
-    whole: False holds back the first bytes of a character whose last ones are still to come.
-    """
+    """The text of an answer's tokens. whole: False holds back the bytes of an incomplete last character."""
     text: str = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text if whole else text.rstrip("�")

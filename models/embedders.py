@@ -83,8 +83,8 @@ NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME
 def open_reranker(name: str) -> Reranker:
     """The reranker called `name`. Raises ModelUnavailable if there is none of that name.
 
-    name: a cross-encoder of the Hugging Face hub, one revision of it (`NAME@REVISION`) or a folder, with or
-    without `hf:` before it; `scripted` counts words in common, for tests and dry runs.
+    name: a cross-encoder of the Hugging Face hub (`NAME` or `NAME@REVISION`) or a folder, with or without `hf:` before
+    it; `scripted` counts words in common, for tests and dry runs.
     """
     if not name.strip():
         raise ModelUnavailable(f"the name of the reranker is empty; give {NAMES}")

@@ -170,10 +170,7 @@ def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
 
 
 def read_layout(folder: Path) -> Layout:
-    """The layout of a sentence-transformers folder; a plain transformers folder is read with mean pooling.
-
-    Raises ModelUnavailable for modules and poolings that are not supported.
-    """
+    """The layout of a sentence-transformers folder, or of a plain one with mean pooling. Raises ModelUnavailable."""
     paths = _module_paths(folder, KNOWN_MODULES)
     transformer = folder / paths.get("Transformer", "")
     pooling = read_json(folder / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
@@ -195,10 +192,7 @@ def read_layout(folder: Path) -> Layout:
 
 
 def read_pair_layout(folder: Path) -> Layout:
-    """The layout of a cross-encoder's folder, as sentence-transformers 2 to 6 write it, or of plain transformers.
-
-    Raises ModelUnavailable for modules, activations and prompts that are not supported.
-    """
+    """The layout of a cross-encoder of sentence-transformers 2 to 6, or of a plain one. Raises ModelUnavailable."""
     transformer = folder / _module_paths(folder, ["Transformer"]).get("Transformer", "")
     config, settings = read_json(transformer / "config.json"), read_json(folder / "config_sentence_transformers.json")
     limits = read_json(transformer / "sentence_bert_config.json")

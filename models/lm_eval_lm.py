@@ -22,8 +22,8 @@ SECRETS = ("api_key", "token", "password")
 class HarnessLM:
     """An lm_eval `LM`: answers through its `generate_until`, likelihoods through its own methods.
 
-    Chat templates are the LM's (`apply_chat_template`). It says neither why an answer ended nor how many tokens it
-    took: the reason is always `stop`. `id` holds a digest of its arguments. Raises ModelUnavailable.
+    Chat templates are the LM's (`apply_chat_template`). The finish reason is always `stop`, and tokens are not
+    counted. `id` holds a digest of its arguments. Raises ModelUnavailable.
     """
 
     def __init__(self, dotted: str, args: Mapping[str, JsonValue]) -> None:

@@ -1,7 +1,6 @@
 """An OpenAI-compatible endpoint: the SDK's client, and every failure of it as a ModelError that names no secret.
 
-The SDK costs about a second to import, so it is imported with the first call. It does not retry here:
-tasks/calls.py does, for every backend alike.
+The SDK takes a second to import, so the first call does. Retries are left to tasks/calls.py.
 """
 
 from __future__ import annotations
@@ -106,8 +105,8 @@ class Endpoint:
     ) -> Result:
         """What `send` gets for `body`, as far as the server knows its fields.
 
-        optional: fields that are left out once the server has refused them by name. renamed: fields, and the name
-        that they get once the server has asked for it.
+        optional: fields to leave out once the server has refused them by name. renamed: fields to rename once the
+        server has asked for the other name.
         """
         renamed = renamed or {}
         while True:

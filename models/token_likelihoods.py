@@ -66,8 +66,10 @@ def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[i
 
 
 def pair_windows(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[list[Window]]:
-    """The windows of each (context, continuation): one, which loses the beginning of a context that is too long;
-    several where the continuation is too long, none where it has no tokens."""
+    """The windows of each (context, continuation).
+
+    One, which loses the beginning of a long context; several for a long continuation; none for one without tokens.
+    """
     return [list(_pair_windows(loaded, number, pair)) for number, pair in enumerate(pairs)]
 
 

@@ -63,10 +63,7 @@ def kind_of(name: str, revision: str | None = None) -> Kind:
 def load_seeing(
     weights: Weights, *, device: str | None, device_map: Any, max_length: int | None, pixels: dict[str, int]
 ) -> Seeing:
-    """The model on its device, and how it sees. Only safetensors are read. Raises ModelUnavailable.
-
-    pixels: `min_pixels` and `max_pixels` of a picture, in place of the model's own.
-    """
+    """The model on its device, and how it sees. pixels: `min_pixels`, `max_pixels`. Raises ModelUnavailable."""
     from transformers import AutoModelForImageTextToText
 
     with progress_hidden(), failures_named(weights.folder):
@@ -107,10 +104,7 @@ def _without_videos(kind: Any) -> Any:
 
 
 def sight_of(processor: Any, config: Any, folder: Path) -> Sight:
-    """How a model with this processor takes pictures; its tokenizer gets the processor's chat template.
-
-    Raises ModelUnavailable for a model that is not supported.
-    """
+    """How a model takes pictures; its tokenizer gets the processor's chat template. Raises ModelUnavailable."""
     tokenizer, token = processor.tokenizer, getattr(processor, "image_token", None)
     if token is None:
         raise _unlike(folder)

@@ -95,10 +95,7 @@ def digest_files(paths: Iterable[Path]) -> str:
 
 
 def digest_folder(folder: Path, wanted: Sequence[str] = WANTED_FILES) -> str:
-    """12 hex digits for weights, tokenizer and settings of a model, names included.
-
-    Of its folders below, such as `checkpoint-500`, only those count that a model is read from.
-    """
+    """12 hex digits for weights, tokenizer and settings of a model, names included; folders it does not use are not."""
     digest = hashlib.sha256()
     for path in _files(folder, wanted):
         digest.update(path.relative_to(folder).as_posix().encode())

@@ -52,10 +52,8 @@ class Artifacts:
     @classmethod
     def open(cls, where: str | Path, *, cache: Path) -> Artifacts:
         """The store in a local folder, or at an fsspec URL, whose objects are kept below `cache` too."""
-        if isinstance(where, Path) or "://" not in where:
-            return cls(Path(where))
-        if where.startswith("file://"):
-            return cls(Path(where.removeprefix("file://")))
+        if isinstance(where, Path) or "://" not in where or where.startswith("file://"):
+            return cls(Path(str(where).removeprefix("file://")))
         # one cache per store: what one holds says nothing about another
         return cls(cache / hashlib.sha256(where.encode()).hexdigest()[:16], remote=Remote(where))
 

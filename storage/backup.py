@@ -70,17 +70,22 @@ class _Tally:
         self._digest.update(block)
 
     def manifest(self) -> Manifest:
-        kinds = {kind: self.counts[kind] for kind in ("artifacts", "keys", "results")}
-        has_database = self.counts["database"] > 0
-        return Manifest(**kinds, database=has_database, bytes=self.bytes, sha256=self._digest.hexdigest())
+        counts = self.counts
+        return Manifest(
+            artifacts=counts["artifacts"],
+            keys=counts["keys"],
+            results=counts["results"],
+            database=counts["database"] > 0,
+            bytes=self.bytes,
+            sha256=self._digest.hexdigest(),
+        )
 
 
 def backup(home: Path, store: Artifacts, database_url: str | None, target: Path) -> Manifest:
-    """Write everything to the tar file `target`, which appears when it is whole.
+    """Write everything to the tar file `target`, which appears when it is whole. Runs may go on meanwhile.
 
-    Runs may go on meanwhile. What refers is read before what is referred to: results, keys, database, then objects,
-    which never change. A damaged object is left out: the run that needs it makes it again.
-    Raises StoreUnreachable, DatabaseUnavailable.
+    References are read before what they refer to: results, keys, database, then objects, which never change. A damaged
+    object is left out: the run that needs it makes it again. Raises StoreUnreachable, DatabaseUnavailable.
     """
     with files.replacing(target) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         written, results = _Writer(tar), Results.beside(store, home)
@@ -103,9 +108,8 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
 
 
 def restore(source: Path, home: Path, store: Artifacts, database_url: str | None) -> Manifest:
-    """Bring a backup into an empty home; nothing is changed unless the whole file is sound.
+    """Restore a backup into an empty home and `store`; nothing is changed unless the whole file is sound.
 
-    store: where artifacts and results go: below the home, or a store elsewhere.
     Raises BackupUnusable, DatabaseUnavailable, StoreUnreachable.
     """
     if home.exists() and any(home.iterdir()):
@@ -253,7 +257,10 @@ def _dumped(home: Path, database_url: str | None, *, beside: Path) -> Generator[
 def _load_database(dump: Path, home: Path, database_url: str | None) -> None:
     """Fill the database, all or nothing; it must be empty."""
     url = database.locate(database_url, home)
-    if tables := _tables(url):
+    with database.connected(database.engine(url)) as connection:
+        query = "select tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema')"
+        tables = sorted(connection.execute(text(query)).scalars())
+    if tables:
         raise BackupUnusable(f"the database of DATABASE_URL already holds {', '.join(tables[:3])}; name an empty one")
     raw, script = dump.with_suffix(".raw"), dump.with_suffix(".sql")
     _run_client("pg_restore", url, "--no-owner", "--no-privileges", f"--file={raw}", str(dump), connect=False)
@@ -265,12 +272,6 @@ def _load_database(dump: Path, home: Path, database_url: str | None) -> None:
         "psql", url, "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", f"--file={script}"
     )
     database.upgrade(url)
-
-
-def _tables(url: str) -> list[str]:
-    with database.connected(database.engine(url)) as connection:
-        query = "select tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema')"
-        return sorted(connection.execute(text(query)).scalars())
 
 
 def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -> None:

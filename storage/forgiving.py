@@ -27,8 +27,7 @@ class Forgiving:
     """Responses, with files in `folder` for what the database does not take.
 
     Any number of threads and processes may share the folder. Nothing here raises because the database or the disk is
-    away; `trouble` says what a person must know. Before anything is looked up, and as soon as the database is back,
-    the files go into it.
+    away; `trouble` says what a person must know. As soon as the database is back, the files go into it.
     """
 
     def __init__(self, responses: Responses, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,7 +1,6 @@
-"""BM25 on disk: rank-bm25's Okapi scores, one by one the same, worked out when the index is made.
+"""BM25 on disk: the Okapi scores of rank-bm25, computed when the index is made.
 
-rank-bm25 itself weighs the terms; only the counting and the search are done sparsely here, because it keeps a dict per
-row and looks into each of them for every word.
+rank-bm25 weighs the terms; counting and search are sparse here, because it searches a dict per row for every word.
 
 Files: `hashes.npy` (of each term, sorted), `terms.npy` (UTF-8, end to end), `ends.npy` (where each term ends),
 `starts.npy` (where each term's postings start), `rows.npy` and `weights.npy` (a posting: row, and what the term adds

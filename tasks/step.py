@@ -8,7 +8,7 @@ removed and the step runs. Results are small JSON records, never pickles.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
@@ -184,11 +184,9 @@ def _placed(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
     return body
 
 
-@contextmanager
-def slot(name: str) -> Generator[None]:
+def slot(name: str) -> AbstractContextManager[None]:
     """Hold one of the places that a server gives out under `name` (deployments/limits.yaml); unlimited elsewhere."""
-    with concurrency(name):
-        yield
+    return concurrency(name)
 
 
 @contextmanager
