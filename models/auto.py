@@ -50,8 +50,7 @@ def pick(name: str | None, places: Sequence[Place], *, given: Place | None = Non
 
     In this order: the default of the user's file; weights on this disk, with vLLM where there is CUDA, else with
     transformers; an endpoint that serves the model, or without a name any; weights of the hub.
-    given: an endpoint that the user named; nothing but that is asked.
-    Raises ModelUnavailable listing what was tried, and RegistryUnusable.
+    given: the only endpoint to ask, named by the user. Raises ModelUnavailable with all tries, RegistryUnusable.
     """
     tried: list[str] = []
     picked = _at_endpoint(name, given, tried) if given else _at_hand(name, places, tried)

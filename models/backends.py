@@ -111,7 +111,7 @@ class Asked(NamedTuple):
 
     kind: str
     name: str | None
-    """Model name, where the arguments do not give one."""
+    """Model name, unless the arguments give one."""
     args: Mapping[str, JsonValue]
     """`--model_args`, without those about keys and rates."""
     base_url: str | None = None
@@ -128,8 +128,8 @@ class Backend(NamedTuple):
     open: Callable[[Asked], Chat]
     args: type[BackendArgs]
     place: Literal["endpoint", "process", "file"]
-    """endpoint: an OpenAI-compatible API, with address and key. process: a folder of weights in the hub's layout,
-    loaded by the process that asks, one model at a time. file: recorded answers, and whatever else needs neither."""
+    """endpoint: an OpenAI-compatible API, with address and key. process: weights in the hub's layout, loaded by the
+    process that asks, one model at a time. file: needs neither, such as recorded answers."""
     spelling: str
     """How users write it after `--llm`, `--vlm` and `--judge`: `hf:FOLDER` and what it is."""
     subject: str
@@ -151,12 +151,9 @@ def open_backend(
 ) -> Chat:
     """The backend of a kind, or of the dotted path of an lm_eval LM class. Raises ModelUnavailable.
 
-    name: the model, where the arguments do not name it. args: the model_args; they go before the other parameters.
-    pictures: True where it will be shown some. thinking: of a reasoning model at an endpoint; unless said, as it does
-    by itself, within the tokens asked.
+    args: the model_args; they take precedence. The other parameters: see `Asked`.
     """
-    own = {key: value for key, value in (args or {}).items() if key not in OF_THE_CALLER}
-    asked = Asked(kind, name, own, base_url, api_key, timeout_s, pictures, thinking)
+    asked = Asked(kind, name, _own(args or {}), base_url, api_key, timeout_s, pictures, thinking)
     if backend := backends().get(kind):
         return backend.open(asked)
     if "." in kind:
@@ -172,8 +169,11 @@ def open_backend(
 def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
     """Raises ModelUnavailable for arguments that a backend does not know; those of lm_eval classes are their own."""
     if backend := backends().get(kind):
-        own = {key: value for key, value in args.items() if key not in OF_THE_CALLER}
-        checked_args(backend.args, Asked(kind, None, own))
+        checked_args(backend.args, Asked(kind, None, _own(args)))
+
+
+def _own(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in args.items() if name not in OF_THE_CALLER}
 
 
 def parse_model_args(text: str) -> dict[str, JsonValue]:

@@ -18,9 +18,9 @@ from models.decoding import Drawing, Draws, Ends, readable, seed_of
 from models.local import ALONE, held
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.prompt_pictures import pictures_of
-from models.prompts import Listener, cut, render
+from models.prompts import Listener, cut
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.token_likelihoods import Window, encode, pair_windows, rolling_windows, score
+from models.token_likelihoods import Window, pair_windows, prompt_tokens, score, text_windows
 
 if TYPE_CHECKING:
     from models.vision_weights import Sight
@@ -49,12 +49,10 @@ class Prompt(NamedTuple):
 class CausalLM:
     """Answers with the model of a folder or of the hub, and tells how likely texts are.
 
-    It is loaded with the first question, and let go of when another model of this process is asked (models.local).
-    `id` holds a fingerprint of weights, configuration, tokenizer and chat
-    templates, so that no answer is taken for another model's. Requests of `complete_many` are sorted by length,
-    the longest first: memory that does not suffice shows at once. temperature 0 takes the likeliest token; above it
-    tokens are drawn with random numbers that belong to the request, whatever shares its batch.
-    Raises ModelUnavailable.
+    It is loaded with the first question, and released when another model of this process is asked (models.local).
+    `id` holds a fingerprint of weights, configuration, tokenizer and chat templates. `complete_many` begins with the
+    longest requests, so that a lack of memory shows at once. Tokens are drawn with random numbers that depend on the
+    request alone, not on its batch. Raises ModelUnavailable.
     """
 
     def __init__(
@@ -121,20 +119,13 @@ class CausalLM:
         An empty context is the token for the beginning of a text; a continuation without tokens is certain.
         """
         with self._lock:
-            loaded = self._load()
-            windows = [list(pair_windows(loaded, number, pair)) for number, pair in enumerate(pairs)]
+            windows = pair_windows(self._load(), pairs)
         yield from self._likelihoods(windows)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Log-probability of whole texts, with their position: windows as long as the context, each token predicted
-        once."""
+        """Log-probability of whole texts, with their position, in windows as long as the context."""
         with self._lock:
-            loaded = self._load()
-            prefix, most = loaded.prefix_token, loaded.context_tokens
-            windows = [
-                list(rolling_windows(number, encode(loaded, text), prefix=prefix, most=most))
-                for number, text in enumerate(texts)
-            ]
+            windows = text_windows(self._load(), texts)
         for number, likelihood in self._likelihoods(windows):
             yield number, likelihood.total
 
@@ -147,8 +138,7 @@ class CausalLM:
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
         loaded, sight = self._load(), self._sight()
-        text, is_whole = render(loaded.tokenizer, request, sight)
-        tokens = encode(loaded, text, special=False if is_whole else None) or [loaded.prefix_token]
+        tokens = prompt_tokens(loaded, request, sight)
         if sight:
             tokens = sight.expanded(tokens, list(pictures_of(request.messages)))
         return Prompt(number, request, tokens, min(request.max_tokens, self._room(tokens)))
@@ -233,8 +223,8 @@ class CausalLM:
         for _, parts in self._batches(rows, lambda part: list(score(self._load(), part)), self._logit_bytes):
             if isinstance(parts, ModelError):
                 raise parts
-            for number, total, greedy in parts:
-                sums[number] = LogProb(sums[number].total + total, sums[number].greedy and greedy)
+            for (number, _, _), part in parts:
+                sums[number] = LogProb(sums[number].total + part.total, sums[number].greedy and part.greedy)
                 missing[number] -= 1
                 if not missing[number]:
                     yield number, sums[number]

@@ -118,6 +118,23 @@ def _dtype(config: dict[str, Any], wanted: str) -> str:
 
 def load(weights: Weights, *, device: str | None, device_map: Any, max_length: int | None) -> Loaded:
     """The model on its device. Only safetensors are read. Raises ModelUnavailable."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    require_safetensors(weights.folder)
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
+    with progress_hidden(), failures_named(weights.folder):
+        tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
+        model = read_model(AutoModelForCausalLM, weights, tokenizer, device=device, device_map=device_map)
+    return loaded_of(model, tokenizer, max_length)
+
+
+def read_model(kind: Any, weights: Weights, tokenizer: Any, *, device: str | None, device_map: Any) -> Any:
+    """The model with its adapter, on its device. Only safetensors are read. Raises ModelUnavailable.
+
+    kind: the class of transformers that reads it, such as AutoModelForCausalLM.
+    """
+    import torch
+
     require_safetensors(weights.folder)
     device = device_for(device)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
@@ -125,10 +142,18 @@ def load(weights: Weights, *, device: str | None, device_map: Any, max_length: i
             f"device_map={device_map} needs the library accelerate, which is not installed; "
             "run `pip install accelerate`, or name one device (`device=cuda:0`)"
         )
-    with progress_hidden(), failures_named(weights.folder):
-        model, tokenizer = _read(weights, device_map)
-        model = model if device_map is not None else model.to(device)
-    return loaded_of(model, tokenizer, max_length)
+    model, info = kind.from_pretrained(
+        weights.folder,
+        local_files_only=True,
+        trust_remote_code=weights.trust_remote_code,
+        use_safetensors=True,
+        dtype=getattr(torch, weights.dtype),
+        output_loading_info=True,
+        **({} if device_map is None else {"device_map": device_map}),
+    )
+    require_whole(info, tokenizer, weights.folder)
+    model = model if weights.adapter is None else adapted(model, weights.adapter)
+    return model if device_map is not None else model.to(device)
 
 
 def loaded_of(model: Any, tokenizer: Any, max_length: int | None) -> Loaded:
@@ -141,20 +166,6 @@ def loaded_of(model: Any, tokenizer: Any, max_length: int | None) -> Loaded:
         context_tokens=max_length or context_tokens_of(model.config, tokenizer),
         end_tokens=end_tokens_of(model, tokenizer),
     )
-
-
-def _read(weights: Weights, device_map: Any) -> tuple[Any, Any]:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
-    tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
-    placed = {} if device_map is None else {"device_map": device_map}
-    asked: dict[str, Any] = {"use_safetensors": True, "dtype": getattr(torch, weights.dtype), **placed, **source}
-    read: Any = AutoModelForCausalLM.from_pretrained(weights.folder, output_loading_info=True, **asked)
-    model, info = read
-    require_whole(info, tokenizer, weights.folder)
-    return model if weights.adapter is None else adapted(model, weights.adapter), tokenizer
 
 
 def device_for(wanted: str | None) -> str:
@@ -248,10 +259,9 @@ def _remedy(said: str) -> str:
 
 
 def require_whole(info: Mapping[str, Any], tokenizer: Any, folder: Path, *, unused: str | None = None) -> None:
-    """Raises ModelUnavailable if something is missing that transformers makes up: weights by chance, no vocabulary.
+    """Raises ModelUnavailable if weights or vocabulary are missing, which transformers would make up.
 
-    info: as `from_pretrained` gives it with `output_loading_info`. unused: how the names of weights begin that nothing
-    here asks for.
+    info: of `from_pretrained` with `output_loading_info`. unused: prefix of the names of weights that may be missing.
     """
     missing = sorted(name for name in info["missing_keys"] if unused is None or not name.startswith(unused))
     if missing:
@@ -280,10 +290,7 @@ def check_adapter(folder: Path) -> None:
 
 
 def adapted(model: Any, folder: Path) -> Any:
-    """The same model, with an adapter added to its weights: its answers take no longer than without.
-
-    Raises ModelUnavailable for an adapter of another model, one that is not whole, and one that no weights stand for.
-    """
+    """The same model with an adapter merged into its weights. Raises ModelUnavailable for one that does not fit."""
     from peft import PeftConfig, get_peft_model, set_peft_model_state_dict  # pyright: ignore[reportMissingImports]
     from safetensors.torch import load_file
 
@@ -310,9 +317,9 @@ def adapted(model: Any, folder: Path) -> Any:
 
 
 def _names(model: Any, names: list[str]) -> dict[str, str]:
-    """The names of an adapter's weights as this version of transformers has them; models were laid out otherwise once.
+    """The names of an adapter's weights in this version of transformers.
 
-    peft itself leaves out, without a word, what was trained before the layers of Qwen-VL and LLaVA were moved.
+    peft silently ignores adapters that were trained before the layers of Qwen-VL and LLaVA were moved.
     """
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightRenaming, rename_source_key

@@ -76,7 +76,7 @@ def is_in_process(name: str) -> bool:
 def local_of(name: str) -> Local | None:
     """The parts of `hf:…` and `vllm:…`; None for another backend. Raises ModelUnavailable for arguments that are none.
 
-    A comma parts folder and arguments, unless it stands in the name of a folder that is there.
+    A comma separates folder and arguments, unless it is part of the name of an existing folder.
     """
     kind, _, rest = name.partition(":")
     if kind not in kinds("process") or not rest:

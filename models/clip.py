@@ -33,7 +33,7 @@ class Clip(NamedTuple):
     image_processor: Any
 
     def pixels(self, pngs: Sequence[bytes]) -> Tensor:
-        """(n, 3, side, side): the pictures as the model wants them. Raises RequestRefused."""
+        """(n, 3, side, side). Raises RequestRefused for what is no picture."""
         pictures = [open_picture(png) for png in pngs]
         return self.image_processor(images=pictures, return_tensors="pt")["pixel_values"]
 
@@ -123,12 +123,10 @@ def load_clip(weights: ClipWeights) -> Clip:
     """The model with its adapters added to its weights, on the CPU, in fp32. Raises ModelUnavailable."""
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
-    source: dict[str, Any] = {"local_files_only": True}
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with progress_hidden(), failures_named(weights.folder):
-        model = CLIPModel.from_pretrained(
-            weights.folder, use_safetensors=True, dtype=torch.float32, trust_remote_code=False, **source
-        )
-        tokenizer = AutoTokenizer.from_pretrained(weights.folder, trust_remote_code=False, **source)
+        model = CLIPModel.from_pretrained(weights.folder, use_safetensors=True, dtype=torch.float32, **source)
+        tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
         processor = AutoImageProcessor.from_pretrained(weights.folder, backend="pil", **source)
     if weights.adapters:
         check_adapter(weights.adapters)

@@ -1,24 +1,18 @@
 """Models by the names that curator gives them, which are LiteLLM's: `provider/model`, asked over the OpenAI protocol.
 
-bespokelabs-curator itself is not used: it pins libraries that are older than ours. Each provider here has an
-OpenAI-compatible endpoint of its own, so that one client reaches all of them.
+bespokelabs-curator itself is not used: it pins older libraries. Every provider here has an OpenAI-compatible endpoint.
 """
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue, SecretStr
 
-from models.model_errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable
 from models.openai import OpenAIChat
-from models.protocols import ChatRequest, ChatResponse
 from models.request_fields import AS_ASKED, LEAST, Thinking
-
-log = logging.getLogger(__name__)
 
 
 class Provider(NamedTuple):
@@ -54,21 +48,8 @@ PROVIDERS = {
 """Source: the providers' pages on OpenAI compatibility, and LiteLLM's for names and variables."""
 
 
-class LiteLLMName(NamedTuple):
-    """What a name of LiteLLM says."""
-
-    provider: str
-    model: str
-    """As the provider knows it."""
-
-    @property
-    def place(self) -> Provider:
-        """Where it is asked."""
-        return PROVIDERS[self.provider]
-
-
-def parse_litellm_name(name: str) -> LiteLLMName:
-    """The parts of `lm_studio/NAME`, `hosted_vllm/NAME` …; a name without a provider is OpenAI's.
+def parse_litellm_name(name: str) -> tuple[str, str]:
+    """Provider and model of `lm_studio/NAME`, `hosted_vllm/NAME` …; a name without a provider is OpenAI's.
 
     Raises ModelUnavailable for a provider that is not known here.
     """
@@ -80,7 +61,7 @@ def parse_litellm_name(name: str) -> LiteLLMName:
             f"{name!r} is no provider/model; the providers are {', '.join(sorted(PROVIDERS))}. At a server of your "
             "own, write hosted_vllm/ or openai/ before the model's name, and api_base in model_args."
         )
-    return LiteLLMName(provider, model)
+    return provider, model
 
 
 class Usual(NamedTuple):
@@ -96,14 +77,14 @@ def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual
 
     secret: gives the value of an environment variable. of_openai: holds for `openai/…` alone.
     """
-    provider, _ = parsed = parse_litellm_name(name)
+    provider, _ = parse_litellm_name(name)
     if provider == "openai":
         return of_openai
-    found = (secret(variable) for variable in parsed.place.variables)
+    found = (secret(variable) for variable in PROVIDERS[provider].variables)
     return Usual(None, next((SecretStr(value) for value in found if value), None))
 
 
-class CuratorChat:
+class CuratorChat(OpenAIChat):
     """A model by LiteLLM's name, at its provider or at `base_url`.
 
     response_format: the format of each answer (models.request_fields). place: timeout_s.
@@ -121,36 +102,23 @@ class CuratorChat:
         response_format: Mapping[str, JsonValue] | None = None,
         **place: Any,
     ) -> None:
-        provider, model = parsed = parse_litellm_name(name)
-        if base_url in (None, parsed.place.base_url):
+        provider, model = parse_litellm_name(name)
+        known = PROVIDERS[provider]
+        if base_url in (None, known.base_url):
             effort = thinking.effort not in (None, LEAST)
             said = {"response_format": bool(response_format), "reasoning_effort": effort}
-            if idle := [field for field in parsed.place.ignores if said.get(field)]:
+            if idle := [field for field in known.ignores if said.get(field)]:
                 raise ModelUnavailable(
                     f"{name}: the OpenAI endpoint of {provider} takes {' and '.join(idle)} and does not heed it; leave "
                     "it out"
                 )
-            if parsed.place.asks_for_a_key and not api_key:
+            if known.asks_for_a_key and not api_key:
                 raise ModelUnavailable(
-                    f"{name}: {provider} asks for a key and none is set; set {' or '.join(parsed.place.variables)}, or "
+                    f"{name}: {provider} asks for a key and none is set; set {' or '.join(known.variables)}, or "
                     "name the variable that has it: --api-key-env NAME"
                 )
-        self.base_url = base_url or parsed.place.base_url
-        place |= {"base_url": self.base_url, "api_key": api_key, "thinking": thinking}
-        self._chat = OpenAIChat(model, **place, response_format=response_format)
-        self.id = f"curator:{name}{self._chat.id.removeprefix(f'openai:{model}')}"
-        self._takes_seed = True
-
-    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.model_errors.ModelError; half a stream is a TransientModelError."""
-        without = request.model_copy(update={"seed": None})
-        if request.seed is None or not self._takes_seed:
-            return self._chat.complete(without, on_text=on_text)
-        try:
-            return self._chat.complete(request, on_text=on_text)
-        except RequestRefused as error:
-            if not re.search(r"\bseed\b", str(error)):
-                raise
-        self._takes_seed = False
-        log.warning("%s takes no seed: asked without", self.id)
-        return self._chat.complete(without, on_text=on_text)
+        self.base_url = base_url or known.base_url
+        place |= {"base_url": self.base_url, "api_key": api_key}
+        super().__init__(model, thinking=thinking, response_format=response_format, **place)
+        self.id = f"curator:{name}{self.id.removeprefix(f'openai:{model}')}"
+        self._optional.append("seed")

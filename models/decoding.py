@@ -1,7 +1,7 @@
 """How a local model picks its next token, and when an answer ends: plugged into `generate` of transformers.
 
-A drawn token is a function of the request and the model's probabilities alone: each row has random numbers of its
-own, so neither the requests beside it nor the size of the batch has a say (beyond the last bits of the logits).
+A drawn token depends on the request and the model's probabilities alone: each row has its own random numbers, so the
+rest of the batch does not matter (beyond the last bits of the logits).
 """
 
 from __future__ import annotations
@@ -119,13 +119,15 @@ class Ends:
         self._listener = listener
 
     def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
-        """(rows,): True for those that need no further token."""
+        """(rows,): True for rows that need no further token."""
         count = input_ids.shape[1] - self._prompt_tokens
         done = self._limits <= count
         open_rows = [row for row in self._stops if row not in self.stopped]
         if open_rows:
-            tails = input_ids[open_rows, -min(count, self._tail) :].tolist()
-            for row, tail in zip(open_rows, self._texts(tails), strict=True):
+            tokens = input_ids[open_rows, -min(count, self._tail) :].tolist()
+            # special tokens too: a stop may be one
+            tails = self._tokenizer.batch_decode(tokens, clean_up_tokenization_spaces=False)
+            for row, tail in zip(open_rows, tails, strict=True):
                 if any(stop in tail for stop in self._stops[row]):
                     self.stopped[row] = count
                     done[row] = True
@@ -133,15 +135,8 @@ class Ends:
             self._listener(readable(self._tokenizer, input_ids[0, self._prompt_tokens :].tolist(), whole=False))
         return done
 
-    def _texts(self, tails: list[list[int]]) -> list[str]:
-        # special tokens too: a stop may be one
-        return self._tokenizer.batch_decode(tails, clean_up_tokenization_spaces=False)
-
 
 def readable(tokenizer: Any, tokens: Sequence[int], *, whole: bool = True) -> str:
-    """The text of an answer's tokens.
-
-    whole: False holds back the first bytes of a character whose last ones are still to come.
-    """
+    """The text of an answer's tokens. whole: False holds back the bytes of an incomplete last character."""
     text: str = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text if whole else text.rstrip("�")

@@ -70,15 +70,11 @@ _EAST_ASIAN = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3131-\u318e\u3400-\u9fff\
 def _open_minilm(name: str, precision: str) -> Embedder:
     from models.minilm import MiniLM
 
-    match precision:
-        case "fp32" | "bf16":
-            return MiniLM(precision)
-        case "" if name == "minilm":
-            return MiniLM()
-        case _:
-            raise ModelUnavailable(
-                f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`"
-            )
+    if precision == "fp32" or precision == "bf16":
+        return MiniLM(precision)
+    if name == "minilm":
+        return MiniLM()
+    raise ModelUnavailable(f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`")
 
 
 NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME@REVISION`), its folder, or `scripted`"
@@ -87,8 +83,8 @@ NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME
 def open_reranker(name: str) -> Reranker:
     """The reranker called `name`. Raises ModelUnavailable if there is none of that name.
 
-    name: a cross-encoder of the Hugging Face hub, one revision of it (`NAME@REVISION`) or a folder, with or
-    without `hf:` before it; `scripted` counts words in common, for tests and dry runs.
+    name: a cross-encoder of the Hugging Face hub (`NAME` or `NAME@REVISION`) or a folder, with or without `hf:` before
+    it; `scripted` counts words in common, for tests and dry runs.
     """
     if not name.strip():
         raise ModelUnavailable(f"the name of the reranker is empty; give {NAMES}")

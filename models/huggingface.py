@@ -51,8 +51,7 @@ class HuggingFaceEmbedder:
     """A sentence-transformers model from the Hugging Face cache, the hub, or a folder; on the GPU if there is one.
 
     On a CPU each text is embedded alone in fp32, so its vector is a pure function of the text (for a fixed number of
-    torch threads). On a GPU it is bf16 and up to 32 texts of a call share a batch: vectors of equal texts in
-    different calls may differ by rounding.
+    torch threads). On a GPU it is bf16 in batches of up to 32: vectors of equal texts may differ by rounding.
     Only safetensors are read and no code of the model is run. Raises ModelUnavailable.
     """
 
@@ -103,9 +102,8 @@ class HuggingFaceEmbedder:
 class CrossEncoderReranker:
     """A cross-encoder from the Hugging Face cache, the hub, or a folder; on the GPU if there is one, always in fp32.
 
-    A score is the logit of the one label, or log-odds of the second of two: not a probability, but in its order.
-    Pairs of one call share batches: a pair's score in another call, or beside other texts, is the same within 1e-4.
-    Longer pairs than the model takes are cut, the longer side first. Threads may share one.
+    A score is the logit of the one label, or log-odds of the second of two. Pairs of one call share batches: a pair's
+    score in another call is the same within 1e-4. Pairs that are too long lose tokens of the longer side. Thread-safe.
     Only safetensors are read and no code of the model is run. Raises ModelUnavailable.
     """
 
@@ -172,10 +170,7 @@ def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
 
 
 def read_layout(folder: Path) -> Layout:
-    """The layout of a sentence-transformers folder; a plain transformers folder is read with mean pooling.
-
-    Raises ModelUnavailable for modules and poolings that are not supported.
-    """
+    """The layout of a sentence-transformers folder, or of a plain one with mean pooling. Raises ModelUnavailable."""
     paths = _module_paths(folder, KNOWN_MODULES)
     transformer = folder / paths.get("Transformer", "")
     pooling = read_json(folder / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
@@ -197,10 +192,7 @@ def read_layout(folder: Path) -> Layout:
 
 
 def read_pair_layout(folder: Path) -> Layout:
-    """The layout of a cross-encoder's folder, as sentence-transformers 2 to 6 write it, or of plain transformers.
-
-    Raises ModelUnavailable for modules, activations and prompts that are not supported.
-    """
+    """The layout of a cross-encoder of sentence-transformers 2 to 6, or of a plain one. Raises ModelUnavailable."""
     transformer = folder / _module_paths(folder, ["Transformer"]).get("Transformer", "")
     config, settings = read_json(transformer / "config.json"), read_json(folder / "config_sentence_transformers.json")
     limits = read_json(transformer / "sentence_bert_config.json")
@@ -250,33 +242,25 @@ def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
 
 
 def _load_encoder(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Model and tokenizer; typed Any because transformers picks their classes from the folder."""
-    require_safetensors(folder)
-    from transformers import AutoModel, AutoTokenizer
+    """Model and tokenizer."""
+    from transformers import AutoModel
 
     with progress_hidden(), failures_named(folder):
-        tokenizer = AutoTokenizer.from_pretrained(folder, **READ_SAFELY)
-        model, info = AutoModel.from_pretrained(
-            folder, use_safetensors=True, dtype=dtype, output_loading_info=True, **READ_SAFELY
-        )
+        model, tokenizer, info = _load(AutoModel, folder, dtype)
         require_whole(info, tokenizer, folder, unused="pooler.")  # vectors are made of the last states
-    return model.eval(), tokenizer
+    return model, tokenizer
 
 
 def _load_classifier(folder: Path) -> tuple[Any, Any]:
     """Model and tokenizer of a cross-encoder."""
-    require_safetensors(folder)
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoModelForSequenceClassification
     from transformers.utils import logging as progress
 
     level = progress.get_verbosity()
     progress.set_verbosity_error()  # what it would warn of, a head that is missing, is an error below
     try:
         with progress_hidden(), failures_named(folder):
-            tokenizer = AutoTokenizer.from_pretrained(folder, **READ_SAFELY)
-            model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **READ_SAFELY
-            )
+            model, tokenizer, info = _load(AutoModelForSequenceClassification, folder, torch.float32)
     finally:
         progress.set_verbosity(level)
     if missing := sorted(info["missing_keys"]):
@@ -289,7 +273,18 @@ def _load_classifier(folder: Path) -> tuple[Any, Any]:
             f"the model in {folder} tells {model.config.num_labels} labels apart; a reranker has one, or two of which "
             "the second is the better"
         )
-    return model.eval(), tokenizer
+    return model, tokenizer
+
+
+def _load(kind: Any, folder: Path, dtype: torch.dtype) -> tuple[Any, Any, Any]:
+    """Model, tokenizer and loading info; typed Any because transformers picks their classes from the folder."""
+    require_safetensors(folder)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, **READ_SAFELY)
+    given = {"use_safetensors": True, "dtype": dtype, "output_loading_info": True, **READ_SAFELY}
+    model, info = kind.from_pretrained(folder, **given)
+    return model.eval(), tokenizer, info
 
 
 def _most_tokens(config: Any, tokenizer: Any) -> int:

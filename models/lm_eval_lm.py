@@ -22,8 +22,8 @@ SECRETS = ("api_key", "token", "password")
 class HarnessLM:
     """An lm_eval `LM`: answers through its `generate_until`, likelihoods through its own methods.
 
-    Chat templates are the LM's (`apply_chat_template`). It says neither why an answer ended nor how many tokens it
-    took: the reason is always `stop`. `id` holds a digest of its arguments. Raises ModelUnavailable.
+    Chat templates are the LM's (`apply_chat_template`). The finish reason is always `stop`, and tokens are not
+    counted. `id` holds a digest of its arguments. Raises ModelUnavailable.
     """
 
     def __init__(self, dotted: str, args: Mapping[str, JsonValue]) -> None:
@@ -50,8 +50,11 @@ class HarnessLM:
                 ready.append((number, self._prompt(request), request))
             except RequestRefused as error:
                 yield number, error
-        kinds = sorted(ready, key=lambda row: json.dumps(_sampling(row[2])))
-        for _, group in groupby(kinds, key=lambda row: json.dumps(_sampling(row[2]))):
+
+        def sampled(row: tuple[int, str, ChatRequest]) -> str:
+            return json.dumps(_sampling(row[2]))
+
+        for _, group in groupby(sorted(ready, key=sampled), key=sampled):
             yield from self._answers(list(group))
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
@@ -97,9 +100,8 @@ class HarnessLM:
         try:
             with self._lock:
                 return call()
-        except Exception as error:  # code of others: whatever it raises ends the run in one sentence
-            said = " ".join(str(error).split())[:300]
-            raise ModelUnavailable(f"{self._dotted} failed with {type(error).__name__}: {said}") from error
+        except Exception as error:  # third-party code: whatever it raises ends the run in one sentence
+            raise ModelUnavailable(f"{self._dotted} failed with {type(error).__name__}: {_short(error)}") from error
 
 
 def _sampling(request: ChatRequest) -> dict[str, JsonValue]:
@@ -132,6 +134,9 @@ def _find(dotted: str) -> Any:
 def _make(kind: Any, dotted: str, args: Mapping[str, JsonValue]) -> Any:
     try:
         return kind(**args)
-    except Exception as error:  # code of others
-        said = " ".join(str(error).split())[:300]
-        raise ModelUnavailable(f"{dotted} cannot be made from its model_args: {said}") from error
+    except Exception as error:  # third-party code
+        raise ModelUnavailable(f"{dotted} cannot be made from its model_args: {_short(error)}") from error
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from models.model_errors import ModelUnavailable
 
@@ -21,9 +21,8 @@ OF_TEXT = ("trust_remote_code",)
 def open_local(pretrained: str, *, pictures: bool, **chosen: Any) -> CausalLM:
     """The model of a folder or of the hub, by what its config.json says. Raises ModelUnavailable.
 
-    pictures: False if none will be shown; a vision-language model is then loaded without its encoder if it can be.
-    chosen: arguments of models.vision_language.HFVision and models.causal_lm.CausalLM; those that a kind lacks are
-    refused where they say something.
+    pictures: False loads a vision-language model without its encoder where transformers can.
+    chosen: arguments of HFVision and CausalLM; those that the model's kind lacks are refused where they are set.
     """
     from models.vision_weights import kind_of
 
@@ -44,33 +43,29 @@ def open_local(pretrained: str, *, pictures: bool, **chosen: Any) -> CausalLM:
 
 
 ALONE = threading.RLock()
-"""Held by whoever uses the model: one caller at a time, since tokenizers are not safe for threads either."""
+"""Held while the model is used: one caller at a time, since tokenizers are not thread-safe either."""
 
 T = TypeVar("T")
 
 
-class _Held(NamedTuple):
-    key: Hashable
-    value: object
-
-
-_held: list[_Held] = []
+_held: dict[Hashable, Any] = {}
+"""The one model in memory, by its key."""
 
 
 def held(key: Hashable, load: Callable[[], T]) -> T:
-    """What `load` gives, loaded once for all who ask by the same key; what was held under another key goes first.
+    """The value of `load`, loaded once per key; the value held under another key is released first.
 
     Raises what `load` raises; then nothing is held.
     """
     with ALONE:
-        if not _held or _held[0].key != key:
+        if key not in _held:
             release_held()
-            _held.append(_Held(key, load()))
-        return cast(T, _held[0].value)
+            _held[key] = load()
+        return _held[key]
 
 
 def release_held() -> None:
-    """Let go of the model, so that a device is free for another; who asks for it again has it loaded again."""
+    """Release the model, so that the device is free for another; the next use loads it again."""
     with ALONE:
         _held.clear()
         if (torch := sys.modules.get("torch")) and torch.cuda.is_available():

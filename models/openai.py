@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from models.model_errors import ModelUnavailable, RequestRefused
-from models.openai_endpoint import NO_NAMES, AnswerFailed, End, Endpoint, NoSuchPath, whole_answer
+from models.openai_endpoint import AnswerFailed, End, Endpoint, NoSuchPath, whole_answer
 from models.prompt_pictures import picture_size
 from models.prompts import Listener, plain_text, raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
@@ -43,10 +43,9 @@ EMBEDDING_BATCH = 64
 class OpenAIChat:
     """Answers through the Chat Completions API; raw prompts (`template` False) through the Completions API.
 
-    The address is no part of `id`: a model that moves to another port keeps its answers, so different weights must be
-    served under different names. thinking: how a reasoning model (gpt-5, o3 …) thinks; by default with the least effort
-    that it takes, and with tokens for that beyond `max_tokens`, so that an answer may be longer than that.
-    response_format: the format of each answer (models.request_fields); raw prompts, which have none, are then refused.
+    The address is no part of `id`: a model that moves to another port keeps its answers, so different weights need
+    different names. thinking: by default the least effort that a reasoning model (gpt-5, o3 …) takes, with tokens for
+    it beyond `max_tokens`. response_format: see models.request_fields; raw prompts are then refused.
     place: base_url, api_key and timeout_s, as Endpoint takes them.
     """
 
@@ -61,7 +60,13 @@ class OpenAIChat:
         self.id = f"openai:{model}{thinking_in_id(model, thinking)}{format_in_id(response_format)}"
         self._model = model
         self._thinking = thinking
-        self._format = {} if response_format is None else {"response_format": with_name(response_format)}
+        self._format: dict[str, Any] = {}
+        if response_format is not None:
+            self._format = {"response_format": with_name(response_format)}
+        self._optional = ["stream", "stream_options"]
+        """Fields that are left out once the endpoint has refused them by name."""
+        if thinking.effort == LEAST:  # an effort that somebody chose is not left out
+            self._optional += ["reasoning_effort", "reasoning"]
         self._endpoint = Endpoint(model, **place)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -83,10 +88,8 @@ class OpenAIChat:
             **sampling(self._model, request, self._thinking),
             **self._format,
         }
-        # an effort that somebody chose is not left out
-        optional = ["reasoning_effort"] if self._thinking.effort == LEAST else []
         with advised(self._format):
-            return self._ask(CHAT, body, request, listener, optional=optional, renamed=NEWER_NAMES)
+            return self._ask(CHAT, body, request, listener)
 
     def _raw(self, request: ChatRequest, listener: Listener | None) -> ChatResponse:
         if self._format:
@@ -102,24 +105,14 @@ class OpenAIChat:
                 f"{error} A raw prompt needs the Completions API there; leave out `--apply_chat_template False`."
             ) from None
 
-    def _ask(
-        self,
-        api: _API,
-        body: dict[str, Any],
-        request: ChatRequest,
-        listener: Listener | None,
-        *,
-        optional: Sequence[str] = (),
-        renamed: Mapping[str, str] = NO_NAMES,
-    ) -> ChatResponse:
+    def _ask(self, api: _API, body: dict[str, Any], request: ChatRequest, listener: Listener | None) -> ChatResponse:
         if listener is not None:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-            optional = [*optional, "stream", "stream_options"]
 
         def send(kept: dict[str, Any]) -> ChatResponse:
             return as_answered(self._send(api, kept, listener), request, kept)
 
-        return self._endpoint.adapt(body, send, optional=optional, renamed=renamed)
+        return self._endpoint.adapt(body, send, optional=self._optional, renamed=api.renamed)
 
     def _send(self, api: _API, body: dict[str, Any], listener: Listener | None) -> ChatResponse:
         if listener is not None and "stream" in body:
@@ -195,10 +188,12 @@ class _API(NamedTuple):
     """The answer and the refusal in a choice."""
     added: Callable[[Any], tuple[str, str]]
     """What a piece of a stream adds to them."""
+    renamed: Mapping[str, str]
+    """Fields, and the names that some models want for them."""
 
 
 def _said(choice: dict[str, Any]) -> tuple[str, str]:
-    message: dict[str, Any] = choice["message"]
+    message = choice["message"]
     return _words(message.get("content")), message.get("refusal") or ""
 
 
@@ -209,12 +204,13 @@ def _added(choice: Any) -> tuple[str, str]:
     return _words(choice.delta.content), getattr(choice.delta, "refusal", None) or ""
 
 
-CHAT = _API("/chat/completions", lambda client: client.chat.completions, _said, _added)
+CHAT = _API("/chat/completions", lambda client: client.chat.completions, _said, _added, NEWER_NAMES)
 COMPLETIONS = _API(
     "/completions",
     lambda client: client.completions,
     said=lambda choice: (choice["text"], ""),
     added=lambda choice: (choice.text or "", ""),
+    renamed={},
 )
 
 

@@ -1,7 +1,6 @@
 """An OpenAI-compatible endpoint: the SDK's client, and every failure of it as a ModelError that names no secret.
 
-The SDK costs about a second to import, so it is imported with the first call. It does not retry here:
-tasks/calls.py does, for every backend alike.
+The SDK takes a second to import, so the first call does. Retries are left to tasks/calls.py.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_
 KEY_PLACE = "the variable that api_key_env names, or else the provider's own (OPENAI_API_KEY …)"
 """Where keys come from; none gets here with its name."""
 
-NO_NAMES: Mapping[str, str] = {}
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -102,13 +101,14 @@ class Endpoint:
         send: Callable[[dict[str, Any]], Result],
         *,
         optional: Sequence[str] = (),
-        renamed: Mapping[str, str] = NO_NAMES,
+        renamed: Mapping[str, str] | None = None,
     ) -> Result:
         """What `send` gets for `body`, as far as the server knows its fields.
 
-        optional: fields that are left out once the server has refused them by name. renamed: fields, and the name
-        that they get once the server has asked for it.
+        optional: fields to leave out once the server has refused them by name. renamed: fields to rename once the
+        server has asked for the other name.
         """
+        renamed = renamed or {}
         while True:
             known = {name: value for name, value in body.items() if name not in self._refused}
             kept = {renamed[name] if name in self._renamed & renamed.keys() else name: known[name] for name in known}
@@ -121,6 +121,7 @@ class Endpoint:
                 }
                 if not refused and not asked:
                     raise
+                log.info("asked again without=%s renamed=%s model=%s", refused, asked, self._model)
                 self._refused |= refused
                 self._renamed |= asked
 

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from pydantic import JsonValue
 
 from models.openai import OpenAIChat, data_url, message_with
-from models.openai_endpoint import AnswerFailed, Endpoint, NoSuchPath, whole_answer
+from models.openai_endpoint import AnswerFailed, NoSuchPath, whole_answer
 from models.prompts import Listener, plain_text
 from models.protocols import ChatRequest, ChatResponse, Image
 from models.request_fields import (
     BRIEFLY,
-    LEAST,
     Thinking,
     advised,
     as_answered,
-    format_in_id,
     freedom,
     is_reasoning,
     most_tokens,
     reasoning_effort,
-    refuse_named_template,
-    thinking_in_id,
-    with_name,
 )
 
 log = logging.getLogger(__name__)
@@ -34,12 +29,11 @@ LEAST_OUTPUT_TOKENS = 16
 """OpenAI refuses a lower `max_output_tokens`; a request for fewer may get up to so many."""
 
 
-class OpenAIResponses:
+class OpenAIResponses(OpenAIChat):
     """Answers through the Responses API, or through Chat Completions once the endpoint has said that it lacks it.
 
-    `id` differs from that of OpenAIChat: this API takes no seed and has defaults of its own, so the same request may
-    get another answer. Which of the two an endpoint speaks is, like its port, no part of the id.
-    Nothing is stored at the endpoint (`store: false`). Reasoning models and arguments: see OpenAIChat.
+    `id` differs from that of OpenAIChat: this API takes no seed and has its own defaults, so its answers may differ.
+    Which of the two an endpoint speaks is no part of the id. Nothing is stored at the endpoint (`store: false`).
     """
 
     def __init__(
@@ -50,48 +44,34 @@ class OpenAIResponses:
         response_format: Mapping[str, JsonValue] | None = None,
         **place: Any,
     ) -> None:
-        self.id = f"responses:{model}{thinking_in_id(model, thinking)}{format_in_id(response_format)}"
-        self._model = model
-        self._thinking = thinking
-        self._format: dict[str, Any] = {}
-        if response_format is not None:
-            named = with_name(response_format)  # here what stands under json_schema is beside the type
-            self._format = {"text": {"format": {"type": named["type"], **named.get("json_schema", {})}}}
-        self._chat = OpenAIChat(model, thinking=thinking, response_format=response_format, **place)
-        self._endpoint = Endpoint(model, **place)
+        super().__init__(model, thinking=thinking, response_format=response_format, **place)
+        self.id = f"responses:{self.id.removeprefix('openai:')}"
+        self._text: dict[str, Any] = {}
+        if named := self._format.get("response_format"):  # this API has the fields of json_schema beside the type
+            self._text = {"text": {"format": {"type": named["type"], **named.get("json_schema", {})}}}
         self._has_responses = True
 
-    def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.model_errors.ModelError; half a stream is a TransientModelError."""
-        refuse_named_template(request)
-        if self._has_responses and request.template is True:
+    def _chat(self, request: ChatRequest, listener: Listener | None) -> ChatResponse:
+        if self._has_responses:
             try:
-                return self._respond(request, on_text)
+                return self._respond(request, listener)
             except NoSuchPath as error:
                 log.info("no Responses API, asking Chat Completions model=%s said=%s", self._model, error)
                 self._has_responses = False
-        return self._chat.complete(request, on_text=on_text)
+        return super()._chat(request, listener)
 
-    def _respond(self, request: ChatRequest, on_text: Callable[[str], None] | None) -> ChatResponse:
-        listener = Listener(on_text, request.stop) if on_text else None
-        body = _body(self._model, request, self._thinking) | self._format | ({"stream": True} if listener else {})
-        chosen = self._thinking.effort != LEAST  # an effort that somebody chose is not left out
-        optional = [*([] if chosen else ["reasoning"]), *(["stream"] if listener else [])]
+    def _respond(self, request: ChatRequest, listener: Listener | None) -> ChatResponse:
+        body = _body(self._model, request, self._thinking) | self._text | ({"stream": True} if listener else {})
 
         def send(kept: dict[str, Any]) -> ChatResponse:
-            return as_answered(self._send(kept, listener), request, kept)
+            if listener is not None and "stream" in kept:
+                answer = self._endpoint.stream(lambda client: _read(client.responses.create(**kept)), listener)
+            else:  # OpenAI streams some models to verified accounts only
+                answer = self._endpoint.call(lambda client: _response(client.responses.create(**kept)))
+            return as_answered(answer, request, kept)
 
         with advised(self._format):
-            answer = self._endpoint.adapt(body, send, optional=optional)
-        if listener:
-            listener.end(answer.text)
-        return answer
-
-    def _send(self, body: dict[str, Any], listener: Listener | None) -> ChatResponse:
-        if listener is not None and "stream" in body:
-            return self._endpoint.stream(lambda client: _read(client.responses.create(**body)), listener)
-        # OpenAI streams some models to verified accounts only
-        return self._endpoint.call(lambda client: _response(client.responses.create(**body)))
+            return self._endpoint.adapt(body, send, optional=self._optional)
 
 
 def _body(model: str, request: ChatRequest, thinking: Thinking) -> dict[str, Any]:

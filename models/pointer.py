@@ -73,7 +73,7 @@ class PointerSelector(nn.Module):
     """Scores ordered choices of candidates. Dropout follows train() and eval(), except that generation has none.
 
     Weights and dropout draw from torch's default generator: seed it around construction and training.
-    Raises ValueError for embeddings of another width, pointers that leave the pool, and pools smaller than a pointer.
+    Raises ValueError for embeddings of another width, pointers outside the pool, and pools smaller than a pointer.
     """
 
     def __init__(self, config: PointerConfig) -> None:
@@ -288,9 +288,8 @@ def _fewest_usable(encoded: Encoded, shots: int) -> int:
 class PoolAttention(nn.Module):
     """Attention of one state per pool over that pool; parameters and results are nn.MultiheadAttention's.
 
-    With a single state neither keys nor values of the candidates need be made, nor the candidates themselves from
-    their embeddings: q·(W c) = (Wᵀq)·c, and the weighted sum of W c is W times the weighted sum of c. That is
-    2·K·d multiplications a head instead of 2·K·H².
+    With a single state neither keys and values nor the candidates themselves need be computed: q·(W c) = (Wᵀq)·c, and
+    the weighted sum of W c is W times the weighted sum of c. A head takes 2·K·d multiplications instead of 2·K·H².
     """
 
     def __init__(self, width: int, *, heads: int, dropout: float) -> None:

@@ -1,7 +1,6 @@
-"""Pictures of a request: what their header says, and what Pillow makes of them.
+"""Pictures of a request: PNGs alone, since pictures of documents and datasets have been converted to PNG before.
 
-Pictures of documents and of datasets are decoded, made upright and written anew as PNG before they come here. So this
-file takes nothing but PNG, and no more pixels than it says: what a header promises bounds the memory that a PNG takes.
+The size in the header is checked first: it bounds the memory that a PNG takes.
 """
 
 from __future__ import annotations

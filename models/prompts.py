@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from models.model_errors import NoChatTemplate, RequestRefused
 from models.prompt_pictures import pictures_of
@@ -81,35 +81,28 @@ class Listener:
             self._on_text(text)
 
 
-class Rendered(NamedTuple):
-    """What the model reads."""
-
-    text: str
-    is_whole: bool
-    """True when the template has written the special tokens; False: the tokenizer adds its own."""
-
-
-def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> Rendered:
+def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> str:
     """The text of a request, with one placeholder for each picture, where it stands among the words.
 
-    The system's words come first; a template that takes none gets them at the head of the first question.
-    sight: of a model that takes pictures; None: the request may hold none.
-    Raises RequestRefused, and NoChatTemplate if the tokenizer has no such template.
+    System messages come first; for a template that takes none they are put at the head of the first question.
+    sight: None for a model that takes no pictures. Raises RequestRefused, NoChatTemplate.
     """
     if not request.messages:
         raise RequestRefused("The request has no messages; give at least one.")
     if sight is None:
         refuse_images(request, "A prompt without a chat template" if request.template is False else "A text model")
     if request.template is False:
-        rendered = Rendered("\n\n".join(_as_it_stands(message, sight) for message in request.messages), is_whole=False)
+        picture = sight.written if sight else ""
+        parts = ([part.text if isinstance(part, Text) else picture for part in one.content] for one in request.messages)
+        text = "\n\n".join(sendable("".join(part)) for part in parts)
     else:
         template = template_of(tokenizer, request.template)
         turns = [{"role": message.role, "content": _content(message, sight)} for message in request.messages]
         turns.sort(key=lambda turn: turn["role"] != "system")  # stable: the others keep their order
-        rendered = Rendered(_apply_template(tokenizer, turns, template), is_whole=True)
+        text = _apply_template(tokenizer, turns, template)
     if sight is not None:
-        _check_placeholders(rendered.text, request, sight)
-    return rendered
+        _check_placeholders(text, request, sight)
+    return text
 
 
 def template_of(tokenizer: Any, wanted: bool | str) -> str:
@@ -125,11 +118,6 @@ def template_of(tokenizer: Any, wanted: bool | str) -> str:
             f"{', '.join(sorted(named))}; name one of these, or {WITHOUT}"
         )
     return named[name]
-
-
-def _as_it_stands(message: Message, sight: Sight | None) -> str:
-    picture = sight.written if sight else ""
-    return "".join(sendable(part.text) if isinstance(part, Text) else picture for part in message.content)
 
 
 def _content(message: Message, sight: Sight | None) -> str | list[dict[str, str]]:

@@ -89,7 +89,7 @@ class BatchChat(Chat, Protocol):
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
         """Answers with their number in `requests`, each as soon as it is ready, in whatever order is fastest.
 
-        A request that cannot be answered gives its RequestRefused; what ends all of them is raised.
+        A request that cannot be answered yields its RequestRefused; an error that ends all of them is raised.
         """
         ...
 
@@ -117,8 +117,7 @@ class LogLikelihood(Protocol):
         ...
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Log-probability of whole texts, with their position: windows as long as the context, each token predicted
-        once."""
+        """Log-probability of whole texts, with their position, in windows as long as the context."""
         ...
 
 
@@ -131,8 +130,7 @@ class AnswerLikelihood(Protocol):
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """Sum of the natural log-probabilities of each answer's tokens, its end included, with its number; any order.
 
-        Of the request only the messages and the template matter. One that is refused has none; the first such
-        RequestRefused is raised behind all that have one.
+        Only the messages and the template of a request matter. The first RequestRefused is raised after all results.
         """
         ...
 

@@ -23,14 +23,11 @@ Turns = tuple[tuple[str, str], ...]
 
 
 class ReplayChat:
-    """Answers by the exact prompt, from JSONL lines `{prompt | messages, response}`; what is not there is refused.
-
-    The file may be packed: `.jsonl.gz`.
+    """Answers by the exact prompt, from lines `{prompt | messages, response}` of a `.jsonl` or `.jsonl.gz` file.
 
     prompt: the texts of all messages with a blank line between two, or those of the user alone. messages: role and
     content of each. A folder, or a file of lines with an `id`, holds the answers to a benchmark's items: those are
-    matched by item and not by prompt, so `complete` refuses and says so. `id` holds a digest of the files.
-    Raises ModelUnavailable.
+    matched by item, so `complete` refuses. `id` holds a digest of the files. Raises ModelUnavailable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +35,7 @@ class ReplayChat:
         files = _files(path)
         self.id = f"replay:{path.name}@{digest_files(files)}"
         self._answers: dict[str, str] = {}
-        """Digest of a prompt or of messages → answer: digests, since prompts may be long and many."""
+        """Digest of a prompt or of messages → answer."""
         self.is_by_item = path.is_dir()
         """True when answers are found by the id of an item, which no request holds."""
         for number, row in [] if path.is_dir() else _rows(path):
@@ -77,16 +74,14 @@ def _key_of(row: dict[str, Any], path: Path, number: int) -> str:
     if isinstance(prompt, str):
         return _digest(sendable(prompt))
     try:
-        return _digest(tuple((str(turn["role"]), sendable(turn["content"])) for turn in messages or _missing()))
+        if not messages:
+            raise KeyError("messages")
+        return _digest(tuple((str(turn["role"]), sendable(turn["content"])) for turn in messages))
     except (KeyError, TypeError, AttributeError):
         raise ModelUnavailable(
             f"{path}:{number}: there is neither a `prompt` nor `messages` with role and content; write "
             '{"prompt": "…", "response": "…"}'
         ) from None
-
-
-def _missing() -> Any:
-    raise KeyError("messages")
 
 
 def _text(row: dict[str, Any], path: Path, number: int) -> str:

@@ -18,8 +18,7 @@ from models.protocols import ChatRequest, ChatResponse
 REASONING_MODELS = re.compile(r"^(gpt-([5-9]|\d\d)(?![\d.]*-chat)|o\d)")
 MINIMAL_EFFORT = re.compile(r"^gpt-5(-mini|-nano)?(-\d{4}-\d\d-\d\d)?$")
 REASONING_TOKENS = 8192
-"""Kept for reasoning beyond the tokens of the answer: both count against one limit, and what is not used costs nothing.
-At low effort a question takes some hundreds to two thousand."""
+"""Allowed for reasoning beyond the answer: both count against one limit. At low effort a question takes up to 2000."""
 LIMITED_MODELS = re.compile(r"^(chat)?gpt-4o")
 MOST_TOKENS = 16_384
 """Most output tokens of the gpt-4o family, which refuses a request for more."""

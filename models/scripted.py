@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.prompt_pictures import picture_size, pictures_of
 from models.prompts import Listener, cut
-from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from models.protocols import ChatRequest, ChatResponse, Message, Text
 
 
 class Rule(BaseModel):
@@ -93,11 +93,12 @@ class ScriptedChat:
             yield number, -math.log(2) * (1 if answer == self._answer(request) else 9 * size + 2)
 
     def _answer(self, request: ChatRequest) -> str:
-        prompt, image = _prompt(request.messages), _last_image(request.messages)
+        prompt, pngs = _prompt(request.messages), list(pictures_of(request.messages))
+        png = pngs[-1] if pngs else None
         for rule in self.rules:
-            if _fits(rule, prompt, image):
+            if _fits(rule, prompt, png):
                 return rule.answer
-        return describe_image(image.png) if image else f"You said: {prompt}"
+        return describe_image(png) if png else f"You said: {prompt}"
 
 
 class ScriptedReranker:
@@ -137,23 +138,18 @@ def describe_image(png: bytes) -> str:
     )
 
 
-def _fits(rule: Rule, prompt: str, image: Image | None) -> bool:
+def _fits(rule: Rule, prompt: str, png: bytes | None) -> bool:
     if rule.prompt is not None and not re.search(rule.prompt, prompt):
         return False
-    if rule.image_size is not None and (image is None or _png_size(image.png) != rule.image_size):
+    if rule.image_size is not None and (png is None or _png_size(png) != rule.image_size):
         return False
     if rule.image_sha256 is None:
         return True
-    return image is not None and hashlib.sha256(image.png).hexdigest().startswith(rule.image_sha256)
+    return png is not None and hashlib.sha256(png).hexdigest().startswith(rule.image_sha256)
 
 
 def _prompt(messages: Sequence[Message]) -> str:
     return "\n".join(part.text for message in messages for part in message.content if isinstance(part, Text))
-
-
-def _last_image(messages: Sequence[Message]) -> Image | None:
-    images = [part for message in messages for part in message.content if isinstance(part, Image)]
-    return images[-1] if images else None
 
 
 def _png_size(png: bytes) -> tuple[int, int]:

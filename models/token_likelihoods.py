@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from models.causal_weights import Loaded
-from models.prompts import sendable
+from models.prompts import render, sendable
+from models.protocols import ChatRequest, LogProb
+
+if TYPE_CHECKING:
+    from models.vision_weights import Sight
 
 
 class Window(NamedTuple):
@@ -23,14 +27,6 @@ class Window(NamedTuple):
     """Position of the text that it belongs to."""
     read: tuple[int, ...]
     predicted: tuple[int, ...]
-
-
-class Part(NamedTuple):
-    """A window's summed log-probability, and whether each token is the most likely one."""
-
-    number: int
-    total: float
-    greedy: bool
 
 
 def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[int]:
@@ -44,6 +40,13 @@ def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[in
         special = not (begins and text.startswith(begins))
     # not verbose: a text that is longer than the context is no trouble here
     return loaded.tokenizer.encode(text, add_special_tokens=special, verbose=False)
+
+
+def prompt_tokens(loaded: Loaded, request: ChatRequest, sight: Sight | None) -> list[int]:
+    """The tokens of a request, one for each picture. Raises RequestRefused, NoChatTemplate, ModelUnavailable."""
+    # a template has written the special tokens itself
+    special = None if request.template is False else False
+    return encode(loaded, render(loaded.tokenizer, request, sight), special=special) or [loaded.prefix_token]
 
 
 def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:
@@ -62,28 +65,42 @@ def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[i
     return head, encode(loaded, context + continuation)[len(head) :]
 
 
-def pair_windows(loaded: Loaded, number: int, pair: tuple[str, str]) -> Iterator[Window]:
-    """One window, which loses the beginning of a context that is too long; several where the continuation is."""
+def pair_windows(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[list[Window]]:
+    """The windows of each (context, continuation).
+
+    One, which loses the beginning of a long context; several for a long continuation; none for one without tokens.
+    """
+    return [list(_pair_windows(loaded, number, pair)) for number, pair in enumerate(pairs)]
+
+
+def text_windows(loaded: Loaded, texts: Sequence[str]) -> list[list[Window]]:
+    """The windows of each text: as long as the context, each token predicted once."""
+    encoded = (encode(loaded, text) for text in texts)
+    return [list(_rolling(loaded, number, tokens, loaded.prefix_token)) for number, tokens in enumerate(encoded)]
+
+
+def _pair_windows(loaded: Loaded, number: int, pair: tuple[str, str]) -> Iterator[Window]:
     context, continuation = encode_pair(loaded, *pair)
+    context = context or [loaded.prefix_token]
     most = loaded.context_tokens
     if len(continuation) > most:
-        yield from rolling_windows(number, continuation, prefix=(context or [loaded.prefix_token])[-1], most=most)
+        yield from _rolling(loaded, number, continuation, context[-1])
     elif continuation:
-        tokens = ((context or [loaded.prefix_token]) + continuation)[-(most + 1) :]
+        tokens = (context + continuation)[-(most + 1) :]
         yield Window(number, tuple(tokens[:-1]), tuple(continuation))
 
 
-def rolling_windows(number: int, tokens: Sequence[int], *, prefix: int, most: int) -> Iterator[Window]:
-    """Windows of at most `most` tokens that predict each token once; the last one reads all that it can hold."""
-    whole = (prefix, *tokens)
+def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) -> Iterator[Window]:
+    """The last window reads all that it can hold."""
+    whole, most = (prefix, *tokens), loaded.context_tokens
     for start in range(0, len(tokens), most):
         end = min(start + most, len(tokens))
         yield Window(number, whole[max(0, end - most) : end], tuple(tokens[start:end]))
 
 
 @torch.inference_mode()
-def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]]]) -> Iterator[Part]:
-    """The parts of one batch: each text that is read, with the windows that read it."""
+def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]]]) -> Iterator[tuple[Window, LogProb]]:
+    """Each window of a batch with its log-probability. rows: each text that is read, with the windows that read it."""
     model = loaded.model
     width = max(len(read) for read, _ in rows)
     # padding at the right end: what is causal does not see it, so no mask is needed
@@ -96,15 +113,15 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     for row, (read, windows) in enumerate(rows):
         for window in windows:
             end = len(read) - offset
-            yield _part(window, logits[row, end - len(window.predicted) : end])
+            yield window, likelihood(window.predicted, logits[row, end - len(window.predicted) : end])
 
 
-def _part(window: Window, logits: Tensor) -> Part:
-    """logits: (predicted, V)."""
+def likelihood(tokens: Sequence[int], logits: Tensor) -> LogProb:
+    """The log-probability of tokens. logits: (len(tokens), V)."""
     logs = logits.float().log_softmax(-1)
-    wanted = torch.tensor(window.predicted, device=logs.device)
+    wanted = torch.tensor(tokens, device=logs.device)
     total = logs.gather(1, wanted[:, None]).sum()
-    return Part(window.number, float(total), bool((logs.argmax(-1) == wanted).all()))
+    return LogProb(float(total), bool((logs.argmax(-1) == wanted).all()))
 
 
 def _base(model: Any) -> Any:

@@ -14,7 +14,7 @@ from models.local import held
 from models.model_errors import ModelError
 from models.prompt_pictures import pictures_of
 from models.protocols import ChatRequest
-from models.token_likelihoods import encode
+from models.token_likelihoods import encode, likelihood
 from models.vision_weights import Seeing, Sight, load_seeing
 
 
@@ -29,19 +29,14 @@ class Answer(NamedTuple):
 class HFVision(CausalLM):
     """A CausalLM that takes pictures: one of the Qwen-VL (2, 2.5, 3) or LLaVA kind, of a folder or of the hub.
 
-    Batches, drawing, stops and the end of memory are those of CausalLM; its likelihoods of plain texts are there too.
     With `template=False` the words go to the model as they stand, each picture in its place among them.
-    Pictures are resized by Pillow on every machine, the same way whatever shares their batch.
-    Raises ModelUnavailable.
+    Pictures are resized by Pillow on every machine, independently of their batch. Raises ModelUnavailable.
     """
 
     def __init__(
         self, pretrained: str, *, min_pixels: int | None = None, max_pixels: int | None = None, **chosen: Any
     ) -> None:
-        """min_pixels, max_pixels: a picture is resized to so many; None: as the model's own settings say.
-
-        chosen: arguments of CausalLM, but not trust_remote_code.
-        """
+        """min_pixels, max_pixels: bounds of a resized picture; None: the model's own. chosen: arguments of CausalLM."""
         super().__init__(pretrained, **chosen)
         asked = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         self._pixels = {name: count for name, count in asked.items() if count is not None}
@@ -50,8 +45,7 @@ class HFVision(CausalLM):
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """Sums over the answers' tokens, their end included, with their numbers; the longest first.
 
-        An answer is tokenised by itself, as the model would write it behind the prompt.
-        Raises ModelError, that of a request which cannot be told (ContextOverflow) behind all that can.
+        An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
         """
         answers, refused = list[Answer](), list[ModelError]()
         for number, (request, answer) in enumerate(asked):
@@ -90,7 +84,7 @@ class HFVision(CausalLM):
         inputs = self._inputs([(one.prompt.request, [*one.prompt.tokens, *one.tokens[:-1]]) for one in batch])
         most = max(len(one.tokens) for one in batch)
         logits = self._load().model(**inputs, use_cache=False, logits_to_keep=most).logits  # (rows, most, V)
-        return [_total(one.tokens, logits[row, -len(one.tokens) :]) for row, one in enumerate(batch)]
+        return [likelihood(one.tokens, logits[row, -len(one.tokens) :]).total for row, one in enumerate(batch)]
 
     def _inputs(self, rows: Sequence[tuple[ChatRequest, list[int]]]) -> dict[str, Tensor]:
         """What the model reads: tokens padded at the left, and the pictures of all rows in their order."""
@@ -104,9 +98,3 @@ class HFVision(CausalLM):
     def _answer_bytes(self, one: Answer) -> int:
         """Memory of a row's keys, values and logits."""
         return self._cache_bytes(one.prompt) + self._logit_bytes((tuple(one.tokens), []))
-
-
-def _total(tokens: Sequence[int], logits: Tensor) -> float:
-    """logits: (len(tokens), V), each row for the token of its place."""
-    logs = logits.float().log_softmax(-1)
-    return float(logs.gather(1, torch.tensor(tokens, device=logs.device)[:, None]).sum())

@@ -15,17 +15,15 @@ import PIL.Image
 from models.causal_weights import (
     Loaded,
     Weights,
-    adapted,
-    device_for,
     failures_named,
     loaded_of,
     progress_hidden,
-    require_whole,
+    read_model,
     weights_folder,
 )
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.prompt_pictures import open_picture, picture_size
-from models.weight_files import read_json, require_safetensors
+from models.weight_files import read_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,34 +63,17 @@ def kind_of(name: str, revision: str | None = None) -> Kind:
 def load_seeing(
     weights: Weights, *, device: str | None, device_map: Any, max_length: int | None, pixels: dict[str, int]
 ) -> Seeing:
-    """The model on its device, and how it sees. Only safetensors are read. Raises ModelUnavailable.
+    """The model on its device, and how it sees. pixels: `min_pixels`, `max_pixels`. Raises ModelUnavailable."""
+    from transformers import AutoModelForImageTextToText
 
-    pixels: `min_pixels` and `max_pixels` of a picture, in place of the model's own.
-    """
-    target = device_for(device)
     with progress_hidden(), failures_named(weights.folder):
         processor = read_processor(weights.folder, pixels)
-        model, info = _read_model(weights, device_map)
-        require_whole(info, processor.tokenizer, weights.folder)
-        model = model if weights.adapter is None else adapted(model, weights.adapter)
-        model = model if device_map is not None else model.to(target)
+        placing = {"device": device, "device_map": device_map}
+        model = read_model(AutoModelForImageTextToText, weights, processor.tokenizer, **placing)
     sight = sight_of(processor, model.config, weights.folder)
     sight = sight._replace(names_types="mm_token_type_ids" in inspect.signature(model.forward).parameters)
     _check_reading(sight, weights.folder)
     return Seeing(loaded_of(model, processor.tokenizer, max_length), sight, Pictures(sight))
-
-
-def _read_model(weights: Weights, device_map: Any) -> tuple[Any, dict[str, Any]]:
-    """The model, and what transformers says of its loading."""
-    import torch
-    from transformers import AutoModelForImageTextToText
-
-    require_safetensors(weights.folder)
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    placed = {} if device_map is None else {"device_map": device_map}
-    dtype = getattr(torch, weights.dtype)
-    read: Any = AutoModelForImageTextToText.from_pretrained  # its types do not know that it can give two things
-    return read(weights.folder, dtype=dtype, output_loading_info=True, **placed, **source)
 
 
 def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
@@ -123,10 +104,7 @@ def _without_videos(kind: Any) -> Any:
 
 
 def sight_of(processor: Any, config: Any, folder: Path) -> Sight:
-    """How a model with this processor takes pictures; its tokenizer gets the processor's chat template.
-
-    Raises ModelUnavailable for a model that is not supported.
-    """
+    """How a model takes pictures; its tokenizer gets the processor's chat template. Raises ModelUnavailable."""
     tokenizer, token = processor.tokenizer, getattr(processor, "image_token", None)
     if token is None:
         raise _unlike(folder)
@@ -140,11 +118,11 @@ def sight_of(processor: Any, config: Any, folder: Path) -> Sight:
 def _check_reading(sight: Sight, folder: Path) -> None:
     """Raises ModelUnavailable unless the model's own processor makes the same of some pictures as we do."""
     try:
-        alike, cause = _reads_alike(sight), None
+        if _reads_alike(sight):
+            return
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, StopIteration) as error:
-        alike, cause = False, error
-    if not alike:
-        raise _unlike(folder) from cause
+        raise _unlike(folder) from error
+    raise _unlike(folder)
 
 
 def _unlike(folder: Path) -> ModelUnavailable:
@@ -191,7 +169,7 @@ class Sight(NamedTuple):
     """True if the model takes a mask of the tokens that belong to a picture."""
 
     def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
-        """The tokens with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
+        """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
         counts = iter(self._counts(pngs))
         return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
 
@@ -231,15 +209,6 @@ class Pictures:
         for png in dict.fromkeys(pngs):
             self._kept.move_to_end(png)
         parts = [self._kept[png] for png in pngs]
-        self._forget()
+        while sum(value.nbytes for part in self._kept.values() for value in part.values()) > PICTURE_BYTES:
+            self._kept.popitem(last=False)
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-    def _forget(self) -> None:
-        total = sum(_bytes(part) for part in self._kept.values())
-        while total > PICTURE_BYTES:
-            _, oldest = self._kept.popitem(last=False)
-            total -= _bytes(oldest)
-
-
-def _bytes(part: dict[str, Tensor]) -> int:
-    return sum(value.nbytes for value in part.values())

@@ -17,7 +17,7 @@ from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, R
 from models.prompts import Listener
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.request_fields import format_in_id
-from models.token_likelihoods import Window, encode, pair_windows, rolling_windows
+from models.token_likelihoods import Window, encode, pair_windows, text_windows
 from models.vision_weights import kind_of
 from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
 from models.vllm_loading import Setup, remedy_of
@@ -42,12 +42,11 @@ class _Reading(NamedTuple):
 class VLLMChat:
     """Answers with the model of a folder or of the hub, and tells how likely answers and texts are.
 
-    The engine runs in processes of its own that end with this one. It is opened with the first question, shared with
-    all who ask for the same weights with the same settings, and let go of when another model of this process is asked
-    (models.local). Threads may ask at once: their requests share its batches. Requests begin in the order given, so
-    that those that begin alike, side by side, have their common beginning computed once.
+    The engine runs in processes that end with this one. It is opened with the first question, shared by all threads
+    that ask for the same weights and settings, and released when another model of this process is asked
+    (models.local). Requests begin in the order given: a beginning that neighbours share is computed once.
     `id` holds a fingerprint of weights, configuration, tokenizer and chat templates. At temperature 0 the answers are
-    those of `hf`, up to rounding; above it tokens are drawn with a seed that belongs to the request.
+    those of `hf`, up to rounding; above it tokens are drawn with a seed that depends on the request alone.
     A vision-language model is loaded with its vision encoder. Raises ModelUnavailable.
     """
 
@@ -64,10 +63,9 @@ class VLLMChat:
         response_format: Mapping[str, JsonValue] | None = None,
         **engine: Any,
     ) -> None:
-        """min_pixels, max_pixels: a picture is resized to so many; None: as the model's own settings say.
+        """min_pixels, max_pixels: bounds of a resized picture; None: the model's own.
 
-        response_format: the format of each answer (models.request_fields); likelihoods do not depend on it.
-        engine: other fields of models.vllm_loading.Setup.
+        response_format: see models.request_fields; not for likelihoods. engine: fields of models.vllm_loading.Setup.
         """
         if dtype.removeprefix("torch.") not in DTYPES:
             raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
@@ -128,30 +126,25 @@ class VLLMChat:
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
         """Log-probability of each continuation given its context, with its position. Raises ModelError.
 
-        An empty context is the token for the beginning of a text; a continuation without tokens is certain.
+        An empty context stands for the token that begins a text; a continuation without tokens is certain.
         """
         reader = self._reader()
         with reader.lock:
-            windows = [list(pair_windows(reader.loaded, number, pair)) for number, pair in enumerate(pairs)]
+            windows = pair_windows(reader.loaded, pairs)
         yield from self._likelihoods([[_Reading(window) for window in group] for group in windows])
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Log-probability of whole texts, with their position: windows one token shorter than the context."""
         reader = self._reader()
         with reader.lock:
-            prefix, most = reader.loaded.prefix_token, reader.loaded.context_tokens
-            windows = [
-                list(rolling_windows(number, encode(reader.loaded, text), prefix=prefix, most=most))
-                for number, text in enumerate(texts)
-            ]
+            windows = text_windows(reader.loaded, texts)
         for number, likelihood in self._likelihoods([[_Reading(window) for window in group] for group in windows]):
             yield number, likelihood.total
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """Sums over the answers' tokens, their end included, with their numbers.
 
-        An answer is tokenised by itself, as the model would write it behind the prompt.
-        Raises ModelError, that of a request which cannot be told (ContextOverflow) behind all that can.
+        An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
         """
         numbers, groups, refused = list[int](), list[list[_Reading]](), list[ModelError]()
         for number, (request, answer) in enumerate(asked):

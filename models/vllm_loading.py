@@ -88,15 +88,8 @@ class Setup(NamedTuple):
     trust_remote_code: bool = False
 
 
-class Opened(NamedTuple):
-    """vLLM's own objects."""
-
-    llm: Any
-    lora: Any
-
-
-def load_llm(setup: Setup) -> Opened:
-    """The engine, with the adapter that each of its jobs names. Only safetensors are read. Raises ModelUnavailable."""
+def load_llm(setup: Setup) -> tuple[Any, Any]:
+    """The engine, and the adapter that each of its jobs names. Only safetensors are read. Raises ModelUnavailable."""
     require_safetensors(setup.folder)
     said = _log_file()
     begun = said.stat().st_size if said.exists() else 0
@@ -111,7 +104,7 @@ def load_llm(setup: Setup) -> Opened:
         end_orphans()
         logged = said.read_bytes()[begun:].decode("utf-8", "replace") if said.exists() else ""
         raise ModelUnavailable(_why(error, setup, logged=logged)) from error
-    return Opened(llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None)
+    return llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None
 
 
 def arguments(setup: Setup) -> dict[str, Any]:

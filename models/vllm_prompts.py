@@ -16,10 +16,10 @@ from models.causal_weights import Loaded, Weights, context_tokens_of, end_tokens
 from models.decoding import readable, seed_of
 from models.model_errors import ContextOverflow
 from models.prompt_pictures import open_picture, pictures_of
-from models.prompts import cut, render
+from models.prompts import cut
 from models.protocols import ChatRequest, ChatResponse
 from models.request_fields import schema_of
-from models.token_likelihoods import Window, encode
+from models.token_likelihoods import Window, prompt_tokens
 from models.vision_weights import read_processor, sight_of
 from models.vllm_loading import Setup
 
@@ -72,8 +72,7 @@ class Reader:
 
         room_for: tokens that have to have room behind it; by default one, and the limit is cut to what there is.
         """
-        text, is_whole = render(self.tokenizer, request, self.sight)
-        tokens = encode(self.loaded, text, special=False if is_whole else None) or [self.loaded.prefix_token]
+        tokens = prompt_tokens(self.loaded, request, self.sight)
         pngs = tuple(pictures_of(request.messages))
         length = len(self.sight.expanded(tokens, pngs)) if self.sight and pngs else len(tokens)
         room = self.loaded.context_tokens + 1 - length

@@ -19,15 +19,12 @@ GENERATOR_FILES = (*WANTED_FILES, "*.jinja")
 MORE_TEMPLATES = "additional_chat_templates"
 """The folder of those that a request asks for by name."""
 REMEMBERED_BYTES = 1 << 24
-"""Smallest file whose digest is remembered: reading it takes longer than a disk's clock ticks, so that a file which is
-written anew behind that has another time."""
+"""Smallest file whose digest is remembered: reading it takes longer than a tick of the file system's clock, so that a
+file which is rewritten afterwards has another time."""
 
 
 def fingerprint(embedder: str) -> str:
-    """What the weights behind an embedder's name are: other weights, another fingerprint. Raises ModelUnavailable.
-
-    An endpoint does not show its weights: its name has to stand for them.
-    """
+    """Fingerprint of an embedder's weights; the name for an endpoint, which hides them. Raises ModelUnavailable."""
     backend = embedder.partition(":")[0]
     if backend == "minilm":
         return digest_files(minilm_folder() / name for name in MINILM_FILES)
@@ -98,10 +95,7 @@ def digest_files(paths: Iterable[Path]) -> str:
 
 
 def digest_folder(folder: Path, wanted: Sequence[str] = WANTED_FILES) -> str:
-    """12 hex digits for weights, tokenizer and settings of a model, names included.
-
-    Of its folders below, such as `checkpoint-500`, only those count that a model is read from.
-    """
+    """12 hex digits for weights, tokenizer and settings of a model, names included; folders it does not use are not."""
     digest = hashlib.sha256()
     for path in _files(folder, wanted):
         digest.update(path.relative_to(folder).as_posix().encode())

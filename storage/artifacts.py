@@ -52,10 +52,8 @@ class Artifacts:
     @classmethod
     def open(cls, where: str | Path, *, cache: Path) -> Artifacts:
         """The store in a local folder, or at an fsspec URL, whose objects are kept below `cache` too."""
-        if isinstance(where, Path) or "://" not in where:
-            return cls(Path(where))
-        if where.startswith("file://"):
-            return cls(Path(where.removeprefix("file://")))
+        if isinstance(where, Path) or "://" not in where or where.startswith("file://"):
+            return cls(Path(str(where).removeprefix("file://")))
         # one cache per store: what one holds says nothing about another
         return cls(cache / hashlib.sha256(where.encode()).hexdigest()[:16], remote=Remote(where))
 
@@ -130,12 +128,16 @@ class Artifacts:
 
     def recall(self, key: str) -> Ref | None:
         """What `remember` noted for `key`, if the artifact still exists and verifies."""
-        ref = self.noted(key)
+        ref = self._noted(_key_name(key))
         return ref if ref and self.verify(ref) else None
 
-    def noted(self, key: str) -> Ref | None:
-        """What `remember` noted for `key`, whether or not the artifact is still there."""
-        name = _key_name(key)
+    def notes(self) -> Iterator[tuple[str, Ref]]:
+        """Every key and what `remember` noted for it, whether or not the artifact is still there."""
+        for found in self._store.find("keys"):
+            if ref := self._noted(found.name):
+                yield found.name.rpartition("/")[2], ref
+
+    def _noted(self, name: str) -> Ref | None:
         try:
             return Ref.model_validate_json(self._store.read(name))
         except (FileNotFoundError, ValueError):  # ValueError: a damaged note is no note
@@ -146,11 +148,6 @@ class Artifacts:
         for found in self._store.find("objects"):
             _, kind, _, digest = found.name.split("/")
             yield Artifact(Ref(kind=kind, digest=digest, size=found.size), found.modified)
-
-    def noted_keys(self) -> Iterator[str]:
-        """Every key that `remember` noted."""
-        for found in self._store.find("keys"):
-            yield found.name.rpartition("/")[2]
 
     def starts_with(self, ref: Ref, characters: tuple[bytes, ...]) -> bool:
         """True when the object's first byte is one of these; not verified. Raises MissingArtifact, StoreUnreachable."""

@@ -82,20 +82,18 @@ class _Tally:
 
 
 def backup(home: Path, store: Artifacts, database_url: str | None, target: Path) -> Manifest:
-    """Write everything to the tar file `target`, which appears when it is whole.
+    """Write everything to the tar file `target`, which appears when it is whole. Runs may go on meanwhile.
 
-    Runs may go on meanwhile. What refers is read before what is referred to: results, keys, database, then objects,
-    which never change. A damaged object is left out: the run that needs it makes it again.
-    Raises StoreUnreachable, DatabaseUnavailable.
+    References are read before what they refer to: results, keys, database, then objects, which never change. A damaged
+    object is left out: the run that needs it makes it again. Raises StoreUnreachable, DatabaseUnavailable.
     """
     with files.replacing(target) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         written, results = _Writer(tar), Results.beside(store, home)
         for name in sorted(each.name for each in results.listed()):
             if (record := results.read(name)) is not None:  # else removed since it was listed
                 written.data(f"{FOLDER}/{name}", record)
-        for key in sorted(store.noted_keys()):
-            if ref := store.noted(key):
-                written.data(f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
+        for key, ref in sorted(store.notes(), key=lambda note: note[0]):
+            written.data(f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
         with _dumped(home, database_url, beside=target) as dump:
             if dump is not None:
                 written.file(DATABASE, dump)
@@ -110,9 +108,8 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
 
 
 def restore(source: Path, home: Path, store: Artifacts, database_url: str | None) -> Manifest:
-    """Bring a backup into an empty home; nothing is changed unless the whole file is sound.
+    """Restore a backup into an empty home and `store`; nothing is changed unless the whole file is sound.
 
-    store: where artifacts and results go: below the home, or a store elsewhere.
     Raises BackupUnusable, DatabaseUnavailable, StoreUnreachable.
     """
     if home.exists() and any(home.iterdir()):
@@ -191,7 +188,10 @@ def _unpack(source: Path, staging: Path) -> Manifest:
                 data = tar.extractfile(member)
                 assert data is not None  # a plain file has content
                 if member.name == MANIFEST:
-                    return _checked(source, json.loads(data.read()), tally)
+                    manifest = Manifest.model_validate(json.loads(data.read()))
+                    if manifest != tally.manifest():
+                        raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
+                    return manifest
                 _section(member.name)  # refuses a name that leads elsewhere
                 tally.add(member.name, member.size)
                 _extract(data, staging / member.name, member.name, tally, source)
@@ -229,13 +229,6 @@ def _extract(data: IO[bytes], path: Path, name: str, tally: _Tally, source: Path
         raise BackupUnusable(f"{name} in {source} is damaged; use another copy")
 
 
-def _checked(source: Path, said: object, tally: _Tally) -> Manifest:
-    manifest = Manifest.model_validate(said)
-    if manifest != tally.manifest():
-        raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
-    return manifest
-
-
 def _hand_over(staged: Artifacts, store: Artifacts) -> None:
     """Move the artifacts and keys to where they belong."""
     if store.remote is None and not store.root.exists() and staged.root.exists():
@@ -244,9 +237,8 @@ def _hand_over(staged: Artifacts, store: Artifacts) -> None:
         return
     for artifact in staged.objects():
         store.put_file(artifact.ref.kind, staged.path(artifact.ref))
-    for key in staged.noted_keys():
-        if ref := staged.noted(key):
-            store.remember(key, ref)
+    for key, ref in staged.notes():
+        store.remember(key, ref)
 
 
 @contextmanager
@@ -265,7 +257,10 @@ def _dumped(home: Path, database_url: str | None, *, beside: Path) -> Generator[
 def _load_database(dump: Path, home: Path, database_url: str | None) -> None:
     """Fill the database, all or nothing; it must be empty."""
     url = database.locate(database_url, home)
-    if tables := _tables(url):
+    with database.connected(database.engine(url)) as connection:
+        query = "select tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema')"
+        tables = sorted(connection.execute(text(query)).scalars())
+    if tables:
         raise BackupUnusable(f"the database of DATABASE_URL already holds {', '.join(tables[:3])}; name an empty one")
     raw, script = dump.with_suffix(".raw"), dump.with_suffix(".sql")
     _run_client("pg_restore", url, "--no-owner", "--no-privileges", f"--file={raw}", str(dump), connect=False)
@@ -277,12 +272,6 @@ def _load_database(dump: Path, home: Path, database_url: str | None) -> None:
         "psql", url, "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", f"--file={script}"
     )
     database.upgrade(url)
-
-
-def _tables(url: str) -> list[str]:
-    with database.connected(database.engine(url)) as connection:
-        query = "select tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema')"
-        return sorted(connection.execute(text(query)).scalars())
 
 
 def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -> None:

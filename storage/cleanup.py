@@ -12,7 +12,7 @@ from pathlib import Path
 from storage import files
 from storage.artifacts import Artifact, Artifacts
 from storage.embeddings import EmbeddingCache
-from storage.records import Record, Ref
+from storage.records import Record
 from storage.results import FOLDER, Results
 from storage.storage_errors import DamagedArtifact, MissingArtifact
 
@@ -106,27 +106,22 @@ def _mark(store: Artifacts, listed: Iterable[Artifact], results: Results, stayin
     """The digests that are referred to."""
     by_digest = {each.ref.digest: each.ref for each in listed}
     marked: set[str] = set()
-    fresh = {ref.digest for key in store.noted_keys() if (ref := store.noted(key))} | set(_mentioned(results, staying))
+    fresh = {ref.digest for _, ref in store.notes()}
+    for name in staying:
+        fresh |= _digests(results.read(name) or b"")
     while fresh:
         marked |= fresh
         found: set[str] = set()
         for digest in fresh & by_digest.keys():
             with suppress(MissingArtifact, DamagedArtifact):
-                found |= _digests_in_json(store, by_digest[digest])
+                if store.starts_with(by_digest[digest], (b"{", b"[")):  # vectors and images are not read
+                    found |= _digests(store.get(by_digest[digest]))
         fresh = found - marked
     return marked
 
 
-def _mentioned(results: Results, staying: Iterable[str]) -> Iterator[str]:
-    for name in staying:
-        yield from (found.decode() for found in DIGEST.findall(results.read(name) or b""))
-
-
-def _digests_in_json(store: Artifacts, ref: Ref) -> set[str]:
-    """Digests that a manifest mentions; vectors and images are not read."""
-    if not store.starts_with(ref, (b"{", b"[")):
-        return set()
-    return {found.decode() for found in DIGEST.findall(store.get(ref))}
+def _digests(data: bytes) -> set[str]:
+    return {found.decode() for found in DIGEST.findall(data)}
 
 
 def _remove_leftovers(root: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Iterator[Removal]:

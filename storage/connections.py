@@ -95,12 +95,6 @@ def server_major(url: str) -> int:
         return int(connection.execute(text("show server_version_num")).scalar_one()) // 10000
 
 
-def extensions(url: str) -> list[str]:
-    """Names of the extensions that the server could load. Raises DatabaseUnavailable."""
-    with connected(engine(url)) as connection:
-        return sorted(connection.execute(text("select name from pg_available_extensions")).scalars())
-
-
 @contextmanager
 def connected(pool: Engine) -> Generator[Connection]:
     """A transaction, committed at the end. Raises DatabaseUnavailable when the server cannot be used."""
@@ -130,9 +124,9 @@ def _scripts() -> ScriptDirectory:
 
 
 class Reconnecting:
-    """Transactions on the database that `locate` gives the address of; for any number of threads at once.
+    """Transactions on a database, for any number of threads at once.
 
-    locate: called at the first use, and again when the server has gone away.
+    locate: gives its address; called at the first use, and again when the server has gone away.
     """
 
     def __init__(self, locate: Callable[[], str]) -> None:

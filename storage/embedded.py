@@ -1,4 +1,4 @@
-"""PostgreSQL without set-up: a cluster of our own below the home, on a Unix socket, started on demand."""
+"""PostgreSQL without set-up: a cluster below the home, on a Unix socket, started on demand."""
 
 from __future__ import annotations
 
@@ -43,20 +43,15 @@ class Place(Record):
 
     @property
     def data(self) -> Path:
-        """PostgreSQL's own folder."""
+        """PostgreSQL's data folder."""
         return self.folder / "data"
 
     @property
     def log(self) -> Path:
-        """What the server says."""
+        """The server's log file."""
         return self.folder / "log"
 
-    @property
-    def url(self) -> str:
-        """libpq's address of our database."""
-        return self.url_of(DATABASE)
-
-    def url_of(self, database: str) -> str:
+    def url(self, database: str = DATABASE) -> str:
         """libpq's address of a database of this cluster."""
         return f"postgresql://postgres@/{database}?host={quote(str(self.sockets), safe='')}&port=5432"
 
@@ -76,7 +71,7 @@ class Cluster:
     """The embedded PostgreSQL of a home; any number of processes may start and use it at once.
 
     shelter: where root puts the cluster when the server's account may not enter the home (such as one below /root).
-    extension: what its PostgreSQL must come with, such as `pg_trgm`.
+    extension: PostgreSQL extension that must be installed, such as `pg_trgm`.
     """
 
     def __init__(self, home: Path, *, shelter: Path = Path("/var/lib/trivet"), extension: str | None = None) -> None:
@@ -94,8 +89,8 @@ class Cluster:
         Raises DatabaseUnavailable, WrongPostgresVersion.
         """
         place = self._recorded()
-        if place and not _refusal(place.url):
-            return place.url
+        if place and not _refusal(place.url()):
+            return place.url()
         try:
             with self._lock():
                 return self._start_alone()
@@ -125,7 +120,7 @@ class Cluster:
             return ClusterStatus(state="absent")
         pid = _postmaster(place)
         state = "stopped" if pid is None else "running"
-        return ClusterStatus(state=state, folder=place.folder, major=_major(place), pid=pid, url=place.url)
+        return ClusterStatus(state=state, folder=place.folder, major=_major(place), pid=pid, url=place.url())
 
     def remove(self) -> None:
         """Stop the server and delete the cluster with everything in it."""
@@ -144,15 +139,15 @@ class Cluster:
         deadline = time.monotonic() + START_S
         while _postmaster(place) is None:
             _start_server(place, binaries, account, deadline)
-        while reason := _refusal(place.url_of("postgres")):
+        while reason := _refusal(place.url("postgres")):
             if time.monotonic() > deadline:
                 raise DatabaseUnavailable(
                     f"PostgreSQL in {place.folder} does not answer: {reason}; its log is {place.log}"
                 )
             time.sleep(0.05)
-        if _refusal(place.url):
-            _create_database(place.url_of("postgres"))
-        return place.url
+        if _refusal(place.url()):
+            _create_database(place.url("postgres"))
+        return place.url()
 
     def _recorded(self) -> Place | None:
         try:
@@ -326,11 +321,11 @@ def _pid(place: Place) -> int | None:
 
 
 def _run(account: Account | None, place: Place, *command: str | Path) -> str:
-    """Run a program of PostgreSQL as the server's account, in the cluster's folder; gives what it said.
+    """The last lines of output of a PostgreSQL program, run as the server's account in the cluster's folder.
 
     Paths are relative to that folder, because pg_ctl hands them to a shell without escaping `$` and quotes.
-    What it says goes to a file, not a pipe: the server inherits a pipe, and reading that would never end.
-    The clean environment keeps PGDATA, PGPORT and the like of the user's own server away from ours.
+    The output goes to a file: the server would inherit a pipe, and reading that would never end.
+    The clean environment keeps out PGDATA, PGPORT and the like of the user's own server.
     """
     with tempfile.TemporaryFile("w+") as said:
         subprocess.run(

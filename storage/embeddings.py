@@ -12,8 +12,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,11 +70,8 @@ class EmbeddingCache:
             return 0
         stale = "FROM vectors WHERE used_day < ?", (_today() - older_than_days,)
         if dry_run:
-            [count] = self._run(
-                lambda connection: connection.execute(f"SELECT count(*) {stale[0]}", stale[1]).fetchone()
-            )
-            return count
-        removed = self._run(lambda connection: connection.execute(f"DELETE {stale[0]}", stale[1]).rowcount)
+            return self._run(lambda open_: open_.execute(f"SELECT count(*) {stale[0]}", stale[1]).fetchone())[0]
+        removed = self._run(lambda open_: open_.execute(f"DELETE {stale[0]}", stale[1]).rowcount)
         if removed:
             self._run(_give_space_back)
         return removed
@@ -160,7 +156,8 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 def _read(connection: sqlite3.Connection, keys: list[bytes], *, today: int) -> list[tuple[bytes, bytes]]:
     rows: list[tuple[bytes, bytes]] = []
     stale: list[bytes] = []
-    for batch in _batches(keys):
+    for start in range(0, len(keys), KEYS_PER_QUERY):
+        batch = keys[start : start + KEYS_PER_QUERY]
         holes = ",".join("?" * len(batch))
         found = connection.execute(f"SELECT key, vector, used_day FROM vectors WHERE key IN ({holes})", batch)
         for key, stored, used_day in found:
@@ -169,12 +166,6 @@ def _read(connection: sqlite3.Connection, keys: list[bytes], *, today: int) -> l
                 stale.append(key)
     connection.executemany("UPDATE vectors SET used_day = ? WHERE key = ?", [(today, key) for key in stale])
     return rows
-
-
-def _batches(keys: list[bytes]) -> Iterator[list[bytes]]:
-    remaining = iter(keys)
-    while batch := list(islice(remaining, KEYS_PER_QUERY)):
-        yield batch
 
 
 def _pack(vector: NDArray[np.float32] | NDArray[np.float16]) -> bytes:

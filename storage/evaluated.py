@@ -151,7 +151,7 @@ class Evaluated(FiniteRecord):
     task: Task | None = None
     """The benchmark that was run; None where an index was measured."""
     more_samples: Callable[[], Iterable[Sample]] | None = Field(default=None, exclude=True, repr=False)
-    """Makes more samples while they are written, so that they need not be held; a lost connection calls it again."""
+    """Makes more samples while they are written, so that they need no memory; a lost connection calls it again."""
 
 
 class StoredScore(FiniteRecord):

@@ -32,19 +32,6 @@ from storage.responses import escape, unescape
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
-__all__ = [
-    "Dataset",
-    "EvalSettings",
-    "Evaluated",
-    "Evaluations",
-    "Model",
-    "Result",
-    "Run",
-    "Sample",
-    "StoredScore",
-    "Task",
-]
-
 ROWS_PER_STATEMENT = 500
 """Most samples in memory at once."""
 SHORTEST_PREFIX = 6
@@ -55,10 +42,7 @@ KEY_COLUMNS = ("run", "task", "dataset", "settings")
 
 
 class Evaluations:
-    """The evaluation tables; locate: gives the address of the database, called at the first use.
-
-    Every method raises DatabaseUnavailable.
-    """
+    """The evaluation tables. locate: see Reconnecting. Every method raises DatabaseUnavailable."""
 
     def __init__(self, locate: Callable[[], str]) -> None:
         self._database = Reconnecting(locate)
@@ -132,9 +116,8 @@ class Evaluations:
     ) -> list[StoredScore]:
         """Figures of models on benchmarks, by model, task, metric and part.
 
-        models: by name; tasks: by name; None: all. Of several runs of the same model (name, revision and backend) on
-        a task with the same settings the latest counts, one that was completed before one that failed; `all_runs`
-        gives each. What still runs is left out.
+        models, tasks: names; None: all. Of several runs of the same model (name, revision and backend) on a task with
+        the same settings the latest counts, completed ones before failed ones; `all_runs` gives each that has ended.
         """
         return [StoredScore.model_validate(_plain(row)) for row in self._rows(_scores(models, tasks, all_runs))]
 
@@ -200,10 +183,9 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
 
 def _read(connection: Connection, run: str, *, with_samples: bool) -> list[Evaluated]:
     of_run = {"run": escape(run)}
-    columns = ("task", "dataset", "settings")
     made = _read_runs(connection, eval_runs.c.id == of_run["run"], limit=1)
-    tables = (eval_results, eval_tasks)
-    found = [select(*(table.c[name] for name in columns)).where(table.c.run == of_run["run"]) for table in tables]
+    columns = [(table.c.task, table.c.dataset, table.c.settings) for table in (eval_results, eval_tasks)]
+    found = [select(*chosen).where(chosen[0].table.c.run == of_run["run"]) for chosen in columns]
     read: list[Evaluated] = []
     for task, dataset, settings in sorted(connection.execute(union(*found)).tuples()):
         of_task = of_run | {"task": task}

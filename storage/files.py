@@ -9,11 +9,11 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from storage.storage_errors import StoreUnreachable
@@ -58,14 +58,10 @@ def scratch(folder: Path) -> Generator[Path]:
 
 @contextmanager
 def scratch_folder(folder: Path) -> Generator[Path]:
-    """An empty folder in `folder` for files that nobody will miss; it is gone when the block ends."""
+    """An empty folder in `folder` that is gone when the block ends."""
     make_folder(folder)
-    temporary = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
-    temporary.mkdir()
-    try:
-        yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with TemporaryDirectory(prefix=TEMPORARY, dir=folder, ignore_cleanup_errors=True) as temporary:
+        yield Path(temporary)
 
 
 def settle(temporary: Path, path: Path, *, durable: bool = True) -> None:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from storage import files
 from storage.responses import Responses, StoredResponse
@@ -27,8 +27,7 @@ class Forgiving:
     """Responses, with files in `folder` for what the database does not take.
 
     Any number of threads and processes may share the folder. Nothing here raises because the database or the disk is
-    away; `trouble` says what a person must know. Before anything is looked up, and as soon as the database is back,
-    the files go into it.
+    away; `trouble` says what a person must know. As soon as the database is back, the files go into it.
     """
 
     def __init__(self, responses: Responses, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,10 +57,6 @@ class Forgiving:
             )
         return " ".join(said) or None
 
-    def get(self, key: str) -> StoredResponse | None:
-        """The answer under `key`, of the database or of the files."""
-        return self.many([key]).get(key)
-
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
         """The answers that are there, by key; while the database is away, those of the files."""
         wanted = list(keys)
@@ -72,12 +67,8 @@ class Forgiving:
                 self._blind += len(wanted) - len(waiting)
         return waiting | (found or {})
 
-    def put(self, key: str, response: StoredResponse) -> None:
-        """Store an answer at once and for good."""
-        self.put_many({key: response})
-
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        """Store answers at once and for good, in the database or else in a file of their own."""
+        """Store answers durably, in the database or else in a file of their own."""
         if self._try(lambda: self._responses.put_many(rows) or True):
             return
         try:
@@ -122,58 +113,44 @@ class Forgiving:
             log.info("answers of files stored in the database count=%d", stored)
 
 
-class _Place(NamedTuple):
-    path: Path
-    offset: int
-
-
 class Unsaved:
     """Answers in a folder, each group in a file of its own, which is there as a whole or not at all.
 
-    So another run may bring a file into the database and remove it at any time; what is not here any more is there.
+    Another run may bring a file into the database and remove it at any time: its answers are found there then.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._guard = threading.Lock()
-        self._places = {key: place for path in self._paths() for key, place in _keys(path)}
+        self._paths = {key: path for path, rows in self.all() for key in rows}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._paths)
 
     def add(self, rows: Mapping[str, StoredResponse]) -> None:
         """Write a file, which a power cut does not undo. Raises StoreUnreachable."""
         path = self.folder / f"{uuid.uuid4().hex}.jsonl"
-        lines = [_line(key, response) for key, response in rows.items()]
-        files.write(path, b"".join(lines))
-        offset = 0
+        files.write(path, b"".join(_line(key, response) for key, response in rows.items()))
         with self._guard:
-            for key, line in zip(rows, lines, strict=True):
-                self._places[key] = _Place(path, offset)
-                offset += len(line)
+            self._paths |= dict.fromkeys(rows, path)
 
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
         """The answers that are here, by key."""
         with self._guard:
-            wanted = {key: place for key in keys if (place := self._places.get(key))}
-        found = {key: _read(place) for key, place in wanted.items()}
-        return {key: response for key, response in found.items() if response is not None}
+            wanted = {key: path for key in keys if (path := self._paths.get(key))}
+        found = {key: row for path in set(wanted.values()) for key, row in _rows(path).items()}
+        return {key: found[key] for key in wanted if key in found}
 
     def all(self) -> Iterator[tuple[Path, dict[str, StoredResponse]]]:
         """All answers, file by file."""
-        for path in self._paths():
-            places = list(_keys(path))
-            rows = {key: response for key, place in places if (response := _read(place))}
-            yield path, rows
+        for path in sorted(self.folder.glob("*.jsonl")):
+            yield path, _rows(path)
 
     def remove(self, path: Path) -> None:
         """Forget a file whose answers are stored elsewhere."""
         path.unlink(missing_ok=True)
         with self._guard:
-            self._places = {key: place for key, place in self._places.items() if place.path != path}
-
-    def _paths(self) -> list[Path]:
-        return sorted(self.folder.glob("*.jsonl"))
+            self._paths = {key: other for key, other in self._paths.items() if other != path}
 
 
 def _line(key: str, response: StoredResponse) -> bytes:
@@ -181,23 +158,10 @@ def _line(key: str, response: StoredResponse) -> bytes:
     return json.dumps(row).encode() + b"\n"  # ASCII: a lone surrogate has no other form
 
 
-def _keys(path: Path) -> Iterator[tuple[str, _Place]]:
-    offset = 0
+def _rows(path: Path) -> dict[str, StoredResponse]:
+    """The answers of a file; none where another run has just stored and removed it."""
     try:
-        with path.open("rb") as file:
-            for line in file:
-                yield json.loads(line)["key"], _Place(path, offset)
-                offset += len(line)
+        rows = [json.loads(line) for line in path.read_bytes().splitlines()]
     except FileNotFoundError:
-        return  # another run has just stored it
-
-
-def _read(place: _Place) -> StoredResponse | None:
-    try:
-        with place.path.open("rb") as file:
-            file.seek(place.offset)
-            row = json.loads(file.readline())
-    except FileNotFoundError:
-        return None  # another run has stored it
-    del row["key"]
-    return StoredResponse.model_validate(row)
+        return {}
+    return {row.pop("key"): StoredResponse.model_validate(row) for row in rows}

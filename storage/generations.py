@@ -164,24 +164,24 @@ class Index:
 
     def document(self, row: int) -> CatalogueEntry:
         """The document that the chunk belongs to."""
-        return self.catalogue[self._documents[row]]
+        return self.catalogue[self.document_of_row[row]]
 
-    @property
+    @cached_property
     def document_of_row(self) -> NDArray[np.int32]:
         """Per row, the position of its document in the catalogue."""
-        return self._documents
+        return self._array("documents.npy")
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""
         wanted = np.array([entry.document in documents for entry in self.catalogue], np.bool_)
-        return wanted[self._documents]
+        return wanted[self.document_of_row]
 
     def verify(self) -> None:
         """Read every file and open what searches. Raises DamagedIndex for the first that is not what was written."""
         for name, file in self.manifest.files.items():
             _check(self._folder / name, file, content=True)
         _ = self.lexical, self.catalogue
-        if not len(self) == self.vectors.size == len(self._documents) == len(self._offsets) - 1:
+        if not len(self) == self.vectors.size == len(self.document_of_row) == len(self._offsets) - 1:
             raise DamagedIndex(_damage(self._folder, "holds files of different numbers of rows"))
 
     @cached_property
@@ -194,10 +194,6 @@ class Index:
     @cached_property
     def _offsets(self) -> NDArray[np.int64]:
         return self._array("offsets.npy")
-
-    @cached_property
-    def _documents(self) -> NDArray[np.int32]:
-        return self._array("documents.npy")
 
     def _array(self, name: str) -> NDArray[Any]:
         with self._damage_named(name):

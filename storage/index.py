@@ -4,9 +4,9 @@
     OUT/generations/{number}-{digest}/  manifest.json  vectors.faiss  lexical/*.npy  chunks.jsonl  offsets.npy
                                         documents.npy  catalogue.json
 
-What a generation's files hold depends on its content alone: no times, no numbers of generations. A reader keeps a
-shared lock on its generation, a builder an exclusive one on its unfinished folder; both end with their process, so
-whatever is not locked and not current or previous can be removed.
+A generation's files depend on its content alone: they hold no times and no generation numbers. A reader holds a shared
+lock on its generation, a builder an exclusive one on its unfinished folder; both end with their process, so whatever is
+neither locked nor current nor previous can be removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 from array import array
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +86,8 @@ def publish(
     if (tokens is None) != (tokenizer is None):
         raise ValueError("BM25 needs both the token lists and the name of the tokenizer that made them")
     claim(out)
-    with files.reachable(out), _workplace(out) as place:
-        contents = _Contents(place.folder)
+    with files.reachable(out), _workplace(out) as (folder, lock):
+        contents = _Contents(folder)
         rows = {"chunks": contents.chunks(chunks, catalogue), "vectors": contents.vectors(vectors)}
         if tokens is not None:
             rows["tokens"] = contents.lexical(tokens)
@@ -102,10 +102,10 @@ def publish(
             settings=settings,
         )
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
-            fcntl.flock(place.lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
-        with Index(place.folder, digest) as written:
+            fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
+        with Index(folder, digest) as written:
             written.verify()
-        return _switch(out, place, digest)
+        return _switch(out, folder, digest)
 
 
 def open_index(path: Path, *, embedder: str | None = None) -> Index:
@@ -145,7 +145,7 @@ def _strange(out: Path) -> str | None:
     below = sorted(entry.name for entry in generations.iterdir()) if generations.is_dir() else []
     strange = [name for name in names if name not in COMPANIONS and not name.startswith(".")]
     strange += [f"generations/{name}" for name in below if not OURS.fullmatch(name)]
-    return strange[0] if strange else None
+    return next(iter(strange), None)
 
 
 def is_current(out: Path, digest: str) -> bool:
@@ -191,15 +191,8 @@ class _Contents:
 
     def lexical(self, tokens: Iterable[Sequence[str]]) -> int:
         """The BM25 files; gives the number of rows."""
-        rows = 0
-
-        def counted() -> Generator[Sequence[str]]:
-            nonlocal rows
-            for words in tokens:
-                rows += 1
-                yield words
-
-        write_postings(build_postings(counted()), lambda name: self._create(f"lexical/{name}"))
+        postings, rows = build_postings(tokens)
+        write_postings(postings, lambda name: self._create(f"lexical/{name}"))
         files.sync_folder(self._folder / "lexical")
         return rows
 
@@ -238,15 +231,12 @@ class _Digested:
         return self._file.write(data)
 
 
-class _Workplace(NamedTuple):
-    folder: Path
-    lock: int
-    """Exclusive while the builder writes, so that no other takes the folder for a leftover."""
-
-
 @contextlib.contextmanager
-def _workplace(out: Path) -> Generator[_Workplace]:
-    """A folder for an unfinished generation; gone afterwards unless it was renamed."""
+def _workplace(out: Path) -> Generator[tuple[Path, int]]:
+    """A folder for an unfinished generation, gone afterwards unless it was renamed, and its lock.
+
+    The lock is exclusive while the builder writes, so that no other takes the folder for a leftover.
+    """
     generations = out / "generations"
     with _locked(generations):
         folder = Path(tempfile.mkdtemp(dir=generations, prefix=".building-"))
@@ -254,13 +244,13 @@ def _workplace(out: Path) -> Generator[_Workplace]:
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
-        yield _Workplace(folder, lock)
+        yield folder, lock
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
 
 
-def _switch(out: Path, place: _Workplace, digest: str) -> Generation:
+def _switch(out: Path, folder: Path, digest: str) -> Generation:
     """Make the finished folder current, unless what is current has the same content and is whole."""
     generations = out / "generations"
     with _locked(generations):
@@ -268,18 +258,15 @@ def _switch(out: Path, place: _Workplace, digest: str) -> Generation:
         if current and current.manifest == digest and _is_whole(out, current):
             _sweep(generations, keep={current.generation, current.previous})
             return Generation(id=current.generation, digest=digest, created=False)
-        generation = f"{_next_number(generations):06d}-{digest[:12]}"
-        place.folder.rename(generations / generation)
+        numbers = (folder.name.partition("-")[0] for folder in generations.iterdir())
+        number = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+        generation = f"{number:06d}-{digest[:12]}"
+        folder.rename(generations / generation)
         files.sync_folder(generations)
         pointer = Pointer(generation=generation, previous=current.generation if current else None, manifest=digest)
         files.write(out / "CURRENT", pointer.model_dump_json(indent=1).encode())
         _sweep(generations, keep={pointer.generation, pointer.previous})
         return Generation(id=generation, digest=digest, created=True)
-
-
-def _next_number(generations: Path) -> int:
-    numbers = (folder.name.partition("-")[0] for folder in generations.iterdir())
-    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def _is_whole(out: Path, pointer: Pointer) -> bool:

@@ -1,7 +1,6 @@
-"""BM25 on disk: rank-bm25's Okapi scores, one by one the same, worked out when the index is made.
+"""BM25 on disk: the Okapi scores of rank-bm25, computed when the index is made.
 
-rank-bm25 itself weighs the terms; only the counting and the search are done sparsely here, because it keeps a dict per
-row and looks into each of them for every word.
+rank-bm25 weighs the terms; counting and search are sparse here, because it searches a dict per row for every word.
 
 Files: `hashes.npy` (of each term, sorted), `terms.npy` (UTF-8, end to end), `ends.npy` (where each term ends),
 `starts.npy` (where each term's postings start), `rows.npy` and `weights.npy` (a posting: row, and what the term adds
@@ -15,13 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from rank_bm25 import BM25Okapi
 
 GROUP = 64
 """Rows of a group, whose best score is taken first when the top rows are looked for."""
@@ -55,8 +51,8 @@ class Posting(NamedTuple):
     weights: NDArray[np.float64]
 
 
-def build_postings(tokens: Iterable[Sequence[str]]) -> Postings:
-    """The postings of one token list per row; the same lists give the same arrays."""
+def build_postings(tokens: Iterable[Sequence[str]]) -> tuple[Postings, int]:
+    """The postings of one token list per row, and the number of rows; the same lists give the same arrays."""
     terms, occurrences, lengths = _count(tokens)
     vocabulary = sorted((term.encode() for term in terms), key=lambda term: (_hash(term), term))
     place = {term: at for at, term in enumerate(vocabulary)}
@@ -67,15 +63,15 @@ def build_postings(tokens: Iterable[Sequence[str]]) -> Postings:
     postings, frequency = np.unique(placed[occurrences] * count + row_of, return_counts=True)
     term, row = np.divmod(postings, count)
     rows_per_term = np.bincount(term, minlength=len(vocabulary))
-    okapi = _okapi(rows_per_term, lengths)
-    return Postings(
+    postings = Postings(
         hashes=np.array([_hash(term) for term in vocabulary], np.uint64),
         terms=np.frombuffer(b"".join(vocabulary), np.uint8),
         ends=np.cumsum([len(word) for word in vocabulary], dtype=np.int64),
         starts=np.concatenate([[0], np.cumsum(rows_per_term)]).astype(np.int64),
         rows=row,
-        weights=_idf(okapi)[term] * _saturation(okapi, frequency, lengths, row),
+        weights=_weights(term, row, frequency, rows_per_term, lengths),
     )
+    return postings, len(lengths)
 
 
 def write_postings(postings: Postings, create: Callable[[str], AbstractContextManager[IO[bytes]]]) -> None:
@@ -128,13 +124,10 @@ class Lexical:
     def _place(self, word: bytes, at: int) -> int | None:
         """The place of `word`, at or behind `at`: other words may have the same hash."""
         while at < len(self._hashes) and self._hashes[at] == _hash(word):
-            if self._term(at) == word:
+            if self._terms[self._ends[at - 1] if at else 0 : self._ends[at]].tobytes() == word:
                 return at
             at += 1
         return None
-
-    def _term(self, at: int) -> bytes:
-        return self._terms[self._ends[at - 1] if at else 0 : self._ends[at]].tobytes()
 
     def _scores(self, spans: list[slice]) -> NDArray[np.float64]:
         scores = np.zeros(self.size)
@@ -172,8 +165,16 @@ def _count(tokens: Iterable[Sequence[str]]) -> tuple[list[str], NDArray[np.int64
     return list(known), np.array(occurrences, np.int64), np.array(lengths, np.int64)
 
 
-def _okapi(rows_per_term: NDArray[np.int64], lengths: NDArray[np.int64]) -> BM25Okapi | None:
-    """rank-bm25's weights of terms (by number) that are counted already; None where nothing is counted."""
+def _weights(
+    term: NDArray[np.int64],
+    row: NDArray[np.int64],
+    frequency: NDArray[np.int64],
+    rows_per_term: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """What each posting adds to the score of its row: its term's weight, times less for a repetition in a long row."""
+    if not len(term):
+        return np.empty(0)
     from rank_bm25 import BM25Okapi
 
     class Counted(BM25Okapi):
@@ -181,19 +182,7 @@ def _okapi(rows_per_term: NDArray[np.int64], lengths: NDArray[np.int64]) -> BM25
             self.corpus_size, self.avgdl = len(lengths), float(lengths.mean())
             return dict(enumerate(rows_per_term.tolist()))
 
-    return Counted([]) if len(rows_per_term) else None
-
-
-def _idf(okapi: BM25Okapi | None) -> NDArray[np.float64]:
-    """By the number of the term."""
-    return np.array(list(okapi.idf.values()) if okapi else [], np.float64)
-
-
-def _saturation(
-    okapi: BM25Okapi | None, frequency: NDArray[np.int64], lengths: NDArray[np.int64], row: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """What repeating a term is worth, less in long rows; one value per posting."""
-    if okapi is None:
-        return np.empty(0)
+    okapi = Counted([])
+    idf = np.array(list(okapi.idf.values()), np.float64)  # by the number of the term
     penalty = 1 - okapi.b + okapi.b * lengths / okapi.avgdl
-    return frequency * (okapi.k1 + 1) / (frequency + okapi.k1 * penalty[row])
+    return idf[term] * (frequency * (okapi.k1 + 1) / (frequency + okapi.k1 * penalty[row]))

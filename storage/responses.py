@@ -54,21 +54,13 @@ class StoredResponse(Record):
 
 
 class Responses:
-    """Answers by key; any number of threads and processes may ask and store at once.
-
-    locate: gives the address of the database; called at the first use, and again when the server has gone away, so
-    that an embedded server that was killed is started again.
-    """
+    """Answers by key; any number of threads and processes may ask and store at once. locate: see Reconnecting."""
 
     def __init__(self, locate: Callable[[], str]) -> None:
         self._database = Reconnecting(locate)
 
-    def get(self, key: str) -> StoredResponse | None:
-        """The answer under `key` (64 hex digits). Raises DatabaseUnavailable."""
-        return self.many([key]).get(key)
-
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        """The answers that are there, by key. Raises DatabaseUnavailable."""
+        """The answers that are there, by key (64 hex digits). Raises DatabaseUnavailable."""
         wanted, found = list(keys), dict[str, StoredResponse]()
         for start in range(0, len(wanted), KEYS_PER_QUERY):
             query = select(responses).where(responses.c.key.in_(wanted[start : start + KEYS_PER_QUERY]))
@@ -76,18 +68,8 @@ class Responses:
             found |= {row["key"]: _response(row) for row in rows}
         return found
 
-    def put(self, key: str, response: StoredResponse) -> None:
-        """Store an answer at once and for good; where there is one under `key`, that one stays.
-
-        Raises DatabaseUnavailable.
-        """
-        self.put_many({key: response})
-
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        """Store answers in one transaction: all of them, for good, or none; each as `put` does.
-
-        Raises DatabaseUnavailable.
-        """
+        """Store answers durably in one transaction; the answer that a key has stays. Raises DatabaseUnavailable."""
         # in the order of the keys: two processes that store the same answers wait for each other, and never crosswise
         lines = [_line(key, rows[key]) for key in sorted(rows)]
         if lines:

@@ -53,9 +53,8 @@ class KeptTurn(Record):
 
 
 class Sessions:
-    """Conversations by id; any number of threads and processes may add turns at once.
+    """Conversations by id; any number of threads and processes may add turns at once. locate: see Reconnecting.
 
-    locate: gives the address of the database; called at the first use, and again when the server has gone away.
     Every method raises DatabaseUnavailable.
     """
 
@@ -75,9 +74,9 @@ class Sessions:
 
     def turns(self, session_id: str) -> tuple[KeptTurn, ...]:
         """The turns of a session, in order; none where there is no such session."""
-        query = select(chat_turns).where(chat_turns.c.session_id == session_id).order_by(chat_turns.c.n)
-        rows = self._rows(query)
-        return tuple(_turn(row) for row in rows)
+        columns = [chat_turns.c[name] for name in KeptTurn.model_fields]
+        query = select(*columns).where(chat_turns.c.session_id == session_id).order_by(chat_turns.c.n)
+        return tuple(KeptTurn.model_validate(_plain(row)) for row in self._rows(query))
 
     def latest(self, index: str) -> Session | None:
         """The session on this index that was talked in last; None where there is none with a question."""
@@ -128,8 +127,8 @@ def _asked() -> Select[Any]:
 
 
 def _session(row: RowMapping) -> Session:
-    return Session.model_validate({name: unescape(value) for name, value in row.items()})
+    return Session.model_validate(_plain(row))
 
 
-def _turn(row: RowMapping) -> KeptTurn:
-    return KeptTurn.model_validate({name: unescape(value) for name, value in row.items() if name != "session_id"})
+def _plain(row: RowMapping) -> dict[str, Any]:
+    return {name: unescape(value) for name, value in row.items()}

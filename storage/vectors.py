@@ -1,9 +1,8 @@
 """Dense search on disk: a FAISS file of unit vectors in half precision, mapped, searched by inner product.
 
 Exact up to `EXACT_UP_TO` rows. Above, the rows are grouped into lists and only the lists nearest to a query are
-scanned: how many is measured when the file is made, so that recall stays at `RECALL`; where that would be most of
-them (vectors without any grouping), the file stays exact. A GPU, where FAISS has one, groups large files; what is
-written is the same kind of file, which opens on any machine.
+scanned. Their number is measured when the file is made, so that recall stays at `RECALL`; a file that would need most
+of its lists stays exact. A GPU, where FAISS has one, groups large files, which open on any machine.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import logging
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +23,14 @@ EXACT_UP_TO = 100_000
 RECALL = 0.998
 """Share of the true ten nearest that probing must find when it is tuned; .995 is promised, this leaves a margin."""
 GPU_FROM = 500_000
-"""Rows from which on a GPU groups them, if FAISS has one: the work grows with rows^1.5. One CPU thread groups 200,000
-rows of 384 numbers in 4 s and 500,000 in 12 s; with fewer, the seconds that could be saved are not worth a file whose
-bytes depend on the machine that made it."""
+"""Rows from which on a GPU groups them, if FAISS has one. One CPU thread groups 500,000 rows of 384 numbers in 12 s;
+with fewer, the time saved is not worth a file whose bytes depend on the machine that made it."""
 GPU_SCRATCH_BYTES = 256 << 20
 """GPU memory for intermediate results; by default FAISS reserves six times as much, beside a loaded model."""
 PIECE = 50_000
 """Rows that are added at once: FAISS takes fp32, twice the size."""
 UNIT_TOLERANCE = 0.01
 """Half precision moves the length of a unit vector by less than .001."""
-
-
-class Writable(Protocol):
-    """What a file is written to."""
-
-    def write(self, data: bytes, /) -> int: ...
 
 
 class Nearest(NamedTuple):
@@ -48,7 +40,7 @@ class Nearest(NamedTuple):
     scores: NDArray[np.float32]
 
 
-def write_vectors(file: Writable, vectors: NDArray[np.float16]) -> None:
+def write_vectors(file: IO[bytes], vectors: NDArray[np.float16]) -> None:
     """Write a FAISS file; the same vectors give the same bytes.
 
     vectors: (rows, dimension), each of length 1.
@@ -105,11 +97,10 @@ class Vectors:
         fetched, thorough = wanted + 1, allowed is not None
         while True:
             rows, scores = self._fetch(query, min(fetched, available), allowed, thorough=thorough)
-            if len(rows) < wanted:  # the probed lists hold too few
-                thorough = True
-            elif len(rows) == available or scores[wanted - 1] > scores[-1]:
+            enough = len(rows) >= wanted
+            if enough and (len(rows) == available or scores[wanted - 1] > scores[-1]):
                 return Nearest(rows, scores)
-            elif len(rows) < fetched:
+            if len(rows) < fetched:  # the probed lists hold too few
                 thorough = True
             else:
                 fetched *= 4
@@ -117,16 +108,15 @@ class Vectors:
     def _fetch(
         self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None, *, thorough: bool
     ) -> Nearest:
-        scores, rows = self._index.search(query[None], k, params=self._parameters(allowed, thorough=thorough))
-        found = rows[0] >= 0  # FAISS pads with -1
-        return Nearest(rows[0][found], scores[0][found])
-
-    def _parameters(self, allowed: NDArray[np.bool_] | None, *, thorough: bool) -> Any:
         faiss = _faiss()
         selector = None if allowed is None else faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
         if self.lists is None:
-            return faiss.SearchParameters(sel=selector)
-        return faiss.SearchParametersIVF(sel=selector, nprobe=self.lists if thorough else self.probes)
+            parameters = faiss.SearchParameters(sel=selector)
+        else:
+            parameters = faiss.SearchParametersIVF(sel=selector, nprobe=self.lists if thorough else self.probes)
+        scores, rows = self._index.search(query[None], k, params=parameters)
+        found = rows[0] >= 0  # FAISS pads with -1
+        return Nearest(rows[0][found], scores[0][found])
 
 
 def _faiss() -> Any:

@@ -86,6 +86,6 @@ class Budget:
             self.cost += cost
 
     def settle(self, expected: Tokens, used: Tokens) -> None:
-        """Book what a reserved request really took."""
+        """Book what a reserved request took."""
         with self._lock:
             self.cost += self._prices.cost(used) - self._prices.cost(expected)

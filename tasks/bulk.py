@@ -13,8 +13,8 @@ from models.model_errors import ContextOverflow, ModelError, RequestRefused, Tra
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.call_thread import CallThread, Ended, refuse_when_stopped
-from tasks.calls import Answer, Limits, ask_anew, canonical, estimate, kept, key_of, recalled, used
-from tasks.group_commit import GroupCommit, GroupStore
+from tasks.calls import Answer, Limits, ResponseStore, ask_anew, canonical, estimate, kept, key_of, recalled, used
+from tasks.group_commit import GroupCommit
 
 LOOKUP = 256
 """Requests that are looked up together."""
@@ -38,23 +38,22 @@ def ask_all(
     chat: Chat,
     requests: Iterable[tuple[Tag, ChatRequest]],
     *,
-    responses: GroupStore,
+    responses: ResponseStore,
     limits: Limits,
     budget: Budget | None = None,
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
     """The answers as they come, each with the tag of its request; those of the response store at once.
 
-    requests: read by the thread that reads the answers, some hundreds ahead of them and no further; so they must not
-    wait for one another's answers. Equal ones are asked once.
-    An answer is stored before the next request takes its place among the `concurrency` that are under way: `kill -9`
-    loses no more; of a BatchChat, which gets the missing requests in windows, without rates, time-outs and retries,
-    what it has under way and the last few that are being stored.
+    requests: read some hundreds ahead by the thread that reads the answers; so they must not wait for one another's
+    answers. Equal ones are asked once.
+    An answer is stored before the next request takes its place among the `concurrency` under way: `kill -9` loses no
+    more. A BatchChat gets the missing requests in windows, without rates, time-outs and retries; `kill -9` loses what
+    it has under way and the last few answers that are being stored.
 
-    A call that failed for now (TransientModelError after the last try) or does not fit (ContextOverflow) gives its
-    error as its answer, and so does each request that a BatchChat refuses. What concerns all requests is raised, once
-    what was under way is answered, stored and given: an endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and
-    what the store raises (storage.forgiving.Forgiving raises nothing; its `trouble` is to be shown at the end).
-    Closing the iterator ends what is under way at once.
+    A TransientModelError after the last try and a ContextOverflow are answers, and so is each RequestRefused of a
+    BatchChat. What concerns all requests is raised once everything under way is answered, stored and given: an
+    endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and what the store raises (storage.forgiving.Forgiving
+    raises nothing; show its `trouble` at the end). Closing the iterator ends what is under way at once.
     """
     lookup = _Lookup[Tag](chat, responses)
     if isinstance(chat, BatchChat):
@@ -85,7 +84,7 @@ class _Looked(NamedTuple, Generic[Tag]):
 class _Lookup(Generic[Tag]):
     """What the response store knows, and whose answers are still to come."""
 
-    def __init__(self, chat: Chat, responses: GroupStore) -> None:
+    def __init__(self, chat: Chat, responses: ResponseStore) -> None:
         self._chat = chat
         self._responses = responses
         self._waiting: dict[str, list[Tag]] = {}
@@ -153,7 +152,7 @@ class _Pool:
     concerns all requests ends the asking: what is under way is finished, and no more begun.
     """
 
-    def __init__(self, chat: Chat, responses: GroupStore, limits: Limits, budget: Budget) -> None:
+    def __init__(self, chat: Chat, responses: ResponseStore, limits: Limits, budget: Budget) -> None:
         self.failed: BaseException | None = None
         self._chat = chat
         self._responses = responses
@@ -233,7 +232,7 @@ class _Pool:
             alone.acquire()
         begun = False
         try:
-            if asked_elsewhere and (stored := self._responses.get(question.key)):
+            if asked_elsewhere and (stored := self._responses.many([question.key]).get(question.key)):
                 self._done(_Outcome(question.key, recalled(question.key, stored)))
             else:
                 begun = self._ask(question, caller, alone)
@@ -297,7 +296,7 @@ def _in_windows(
 class _Engine:
     """A model in this process that takes many requests at once; its answers are stored while it goes on."""
 
-    def __init__(self, chat: BatchChat, responses: GroupStore, limits: Limits, budget: Budget) -> None:
+    def __init__(self, chat: BatchChat, responses: ResponseStore, limits: Limits, budget: Budget) -> None:
         self._chat = chat
         self._limits = limits
         self._budget = budget

@@ -8,7 +8,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -40,12 +40,12 @@ OnText = Callable[[str], None]
 class ResponseStore(Protocol):
     """Where answers are kept; storage.responses.Responses is the real one."""
 
-    def get(self, key: str) -> StoredResponse | None:
-        """The answer kept under `key`."""
+    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
+        """The answers that are there, by key."""
         ...
 
-    def put(self, key: str, response: StoredResponse) -> None:
-        """Keep an answer."""
+    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+        """Keep all of them, or none."""
         ...
 
 
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 class CallSettings(Record):
-    """How hard an endpoint may be pressed, and how often it is asked again."""
+    """Rates, retries and time-outs of an endpoint."""
 
     tries: int = Field(default=5, ge=1)
     """Requests for one answer, the first included."""
@@ -69,8 +69,7 @@ class CallSettings(Record):
     most_delay_s: float = Field(default=60.0, ge=0)
     """Most seconds between tries; a server that asks for a longer pause is not waited for."""
     timeout_s: float = Field(default=300.0, gt=0)
-    """Seconds on the clock for one try, whatever the backend's own time-out; a model in this process has all it needs.
-    """
+    """Seconds for one try, whatever the backend's own time-out; without effect on a model in this process."""
     rest_s: float = Field(default=0.0, ge=0)
     """Seconds after a last try in which its error is raised again, and nothing is asked."""
     concurrency: int = Field(default=8, ge=1)
@@ -96,23 +95,22 @@ def ask(
 ) -> Answer:
     """The answer to a request, from the response store if it was given before.
 
-    on_text: called with all of the text so far while the answer is made, once for an answer of the store. A retry
-    starts over with a shorter text. It is called from the thread of the request, not from the caller's; once `ask`
-    has returned, raised or been interrupted, no call begins, and the stream that would have made it is closed.
+    on_text: called with all of the text so far, once for an answer of the store; a retry starts over. It is called
+    from the thread of the request; once `ask` has returned, raised or been interrupted, no further call begins.
     Raises models.model_errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
     raises.
     """
     plain = canonical(request)
     key = key_of(chat.id, plain)
     with limits.alone(key):
-        if stored := responses.get(key):
+        if stored := responses.many([key]).get(key):
             answer = recalled(key, stored)
             if on_text:
                 on_text(answer.response.text)
             return answer
         with CallThread() as thread:
             answer = ask_anew(chat, request, key=key, limits=limits, budget=budget, thread=thread, on_text=on_text)
-        responses.put(key, kept(chat.id, request, answer, plain=plain))
+        responses.put_many({key: kept(chat.id, request, answer, plain=plain)})
         return answer
 
 
@@ -161,14 +159,11 @@ class _LeftBehind(Exception):
 
 def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool:
     """True when the answer is in the response store, so that asking costs nothing."""
-    return responses.get(response_key(chat.id, request)) is not None
+    return bool(responses.many([response_key(chat.id, request)]))
 
 
 def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None) -> StoredResponse:
-    """What the response store holds of an answer.
-
-    plain: the request as returned by `canonical`, if the caller has it.
-    """
+    """What the response store holds of an answer. plain: the request in canonical form, if the caller has it."""
     from storage.responses import StoredResponse  # brings SQLAlchemy
 
     kind, _, model = backend.partition(":")
@@ -186,13 +181,8 @@ def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str,
 
 def recalled(key: str, stored: StoredResponse) -> Answer:
     """The answer that the response store holds under `key`."""
-    response = ChatResponse.model_validate(
-        {
-            **cast("dict[str, Any]", stored.response),
-            "prompt_tokens": stored.prompt_tokens,
-            "completion_tokens": stored.completion_tokens,
-        }
-    )
+    tokens = {"prompt_tokens": stored.prompt_tokens, "completion_tokens": stored.completion_tokens}
+    response = ChatResponse.model_validate({**cast("dict[str, Any]", stored.response), **tokens})
     return Answer(response, key, cached=True, latency_s=stored.latency_s)
 
 
@@ -217,7 +207,7 @@ _IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(","
 def canonical(request: ChatRequest) -> dict[str, Any]:
     """The request as plain JSON; an image stands there by the SHA-256 of its bytes."""
     plain: dict[str, Any] = {
-        name: _json(value)
+        name: list(value) if isinstance(value, tuple) else value
         for name, default in _DEFAULTS.items()
         if (value := getattr(request, name)) != default or name in ALWAYS_IN_KEY
     }
@@ -229,10 +219,6 @@ def canonical(request: ChatRequest) -> dict[str, Any]:
 
 _DEFAULTS = {name: field.default for name, field in ChatRequest.model_fields.items() if name != "messages"}
 """Fields that came later leave the key as it was while they are unset, so that older answers are still found."""
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _part(part: Text | Image) -> dict[str, str]:
@@ -268,9 +254,7 @@ def estimate(request: ChatRequest) -> Tokens:
 def used(response: ChatResponse, expected: Tokens) -> Tokens:
     """Tokens that an answer took, by the server's count; what it does not count is taken as expected."""
     prompt, answer = response.prompt_tokens, response.completion_tokens
-    return Tokens(
-        prompt=expected.prompt if prompt is None else prompt, answer=expected.answer if answer is None else answer
-    )
+    return Tokens(expected.prompt if prompt is None else prompt, expected.answer if answer is None else answer)
 
 
 class Limits:
@@ -302,9 +286,9 @@ class Limits:
             return self._in_flight.setdefault(key, threading.Lock())
 
     def run(self, call: Call[Result], *, expected: Tokens, thread: CallThread, timed: bool) -> Result:
-        """What `call` returns, tried again while it raises TransientModelError; the last one is raised on.
+        """What `call` returns, tried again while it raises TransientModelError; the last one is raised.
 
-        call: gets an event that is set when nobody waits for its result any more. timed: within `timeout_s`.
+        timed: each try has to end within `timeout_s`.
         """
         if self._rests and self.clock() < self._rests[0]:
             raise self._rests[1]

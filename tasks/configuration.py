@@ -1,26 +1,38 @@
-"""What the steps of this process are configured with; `flows` says how, and the first step that needs it asks."""
+"""The resources that steps of this process are configured with; `flows` provides them when a step first needs them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
-from tasks.sending import Send
+
+@dataclass(frozen=True)
+class Sent:
+    """A step on its way to a pool."""
+
+    step: str
+    """Module and name, `tasks.rag.steps.embed`."""
+    key: str
+    """Its cache key: a child that is under way for another parent is waited for, not started twice."""
+    inputs: Mapping[str, Any]
+    name: str
+    """Name of the child in the UI."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Where this process keeps things, and how it reaches what it must not store."""
+    """Where this process keeps its data, and how it reaches models and secrets."""
 
     home: Path
     store: str
     database_url: str | None
     gpu_deployment: str | None
-    send: Send
-    """Has a step done on the pool of that deployment."""
+    send: Callable[[Sent, str], Any]
+    """(step, deployment) → the step's result on the pool of that deployment; raises what the step raises there."""
     parse_log: Path | None
     vlm_base_url: str | None
     """OpenAI-compatible endpoint of vision models."""

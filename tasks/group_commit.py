@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from tasks.calls import ResponseStore
 
@@ -18,18 +18,6 @@ MOST_ANSWERS = 256
 MOST_PAUSE_S = 0.002
 
 Item = TypeVar("Item")
-
-
-class GroupStore(ResponseStore, Protocol):
-    """A response store that looks up and keeps many at once; storage.responses.Responses is the real one."""
-
-    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
-        """The answers that are there, by key."""
-        ...
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        """Keep all of them, or none."""
-        ...
 
 
 class _Kept(NamedTuple, Generic[Item]):
@@ -44,7 +32,7 @@ class GroupCommit(Generic[Item]):
     stored: told in that thread, after each transaction: the items of its answers, and None, or what storing them met.
     """
 
-    def __init__(self, responses: GroupStore, *, stored: Callable[[list[Item], Exception | None], None]) -> None:
+    def __init__(self, responses: ResponseStore, *, stored: Callable[[list[Item], Exception | None], None]) -> None:
         self._responses = responses
         self._stored = stored
         self._came: SimpleQueue[_Kept[Item] | None] = SimpleQueue()

@@ -56,7 +56,7 @@ def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
 
 
 def configure(made: Resources) -> None:
-    """Set the resources of this process; what was opened with the same ones stays open."""
+    """Set the resources of this process; what was opened stays open if they are the present ones."""
     if set_resources(made):
         forget()
 
@@ -134,8 +134,7 @@ def vision(name: str, *, revision: str = "") -> Chat:
     """
     from models.chats import open_chat
 
-    del revision  # part of what is remembered
-
+    del revision  # part of the key under which the model is kept
     base_url = resources().vlm_base_url or resources().openai_base_url
     return open_chat(name, base_url=base_url, api_key=resources().api_key)
 
@@ -148,13 +147,10 @@ def language(name: str, *, local: bool, revision: str = "") -> Chat:
     """
     from models.chats import open_chat
 
-    del revision  # part of what is remembered
-
-    base_url = resources().openai_base_url
-    if local:
-        base_url = resources().llm_base_url or base_url
-    timeout_s = resources().llm_timeout_s
-    return open_chat(name, base_url=base_url, api_key=resources().api_key, timeout_s=timeout_s)
+    del revision  # part of the key under which the model is kept
+    told = resources()
+    base_url = (told.llm_base_url if local else None) or told.openai_base_url
+    return open_chat(name, base_url=base_url, api_key=told.api_key, timeout_s=told.llm_timeout_s)
 
 
 @cache

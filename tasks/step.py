@@ -8,7 +8,7 @@ removed and the step runs. Results are small JSON records, never pickles.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ from prefect.utilities.annotations import quote
 from pydantic import PrivateAttr
 
 from storage.records import refs_in
+from tasks.configuration import Sent
 from tasks.keys import content_key
 from tasks.resources import artifacts, resources, results
-from tasks.sending import Sent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,11 +82,11 @@ class StepKey(CachePolicy):
     ) -> str:
         """The key; as a side effect a record that no longer holds is removed, which makes Prefect run the step."""
         key = self.key_of(inputs, run=task_ctx.task_run.flow_run_id)
-        record = results().read(key)
-        if record is not None and self._holds(record, inputs):
-            results().renew(key, record)
-        elif record is not None:
-            results().remove(key)
+        if (record := results().read(key)) is not None:
+            if self._holds(record, inputs):
+                results().renew(key, record)
+            else:
+                results().remove(key)
         return key
 
     def key_of(self, inputs: dict[str, Any], *, run: object) -> str:
@@ -178,19 +178,15 @@ def _placed(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
             run = context.task_run
             sent = Sent(key.name, key.key_of(bound.arguments, run=run.flow_run_id), bound.arguments, name=run.name)
             return resources().send(sent, deployment)
-        if not _has_device():
-            return function(*args, **kwargs)
-        with slot(GPU):
+        with slot(GPU) if _has_device() else nullcontext():
             return function(*args, **kwargs)
 
     return body
 
 
-@contextmanager
-def slot(name: str) -> Generator[None]:
+def slot(name: str) -> AbstractContextManager[None]:
     """Hold one of the places that a server gives out under `name` (deployments/limits.yaml); unlimited elsewhere."""
-    with concurrency(name):
-        yield
+    return concurrency(name)
 
 
 @contextmanager
@@ -227,7 +223,7 @@ def called(step: Task[P, R], name: str) -> Task[P, R]:
 
 
 def placed(step: Task[P, R], *, in_process: bool) -> Task[P, R]:
-    """The step without its claim to a device where the model that it asks is not in its process."""
+    """The step, without its claim to a device unless the model that it asks runs in its process."""
     if in_process:
         return step
     placed = step.with_options()

@@ -32,12 +32,6 @@ class Kept:
         """How many keys each look was for."""
         self.broken = False
 
-    def get(self, key: str) -> StoredResponse | None:
-        return self.rows.get(key)
-
-    def put(self, key: str, response: StoredResponse) -> None:
-        self.put_many({key: response})
-
     def many(self, keys: list[str]) -> dict[str, StoredResponse]:
         self.lookups.append(len(keys))
         return {key: self.rows[key] for key in keys if key in self.rows}

@@ -5,7 +5,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import PIL.Image
@@ -36,11 +36,11 @@ class Kept:
     def __init__(self) -> None:
         self.responses: dict[str, StoredResponse] = {}
 
-    def get(self, key: str) -> StoredResponse | None:
-        return self.responses.get(key)
+    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
+        return {key: self.responses[key] for key in keys if key in self.responses}
 
-    def put(self, key: str, response: StoredResponse) -> None:
-        self.responses[key] = response
+    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+        self.responses |= rows
 
 
 class Clock:

@@ -90,8 +90,8 @@ ANSWER = StoredResponse(backend="scripted", model="m", request=None, response={"
 def test_answers_wait_in_the_home_while_the_database_is_away(away: resources.Resources) -> None:
     store = resources.kept_responses()
     assert store.trouble is None
-    store.put("k" * 64, ANSWER)
-    assert store.get("k" * 64) == ANSWER
+    store.put_many({"k" * 64: ANSWER})
+    assert store.many(["k" * 64]) == {"k" * 64: ANSWER}
     assert store.trouble
     assert f"1 answers are kept in {away.home / 'unsaved'}" in store.trouble
 
@@ -102,4 +102,4 @@ def test_a_process_has_one_store_until_its_resources_change(away: resources.Reso
     assert resources.kept_responses() is store
     resources.configure(replace(away, home=away.home / "other"))
     assert resources.kept_responses() is not store
-    assert resources.kept_responses().get("k" * 64) is None
+    assert resources.kept_responses().many(["k" * 64]) == {}

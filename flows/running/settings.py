@@ -14,8 +14,7 @@ from flows.running.environment import home_folder
 from flows.running.environment import prepare_environment as prepare_environment
 
 if TYPE_CHECKING:
-    from tasks.configuration import Resources
-    from tasks.sending import Sent
+    from tasks.configuration import Resources, Sent
 
 
 class Settings(BaseSettings):

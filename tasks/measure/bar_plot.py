@@ -71,19 +71,9 @@ def _draw_bar(axes: Axes, at: int, bar: Bar) -> None:
         around = [[max(bar.value - bar.low, 0)], [max(bar.high - bar.value, 0)]]
     axes.errorbar(bar.value, at, xerr=around, fmt="o", color=COLOURS[0], markersize=6.5, elinewidth=1.8, clip_on=False)
     beside: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
-    axes.annotate(
-        printable(bar.label, LABEL_CHARS), (0, at), (-10, 5), ha="right", va="center", fontsize=10, color=INK, **beside
-    )
-    axes.annotate(
-        printable(bar.detail, DETAIL_CHARS),
-        (0, at),
-        (-10, -7),
-        ha="right",
-        va="center",
-        fontsize=7.5,
-        color=SOFT,
-        **beside,
-    )
+    label, detail = printable(bar.label, LABEL_CHARS), printable(bar.detail, DETAIL_CHARS)
+    for text, up, size, colour in ((label, 5, 10, INK), (detail, -7, 7.5, SOFT)):
+        axes.annotate(text, (0, at), (-10, up), ha="right", va="center", fontsize=size, color=colour, **beside)
     decimals = 3 if bar.is_share else 2
     axes.annotate(f"{bar.value:.{decimals}f}", (1, at), (10, 0), ha="left", va="center", fontsize=10, **beside)
 

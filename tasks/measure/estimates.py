@@ -22,7 +22,6 @@ Z = NormalDist().inv_cdf(0.975)
 ByItem = Mapping[str, Sequence[float]]
 """Item → its value in each scored repeat."""
 
-
 Estimate = Result
 """A figure with its error bars, in the form that the evaluation tables and results files keep."""
 
@@ -114,9 +113,8 @@ def weighted_estimate(
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
     """The same in another unit: 100 for per cent."""
-    names = ("value", "std_err", "low", "high")
-    found = {name: getattr(estimate, name) for name in names}
-    return estimate.model_copy(update={name: None if old is None else old * factor for name, old in found.items()})
+    found = estimate.model_dump(include={"value", "std_err", "low", "high"}, exclude_none=True)
+    return estimate.model_copy(update={name: value * factor for name, value in found.items()})
 
 
 def wilson(solved: float, n: int) -> Interval:

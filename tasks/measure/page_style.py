@@ -1,9 +1,8 @@
 """One style for every report: pages, the axes of their charts, and text that markdown shows as it is.
 
-A page is one HTML file, light and dark, for a screen of any width, nothing fetched.
-
-A template extends `base.html` and may import the macros of `plots.html`. Every value is escaped, and the content
-security policy of a page allows only the style and the script whose digests it names.
+A page is one self-contained HTML file, light and dark, for a screen of any width. A template extends `base.html` and
+may import the macros of `plots.html`. Every value is escaped, and the content security policy of a page allows only
+the style and the script whose digests it names.
 """
 
 from __future__ import annotations
@@ -67,8 +66,12 @@ class Axis(NamedTuple):
 
 
 def axis_around(low: float, high: float, *, step_at_least: float) -> Axis:
-    """The axis whose round ends are next to `low` and `high`; shares of one stay within 0 and 1."""
-    step = _round_step(step_at_least)
+    """The axis whose round ends are next to `low` and `high`; shares of one stay within 0 and 1.
+
+    step_at_least: rounded up to one of … 0.1, 0.2, 0.5, 1, 2 …
+    """
+    power = 10.0 ** floor(log10(step_at_least))
+    step = next(step * power for step in (1, 2, 5, 10) if step * power >= step_at_least * (1 - 1e-9))
     first, last = floor(round(low / step, 9)), ceil(round(high / step, 9))  # 0.6 / 0.2 is a little less than 3
     if first == last:
         first, last = first - 1, last + 1
@@ -82,9 +85,3 @@ def plain_markdown(text: str) -> str:
     """`text` with nothing that markdown or HTML would act on."""
     escaped = re.sub(r"([\\`*\[\]|~$])", r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _round_step(at_least: float) -> float:
-    """The next of … 0.1, 0.2, 0.5, 1, 2 …"""
-    power = 10.0 ** floor(log10(at_least))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= at_least * (1 - 1e-9))

@@ -111,7 +111,7 @@ def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]], folder: Pa
 
     from storage.lexical import build_postings, write_postings
 
-    write_postings(build_postings(tokens), lambda name: (folder / name).open("wb"))
+    write_postings(build_postings(tokens)[0], lambda name: (folder / name).open("wb"))
     ours, theirs = Lexical(folder, rows=len(tokens)), BM25Okapi(tokens)
     differences = [np.abs(ours.scores(words) - theirs.get_scores(words)).max() for words in questions]
     return {f"greatest difference to rank-bm25 ({len(tokens)} chunks)": float(max(differences))}

@@ -125,7 +125,7 @@ def test_a_key_recalls_what_was_remembered(place: Place) -> None:
     ref = place.store.put("document", b"abc")
     place.store.remember(KEY, ref)
     assert place.elsewhere.recall(KEY) == ref
-    assert list(place.elsewhere.noted_keys()) == [KEY]
+    assert [key for key, _ in place.elsewhere.notes()] == [KEY]
 
 
 def test_the_last_note_of_a_key_counts(place: Place) -> None:

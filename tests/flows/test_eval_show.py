@@ -40,18 +40,16 @@ def stored() -> Iterator[EvalReport]:
     shown = made.run.model.model_copy(update={"name": "org/shown"})
     made = made.model_copy(update={"run": made.run.model_copy(update={"model": shown})})
     keep(made, resources.artifacts(), resources.evaluations())
-    resources.responses().put(
-        KEY,
-        StoredResponse(
-            backend="openai",
-            model="org/tiny",
-            request={"messages": [], "temperature": 0.7},
-            response={"text": "It is 4.", "finish_reason": "stop", "sent": {"seed": 7}},
-            prompt_tokens=10,
-            completion_tokens=20,
-            latency_s=1.25,
-        ),
+    answer = StoredResponse(
+        backend="openai",
+        model="org/tiny",
+        request={"messages": [], "temperature": 0.7},
+        response={"text": "It is 4.", "finish_reason": "stop", "sent": {"seed": 7}},
+        prompt_tokens=10,
+        completion_tokens=20,
+        latency_s=1.25,
     )
+    resources.responses().put_many({KEY: answer})
     yield made
     connections.engine(connections.locate(None, settings().home)).dispose()
 

@@ -31,12 +31,6 @@ class Kept:
     def __init__(self) -> None:
         self.rows: dict[str, StoredResponse] = {}
 
-    def get(self, key: str) -> StoredResponse | None:
-        return self.rows.get(key)
-
-    def put(self, key: str, response: StoredResponse) -> None:
-        self.put_many({key: response})
-
     def many(self, keys: list[str]) -> dict[str, StoredResponse]:
         return {key: self.rows[key] for key in keys if key in self.rows}
 

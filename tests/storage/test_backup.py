@@ -88,11 +88,11 @@ def test_a_damaged_artifact_is_left_out(tmp_path: Path) -> None:
 def test_the_database_comes_back(home: Path) -> None:
     asked = StoredResponse(backend="scripted", model="m", request="q\x00", response=["답"], latency_s=1.0)
     old, new = home / "old", home / "new"
-    Responses(lambda: connections.locate(None, old)).put(KEY, asked)
+    Responses(lambda: connections.locate(None, old)).put_many({KEY: asked})
     source = pack(old)
     try:
         assert unpack(source, new).database
-        got = Responses(lambda: connections.locate(None, new)).get(KEY)
+        got = Responses(lambda: connections.locate(None, new)).many([KEY]).get(KEY)
         assert got
         assert got.model_copy(update={"created_at": None}) == asked
     finally:
@@ -210,14 +210,14 @@ def test_a_laptops_database_moves_to_a_server_of_another_version(home: Path, mon
     assert others, "the wheel brings PostgreSQL 16 too"
     old, server = home / "old", home / "server"
     asked = StoredResponse(backend="scripted", model="m", request=1, response="답", latency_s=1.0)
-    Responses(lambda: connections.locate(None, old)).put(KEY, asked)
+    Responses(lambda: connections.locate(None, old)).put_many({KEY: asked})
     source = pack(old)
     with monkeypatch.context() as patched:
         patched.setattr(embedded, "installed", lambda: iter(others[:1]))
         url = Cluster(server).start()
     try:
         restore(source, home / "new", Artifacts(home / "new" / "store"), url)
-        got = Responses(lambda: url).get(KEY)
+        got = Responses(lambda: url).many([KEY]).get(KEY)
         assert got
         assert got.response == "답"
     finally:

@@ -30,20 +30,20 @@ def away(folder: Path) -> Forgiving:
 def test_what_the_database_does_not_take_is_kept_and_found(tmp_path: Path):
     store = away(tmp_path)
     store.put_many({key(1): answer("one"), key(2): answer("two\x00\ud800")})
-    store.put(key(3), answer("three"))
+    store.put_many({key(3): answer("three")})
     assert store.many([key(2), key(3), key(4)]) == {key(2): answer("two\x00\ud800"), key(3): answer("three")}
 
 
 def test_another_process_finds_it_too(tmp_path: Path):
-    away(tmp_path).put(key(1), answer("one"))
-    assert away(tmp_path).get(key(1)) == answer("one")
+    away(tmp_path).put_many({key(1): answer("one")})
+    assert away(tmp_path).many([key(1)]).get(key(1)) == answer("one")
 
 
 def test_the_trouble_is_told_without_the_password(tmp_path: Path):
     store = away(tmp_path)
     assert store.trouble is None
-    store.get(key(9))
-    store.put(key(1), answer("one"))
+    store.many([key(9)]).get(key(9))
+    store.put_many({key(1): answer("one")})
     assert store.trouble
     assert "1 answers are kept in" in store.trouble
     assert "1 requests could not be looked up" in store.trouble
@@ -59,20 +59,20 @@ def test_a_database_that_is_away_is_left_alone_for_a_while(tmp_path: Path):
 
     store = Forgiving(Responses(locate), tmp_path, clock=lambda: clock[0])
     for clock[0] in (0.0, 1.0, RETRY_S - 1, RETRY_S + 1):
-        store.get(key(1))
+        store.many([key(1)]).get(key(1))
     assert asked == [0.0, RETRY_S + 1]
 
 
 def test_a_disk_that_takes_nothing_either_stops_no_run(tmp_path: Path):
     (tmp_path / "file").touch()
     store = away(tmp_path / "file" / "folder")
-    store.put(key(1), answer("one"))
+    store.put_many({key(1): answer("one")})
     assert store.trouble
     assert "could be stored nowhere" in store.trouble
 
 
 def test_storing_what_waits_says_when_the_database_is_still_away(tmp_path: Path):
-    away(tmp_path).put(key(1), answer("one"))
+    away(tmp_path).put_many({key(1): answer("one")})
     with pytest.raises(DatabaseUnavailable):
         away(tmp_path).store_unsaved()
 
@@ -83,7 +83,7 @@ def test_what_waits_is_stored_with_the_next_use(tmp_path: Path, running: Path):
     url = Cluster(running).start()
     store = Forgiving(Responses(lambda: url), tmp_path)
     assert store.trouble
-    store.get(key(3))
+    store.many([key(3)]).get(key(3))
     assert (store.trouble, list(tmp_path.iterdir())) == (None, [])
     assert {name: each.response for name, each in Responses(lambda: url).many([key(1), key(2)]).items()} == {
         key(1): {"text": "one"},

@@ -19,7 +19,7 @@ WORDS = some.lists(some.sampled_from("abcdefg가나다"), max_size=12)
 
 def opened(folder: Path, corpus: Sequence[Sequence[str]]) -> Lexical:
     folder.mkdir(exist_ok=True)
-    write_postings(build_postings(corpus), lambda name: (folder / name).open("wb"))
+    write_postings(build_postings(corpus)[0], lambda name: (folder / name).open("wb"))
     return Lexical(folder, rows=len(corpus))
 
 
@@ -86,7 +86,7 @@ def test_an_index_without_words_finds_nothing(tmp_path: Path, corpus: list[list[
 
 
 def test_the_order_in_which_words_are_met_does_not_matter_to_the_vocabulary(tmp_path: Path) -> None:
-    one, other = build_postings([["b", "a"], ["c"]]), build_postings([["a", "b"], ["c"]])
+    (one, _), (other, _) = build_postings([["b", "a"], ["c"]]), build_postings([["a", "b"], ["c"]])
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(one, other, strict=True))
 
 

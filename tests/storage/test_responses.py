@@ -45,8 +45,8 @@ def store(running: Path) -> Iterator[Responses]:
 
 @pytest.mark.postgres
 def test_what_was_put_is_got_with_its_date(store: Responses) -> None:
-    store.put(key(1), answer())
-    got = store.get(key(1))
+    store.put_many({key(1): answer()})
+    got = store.many([key(1)]).get(key(1))
     assert got
     assert got.created_at
     assert got.model_copy(update={"created_at": None}) == answer()
@@ -54,14 +54,14 @@ def test_what_was_put_is_got_with_its_date(store: Responses) -> None:
 
 @pytest.mark.postgres
 def test_an_unknown_key_has_no_answer(store: Responses) -> None:
-    assert store.get(key(404)) is None
+    assert store.many([key(404)]).get(key(404)) is None
 
 
 @pytest.mark.postgres
 def test_the_first_answer_stays(store: Responses) -> None:
-    store.put(key(2), answer("first"))
-    store.put(key(2), answer("second"))
-    got = store.get(key(2))
+    store.put_many({key(2): answer("first")})
+    store.put_many({key(2): answer("second")})
+    got = store.many([key(2)]).get(key(2))
     assert got
     assert got.response == "first"
 
@@ -69,14 +69,14 @@ def test_the_first_answer_stays(store: Responses) -> None:
 @pytest.mark.postgres
 def test_many_gives_those_that_are_there(store: Responses) -> None:
     for number in range(100, 103):
-        store.put(key(number), answer(number))
+        store.put_many({key(number): answer(number)})
     got = store.many(key(number) for number in range(101, 2500))
     assert {name: each.response for name, each in got.items()} == {key(101): 101, key(102): 102}
 
 
 @pytest.mark.postgres
 def test_many_are_put_at_once_and_first_answers_stay(store: Responses) -> None:
-    store.put(key(3001), answer("first"))
+    store.put_many({key(3001): answer("first")})
     store.put_many({key(number): answer(number) for number in range(3003, 2999, -1)})
     got = store.many(key(number) for number in range(3000, 3010))
     assert {name: each.response for name, each in got.items()} == {
@@ -99,8 +99,8 @@ def test_answers_of_many_millions_of_characters_go_in_several_statements(store: 
 @pytest.mark.postgres
 def test_what_postgres_cannot_hold_comes_back_whole(store: Responses) -> None:
     hostile: JsonValue = {"a\x00": ["\ud800", "\udfff\x00", "\ufdd00041", "😀 ㎡", 1.5, 10**20, None, True]}
-    store.put(key(3), answer(hostile, request="\x00"))
-    got = store.get(key(3))
+    store.put_many({key(3): answer(hostile, request="\x00")})
+    got = store.many([key(3)]).get(key(3))
     assert got
     assert (got.response, got.request) == (hostile, "\x00")
 
@@ -108,8 +108,8 @@ def test_what_postgres_cannot_hold_comes_back_whole(store: Responses) -> None:
 @pytest.mark.postgres
 def test_threads_may_put_and_get_at_once(store: Responses) -> None:
     def put_and_get(number: int) -> JsonValue:
-        store.put(key(number % 50 + 1000), answer(number % 50))
-        got = store.get(key(number % 50 + 1000))
+        store.put_many({key(number % 50 + 1000): answer(number % 50)})
+        got = store.many([key(number % 50 + 1000)]).get(key(number % 50 + 1000))
         return got.response if got else None
 
     with ThreadPoolExecutor(8) as threads:
@@ -119,11 +119,11 @@ def test_threads_may_put_and_get_at_once(store: Responses) -> None:
 @pytest.mark.postgres
 def test_a_server_that_was_killed_is_started_again(home: Path) -> None:
     store = Responses(lambda: connections.locate(None, home))
-    store.put(key(1), answer("before"))
+    store.put_many({key(1): answer("before")})
     pid = Cluster(home).status().pid
     assert pid
     os.kill(pid, signal.SIGKILL)
-    got = store.get(key(1))
+    got = store.many([key(1)]).get(key(1))
     assert got
     assert got.response == "before"
     connections.engine(connections.locate(None, home)).dispose()
@@ -138,7 +138,7 @@ def test_nothing_is_started_before_the_first_use() -> None:
 def test_a_server_that_is_away_is_said_without_the_password() -> None:
     store = Responses(lambda: "postgresql://me:secret@127.0.0.1:9/trivet")
     with pytest.raises(DatabaseUnavailable) as caught:
-        store.get(key(1))
+        store.many([key(1)]).get(key(1))
     assert "127.0.0.1:9" in str(caught.value)
     assert "secret" not in str(caught.value)
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from models.model_errors import ModelError
 from models.protocols import ChatRequest, LogLikelihood, LogProb
 from tasks.call_thread import refuse_when_stopped
-from tasks.calls import Answer
+from tasks.calls import Answer, ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_records import Usage
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, Templated, messages_of, sampling_of
-from tasks.group_commit import GroupStore
 
 if TYPE_CHECKING:
     from storage.responses import StoredResponse
@@ -36,7 +35,7 @@ Values = dict[str, float | bool | None]
 class Likelihoods:
     """A LogLikelihood whose figures are stored as they come, in groups, and recalled when they are there."""
 
-    def __init__(self, model: LogLikelihood, responses: GroupStore) -> None:
+    def __init__(self, model: LogLikelihood, responses: ResponseStore) -> None:
         self._model = model
         self._responses = responses
         self.usage = Usage()

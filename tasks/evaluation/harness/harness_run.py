@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from models.protocols import Chat, LogLikelihood
 from storage.artifacts import Artifacts
+from tasks.calls import ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import TaskResult, Usage
@@ -28,7 +29,6 @@ from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import RunSettings
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, STOP
-from tasks.group_commit import GroupStore
 from tasks.resources import kept_responses, resources
 
 RESAMPLES = 1000
@@ -50,7 +50,7 @@ def evaluate_harness(
     *,
     model: Chat,
     ask_all: AskAll,
-    responses: GroupStore,
+    responses: ResponseStore,
     settings: RunSettings,
     include_path: Path | None = None,
 ) -> HarnessOutcome:

@@ -14,9 +14,9 @@ from models.protocols import AnswerLikelihood, Chat, ChatRequest
 from tasks.budget import Budget
 from tasks.bulk import ask_all
 from tasks.call_thread import refuse_when_stopped
-from tasks.calls import Answer, Limits, canonical, digest
+from tasks.calls import Answer, Limits, ResponseStore, canonical, digest
 from tasks.grading.vqa_accuracy import ENOUGH, accuracy_among, people
-from tasks.group_commit import GroupCommit, GroupStore
+from tasks.group_commit import GroupCommit
 from tasks.lever.data.dataset_pictures import Pictures
 from tasks.lever.judge.judges import PromptSettings, answer_in, in_prompt_order, prompt
 from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
@@ -71,7 +71,7 @@ class Judging:
         *,
         prompts: PromptSettings,
         threshold: float,
-        responses: GroupStore,
+        responses: ResponseStore,
         limits: Limits,
         budget: Budget | None = None,
         stem: bool = False,

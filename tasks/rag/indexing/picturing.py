@@ -22,7 +22,6 @@ from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.formats import sniff
 from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, find_images
-from tasks.group_commit import GroupStore
 from tasks.keys import content_key
 from tasks.rag.corpus import Parsed, Pictured, flat
 from tasks.rag.indexing.figures import (
@@ -110,7 +109,7 @@ def describe_figures(
     *,
     settings: FigureSettings,
     chat: Chat | None,
-    responses: GroupStore,
+    responses: ResponseStore,
     limits: Limits,
     budget: Budget,
 ) -> Described:

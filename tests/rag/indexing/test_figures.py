@@ -4,7 +4,7 @@ import hashlib
 import io
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -242,11 +242,11 @@ class Kept:
     def __init__(self) -> None:
         self.responses: dict[str, StoredResponse] = {}
 
-    def get(self, key: str) -> StoredResponse | None:
-        return self.responses.get(key)
+    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
+        return {key: self.responses[key] for key in keys if key in self.responses}
 
-    def put(self, key: str, response: StoredResponse) -> None:
-        self.responses[key] = response
+    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+        self.responses |= rows
 
 
 class Failing:

@@ -16,7 +16,7 @@ from tasks.rag.retrieval.retrievers import word_scores
 
 def opened(folder: Path, corpus: Sequence[Sequence[str]]) -> Lexical:
     folder.mkdir(exist_ok=True)
-    write_postings(build_postings(corpus), lambda name: (folder / name).open("wb"))
+    write_postings(build_postings(corpus)[0], lambda name: (folder / name).open("wb"))
     return Lexical(folder, rows=len(corpus))
 
 
