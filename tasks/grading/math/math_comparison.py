@@ -69,22 +69,19 @@ def _same_percentage(gold: Answer, answer: Answer) -> bool:
     percentage, other = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
     if not isinstance(percentage, Percentage) or not isinstance(other, Formula):
         return False
-    if answer is percentage and same_value(percentage.node, other.node) and _below_one(percentage.node):
+    if not same_value(percentage.node, other.node):
+        return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), other.node)
+    value = rational(percentage.node)
+    if answer is percentage and value is not None and 0 < abs(value) < 1:
         return False  # 1/4 is 25 %, but not 0.25 %
-    if same_value(percentage.node, other.node):
-        return not isinstance(other.node, Apply) or rational(other.node) is not None
-    return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), other.node)
-
-
-def _below_one(node: Node) -> bool:
-    value = rational(node)
-    return value is not None and 0 < abs(value) < 1
+    return not isinstance(other.node, Apply) or rational(other.node) is not None
 
 
 def _same_ratio(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Ratio) and isinstance(answer, Ratio):
-        if gold.clock and answer.clock:
-            return _same_clock(gold, answer)
+        if gold.clock and answer.clock:  # 20:34 and 20:34:00
+            times = [[rational(node) for node in _nodes(side)] for side in (gold, answer)]
+            return [*times[0], 0, 0][:3] == [*times[1], 0, 0][:3]
         return _same_items(gold.parts, answer.parts) or _in_proportion(gold, answer)
     ratio, other = (gold, answer) if isinstance(gold, Ratio) else (answer, gold)
     if not isinstance(ratio, Ratio) or not isinstance(other, Formula):
@@ -98,13 +95,6 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
 def _nodes(ratio: Ratio) -> list[Node]:
     """Its parts that are formulas."""
     return [part.node for part in ratio.parts if isinstance(part, Formula)]
-
-
-def _same_clock(gold: Ratio, answer: Ratio) -> bool:
-    """20:34 and 20:34:00."""
-    times = [[rational(node) for node in _nodes(side)] for side in (gold, answer)]
-    padded = [([*time, 0, 0])[:3] for time in times]
-    return padded[0] == padded[1]
 
 
 def _in_proportion(gold: Ratio, answer: Ratio) -> bool:
@@ -140,15 +130,6 @@ def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
     return sorted(items, key=subject_of) if all(subject_of(item) in ("x", "y", "z") for item in items) else items
 
 
-def _inequalities_as_sets(gold: Answer, answer: Answer) -> tuple[Answer, Answer]:
-    """`x < 1 or x > 2` beside a set as a set too."""
-    if isinstance(gold, Joined | Bracketed) and isinstance(answer, Listed):
-        return gold, solution_set(answer) or answer
-    if isinstance(answer, Joined | Bracketed) and isinstance(gold, Listed):
-        return solution_set(gold) or gold, answer
-    return gold, answer
-
-
 def _distinct(items: Sequence[Answer]) -> list[Answer]:
     kept: list[Answer] = []
     for item in items:
@@ -158,7 +139,11 @@ def _distinct(items: Sequence[Answer]) -> list[Answer]:
 
 
 def _same_list(gold: Answer, answer: Answer) -> bool:
-    gold, answer = _inequalities_as_sets(gold, answer)
+    # `x < 1 or x > 2` beside a set is a set too
+    if isinstance(gold, Joined | Bracketed) and isinstance(answer, Listed):
+        answer = solution_set(answer) or answer
+    elif isinstance(answer, Joined | Bracketed) and isinstance(gold, Listed):
+        gold = solution_set(gold) or gold
     if not isinstance(gold, Listed) and not isinstance(answer, Listed):
         return same_answer(gold, answer)
     if isinstance(gold, Joined) or isinstance(answer, Joined):
@@ -301,7 +286,9 @@ def _both_relations(gold: Relation, answer: Relation) -> bool:
     if left is not None and right is not None and variable(gold) == variable(answer):
         return same_answer(left, right)
     if len(gold.signs) == len(answer.signs) == 1:
-        return _same_inequality(gold, answer)
+        factor = _proportion(gold, answer)
+        expected = gold.signs[0] if factor and factor > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
+        return factor is not None and answer.signs[0] == expected
     if len(gold.signs) == len(answer.signs):
         mirrored = Relation(answer.sides[::-1], tuple(MIRRORED.get(sign, sign) for sign in answer.signs[::-1]))
         return any(side.signs == gold.signs and _same_items(gold.sides, side.sides) for side in (answer, mirrored))
@@ -314,12 +301,6 @@ def _same_equation(gold: Relation, answer: Relation) -> bool:
     if isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed):
         return False
     return _proportion(gold, answer) is not None
-
-
-def _same_inequality(gold: Relation, answer: Relation) -> bool:
-    sign = _proportion(gold, answer)
-    expected = gold.signs[0] if sign and sign > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
-    return sign is not None and answer.signs[0] == expected
 
 
 def _proportion(gold: Relation, answer: Relation) -> int | None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from itertools import tee
-from threading import Lock
 from typing import NamedTuple, Self
 
 from tasks.grading.grading_records import Item, Response, Sample
@@ -68,8 +67,7 @@ class MathGrader:
         self._count = workers or max(1, min(8, (os.cpu_count() or 2) // 2))
         self._workers = Workers(self._count)
         self._deadline_s = deadline_s
-        self._cache: OrderedDict[tuple[str, str], Verdict] = OrderedDict()
-        self._lock = Lock()
+        self._by_sympy = lru_cache(CACHED)(self._compared)  # a method's own cache would keep the grader alive
 
     def __enter__(self) -> Self:
         return self
@@ -99,40 +97,25 @@ class MathGrader:
                 yield _result(waiting.popleft())
 
     def _cheaply(self, gold: str, answer: str, *, extracted: bool = False) -> tuple[Verdict | None, tuple[str, str]]:
-        """A verdict of the stages in process; else the pair that sympy has to compare."""
-        found = (answer_in(gold) or "", answer if extracted else answer_in(answer) or "")
-        if not found[1]:
-            return Verdict(False, "missing"), found
-        if cached := self._recall(found):
-            return cached, found
-        verdict = decide(*found)
-        return verdict and self._keep(found, verdict), found
+        """A verdict of the stages in process, else None; and the pair of bare answers, which sympy may have to compare."""
+        pair = (answer_in(gold) or "", answer if extracted else answer_in(answer) or "")
+        if not pair[1]:
+            return Verdict(False, "missing"), pair
+        if max(map(len, pair)) > MAX_CHARS:
+            return Verdict(False, "too_long"), pair
+        return decide(*pair), pair
 
     def _symbolically(self, gold: str, answer: str) -> Verdict:
-        if cached := self._recall((gold, answer)):
-            return cached
         try:
-            equal = self._workers.same(for_sympy(normalize(gold)), for_sympy(normalize(answer)), self._deadline_s)
-        except DeadlinePassed:
-            return self._keep((gold, answer), Verdict(False, "deadline"))
+            return self._by_sympy(for_sympy(normalize(gold)), for_sympy(normalize(answer)))
         except WorkerUnavailable as error:
             return Verdict(False, "symbolic", failed=str(error))
-        return self._keep((gold, answer), Verdict(equal, "symbolic"))
 
-    def _recall(self, pair: tuple[str, str]) -> Verdict | None:
-        with self._lock:
-            verdict = self._cache.get(pair)
-            if verdict:
-                self._cache.move_to_end(pair)
-            return verdict
-
-    def _keep(self, pair: tuple[str, str], verdict: Verdict) -> Verdict:
-        if verdict.stage != "too_long":
-            with self._lock:
-                self._cache[pair] = verdict
-                if len(self._cache) > CACHED:
-                    self._cache.popitem(last=False)
-        return verdict
+    def _compared(self, gold: str, answer: str) -> Verdict:
+        try:
+            return Verdict(self._workers.same(gold, answer, self._deadline_s), "symbolic")
+        except DeadlinePassed:
+            return Verdict(False, "deadline")
 
 
 def _result(waiting: Verdict | Future[Verdict]) -> Verdict:
@@ -147,13 +130,13 @@ _VERDICT = re.compile(r"\W*(yes|no|true|false)\s*[,.;:]", re.I)
 """With which an answer in a sentence begins."""
 _PLAIN_LOG = re.compile(r"\\log(?![a-zA-Z]|\s*_)")
 """A logarithm without a base: natural, or decimal where that fits."""
+_LOWER_CHOICE = dict(zip("abcde", "ABCDE", strict=True))
 _MATHEMATICS = re.compile(r"\d|\\[a-zA-Z]|[-+*/^=<>|(\[]|^\s*\w\s*$")
 
 
+@lru_cache(CACHED)
 def decide(gold: str, answer: str) -> Verdict | None:
     """Whether two bare answers say the same; None where only sympy may tell."""
-    if len(gold) > MAX_CHARS or len(answer) > MAX_CHARS:
-        return Verdict(False, "too_long")
     left, right = normalize(gold), normalize(answer)
     if not left or not right:
         return Verdict(False, "empty")
@@ -162,16 +145,12 @@ def decide(gold: str, answer: str) -> Verdict | None:
     if plain_words(left) in LOGICAL and (said := _VERDICT.match(right)):
         return Verdict(LOGICAL[plain_words(left)] == LOGICAL[said.group(1).lower()], "string")
     letter = choice_letter(left)
-    if letter and len(left) <= 12 and (chosen := choice_letter(right) or _lower_choice(right)):
+    if letter and len(left) <= 12 and (chosen := choice_letter(right) or _LOWER_CHOICE.get(right)):
         return Verdict(letter == chosen, "choice")
     if verdict := _by_structure(left, right):
         return verdict
     # two texts that differ in their words need no sympy
     return None if all(_MATHEMATICS.search(side) for side in (gold, answer)) else Verdict(False, "unread")
-
-
-def _lower_choice(normalized: str) -> str | None:
-    return normalized.upper() if normalized in ("a", "b", "c", "d", "e") else None
 
 
 def _by_structure(left: str, right: str) -> Verdict | None:
@@ -219,14 +198,12 @@ def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader) ->
     number may be off, `detail["unit"]` what it is measured in: an answer in another unit is wrong, one without is not.
     """
     kept, asked = tee(answered)
-    for_samples, for_grader = tee((gold_of(item), _extracted(response)) for item, response in asked)
+    for_samples, for_grader = tee(
+        (gold_of(item), None if response.missed else extract_answer(response.text)) for item, response in asked
+    )
     verdicts = grader.equal_all(((gold, answer or "") for gold, answer in for_grader), extracted=True)
     for (item, response), (gold, answer), verdict in zip(kept, for_samples, verdicts, strict=True):
         yield _sample(item, response, gold, answer, verdict)
-
-
-def _extracted(response: Response) -> str | None:
-    return None if response.missed else extract_answer(response.text)
 
 
 def gold_of(item: Item) -> str:

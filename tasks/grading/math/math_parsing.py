@@ -172,21 +172,19 @@ class _Reader:
     def raised(self, base: Node) -> Node:
         self.need("^")
         if isinstance(base, Symbol) and (self.at("'") or (self.at("{") and self.peek(1).text == "'")):
-            return Symbol(base.name + self._primes())
+            group, start = self.take("{"), self.position
+            while self.take("'"):
+                pass
+            primes = "'" * (self.position - start)
+            if group:
+                self.need("}")
+            return Symbol(base.name + primes)
         exponent = self.argument()
         if isinstance(exponent, Symbol) and exponent.name in ("*", "circ"):
             raise NotUnderstood("a star as an exponent")
         if self.at("^"):
             exponent = self.raised(exponent)
         return Apply("pow", (base, exponent))
-
-    def _primes(self) -> str:
-        group, count = self.take("{"), 0
-        while self.take("'"):
-            count += 1
-        if group:
-            self.need("}")
-        return "'" * count
 
     def argument(self) -> Node:
         """What a command takes: a group in braces, or the next piece; of `\\frac12` single digits."""
@@ -235,7 +233,7 @@ class _Reader:
     def symbol(self, token: Token) -> Node:
         name = token.text
         if self.take("_"):
-            name += "_" + (self._until_brace("index") if self.take("{") else self.next().text)
+            name += "_" + (self._braced() if self.at("{") else self.next().text)
         opens = self.at("(") and not self.peek().spaced
         if opens and (name[0] in _FUNCTION_LETTERS or (self.peek(1).kind == "number" and self.peek(2).text == ")")):
             self.need("(")
@@ -243,15 +241,6 @@ class _Reader:
             self.need(")")
             return Symbol(f"{name}({_written(inside)})")
         return Symbol("e" if name == "mathe" else name)
-
-    def _until_brace(self, what: str) -> str:
-        """The texts up to the closing brace, which is taken too."""
-        texts = ""
-        while not self.take("}"):
-            if self.peek().kind == "end":
-                raise NotUnderstood(f"an open {what}")
-            texts += self.next().text
-        return texts
 
     def bracketed(self, token: Token) -> Node:
         if token.text == "|":
@@ -285,15 +274,21 @@ class _Reader:
             case "pi":
                 return Symbol("pi")
             case "derivative":
-                return Symbol("d" + "/".join(self._braced("derivative") for _ in range(3)))
+                return Symbol("d" + "/".join(self._braced() for _ in range(3)))
             case _ if name in FUNCTIONS:
                 return self.function(name)
             case _:
                 raise NotUnderstood(f"`\\{name}` in a formula")
 
-    def _braced(self, what: str) -> str:
+    def _braced(self) -> str:
+        """The texts between two braces."""
         self.need("{")
-        return self._until_brace(what)
+        texts = ""
+        while not self.take("}"):
+            if self.peek().kind == "end":
+                raise NotUnderstood("an open brace")
+            texts += self.next().text
+        return texts
 
     def root(self) -> Node:
         degree: Node | None = None

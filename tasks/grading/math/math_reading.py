@@ -14,8 +14,7 @@ from num2words import num2words
 
 from tasks.grading.math.expressions import Node, symbols
 from tasks.grading.math.math_parsing import parse_formula
-from tasks.grading.math.math_tokens import NotUnderstood, Token, tokenize
-from tasks.grading.math.units import without_unit
+from tasks.grading.math.math_tokens import NotUnderstood, Token, tokenize, without_unit
 
 MAX_ITEMS = 200
 _PAIRS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil": "rceil", "langle": "rangle"}

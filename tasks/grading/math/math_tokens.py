@@ -1,4 +1,4 @@
-"""Cuts a normalized answer into tokens: numbers, names, commands, brackets, words."""
+"""Cuts a normalized answer into tokens, and parts a number from its unit: `15 cm^2`, `3 \\text{ hours}`, `km/h`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _WHOLE_WORDS = word_set("tg ctg inf pi mu nu xi abs max min").union(
 )
 """Letters in a row that are one name wherever they stand."""
 
-_UNITS = {
+_UNIT_WORDS = {
     "cm": "cm centimeter centimeters centimetre centimetres",
     "mm": "mm millimeter millimeters millimetre millimetres",
     "km": "km kilometer kilometers kilometre kilometres",
@@ -87,9 +87,9 @@ _UNITS = {
     "L": "l liter liters litre litres",
     "mL": "ml milliliter milliliters",
 }
-UNITS: dict[str, str] = {word: unit for unit, words in _UNITS.items() for word in words.split()}
+_UNITS: dict[str, str] = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.split()}
 """Words for units of which two different ones make two answers different."""
-OTHER_UNITS = word_set("""
+_OTHER_UNITS = word_set("""
     degree degrees deg unit units square cubic sq cu sqrt per percent point points item items people person persons
     student students child children boy boys girl girls man men woman women apple apples book books ball balls marble
     marbles coin coins card cards page pages step steps way ways time times number numbers integer integers digit digits
@@ -99,6 +99,8 @@ OTHER_UNITS = word_set("""
     hectares ton tons tonne tonnes knots erg ergs dyne dynes angstrom angstroms au pc kpc mpc rs rupee rupees euro euros
     pence won krw yen kmh kmph kph meals tiles total each approximately about
 """)
+_SHORT = word_set("m s g h L N J K W V A C F T l")
+"""Letters that are a unit only behind a number and a space, where the other answer has no variable."""
 _PROSE = word_set("""
     where with for if when all any the is are of in on at to by from than some every no not only exists such that
     therefore thus so hence then otherwise solution answer final
@@ -246,7 +248,7 @@ def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
 
 def _is_word(run: str) -> bool:
     """True for letters in a row that are a word of a language, not variables beside one another."""
-    if run.lower() in UNITS or run.lower() in OTHER_UNITS or run.lower() in _PROSE:
+    if run.lower() in _UNITS or run.lower() in _OTHER_UNITS or run.lower() in _PROSE:
         return True
     return len(run) >= 4 and run[1:].islower() and bool(set("aeiouy") & set(run.lower()))
 
@@ -260,3 +262,62 @@ def literal(text: str) -> Number:
         raise NotUnderstood("a number that large")
     value = Fraction(int((whole + fraction) or "0")) * Fraction(10) ** (shift - len(fraction))
     return Number(value, len(fraction) - shift if fraction or exponent else None)
+
+
+def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
+    """A formula without the unit behind it, and that unit as it is compared; empty where none is known."""
+    end, units = len(tokens), list[str]()
+    while end:
+        token = tokens[end - 1]
+        if token.kind == "text":
+            units = [*(word for word in re.split(r"[\s/^~\d{}.]+", token.text.lower()) if word), *units]
+            end -= 1
+        elif exponent := _exponent(tokens, end):
+            units = [f"^{exponent}", *units]
+            end -= 4 if token.text == "}" else 2
+        elif _is_short(tokens, end) or (units and token.text in ("/", "*", "^") and _is_unit(tokens, end - 1)):
+            units = [token.text, *units]
+            end -= 1
+        else:
+            break
+    if end == 0:  # words only before a formula, or nothing but words
+        return tokens, ""
+    start = 0
+    while start < end and tokens[start].kind == "text":
+        start += 1
+    return tokens[start:end], _canonical_unit(units)
+
+
+def _exponent(tokens: list[Token], end: int) -> str | None:
+    """The exponent of the unit that ends at `end`, `cm^2` or `cm^{2}`; None where there is none."""
+    written = [token.text for token in tokens[max(0, end - 4) : end]]
+    bare = [written[-4], written[-2]] if len(written) == 4 and written[-3::2] == ["{", "}"] else written[-2:]
+    if len(bare) < 2 or bare[0] != "^" or bare[1] not in ("2", "3"):
+        return None
+    return bare[1] if _is_unit(tokens, end - (4 if written[-1] == "}" else 2)) else None
+
+
+def _is_unit(tokens: list[Token], end: int) -> bool:
+    return end > 0 and (tokens[end - 1].kind == "text" or _is_short(tokens, end))
+
+
+def _is_short(tokens: list[Token], end: int) -> bool:
+    """`10 m`: one letter behind a number and a space; `km/h`: one behind a slash."""
+    token = tokens[end - 1]
+    if end < 2 or token.kind != "symbol" or token.text not in _SHORT:
+        return False
+    before = tokens[end - 2]
+    if before.text == "/" and end > 3:
+        return _is_unit(tokens, end - 2)
+    return token.spaced and before.kind == "number" and end == 2 + (tokens[0].text == "-")
+
+
+def _canonical_unit(words: list[str]) -> str:
+    if any(word not in _UNITS and word not in _OTHER_UNITS and word[0] not in "^/" for word in words):
+        return ""
+    known = [_UNITS.get(word, word) for word in words if word in _UNITS or word not in _OTHER_UNITS]
+    if not known or known[0].startswith("^"):
+        return ""
+    squared = any(word in ("square", "sq") for word in words)
+    cubed = any(word in ("cubic", "cu") for word in words)
+    return "".join(known) + ("^2" if squared else "^3" if cubed else "")

@@ -160,7 +160,7 @@ def _lost_digits(a: Node, b: Node, point: dict[str, Fraction]) -> bool:
 
 def _points_for(a: Node, b: Node, names: set[str]) -> list[tuple[dict[str, Fraction], bool]]:
     """Whole numbers where floors, factorials or powers of -1 stand, which are often meant for these only."""
-    if not any(isinstance(part, Apply) and _is_for_whole_numbers(part) for part in (*walk(a), *walk(b))):
+    if not any(_is_for_whole_numbers(part) for part in (*walk(a), *walk(b))):
         return points(names)
     orders = [sorted(names), sorted(names, reverse=True)]
     return [
@@ -169,10 +169,10 @@ def _points_for(a: Node, b: Node, names: set[str]) -> list[tuple[dict[str, Fract
     ]
 
 
-def _is_for_whole_numbers(part: Apply) -> bool:
-    if part.name == "pow":
+def _is_for_whole_numbers(part: Node) -> bool:
+    if isinstance(part, Apply) and part.name == "pow":
         return rational(part.args[0]) == -1 and bool(symbols(part.args[1]))
-    return part.name in ("factorial", "binomial", "floor", "ceil", "mod")
+    return isinstance(part, Apply) and part.name in ("factorial", "binomial", "floor", "ceil", "mod")
 
 
 def proportional(a: Node, b: Node) -> int | None:
