@@ -97,7 +97,7 @@ class MathGrader:
                 yield _result(waiting.popleft())
 
     def _cheaply(self, gold: str, answer: str, *, extracted: bool = False) -> tuple[Verdict | None, tuple[str, str]]:
-        """A verdict of the stages in process, else None; and the pair of bare answers, which sympy may have to compare."""
+        """A verdict of the stages in process, None where sympy has to compare; and the pair of bare answers."""
         pair = (answer_in(gold) or "", answer if extracted else answer_in(answer) or "")
         if not pair[1]:
             return Verdict(False, "missing"), pair
