@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tasks.sandbox.languages import LANGUAGES, unavailable
 from tasks.sandbox.sandbox_pool import Sandbox
-from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program
+from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program, Status
 
 PRIVATE = ("pid", "mnt", "net", "ipc", "uts")
 SLEEP_S = 0.5
@@ -147,12 +147,14 @@ def _from_outside(sandbox: Sandbox, *, root: bool) -> Iterator[Probe]:
 
 def _from_inside(sandbox: Sandbox) -> Iterator[Probe]:
     yield _network(sandbox)
-    yield _unreadable(sandbox, "/etc/shadow")
-    yield _unreadable(sandbox, __file__)
+    for path in ("/etc/shadow", __file__):
+        yield _refused(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
     yield _home(sandbox)
     yield _processes(sandbox)
-    yield _memory(sandbox)
-    yield _file(sandbox)
+    source = f"x = bytearray({SMALL.memory_bytes + BEYOND_MEMORY})\nprint(len(x))"
+    yield _refused(sandbox, "memory", source, "more than the limit was given", status="memory")
+    source = f"with open('file', 'wb') as f:\n    f.write(bytes({SMALL.file_bytes + BEYOND_FILE}))\nprint('written')"
+    yield _refused(sandbox, "files", source, "more than the limit was written")
     zygotes = sandbox.pids()
     kill = sandbox.run(Program("import os\nos.kill(-1, 9)", limits=SMALL))
     after = sandbox.run(Program("print('still here')", limits=SMALL))
@@ -173,9 +175,10 @@ def _network(sandbox: Sandbox) -> Probe:
     return Probe("network", False, "a listener of this machine was reached")
 
 
-def _unreadable(sandbox: Sandbox, path: str) -> Probe:
-    done = sandbox.run(Program(f"open({path!r}).read()", limits=SMALL))
-    return Probe(f"reading {path}", done.status == "failed", done.reason or "it can be read")
+def _refused(sandbox: Sandbox, name: str, source: str, otherwise: str, *, status: Status = "failed") -> Probe:
+    """Whether a program ends with this status; otherwise: what is said of one that passes."""
+    done = sandbox.run(Program(source, limits=SMALL))
+    return Probe(name, done.status == status, done.reason or otherwise)
 
 
 def _home(sandbox: Sandbox) -> Probe:
@@ -203,14 +206,3 @@ def _processes(sandbox: Sandbox) -> Probe:
     done = sandbox.run(Program(source, limits=SMALL))
     made = int(done.stdout) if done.stdout.strip().isdecimal() else most
     return Probe("processes", made < SMALL.processes, f"{made} children were allowed of {most}")
-
-
-def _memory(sandbox: Sandbox) -> Probe:
-    done = sandbox.run(Program(f"x = bytearray({SMALL.memory_bytes + BEYOND_MEMORY})\nprint(len(x))", limits=SMALL))
-    return Probe("memory", done.status == "memory", done.reason or "more than the limit was given")
-
-
-def _file(sandbox: Sandbox) -> Probe:
-    source = f"with open('file', 'wb') as f:\n    f.write(bytes({SMALL.file_bytes + BEYOND_FILE}))\nprint('written')"
-    done = sandbox.run(Program(source, limits=SMALL))
-    return Probe("files", done.status == "failed", done.reason or "more than the limit was written")
