@@ -113,14 +113,13 @@ def _chosen(choice: Choice | None, asked: Asked) -> dict[str, JsonValue]:
 
 
 WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")
-SPACE = re.compile(r"\\[ ,;:!]|~")
 _MARKS = str.maketrans("", "", "{}$*_`\"'“”‘’")
 
 
 def unmarked(text: str) -> str:
     """`text` without the marks of Markdown and LaTeX around its words."""
     bare = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
-    return SPACE.sub(" ", bare).translate(_MARKS)
+    return re.sub(r"\\[ ,;:!]|~", " ", bare).translate(_MARKS)
 
 
 def canonical(text: str) -> str:

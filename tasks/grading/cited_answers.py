@@ -41,7 +41,6 @@ _GREETS = re.compile(
     r"here (?:is|are)|i hope|let me know|in summary|the following|as follows|yes[.!]?$|no[.!]?$)",
     re.IGNORECASE,
 )
-_TABLE_RULE = re.compile(r"[\s|:+-]+")
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
 _SPACE_AT_CJK = re.compile(rf"(?<=[{_CJK}]) | (?=[{_CJK}])")
 """Korean spacing varies, and Chinese has none."""
@@ -156,7 +155,7 @@ def _read(sentence: str) -> Sentence:
 def _claims(sentence: Sentence, question: str) -> bool:
     """Whether it needs evidence: not a greeting, a lead-in, a table header or `not stated`."""
     words = sentence.words
-    if not any(sign.isalnum() for sign in words) or _TABLE_RULE.fullmatch(words):
+    if not any(sign.isalnum() for sign in words):
         return False
     if _says_unknown(sentence) or words.rstrip("*_ ").endswith("?"):
         return False

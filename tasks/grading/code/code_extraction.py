@@ -20,8 +20,6 @@ FENCES = re.compile(r"`{3,}|~{3,}")
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """`splitlines` would also end one at U+2028 and kin."""
 FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b.*\n?", re.M)
-COMMENT = re.compile(r"[ \t]*#.*")
-LEAVES = re.compile(r"(?:return|raise)\b")
 TAB = 4
 
 
@@ -52,9 +50,6 @@ def with_plain_ends(text: str) -> str:
     return "\n".join([*(line.rstrip("\r") for line in lines), last])
 
 
-TRIPLE = re.compile(r"\"{3}|'{3}")
-
-
 def blocks_in(text: str) -> Iterator[Block]:
     """The fenced blocks of a text, in their order."""
     lines = (found[0] for found in LINE.finditer(text))
@@ -64,7 +59,7 @@ def blocks_in(text: str) -> Iterator[Block]:
         if quotes % 2 == 0 and (opening := _opening(line)):
             yield _block(opening, lines)
         else:
-            quotes += len(TRIPLE.findall(line))
+            quotes += line.count('"""') + line.count("'''")
 
 
 def completed(prompt: str, code: str, entry_point: str, language: str) -> str:
@@ -205,9 +200,9 @@ def _only_first_line_lost(lines: list[str], inside: int) -> bool:
     lines: not blank, the first without indentation; only those before the next one without indentation count.
     """
     ends = next((at for at, line in enumerate(lines[1:], start=1) if not line[0].isspace()), len(lines))
-    first, rest = COMMENT.sub("", lines[0]).rstrip(), lines[1:ends]
+    first, rest = re.sub(r"[ \t]*#.*", "", lines[0]).rstrip(), lines[1:ends]
     if not rest:  # what follows a return at the margin would never be reached
-        return LEAVES.match(first) is not None and not _goes_on(first)
+        return re.match(r"(?:return|raise)\b", first) is not None and not _goes_on(first)
     if any(_width(line) < inside for line in rest):
         return False
     if first.endswith(":") and _width(rest[0]) == inside:

@@ -39,12 +39,7 @@ GO_PACKAGE = re.compile(r"^package[ \t].*\n?", re.M)
 GO_IMPORTS = re.compile(r"^import[ \t]*(?:\((?P<several>[^)]{0,4000})\)|(?P<one>[^\n(]+)).*\n?", re.M)
 JAVA_CLASS = re.compile(r"^[^\n;(]*\bclass[ \t]+\w+[^{;]{0,200}\{", re.M)
 JAVA_IMPORT = re.compile(r"^[ \t]*import[ \t][^\n]*\n?", re.M)
-JAVA_PACKAGE = re.compile(r"^[ \t]*package[ \t][^\n]*\n?", re.M)
-JS_EXPORT = re.compile(r"^export[ \t]+(?:default[ \t]+)?(?=function|async|const|let|var|class)", re.M)
-JS_REQUIRED = re.compile(r"^(?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\b", re.M)
 RUST_USE = re.compile(r"^use[ \t][^;]*?(\w+);[ \t]*\n?", re.M)
-
-ENDS_CLOSED = re.compile(r"^\}[;)]*\s*\Z", re.M)
 
 
 class Tested(NamedTuple):
@@ -80,7 +75,7 @@ def _together(prompt: str, code: str, entry_point: str, language: str, *, tests:
         return tested if language in WITHOUT_BRACES else _closed_once(tested, still_open=_depth(code, language) >= 0)
     parts = _prepared(before_signature(prompt, entry_point, language), code, entry_point, language, tests)
     # a quote in a here-document may mislead the count, but not a last line that is a brace
-    still_open = _depth(parts.code, language) > 0 and not ENDS_CLOSED.search(parts.code)
+    still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
     tested = _closed_once(Tested(parts.before + parts.code, tests), still_open=still_open)
     return tested._replace(tests=tested.tests + parts.after)
 
@@ -99,8 +94,9 @@ def _prepared(before: str, code: str, entry_point: str, language: str, tests: st
         case "bash":
             return Parts(before, _without_usage(code, entry_point, language))
         case "javascript":
-            code = JS_EXPORT.sub("", code)
-            for name in JS_REQUIRED.findall(tests):
+            exported = r"^export[ \t]+(?:default[ \t]+)?(?=function|async|const|let|var|class)"
+            code = re.sub(exported, "", code, flags=re.M)
+            for name in re.findall(r"^(?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\b", tests, re.M):
                 code = re.sub(rf"^(?:const|let|var)[ \t]+{name}[ \t]*=.*\n?", "", code, flags=re.M)
             return Parts(before, _without_usage(code, entry_point, language))
         case "go":
@@ -143,7 +139,8 @@ def _go(before: str, code: str) -> Parts:
 def _java(before: str, code: str, entry_point: str) -> Parts:
     """The members of the class that holds the function; other classes go behind, and imports to the top."""
     imports = "".join(one.strip() + "\n" for one in JAVA_IMPORT.findall(code))
-    code = _without_main(JAVA_PACKAGE.sub("", JAVA_IMPORT.sub("", code)), "java")
+    code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
+    code = _without_main(code, "java")
     blanked = _blanked(code, "java")
     defined = signature_of(entry_point, "java").search(blanked)
     for found in JAVA_CLASS.finditer(blanked):

@@ -1,6 +1,6 @@
-"""Grades mathematics: is the answer of a response equal to the gold of its item.
+"""Grades mathematics by comparing the answer of a response with the gold of its item.
 
-Text, numbers and structure are compared in process; what these stages leave open goes to sympy in worker processes.
+Text, numbers and structure are compared in process; what that leaves open goes to sympy in worker processes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tasks.grading.reasoning import visible_answer
 DEADLINE_S = 10.0
 CACHED = 20_000
 WINDOW = 256
-"""Comparisons that wait for workers at once in `equal_all`."""
+"""Most comparisons that wait for workers in `equal_all`."""
 SHOWN_CHARS = 500
 MISSED = {
     "": "no answer was found: no \\boxed{} and no phrase that announces one",
@@ -46,21 +46,21 @@ MISSED = {
 
 
 class Verdict(NamedTuple):
-    """Whether an answer is equal to the gold, and which stage said so."""
+    """Whether an answer is equal to the gold, and which stage decided."""
 
     equal: bool
     stage: str
-    """`string`, `choice`, `numeric`, `formula`, `structure`, `symbolic`; why not: `missing`, `empty`, `too_long`,
-    `unread`, `deadline`."""
+    """`string`, `choice`, `numeric`, `formula`, `structure`, `symbolic`; or why it was not compared: `missing`,
+    `empty`, `too_long`, `unread`, `deadline`."""
     failed: str | None = None
-    """Why the grader could not tell: then the answer is neither right nor wrong."""
+    """Why the grader could not decide; the answer is then neither right nor wrong."""
 
 
 class MathGrader:
-    """Compares answers with golds; thread-safe, the same verdict each time.
+    """Compares answers with golds; thread-safe and deterministic.
 
-    workers: processes at most, half of the processors by default; they start when the first answer needs one.
-    deadline_s: of one comparison in a worker; one that takes longer is not equal.
+    workers: most processes, half of the processors by default; they start on demand.
+    deadline_s: for one comparison in a worker; one that takes longer is not equal.
     """
 
     def __init__(self, *, workers: int | None = None, deadline_s: float = DEADLINE_S) -> None:
@@ -123,20 +123,17 @@ def _result(waiting: Verdict | Future[Verdict]) -> Verdict:
 
 
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)")
-_DECIMAL_COMMA = re.compile(r"-?\d+,\d{2,}")
-_DECIMAL = re.compile(r"-?\d+\.\d+")
-_GROUPS = re.compile(r"-?[1-9]\d{0,2},\d{3}")
 _VERDICT = re.compile(r"\W*(yes|no|true|false)\s*[,.;:]", re.I)
-"""With which an answer in a sentence begins."""
+"""Begins an answer in a sentence."""
 _PLAIN_LOG = re.compile(r"\\log(?![a-zA-Z]|\s*_)")
-"""A logarithm without a base: natural, or decimal where that fits."""
+"""A logarithm without a base, which is natural, or decimal where that makes both equal."""
 _LOWER_CHOICE = dict(zip("abcde", "ABCDE", strict=True))
 _MATHEMATICS = re.compile(r"\d|\\[a-zA-Z]|[-+*/^=<>|(\[]|^\s*\w\s*$")
 
 
 @lru_cache(CACHED)
 def decide(gold: str, answer: str) -> Verdict | None:
-    """Whether two bare answers say the same; None where only sympy may tell."""
+    """Whether two bare answers are equal; None where only sympy can decide."""
     left, right = normalize(gold), normalize(answer)
     if not left or not right:
         return Verdict(False, "empty")
@@ -162,7 +159,7 @@ def _by_structure(left: str, right: str) -> Verdict | None:
 
 
 def _by_reading(left: str, right: str) -> Verdict | None:
-    """By what both are when they are read; None where one cannot be read, or its value not be told."""
+    """The verdict on both as parsed; None where one cannot be parsed or evaluated."""
     stage = ""
     for thousands in (True, False) if _GROUPED.search(left) and _GROUPED.search(right) else (True,):
         try:
@@ -186,16 +183,16 @@ def _stage(gold: Answer, answer: Answer) -> str:
 
 def _same_decimal_comma(gold: str, answer: str) -> bool:
     """`1000,99` beside `1000.99`; a gold with one digit behind its comma is a list."""
-    if _DECIMAL_COMMA.fullmatch(gold) and not _GROUPS.fullmatch(gold) and gold.replace(",", ".") == answer:
-        return True
-    return bool(_DECIMAL.fullmatch(gold)) and answer == gold.replace(".", ",")
+    if re.fullmatch(r"-?\d+,\d{2,}", gold) and not re.fullmatch(r"-?[1-9]\d{0,2},\d{3}", gold):
+        return gold.replace(",", ".") == answer
+    return bool(re.fullmatch(r"-?\d+\.\d+", gold)) and answer == gold.replace(".", ",")
 
 
 def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader) -> Iterator[Sample]:
     """A sample for each response, in order; the reason names the stage that decided and what was compared.
 
-    An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]` is how far a
-    number may be off, `detail["unit"]` what it is measured in: an answer in another unit is wrong, one without is not.
+    An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]`: how far a
+    number may be off. `detail["unit"]`: its unit; an answer in another unit is wrong, one without is not.
     """
     kept, asked = tee(answered)
     for_samples, for_grader = tee(

@@ -1,4 +1,4 @@
-"""The last stage: sympy, in worker processes that are killed at the deadline and started again."""
+"""The last stage: sympy, in worker processes that are killed at the deadline and replaced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DeadlinePassed(Exception):
 
 
 class WorkerUnavailable(Exception):
-    """No worker could be started, so that nothing can be said of the answer."""
+    """No worker could be started, so that the answer cannot be graded."""
 
 
 class _Worker:
@@ -59,7 +59,7 @@ class _Worker:
             ) from error
 
     def same(self, gold: str, answer: str, deadline_s: float) -> bool:
-        """Ask, and wait. Raises DeadlinePassed; the worker is of no use then."""
+        """Whether sympy finds both equal. Raises DeadlinePassed, after which the worker is unusable."""
         asked = {"gold": gold, "answer": answer, "cpu_s": math.ceil(deadline_s) + 1}
         try:
             assert self.process.stdin
@@ -131,11 +131,6 @@ class Workers:
             with self._lock:
                 self._running.discard(worker)
             worker.kill()
-
-    def pids(self) -> list[int]:
-        """Process IDs of the running workers."""
-        with self._lock:
-            return [worker.process.pid for worker in self._running]
 
     def close(self) -> None:
         """End all workers; a comparison under way gives DeadlinePassed, a later one WorkerUnavailable."""
