@@ -21,7 +21,6 @@ LONGEST_BOX = 2_000
 WINDOW_CHARS = 500
 """Of what follows the announcement of an answer, as much is read."""
 MOST_STATEMENTS = 100
-"""Only the last ones are read."""
 PART_OF_ALL = 0.25
 """Credit for each of several right letters when some are left out and none is wrong; source: JEEBench."""
 
@@ -155,8 +154,6 @@ NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due
 
 
 class _Patterns(NamedTuple):
-    """For one set of letters."""
-
     begins: re.Pattern[str]
     is_all: re.Pattern[str]
     small: re.Pattern[str]
@@ -242,7 +239,6 @@ def _last_remarked(plain: str, asked: Asked) -> str | None:
 
 
 def _by_number(match: re.Match[str], asked: Asked) -> str | None:
-    """③, or 3번: the third."""
     return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), asked)
 
 

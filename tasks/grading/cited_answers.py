@@ -20,7 +20,6 @@ MOST_RANGE = 20
 FEWEST_SHARED = 0.15
 """Share of the words of a sentence without numbers that the cited blocks must hold, if in the same language."""
 FEWEST_WORDS = 5
-"""A sentence with fewer words is too short for that."""
 _NOT_THERE = re.compile(
     r"찾지 못|찾을 수 없|알 수 없|확인할 수 없|확인되지 않|(?:나와|나타나|적혀|들어) ?있지는? ?않|"
     r"(?:명시|언급|제시|기재|포함)(?:되어|돼) ?있지는? ?않|(?:나오|밝히|명시하|언급하|다루)지는? ?않|"
@@ -56,8 +55,6 @@ class Renumbered(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence of an answer."""
-
     text: str
     words: str
     """`text` without its marks."""
@@ -174,7 +171,6 @@ def _says_unknown(sentence: Sentence) -> bool:
 
 
 def _without_label(words: str) -> str:
-    """`words` without the number of a list item."""
     return re.sub(r"^\s*\(?\d{1,2}[.)]\s+", "", words)
 
 

@@ -47,8 +47,6 @@ LABEL = re.compile(r"\[\[([A-Z<>=]{1,4})\]\]")
 
 
 class Judge(NamedTuple):
-    """The model that grades."""
-
     id: str
     ask_all: AskAll
 
@@ -69,7 +67,6 @@ class Judgment(NamedTuple, Generic[Verdict]):
     text: str
     """The reply without its reasoning."""
     keys: tuple[str, ...]
-    """Response store keys of all draws."""
     failed: str = ""
     """Why there is no verdict; empty exactly where there is one."""
     answered: bool = True
@@ -77,8 +74,6 @@ class Judgment(NamedTuple, Generic[Verdict]):
 
 
 class Judged(NamedTuple, Generic[Verdict]):
-    """A response and its judgments by name."""
-
     item: Item
     response: Response
     judgments: dict[str, Judgment[Verdict]]

@@ -27,7 +27,6 @@ class Tally(NamedTuple):
     by_repeat: dict[int, list[float]]
     """Repeat → scores of its scored samples; a repeat without any has an empty list."""
     groups: dict[str, dict[str, list[float]]]
-    """Group → item → scores."""
     values: dict[str, dict[str, list[float]]]
     """Name of a further figure → item → its value per scored repeat."""
     votes: dict[str, list[str | None]]

@@ -53,7 +53,6 @@ class People(NamedTuple):
     """Prepared answer → how many gave it."""
     total: int
     disagree: bool
-    """If so, answers are normalised."""
     stem: bool
 
 
@@ -95,15 +94,13 @@ def comparable(answer: str, *, normalised: bool = True, stem: bool = False) -> s
 
 def normalise(answer: str) -> str:
     """`answer` without punctuation, articles and capitals, with numbers as digits and apostrophes in contractions."""
-    return _normalised_once(answer) if len(answer) <= CACHED_CHARS else _normalised(answer)
+    return (_normalised if len(answer) <= CACHED_CHARS else _normalised.__wrapped__)(answer)
 
 
+@lru_cache(CACHED)
 def _normalised(answer: str) -> str:
     words = [NUMBERS.get(word, word) for word in _without_punctuation(_one_line(answer)).lower().split()]
     return " ".join(CONTRACTIONS.get(word, word) for word in words if word not in ARTICLES)
-
-
-_normalised_once = lru_cache(CACHED)(_normalised)
 
 
 def _one_line(answer: str) -> str:

@@ -30,8 +30,6 @@ OURS = re.compile(r"trivet-(\d+)-")
 
 
 class _Files(NamedTuple):
-    """Names of a version."""
-
     memory: str
     swap: str
     peak: str

@@ -44,7 +44,6 @@ class Engine(NamedTuple):
 
     name: Name
     privileged: bool
-    """Started by root."""
 
     def command(self, layout: Layout) -> list[str]:
         """Command line that starts the zygote; its stdin is the channel."""

@@ -67,13 +67,10 @@ class Language(NamedTuple):
     aliases: tuple[str, ...]
     """Other names, also as tags of fenced blocks."""
     file: str
-    """Name of the source."""
     run: tuple[str, ...]
     """Empty: Python, which runs in the fork itself."""
     tools: tuple[str, ...] = ()
-    """Programs that it needs."""
     compile: tuple[str, ...] = ()
-    """Empty: nothing is compiled."""
     run_tested: tuple[str, ...] = ()
     """With tests; empty: as without."""
     ends: str = ""

@@ -63,7 +63,6 @@ class Interpreter(NamedTuple):
     prefix: str
     """Where it and its standard library are."""
     packages: tuple[str, ...]
-    """Its libraries."""
     version: str
 
     @property

@@ -39,9 +39,7 @@ class Limits(NamedTuple):
     processes: int = 64
     """Processes and threads at a time."""
     open_files: int = 256
-    """Open files per process."""
     output_bytes: int = 4 * MIB
-    """Bytes of stdout, and of stderr."""
 
 
 class Program(NamedTuple):
@@ -70,7 +68,6 @@ class Execution(NamedTuple):
     stderr: str
     wall_s: float
     cpu_s: float
-    """CPU seconds of all its processes."""
     peak_memory_bytes: int
     """Resident memory of its largest process; with a cgroup, of all together."""
     reason: str = ""

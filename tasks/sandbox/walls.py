@@ -36,7 +36,6 @@ class Seen(NamedTuple):
     capabilities: int
     no_new_privileges: bool
     filtered: bool
-    """System calls are filtered."""
 
 
 class Probe(NamedTuple):
@@ -60,7 +59,6 @@ class Inspection(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Every wall held."""
         return all(probe.held for probe in self.probes)
 
 

@@ -172,7 +172,6 @@ def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
 
 
 def _width(line: str) -> int:
-    """Width of the indentation, in columns."""
     expanded = line.expandtabs(TAB)
     return len(expanded) - len(expanded.lstrip())
 

@@ -34,11 +34,8 @@ class Verdict(NamedTuple):
     """None: nothing is known about the code, since the sandbox broke or a library that the item needs is missing."""
     reason: str
     code: str
-    """As extracted from the answer."""
     values: Mapping[str, float] = {}
-    """Further figures of the sample, by name."""
     stderr: str = ""
-    """The end of what it wrote there."""
 
 
 TryOut = Callable[[Item, str, Sandbox], Verdict]
@@ -113,7 +110,6 @@ class Part(NamedTuple):
     prefix: str | None
     """Prefix of its keys among the metrics; None: it is not among them."""
     name: str
-    """Value of `Estimate.part`."""
     scores: ByItem
     """Scored items, each with one score or more."""
     headline: bool = False

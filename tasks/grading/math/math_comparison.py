@@ -1,4 +1,4 @@
-"""Compares two answers that were read, part by part; what cannot be told here is Undecided."""
+"""Compares two parsed answers part by part; what cannot be decided raises Undecided."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REALS = frozenset(("all real numbers", "all reals", "real numbers", "the set of
 
 
 def same_answer(gold: Answer, answer: Answer) -> bool:
-    """True if `answer` says what `gold` says. Raises Undecided."""
+    """True if `answer` equals `gold`. Raises Undecided."""
     gold, answer = _evaluated(gold), _evaluated(answer)
     if gold == answer:
         return True
@@ -93,7 +93,6 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
 
 
 def _nodes(ratio: Ratio) -> list[Node]:
-    """Its parts that are formulas."""
     return [part.node for part in ratio.parts if isinstance(part, Formula)]
 
 
@@ -126,7 +125,7 @@ def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
 
 
 def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
-    """`y = 2, x = 1` in the order in which coordinates are written."""
+    """`y = 2, x = 1` in the order of coordinates."""
     return sorted(items, key=subject_of) if all(subject_of(item) in ("x", "y", "z") for item in items) else items
 
 
@@ -200,7 +199,7 @@ def _same_brackets(gold: Bracketed, answer: Bracketed) -> bool:
 
 
 def _same_vector(gold: Answer, answer: Answer) -> bool:
-    """A row or column beside a tuple of the same values."""
+    """Compares a row or column with a tuple."""
     matrix, other = (gold, answer) if isinstance(gold, Matrix) else (answer, gold)
     assert isinstance(matrix, Matrix)
     if not isinstance(other, Bracketed):
@@ -218,7 +217,7 @@ def _same_vector(gold: Answer, answer: Answer) -> bool:
 
 
 def _evaluated(side: Answer) -> Answer:
-    """Finite sets with signs between them as one set: `\\{1\\} \\cup \\{2\\}`; all real numbers in one spelling."""
+    """Operations on finite sets evaluated, `\\{1\\} \\cup \\{2\\}`; all real numbers in one spelling."""
     if side == _LINE or (isinstance(side, Words) and side.text in _REALS):
         return Words("set R")
     if not isinstance(side, Joined):
@@ -265,7 +264,7 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
-    """Whether the last side of an equation, which is the gold or the answer, is what the other says."""
+    """Whether the last side of an equation, which is the gold or the answer, equals the other."""
     last = equation.sides[-1]
     if isinstance(other, Listed) and len(equation.sides) == 2 and not isinstance(last, Bracketed | Listed):
         return False
@@ -304,7 +303,7 @@ def _same_equation(gold: Relation, answer: Relation) -> bool:
 
 
 def _proportion(gold: Relation, answer: Relation) -> int | None:
-    """The sign of the factor by which the differences of the sides of two relations differ; None without one."""
+    """The sign of the factor between the side differences of two relations; None without one."""
     left, right = as_difference(gold), as_difference(answer)
     if left is None or right is None or symbols(left) != symbols(right):
         return None
@@ -321,4 +320,4 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
     (Words, _same_words),
     (Formula, _same_formula),
 )
-"""Each kind of answer with what compares one of it with any other; the first that either side is decides."""
+"""Kind of answer → how it is compared with any other; the first that matches either side decides."""

@@ -246,7 +246,6 @@ def _of_lines(bare: str) -> str:
 
 
 def _emphasized(text: str) -> str | None:
-    """The last bold number of the last paragraph."""
     bold = list(_BOLD.finditer(text[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))
     return bold[-1].group(1).strip() if bold else None
 
@@ -260,7 +259,6 @@ NEAR_CHARS = 70
 """Most characters between two boxes of one answer: `x = \\boxed{1} or \\boxed{2}`."""
 COMMA_CHARS, ADJACENT_CHARS = 30, 10
 MOST_BOXES = 20
-"""Only the last ones are read."""
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])\s*")
 _CORRECTED = re.compile(
     r"\b(?:no|not|but|wait|wrong|actually|however|instead|rather|then|so|thus|hence|therefore|finally|now|next)\b", re.I

@@ -194,13 +194,13 @@ def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader) ->
     An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]`: how far a
     number may be off. `detail["unit"]`: its unit; an answer in another unit is wrong, one without is not.
     """
-    kept, asked = tee(answered)
     for_samples, for_grader = tee(
-        (gold_of(item), None if response.missed else extract_answer(response.text)) for item, response in asked
+        (item, response, gold_of(item), None if response.missed else extract_answer(response.text))
+        for item, response in answered
     )
-    verdicts = grader.equal_all(((gold, answer or "") for gold, answer in for_grader), extracted=True)
-    for (item, response), (gold, answer), verdict in zip(kept, for_samples, verdicts, strict=True):
-        yield _sample(item, response, gold, answer, verdict)
+    verdicts = grader.equal_all(((gold, answer or "") for *_, gold, answer in for_grader), extracted=True)
+    for compared, verdict in zip(for_samples, verdicts, strict=True):
+        yield _sample(*compared, verdict)
 
 
 def gold_of(item: Item) -> str:

@@ -10,11 +10,10 @@ from tasks.grading.math.expressions import FUNCTIONS, Number
 
 MAX_TOKENS = 2_000
 MAX_SHIFT = 2_000
-"""Digits, and the exponent in scientific notation: 1e999999999 is not written out."""
+"""Most digits, and the largest exponent in scientific notation."""
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words of a text with spaces between them."""
     return frozenset(words.split())
 
 
@@ -58,7 +57,7 @@ _SPELLED = re.compile(rf"({'|'.join(reversed(_NAMED))}|alpha|beta|gamma|delta|th
 _WHOLE_WORDS = word_set("tg ctg inf pi mu nu xi abs max min").union(
     _NAMED, (letter for letter in _LETTERS if len(letter) > 2)
 )
-"""Letters in a row that are one name wherever they stand."""
+"""Letters in a row that are always one name."""
 
 _UNIT_WORDS = {
     "cm": "cm centimeter centimeters centimetre centimetres",
@@ -88,7 +87,7 @@ _UNIT_WORDS = {
     "mL": "ml milliliter milliliters",
 }
 _UNITS: dict[str, str] = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.split()}
-"""Words for units of which two different ones make two answers different."""
+"""Word → unit; answers in two different ones differ."""
 _OTHER_UNITS = word_set("""
     degree degrees deg unit units square cubic sq cu sqrt per percent point points item items people person persons
     student students child children boy boys girl girls man men woman women apple apples book books ball balls marble
@@ -114,11 +113,11 @@ class Token(NamedTuple):
     """`number`, `symbol`, `command`, `sign`, `text`."""
     text: str
     spaced: bool = False
-    """True where a space stands before it."""
+    """True after a space."""
 
 
 class NotUnderstood(Exception):
-    """The answer is not in the part of LaTeX that is read here."""
+    """The answer is outside the part of LaTeX that is parsed here."""
 
 
 def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
@@ -129,7 +128,7 @@ def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
 
 
 def _join_thousands(text: str) -> str:
-    """Remove commas and spaces between groups of three digits, but not inside brackets, where they part values."""
+    """Remove commas and spaces between groups of three digits, except inside brackets, where they separate values."""
 
     def joined(found: re.Match[str]) -> str:
         before = text[: found.start()]
@@ -141,7 +140,7 @@ def _join_thousands(text: str) -> str:
 
 
 def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
-    """Append the tokens of `text`, which stands in `depth` commands."""
+    """Append the tokens of `text`, which is nested in `depth` commands."""
     position, spaced = 0, False
     while position < len(text):
         if len(tokens) > MAX_TOKENS or depth > 40:
@@ -167,7 +166,7 @@ def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
 
 
 def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced: bool, depth: int) -> int:
-    """Append what a command stands for; gives where the rest begins."""
+    """Append the tokens of a command; returns where the rest begins."""
     name = _SAME.get(name, name)
     if name in _SILENT:
         return position
@@ -197,7 +196,7 @@ def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
-    """What stands in the braces at `position`, or the next sign without braces; and where the rest begins."""
+    """Content of the braces at `position`, or the next sign without braces; and where the rest begins."""
     while position < len(text) and text[position].isspace():
         position += 1
     if position >= len(text):
@@ -213,7 +212,7 @@ def _braced(text: str, position: int) -> tuple[str, int]:
 
 
 def _upright(content: str, tokens: list[Token]) -> None:
-    """Append tokens of upright text: a single letter or the name of a function is mathematics, all else is words."""
+    """Append tokens of upright text: single letters and names of functions are mathematics, all else is words."""
     content = content.replace("\\", " ").strip(" .,~")
     if content.lower() in ("and", "or"):
         tokens.append(Token("command", "and", True))
@@ -230,7 +229,7 @@ def _upright(content: str, tokens: list[Token]) -> None:
 
 
 def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
-    """Letters in a row: a function, a word, or variables beside one another."""
+    """Tokens of letters in a row: a function, a word, or adjacent variables."""
     if run.lower() in ("and", "or"):
         return [Token("command", "and", spaced)]
     if run not in _WHOLE_WORDS and _is_word(run) and (len(run) > 1 or (after_number and spaced)):
@@ -247,14 +246,14 @@ def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
 
 
 def _is_word(run: str) -> bool:
-    """True for letters in a row that are a word of a language, not variables beside one another."""
+    """True for letters in a row that are a word, not adjacent variables."""
     if run.lower() in _UNITS or run.lower() in _OTHER_UNITS or run.lower() in _PROSE:
         return True
     return len(run) >= 4 and run[1:].islower() and bool(set("aeiouy") & set(run.lower()))
 
 
 def literal(text: str) -> Number:
-    """A number as it is written: `4.5e33`, `.5`, `12`, `3.`."""
+    """The number of a literal: `4.5e33`, `.5`, `12`, `3.`."""
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
     shift = int(exponent or 0)
@@ -265,7 +264,7 @@ def literal(text: str) -> Number:
 
 
 def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
-    """A formula without the unit behind it, and that unit as it is compared; empty where none is known."""
+    """A formula without the unit after it, and that unit in canonical form, empty for an unknown one."""
     end, units = len(tokens), list[str]()
     while end:
         token = tokens[end - 1]

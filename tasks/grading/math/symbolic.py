@@ -82,11 +82,8 @@ class _Worker:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):  # what was not written to a dead worker
-                if pipe:
-                    pipe.close()
+        with suppress(OSError), self.process:  # waits, and closes the pipes, also of what was not yet written
+            pass
 
 
 class Workers:

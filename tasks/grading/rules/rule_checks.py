@@ -104,8 +104,7 @@ def forbidden_words(response: str, *, forbidden_words: Patterns) -> bool:
 
 def letter_frequency(response: str, *, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
     """The letter, or sign such as `#`, occurs often, or seldom, enough, in any case."""
-    reached = response.lower().count(letter.lower()) >= let_frequency
-    return reached == (let_relation == "at least")
+    return compares(re.finditer(re.escape(letter.lower()), response.lower()), let_relation, let_frequency)
 
 
 def number_sentences(response: str, *, num_sentences: Count, relation: Relation) -> bool:
@@ -306,4 +305,3 @@ _BY_GROUP: Mapping[str, tuple[Callable[..., bool], ...]] = {
     "punctuation": (no_comma,),
 }
 KINDS = {f"{group}:{check.__name__}": check for group, checks in _BY_GROUP.items() for check in checks}
-"""Kind of an instruction → its check."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from math import fsum, sqrt
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 
@@ -36,7 +36,7 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
             found = {"status": "unscored", "reason": str(error)}
         else:
             answer = _answer(response.text)
-            found = _verdict(kinds, followed(rules, answer)) | _missing(response, answer)
+            found = _verdict(kinds, *followed(rules, answer)) | _missing(response, answer)
         yield Sample.graded(item, response, keys=response.call_keys, **found)
 
 
@@ -46,18 +46,15 @@ def _answer(text: str) -> str:
     return text if visible == text.strip() else visible or ""
 
 
-def _verdict(kinds: Sequence[str], done: Followed) -> dict[str, Any]:
-    broken = [kind for kind, kept in zip(kinds, done.strict, strict=True) if not kept]
+def _verdict(kinds: Sequence[str], strict: list[bool], loose: list[bool]) -> dict[str, Any]:
+    broken = [kind for kind, kept in zip(kinds, strict, strict=True) if not kept]
+    done = {"strict": strict, "loose": loose}
     return {
-        "score": float(all(done.strict)),
+        "score": float(all(strict)),
         "reason": f"not followed: {', '.join(broken)}" if broken else "all followed",
-        "values": {f"prompt_level_{name}": float(all(getattr(done, name))) for name in VARIANTS}
-        | {f"instruction_level_{name}": fsum(getattr(done, name)) / len(kinds) for name in VARIANTS},
-        "detail": {
-            "instructions": list(kinds),
-            "followed_strict": list(done.strict),
-            "followed_loose": list(done.loose),
-        },
+        "values": {f"prompt_level_{name}": float(all(done[name])) for name in VARIANTS}
+        | {f"instruction_level_{name}": fsum(done[name]) / len(kinds) for name in VARIANTS},
+        "detail": {"instructions": list(kinds), "followed_strict": strict, "followed_loose": loose},
     }
 
 
@@ -176,20 +173,13 @@ def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
     return rules
 
 
-class Followed(NamedTuple):
-    """Which of an item's instructions a response follows."""
-
-    strict: list[bool]
-    loose: list[bool]
-
-
-def followed(rules: Sequence[Rule], response: str) -> Followed:
+def followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], list[bool]]:
     """Strict and loose verdicts on each rule; an empty response follows none."""
     strict = [_follows(rule, [response]) for rule in rules]
     if all(strict):
-        return Followed(strict, strict)
+        return strict, strict
     variants = list(dict.fromkeys(loose_variants(response)))
-    return Followed(strict, [done or _follows(rule, variants) for rule, done in zip(rules, strict, strict=True)])
+    return strict, [done or _follows(rule, variants) for rule, done in zip(rules, strict, strict=True)]
 
 
 def loose_variants(response: str) -> Iterator[str]:

@@ -35,15 +35,11 @@ COMPILER = {
 
 
 class Pipe(NamedTuple):
-    """Descriptors of the two ends."""
-
     read: int
     write: int
 
 
 class Settings(NamedTuple):
-    """Settings of a zygote."""
-
     system_calls: bytes
     """The filter; empty: none."""
     isolated: bool
@@ -55,12 +51,9 @@ class Settings(NamedTuple):
     cgroup: tuple[int, ...] = ()
     """Descriptors of `cgroup.procs`, through which a process joins the group."""
     packages: tuple[str, ...] = ()
-    """Folders of libraries, for Python programs."""
 
 
 class Task(NamedTuple):
-    """A program to execute."""
-
     source: bytes
     tests: bytes | None
     stdin: bytes
@@ -75,7 +68,6 @@ class Task(NamedTuple):
     """`address_space` or `data`: what memory_bytes bounds."""
     limits: dict[str, Any]
     folder: str
-    """The folder it starts in."""
     number: int
     """Number of the request; the reply repeats it."""
 

@@ -12,8 +12,6 @@ _HEAD = struct.Struct("<I")
 
 
 class Frame(NamedTuple):
-    """One message."""
-
     fields: dict[str, Any]
     blobs: list[bytes]
 

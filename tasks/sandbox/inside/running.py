@@ -70,8 +70,6 @@ def _forked(then: Callable[[], None]) -> int:
 
 
 class _Watched:
-    """A running program."""
-
     def __init__(self, pipes: dict[str, Pipe], task: Task, channel: socket.socket) -> None:
         self.taken = {name: bytearray() for name in ("stdout", "stderr", "report", "status")}
         self.host_is_gone = False
