@@ -1,12 +1,11 @@
 """The VQA accuracy of an answer: the more people gave it, the more it is worth.
 
-Source: Antol et al. 2015, arXiv:1505.00468, and the authors' vqaEval.py (GT-Vision-Lab/VQA), oddities included:
-- texts are normalised only where people disagree; where all gave one answer, a prediction must equal it exactly;
-- of the periods before no digit the first 32 are removed (`re.UNICODE` stands where `re.sub` has its count);
-- a comma between digits anywhere makes all punctuation vanish, which otherwise mostly becomes a space;
-- contractions are looked up in lower case, so that `Im`, `Ive`, `Id've` and `I'dve` are never found.
-One difference is meant: each person is left out alone, where the authors leave out all whose *entry* is equal, which
-matters where entries are not numbered (VizWiz): there the majority's answer would get .67 instead of .94.
+Source: Antol et al. 2015, arXiv:1505.00468, and the authors' vqaEval.py (GT-Vision-Lab/VQA), oddities included: texts
+are normalised only where people disagree; only the first 32 periods are removed (`re.UNICODE` stands where `re.sub` has
+its count); a comma between digits makes all punctuation vanish, which otherwise mostly becomes a space; contractions
+are looked up in lower case, so that `Im`, `Ive`, `Id've` and `I'dve` are never found.
+One difference is meant: each person is left out alone, where the authors leave out all whose *entry* is equal, so that
+unnumbered entries (VizWiz) would give the majority's answer .67 instead of .94.
 """
 
 from __future__ import annotations

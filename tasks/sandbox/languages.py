@@ -5,10 +5,9 @@ REPORT. inside/python.py does that for Python. Bash: a line after the tests copi
 if the line before it had status 0. JavaScript: RUNNER reads the token, closes TOKEN, runs the program as the main
 module and writes the token once nothing is left to do. Other languages: only the exit code counts, so `exit(0)` passes.
 
-What stays possible, since tests run in the program's own process: a Bash script that reads TOKEN itself or redefines
-`builtin`; JavaScript that finds the token through the inspector or /proc/self/mem, or that fires `beforeExit` and calls
-`process.exit(0)` in a timer between asynchronous tests; in both, replacing what the tests compare with. None of this
-happens by accident.
+Tests run in the program's own process, so on purpose a Bash script can read TOKEN itself or redefine `builtin`, and
+JavaScript find the token through the inspector or /proc/self/mem, or fire `beforeExit` and exit in a timer between
+asynchronous tests; both can replace what the tests compare with.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tasks.sandbox.sandbox_errors import LanguageUnavailable
 from tasks.sandbox.sandbox_layout import TOP
 
 SHOWN = ("/usr", *TOP)
-"""The folders of this machine in which a program finds its tools."""
+"""Folders of this machine in which programs find their tools."""
 SYSTEM_PATH = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
 BASH_MARK = f"""
 case $? in

@@ -4,9 +4,9 @@ Two programs share the read-only root (system, Python, libraries), the zygote's 
 on write; the zygote reads no request), the processor and the kernel. Each has its own folder in memory and its own
 process, mount, network and IPC namespaces; under root, programs of two zygotes also run as two users.
 
-What stays possible: a Python program runs its tests in its own interpreter, so one that reads its own memory can forge
-their verdict, and its answers may be objects that equal everything; guarded are exits, tracing, builtins, the stack and
-the collector's lists. Where the outcome is compared outside, as with stdin, there is nothing to forge.
+A Python program runs its tests in its own interpreter: exits, tracing, builtins, the stack and the collector's lists
+are guarded, but it can forge the verdict by reading its own memory or by answers that equal everything. Where output
+is compared outside, as with stdin, there is nothing to forge.
 """
 
 from __future__ import annotations

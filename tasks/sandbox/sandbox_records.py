@@ -127,7 +127,8 @@ def _ending(told: dict[str, Any], stderr: str, limits: Limits) -> _Ending:
     if not told["compiled"]:
         if code == -signal.SIGKILL and told["machine_was_full"] and not told["killed_for_memory"]:
             return _Ending("broken", MACHINE_FULL)
-        return _Ending("failed", f"it does not compile: {_first_line(stderr)}", code if code >= 0 else 128 - code)
+        first = next((line.strip()[:REASON_CHARS] for line in stderr.splitlines() if line.strip()), "")
+        return _Ending("failed", f"it does not compile: {first}", code if code >= 0 else 128 - code)
     if code < 0:
         return _died(-code, told, limits)
     if code > 0:
@@ -158,10 +159,6 @@ def _died(number: int, told: dict[str, Any], limits: Limits) -> _Ending:
     if number == signal.SIGKILL and told["machine_was_full"]:
         return _Ending("broken", MACHINE_FULL)
     return _Ending("failed", f"it died of {name}", 128 + number)
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip()[:REASON_CHARS] for line in text.splitlines() if line.strip()), "")
 
 
 def _last_error(text: str) -> str:

@@ -172,8 +172,16 @@ class Worker:
         )
 
     def _uid(self, engine: Engine) -> int | None:
-        """User that programs run as; None: the zygote's."""
-        return _uid(self.pid) if engine.privileged and engine.name != "none" else None
+        """User that programs run as, an ID that nobody else has if the user namespace allows; None: the zygote's."""
+        if not engine.privileged or engine.name == "none":
+            return None
+        own = UIDS + self.pid
+        ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+        if any(first <= own < first + count for first, _, count in ranges):
+            return own
+        count, first = max((count, first) for first, _, count in ranges)
+        # in a small namespace from its upper half, which is hardly used
+        return first + count - 2 - self.pid % (count // 2) if count > NOBODY // 2 else NOBODY
 
     def _meet(self, engine: Engine, python: Interpreter) -> None:
         """Hand over the settings and wait until it serves."""
@@ -216,13 +224,3 @@ def _remove_leftovers() -> None:
         pid = folder.name.removeprefix(TEMPORARY).partition("-")[0]
         if pid.isdecimal() and not Path("/proc", pid).exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _uid(pid: int) -> int:
-    """A user ID that no one else has, where this user namespace is large enough; else nobody's."""
-    ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
-    if any(first <= UIDS + pid < first + count for first, _, count in ranges):
-        return UIDS + pid
-    count, first = max((count, first) for first, _, count in ranges)
-    # in a small namespace from its upper half, where hardly anybody is
-    return first + count - 2 - pid % (count // 2) if count > NOBODY // 2 else NOBODY

@@ -1,11 +1,9 @@
 """Sentences as NLTK's Punkt model for English finds them, without its data, and the words in capitals in them.
 
 A `.`, `?` or `!` ends a sentence where white space or one of a few marks follows, unless its word is an abbreviation,
-an initial or a number and the next word does not look like a beginning. IFEval's verdicts depend on the oddities: `1.`
-of a list is a sentence, `e.g.` ends one, and so does `**done.**` with the asterisks after it.
-Source: Kiss & Strunk 2006, Unsupervised Multilingual Sentence Boundary Detection, Computational Linguistics 32(4);
-measured against NLTK 3.10, which, unlike earlier ones, also cuts before curly quotes. Words common in answers were
-sorted by how its Punkt, trained on newspapers of 1987, treats them: `Rev.`, `etc.` and `Mar.` are no abbreviations.
+an initial or a number and the next word does not look like a beginning; `1.` of a list, `e.g.` and `**done.**` end one.
+Source: Kiss & Strunk 2006, Computational Linguistics 32(4); measured against NLTK 3.10, which, unlike earlier ones,
+also cuts before curly quotes. The words are common ones, sorted by how its Punkt (newspapers of 1987) treats them.
 Known differences: Punkt knows the case of 20,000 words, we of 1,200, so that after an abbreviation, an initial or
 three dots a rarer word may be taken for a name; its few name pairs and some 80 rare initials (`W.R.`) are left out.
 """
