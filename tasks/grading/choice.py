@@ -233,9 +233,8 @@ def _last_remarked(plain: str, asked: Asked) -> str | None:
     if not last:
         return None
     said = next(group for group in last[0].groups() if group)
-    if match := NUMBERED.fullmatch(f"{said}번"):
-        return _by_number(match, asked)
-    return _letters(said, asked)
+    match = NUMBERED.fullmatch(f"{said}번")
+    return _by_number(match, asked) if match else _letters(said, asked)
 
 
 def _by_number(match: re.Match[str], asked: Asked) -> str | None:

@@ -278,7 +278,10 @@ def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
 def _both_relations(gold: Relation, answer: Relation) -> bool:
     golds, answers = set(gold.signs), set(answer.signs)
     if golds == answers == {"="}:
-        return _same_equation(gold, answer)
+        if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
+            return same_answer(gold.sides[-1], answer.sides[-1])
+        points = isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed)
+        return not points and _proportion(gold, answer) is not None
     if "=" in golds & answers and len(golds | answers) > 1:
         return False
     left, right = as_interval(gold), as_interval(answer)
@@ -292,14 +295,6 @@ def _both_relations(gold: Relation, answer: Relation) -> bool:
         mirrored = Relation(answer.sides[::-1], tuple(MIRRORED.get(sign, sign) for sign in answer.signs[::-1]))
         return any(side.signs == gold.signs and _same_items(gold.sides, side.sides) for side in (answer, mirrored))
     return False
-
-
-def _same_equation(gold: Relation, answer: Relation) -> bool:
-    if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
-        return same_answer(gold.sides[-1], answer.sides[-1])
-    if isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed):
-        return False
-    return _proportion(gold, answer) is not None
 
 
 def _proportion(gold: Relation, answer: Relation) -> int | None:

@@ -228,8 +228,12 @@ def _unannounced(visible: str) -> str | None:
         if line == visible or is_bare(line):
             return _KOREAN_END.sub("", line)
         visible = line
-    found = _emphasized(visible) or last_expression(visible) or _last_letter(visible)
-    return found or (visible if len(visible) <= SENTENCE_CHARS else None)
+    bold = list(_BOLD.finditer(visible[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))  # set off by many chat models
+    if found := bold[-1].group(1).strip() if bold else last_expression(visible):
+        return found
+    if letter := re.search(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z", visible[-50:]):
+        return letter[1] or letter[2]
+    return visible if len(visible) <= SENTENCE_CHARS else None
 
 
 def _of_lines(bare: str) -> str:
@@ -243,16 +247,6 @@ def _of_lines(bare: str) -> str:
     if all(names) and len({name.group(1) for name in names if name}) == len(lines):
         return ", ".join(lines)
     return lines[-1]
-
-
-def _emphasized(text: str) -> str | None:
-    bold = list(_BOLD.finditer(text[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))
-    return bold[-1].group(1).strip() if bold else None
-
-
-def _last_letter(text: str) -> str | None:
-    found = re.search(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z", text[-50:])
-    return next(letter for letter in found.groups() if letter) if found else None
 
 
 NEAR_CHARS = 70

@@ -38,11 +38,6 @@ CACHED = 20_000
 WINDOW = 256
 """Most comparisons that wait for workers in `equal_all`."""
 SHOWN_CHARS = 500
-MISSED = {
-    "": "no answer was found: no \\boxed{} and no phrase that announces one",
-    "length": "no answer was found: the response was cut off at max_tokens",
-    "thinking": "no answer was found: the reasoning was never closed",
-}
 
 
 class Verdict(NamedTuple):
@@ -219,9 +214,10 @@ def gold_of(item: Item) -> str:
 def _sample(item: Item, response: Response, gold: str, answer: str | None, verdict: Verdict) -> Sample:
     graded = partial(Sample.graded, item, response, gold=_shown(gold), keys=response.call_keys)
     if answer is None:
-        thinking = visible_answer(response.text) is None
-        missed = MISSED["length" if response.truncated else "thinking" if thinking else ""]
-        return graded(score=0.0, reason=response.missed or missed, missing=True)
+        unclosed = visible_answer(response.text) is None
+        why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
+        why = "the response was cut off at max_tokens" if response.truncated else why
+        return graded(score=0.0, reason=response.missed or f"no answer was found: {why}", missing=True)
     if verdict.failed:
         return graded(status="unscored", extracted=_shown(answer), reason=verdict.failed)
     if not verdict.equal and _within(item, gold, answer):

@@ -82,7 +82,8 @@ class _Worker:
 
     def kill(self) -> None:
         self.process.kill()
-        with suppress(OSError), self.process:  # waits, and closes the pipes, also of what was not yet written
+        self.process.wait()  # so that a thread that reads sees the end before the pipes are closed
+        with suppress(OSError), self.process:  # closes them; a dead worker's input may hold what was not written
             pass
 
 

@@ -188,7 +188,11 @@ def json_format(response: str) -> bool:
 
 def title(response: str) -> bool:
     """It has a `<<title>>` on one line, with something between the brackets."""
-    return any(found.lstrip("<").rstrip(">").strip() for found in _titles(response))
+    for line in response.split("\n"):
+        start, end = line.find("<<"), line.rfind(">>")
+        if 0 <= start <= end - 3 and line[start : end + 2].lstrip("<").rstrip(">").strip():
+            return True
+    return False
 
 
 def two_responses(response: str) -> bool:
@@ -228,14 +232,6 @@ def _highlights(response: str) -> Iterator[str]:
         for found in pattern.finditer(response):
             if found[1].strip():
                 yield found[1]
-
-
-def _titles(response: str) -> Iterator[str]:
-    """From the first `<<` of a line to its last `>>`, with at least one character between."""
-    for line in response.split("\n"):
-        start, end = line.find("<<"), line.rfind(">>")
-        if 0 <= start <= end - 3:
-            yield line[start : end + 2]
 
 
 def response_language(response: str, *, language: Text) -> bool:

@@ -35,15 +35,14 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
         except RulesUnusable as error:
             found = {"status": "unscored", "reason": str(error)}
         else:
-            answer = _answer(response.text)
-            found = _verdict(kinds, *followed(rules, answer)) | _missing(response, answer)
+            # without reasoning the text stays as it is, since blank lines at its ends count
+            visible = visible_answer(response.text)
+            answer = response.text if visible == response.text.strip() else visible or ""
+            found = _verdict(kinds, *followed(rules, answer))
+            if not answer or answer.isspace():
+                said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
+                found |= {"missing": True, "reason": f"no answer: {response.missed or said}"}
         yield Sample.graded(item, response, keys=response.call_keys, **found)
-
-
-def _answer(text: str) -> str:
-    """The text without its reasoning; one without reasoning stays as it is, since blank lines at its ends count."""
-    visible = visible_answer(text)
-    return text if visible == text.strip() else visible or ""
 
 
 def _verdict(kinds: Sequence[str], strict: list[bool], loose: list[bool]) -> dict[str, Any]:
@@ -56,13 +55,6 @@ def _verdict(kinds: Sequence[str], strict: list[bool], loose: list[bool]) -> dic
         | {f"instruction_level_{name}": fsum(done[name]) / len(kinds) for name in VARIANTS},
         "detail": {"instructions": list(kinds), "followed_strict": strict, "followed_loose": loose},
     }
-
-
-def _missing(response: Response, answer: str) -> dict[str, Any]:
-    if answer and not answer.isspace():
-        return {}
-    said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
-    return {"missing": True, "reason": f"no answer: {response.missed or said}"}
 
 
 def summarise_rules(samples: Iterable[Sample]) -> Summary:
