@@ -1,4 +1,4 @@
-"""Multiple choice: which letters a response settles on. The box wins over what is said, and that over stray letters."""
+"""Multiple choice: the letters that a response settles on; a box wins over statements, these over stray letters."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from typing import Any, NamedTuple, cast
 from pydantic import JsonValue
 
 from tasks.grading.grading_records import Item, Response, Sample
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reasoning import visible_answer, why_missing
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TAIL_CHARS = 20_000
-"""Where a conclusion stands; only a longer response without one is read whole."""
+"""The end of a response, where conclusions stand; the whole is read only if there is none."""
 LONGEST_BOX = 2_000
 WINDOW_CHARS = 500
-"""What of a statement is looked at."""
+"""Of what follows the announcement of an answer, as much is read."""
 MOST_STATEMENTS = 100
-"""The last ones; a response that says more of them is going round in circles."""
 PART_OF_ALL = 0.25
-"""For each right one of several, when none is wrong and some are left out; source: JEEBench, compute_metrics.py."""
+"""Credit for each of several right letters when some are left out and none is wrong; source: JEEBench."""
 
 
 class Choice(NamedTuple):
     """What a response settles on."""
 
     letters: str
-    """In alphabetical order; more than one where it names several."""
+    """One or more, in alphabetical order."""
     where: str
-    """`box`, `statement`, `remark` or `line`: for people who look."""
+    """`box`, `statement`, `remark` or `line`."""
 
 
 class Asked(NamedTuple):
@@ -40,7 +39,7 @@ class Asked(NamedTuple):
 
     letters: str
     options: tuple[str, ...] = ()
-    """Their texts as they were shown, in the order of the letters; none where the question itself holds them."""
+    """Their texts in the order of the letters; empty where the question itself holds them."""
     several: bool = False
     """More than one may be right."""
 
@@ -66,21 +65,21 @@ def grade_one(item: Item, response: Response) -> Sample:
         score=_score(choice.letters, gold, asked) if choice else 0.0,
         extracted=choice.letters if choice else None,
         gold=gold,
-        reason=choice.where if choice else _why_none(response, visible),
+        reason=choice.where if choice else why_missing(response, "no option is named"),
         detail=_chosen(choice, asked),
         missing=choice is None,
     )
 
 
 def asked_of(item: Item) -> Asked:
-    """What an item lets choose from."""
+    """The choices of an item."""
     options = tuple(map(str, cast("Sequence[Any]", item.detail.get("options") or ())))
     letters = str(item.detail.get("letters") or LETTERS[: len(options)] or LETTERS)
     return Asked(letters, options, bool(item.detail.get("several")))
 
 
 def find_choice(text: str, asked: Asked) -> Choice | None:
-    """The choice that `text`, without its reasoning, ends on; None where it names none."""
+    """The choice that `text`, which holds no reasoning, ends on; None where it names none."""
     from tasks.grading.math.math_extraction import last_boxed
 
     box = last_boxed(text)
@@ -106,12 +105,6 @@ def _score(chosen: str, gold: str, asked: Asked) -> float:
     return PART_OF_ALL * len(chosen) if some_left_out else 0.0
 
 
-def _why_none(response: Response, visible: str | None) -> str:
-    if response.missed:
-        return f"no response: {response.missed}"
-    return "the reasoning was never closed" if visible is None else "no option is named"
-
-
 def _chosen(choice: Choice | None, asked: Asked) -> dict[str, JsonValue]:
     if choice is None or len(choice.letters) != 1 or not asked.options:
         return {}
@@ -119,18 +112,17 @@ def _chosen(choice: Choice | None, asked: Asked) -> dict[str, JsonValue]:
 
 
 WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")
-SPACE = re.compile(r"\\[ ,;:!]|~")
 _MARKS = str.maketrans("", "", "{}$*_`\"'“”‘’")
 
 
 def unmarked(text: str) -> str:
     """`text` without the marks of Markdown and LaTeX around its words."""
     bare = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
-    return SPACE.sub(" ", bare).translate(_MARKS)
+    return re.sub(r"\\[ ,;:!]|~", " ", bare).translate(_MARKS)
 
 
 def canonical(text: str) -> str:
-    """`text` as options are compared: without marks, case, spaces and the stop at its end."""
+    """`text` as options are compared: without marks, case, spaces and final punctuation."""
     plain = unicodedata.normalize("NFKC", unmarked(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))
     return "".join(plain.casefold().split()).strip(".,;:!")
 
@@ -150,7 +142,7 @@ STATES = re.compile(
     """,
     re.VERBOSE,
 )
-"""How an answer is announced; what follows is looked at."""
+"""Announces an answer, which follows."""
 CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩"
 NUMBERED = re.compile(rf"\(?(?:(?P<circled>[{CIRCLED}])|(?P<number>\d{{1,2}})(?=\s?번))\s?번?\)?")
 LEAD = r"(?:(?i:the|an|either|both)\s)?(?:(?i:options?|choices?|letters?|statements?|answers?|보기|선택지)\s?:?\s?)?"
@@ -162,8 +154,6 @@ NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due
 
 
 class _Patterns(NamedTuple):
-    """For one set of letters."""
-
     begins: re.Pattern[str]
     is_all: re.Pattern[str]
     small: re.Pattern[str]
@@ -199,7 +189,7 @@ def _patterns(letters: str) -> _Patterns:
 
 
 def _all_that_is_said(said: str, asked: Asked) -> str | None:
-    """The letters that the content of a box, or a line, names: as letters, by number, with or as an option's text."""
+    """The letters that a box or a line names: as letters, by number, or by an option's text."""
     plain, patterns = unmarked(said).strip(), _patterns(asked.letters)
     if match := patterns.is_all.fullmatch(plain):
         return _letters(match["letters"], asked)
@@ -220,7 +210,7 @@ def _last_stated(plain: str, asked: Asked) -> str | None:
 
 
 def _stated(following: str, asked: Asked) -> str | None:
-    """The choice in what follows an announcement: on its line, or alone on the next one with words."""
+    """The choice after an announcement: on its line, or alone on the next line that is not empty."""
     line, _, rest = following.partition("\n")
     said = line.strip(" \t\r:：=→->#")
     if not said:
@@ -243,18 +233,16 @@ def _last_remarked(plain: str, asked: Asked) -> str | None:
     if not last:
         return None
     said = next(group for group in last[0].groups() if group)
-    if match := NUMBERED.fullmatch(f"{said}번"):
-        return _by_number(match, asked)
-    return _letters(said, asked)
+    match = NUMBERED.fullmatch(f"{said}번")
+    return _by_number(match, asked) if match else _letters(said, asked)
 
 
 def _by_number(match: re.Match[str], asked: Asked) -> str | None:
-    """③, or 3번: the third."""
     return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), asked)
 
 
 def _by_bare_number(said: str, asked: Asked) -> str | None:
-    """`정답: 3`, where no option is a number itself."""
+    """The letter of `정답: 3`, where no option holds a number."""
     match = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", said)
     if not match or not asked.options or any(any(map(str.isdigit, option)) for option in asked.options):
         return None
@@ -273,6 +261,6 @@ def _by_text(said: str, asked: Asked) -> str | None:
 
 
 def _letters(said: str, asked: Asked) -> str:
-    """Letters among words such as `and`, each once, in their order."""
+    """The letters between words such as `and`, sorted, each once."""
     alone = re.findall(rf"(?<![A-Za-z])[{asked.letters}](?![A-Za-z])", said, re.I) or list(said)
     return "".join(sorted({letter.upper() for letter in alone} & set(asked.letters)))

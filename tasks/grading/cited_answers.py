@@ -1,7 +1,7 @@
-"""Checks of answers that cite numbered blocks of text: what they claim, what bears it out, whether the gold is in it.
+"""Checks of answers that cite numbered blocks of text, the second one as [2].
 
-An answer cites the second block that it was given with [2]. A sentence is borne out if the blocks that it cites hold
-all its numbers in some spelling, or, where it has no number, enough of its words.
+A sentence is borne out if the blocks that it cites hold all its numbers in some spelling or, where it has no number,
+enough of its words.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from tasks.language.sentences import CITATION_MARK, language_of, sentences_of
 from tasks.language.tokens import BIGRAM, tokenize
 
 MOST_RANGE = 20
-"""Blocks that one mark may name as a range: [1-3]."""
+"""Blocks that a range such as [1-3] may name."""
 FEWEST_SHARED = 0.15
-"""Share of the words of a sentence without numbers that a cited block of the same language must hold."""
+"""Share of the words of a sentence without numbers that the cited blocks must hold, if in the same language."""
 FEWEST_WORDS = 5
-"""A sentence with fewer words is too short for a share."""
 _NOT_THERE = re.compile(
     r"찾지 못|찾을 수 없|알 수 없|확인할 수 없|확인되지 않|(?:나와|나타나|적혀|들어) ?있지는? ?않|"
     r"(?:명시|언급|제시|기재|포함)(?:되어|돼) ?있지는? ?않|(?:나오|밝히|명시하|언급하|다루)지는? ?않|"
@@ -41,24 +40,21 @@ _GREETS = re.compile(
     r"here (?:is|are)|i hope|let me know|in summary|the following|as follows|yes[.!]?$|no[.!]?$)",
     re.IGNORECASE,
 )
-_TABLE_RULE = re.compile(r"[\s|:+-]+")
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
 _SPACE_AT_CJK = re.compile(rf"(?<=[{_CJK}]) | (?=[{_CJK}])")
-"""Korean spacing is a matter of taste, and Chinese has none."""
+"""Korean spacing varies, and Chinese has none."""
 _OF_A_WORD = rf"[^\W{_CJK}]"
 
 
 class Renumbered(NamedTuple):
-    """An answer whose marks count the blocks that it cites, in the order of their first use."""
+    """An answer whose marks number the blocks that it cites in the order of first use."""
 
     text: str
     blocks: list[int]
-    """The number that each cited block had before: new number n is at n - 1."""
+    """Old number of each cited block; that of the new number n is at n - 1."""
 
 
 class Sentence(NamedTuple):
-    """A sentence of an answer."""
-
     text: str
     words: str
     """`text` without its marks."""
@@ -66,7 +62,7 @@ class Sentence(NamedTuple):
 
 
 def renumbered(answer: str, *, blocks: int) -> Renumbered:
-    """`answer` with its marks numbered anew; a mark that names none of the `blocks` is removed."""
+    """`answer` with its marks renumbered; a mark that names none of the `blocks` is removed."""
     used: list[int] = []
 
     def new_marks(mark: re.Match[str]) -> str:
@@ -86,27 +82,32 @@ def sentences_in(answer: str) -> list[Sentence]:
 
 
 def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = "") -> bool:
-    """Whether the cited of the `sources` hold what the sentence claims; true for one that claims nothing.
+    """Whether the cited `sources` (block n at n - 1) hold what the sentence claims; true for one that claims nothing.
 
-    sources: the text of block n at n - 1. question: a sentence that only repeats it claims nothing.
+    question: a sentence that only repeats it claims nothing.
     """
     if not _claims(sentence, question) and not (sentence.marks and read_numbers(sentence.words)):
         return True
     cited = [sources[n - 1] for n in sorted(sentence.marks)]
     if not cited:
         return False
-    claim = _without_label(sentence.words)
-    return not missing_numbers(claim, cited) if read_numbers(claim) else _shares_words(claim, cited)
+    claim, told = _without_label(sentence.words), "\n".join(cited)
+    if read_numbers(claim):
+        return not missing_numbers(claim, cited)
+    if language_of(claim) != language_of(told):
+        return True  # an answer in Korean from an English document
+    own, theirs = (set(words) for words in tokenize([claim, told], tokenizer=BIGRAM))
+    return len(own) < FEWEST_WORDS or len(own & theirs) >= FEWEST_SHARED * len(own)
 
 
 def only_abstains(sentences: Sequence[Sentence], *, question: str = "") -> bool:
-    """Whether all that the sentences say is that the documents do not tell."""
+    """Whether the sentences only say that the documents do not tell."""
     claims = any(_claims(one, question) for one in sentences)
     return not claims and any(_says_unknown(one) for one in sentences)
 
 
 def abstains(answer: str) -> bool:
-    """Whether all that an answer says, its marks aside, is that the documents do not tell."""
+    """Whether an answer, its marks aside, only says that the documents do not tell."""
     return only_abstains(sentences_in(renumbered(answer, blocks=0).text))
 
 
@@ -117,16 +118,16 @@ def same_evidence(draft: str, rewritten: str) -> bool:
 
 
 def has_numbers(answer: str, gold: str) -> bool:
-    """Are all numbers of `gold` in `answer`, in whatever spelling?
+    """Whether all numbers of `gold` are in `answer`, in any spelling.
 
-    A gold number without a unit may stand in a cell whose header has it: there its digits are enough.
+    For a gold number without a unit the digits are enough: a table may have the unit in its header.
     """
     missing = set(missing_numbers(gold, [answer]))
     return all(number.text not in missing or _bare(number, answer) for number in read_numbers(gold))
 
 
 def has_words(answer: str, gold: str) -> bool:
-    """Does `gold` stand in `answer`, whatever the case, the punctuation and the spaces between Korean words?"""
+    """Whether `gold` is in `answer`, but for case, punctuation and the spaces between Korean words."""
     wanted, said = _plain_words(gold), _plain_words(answer)
     if not wanted:
         return gold.strip() in answer
@@ -137,7 +138,7 @@ def has_words(answer: str, gold: str) -> bool:
 
 
 def _numbers_of(mark: str) -> Iterator[int]:
-    """The numbers that a mark names: 1, 3, 4, 5 of [1, 3-5]."""
+    """The numbers that a mark names: 1, 3, 4, 5 for [1, 3-5]."""
     for part in re.findall(r"\d+(?:\s*[–-]\s*\d+)?", mark):
         first, *last = (int(number) for number in re.findall(r"\d+", part))
         yield from range(first, min(last[0], first + MOST_RANGE) + 1) if last else (first,)
@@ -149,9 +150,9 @@ def _read(sentence: str) -> Sentence:
 
 
 def _claims(sentence: Sentence, question: str) -> bool:
-    """Whether it says something that needs evidence: no greeting, no lead-in, no table header, no `not stated`."""
+    """Whether it needs evidence: not a greeting, a lead-in, a table header or `not stated`."""
     words = sentence.words
-    if not any(sign.isalnum() for sign in words) or _TABLE_RULE.fullmatch(words):
+    if not any(sign.isalnum() for sign in words):
         return False
     if _says_unknown(sentence) or words.rstrip("*_ ").endswith("?"):
         return False
@@ -164,26 +165,17 @@ def _claims(sentence: Sentence, question: str) -> bool:
 
 
 def _says_unknown(sentence: Sentence) -> bool:
-    """Whether it says that documents do not tell; with a mark it may be a fact: `Not available on Sundays [1]`."""
+    """Whether it says that the documents do not tell; `Not available on Sundays [1]` is a fact."""
     unknown = _NOT_THERE.search(sentence.words) is not None
     return unknown and (not sentence.marks or _OF_DOCUMENTS.search(sentence.words) is not None)
 
 
 def _without_label(words: str) -> str:
-    """Without the number of a list item."""
     return re.sub(r"^\s*\(?\d{1,2}[.)]\s+", "", words)
 
 
-def _shares_words(sentence: str, sources: Sequence[str]) -> bool:
-    told = "\n".join(sources)
-    if language_of(sentence) != language_of(told):
-        return True  # an answer in Korean from an English document
-    own, theirs = (set(words) for words in tokenize([sentence, told], tokenizer=BIGRAM))
-    return len(own) < FEWEST_WORDS or len(own & theirs) >= FEWEST_SHARED * len(own)
-
-
 def _evidence(text: str) -> dict[frozenset[int], list[Number]]:
-    """Marks → the numbers that stand before them, back to the marks or the end of the sentence before."""
+    """Marks → the numbers before them, back to the last marks or the beginning of the sentence."""
     found: dict[frozenset[int], list[Number]] = {}
     for sentence in sentences_of(text):
         told, marks = "", frozenset[int]()
@@ -210,7 +202,7 @@ def _same_numbers(one: Sequence[Number], other: Sequence[Number]) -> bool:
 
 
 def _plain_words(text: str) -> str:
-    """`text` as words are compared: NFC, lower case, without punctuation, without spaces beside Hangul and Hanja."""
+    """`text` as words are compared: NFC, lower case, without punctuation and spaces beside Hangul and Hanja."""
     lowered = unicodedata.normalize("NFC", text).casefold()
     spaced = "".join(" " if unicodedata.category(sign)[0] in "PZC" else sign for sign in lowered)
     return _SPACE_AT_CJK.sub("", " ".join(spaced.split()))

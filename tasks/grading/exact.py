@@ -1,4 +1,4 @@
-"""Short answers that must be the gold in so many words, whatever the case, the spacing and the punctuation around."""
+"""Short answers that must equal the gold, but for case, spacing and surrounding punctuation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 from tasks.grading.choice import unmarked
 from tasks.grading.grading_records import Item, Response, Sample
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reasoning import visible_answer, why_missing
 
 ANNOUNCED = re.compile(
     r"(?i:\banswer(?:[ ]{0,3}[:：]|\sis(?![A-Za-z]):?)|(?<![가-힣])(?:정답|답)(?:은|는)?\s?[:：]?(?=\s))[ \t*]*"
@@ -19,7 +19,7 @@ ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)")
 
 
 def grade_exact(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
-    """A sample for each response, in order; `item.gold`: the answer, or a list of answers that are all right."""
+    """A sample for each response, in order; `item.gold`: the answer, or a list of accepted answers."""
     for item, response in answered:
         said = find_answer(response.text)
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold])]
@@ -46,11 +46,12 @@ def find_answer(response: str) -> str | None:
         return box[:LONGEST_LINE].strip()
     ends = [match.end() for match in ANNOUNCED.finditer(text)]
     lines = (_first_line(text[end : end + LONGEST_LINE]) for end in reversed(ends))
-    return next((line for line in lines if line), None) or _last_line(text)
+    last_line = text[-LONGEST_LINE:].rstrip().rpartition("\n")[2].strip("* ")
+    return next((line for line in lines if line), None) or last_line or None
 
 
 def same_words(gold: str, said: str) -> bool:
-    """Whether both say the same: in words, or as the same decimal number."""
+    """Whether both are the same words or the same decimal number."""
     one, other = plain(gold), plain(said)
     if one == other:
         return True
@@ -59,26 +60,20 @@ def same_words(gold: str, said: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """`text` as it is compared: NFKC, lower case, one space between words, without marks, article and stop."""
+    """`text` as it is compared: NFKC, lower case, single spaces, without marks, article and final punctuation."""
     words = " ".join(unicodedata.normalize("NFKC", unmarked(text)).casefold().split())
     return ARTICLE.sub("", words.strip(" .,;:!?")).strip()
 
 
 def _reason(said: str | None, match: str | None, response: Response) -> str:
     if said is None:
-        if response.missed:
-            return f"no response: {response.missed}"
-        closed = visible_answer(response.text) is not None
-        return "no answer was found" if closed else "no answer was found: the reasoning was never closed"
+        none = "no answer was found"
+        return why_missing(response, none, f"{none}: the reasoning was never closed")
     return "same words" if match is not None else "other words"
 
 
 def _first_line(text: str) -> str:
     return next((line.strip() for line in text.split("\n") if line.strip()), "").strip("* ")
-
-
-def _last_line(text: str) -> str | None:
-    return text[-LONGEST_LINE:].rstrip().rpartition("\n")[2].strip("* ") or None
 
 
 def _number(text: str) -> Decimal | None:

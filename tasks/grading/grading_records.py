@@ -1,4 +1,4 @@
-"""The values that graders take and give: an item and its response become a graded sample, samples a summary.
+"""Records of grading: an item and its response become a graded sample, and samples a summary.
 
 GradingError
 ├── RulesUnusable     instructions of an item that cannot be checked: names the kind and the argument
@@ -42,34 +42,34 @@ class Item(FiniteRecord):
     """One problem of a benchmark, as it is asked; a line of the items artifact."""
 
     id: str
-    """The data file's own id as text (id, unique_id, idx, key, question_id, task_id); none there: the row number."""
+    """The data file's id as text (id, unique_id, idx, key, question_id, task_id); without one the row number."""
     prompts: tuple[str, ...] = Field(min_length=1)
-    """What the user says, turn by turn; the model's answer to one stands before the next."""
+    """The user's turns; the model's answer to one precedes the next."""
     history: tuple[Said, ...] = ()
-    """What was said before the first prompt, the same for every model."""
+    """The conversation before the first prompt, the same for every model."""
     system: str | None = None
-    """The benchmark's own system message; the run's `--system_instruction` takes its place."""
+    """The benchmark's system message, which the run's `--system_instruction` replaces."""
     gold: JsonValue = None
-    """The right answer as the grader wants it; None where there is none (a judge, rules)."""
+    """The right answer in the form its grader takes; None where there is none (a judge, rules)."""
     group: str | None = None
     """Part of the benchmark: subject, category, level. Metrics are also given per group."""
     detail: dict[str, JsonValue] = Field(default_factory=dict)
-    """What else the grader needs and people look at: rules with their arguments, options, references."""
+    """Further data for the grader: rules with their arguments, options, references."""
 
 
 class Reply(FiniteRecord):
-    """What a model said to one turn, and what it cost."""
+    """A model's answer to one turn, and its cost."""
 
     text: str
     finish_reason: str = "stop"
     """`length`: cut off at max_tokens."""
     key: str | None = None
-    """In the response store; None for a recorded answer without one."""
+    """Response store key; None for a recorded answer without one."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     latency_s: float | None = None
     sent: dict[str, JsonValue] = Field(default_factory=dict)
-    """Sampling parameters as the backend got them."""
+    """Sampling parameters that were sent to the backend."""
 
 
 class Response(FiniteRecord):
@@ -78,9 +78,9 @@ class Response(FiniteRecord):
     item: str
     repeat: int = Field(default=0, ge=0)
     turns: tuple[Reply, ...] = ()
-    """As many as the item has prompts; fewer where the model could not answer."""
+    """One per prompt of the item; fewer where the model could not answer."""
     missed: str | None = None
-    """Why turns are missing, for good: the request is longer than the model's context …"""
+    """Why turns are missing for good, such as a request longer than the model's context."""
 
     @property
     def text(self) -> str:
@@ -104,30 +104,30 @@ class Sample(FiniteRecord):
     item: str
     repeat: int = Field(default=0, ge=0)
     status: Status = "scored"
-    """`unscored`: neither right nor wrong, since the grader or its judge failed; it counts in no mean."""
+    """`unscored`: the grader or its judge failed; such a sample is in no mean."""
     score: float | None = None
-    """0 to 1 for right and wrong, a judge's own scale for ratings; None exactly when unscored."""
+    """0 to 1 for right and wrong, the judge's scale for ratings; None exactly when unscored."""
     extracted: str | None = None
-    """The answer that was found in the response; None: there was none."""
+    """The answer found in the response; None: there was none."""
     gold: str | None = None
-    """For people who look."""
+    """The right answer, for display."""
     reason: str = ""
-    """Why: the stage that decided, the rule that failed, the judge's words; never empty when unscored."""
+    """The stage that decided, the rule that failed or the judge's words; never empty when unscored."""
     group: str | None = None
     values: dict[str, float] = Field(default_factory=dict)
-    """More figures of this sample by name: `prompt_level_strict`, `Turn 1` …"""
+    """Further figures of this sample, by name: `prompt_level_strict`, `Turn 1` …"""
     detail: dict[str, JsonValue] = Field(default_factory=dict)
-    """What a re-score or a person may want: rules followed, the judge's whole judgment."""
+    """Data for a re-score or for inspection: rules followed, the whole judgment."""
     truncated: bool = False
     """The response was cut off at max_tokens."""
     missing: bool = False
     """No answer was found in it, or there was no response."""
     keys: tuple[str, ...] = ()
-    """Response store keys of the model calls behind it: the answer's first, then the judge's."""
+    """Response store keys of its model calls: the answer's, then the judge's."""
 
     @classmethod
     def graded(cls, item: Item, response: Response, **found: Any) -> Self:
-        """The sample of a response: what the grader `found`, by field, beside what item and response tell."""
+        """The sample of a response, with the fields that the grader `found`."""
         own = {"item": item.id, "repeat": response.repeat, "group": item.group, "truncated": response.truncated}
         return cls(**own, **found)
 
@@ -149,7 +149,7 @@ class Summary(NamedTuple):
     """The figures of a benchmark over all its samples."""
 
     metrics: dict[str, JsonValue]
-    """Under evalchemy's keys."""
+    """By evalchemy's keys."""
     estimates: tuple[Estimate, ...]
-    """With error bars; exactly one is the headline."""
+    """Figures with error bars; exactly one is the headline."""
     counts: Counts

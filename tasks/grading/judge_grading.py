@@ -1,7 +1,7 @@
-"""Lets a model grade: fills its prompts, reads the verdict out of what it says, asks again where there is none.
+"""Grading by a model: fills its prompts, reads verdicts from its replies, and asks again where there is none.
 
-Only the judge's own words are read, never the prompt that holds the candidate's: an answer that claims a rating for
-itself claims in vain. A judge that fails leaves its sample unscored; no number stands for a failure.
+Only the judge's reply is read, never its prompt, so an answer cannot rate itself. A judge that fails leaves its sample
+unscored; no number stands for a failure.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from tasks.sandbox import Sandbox
 
 DRAWS = 3
-"""Judgments that are asked for until one has a verdict."""
+"""Most judgments to ask for until one has a verdict."""
 WINDOW = 256
-"""Responses that are held at once; judgments come in any order, samples leave in the order of the responses."""
+"""Responses held at once: judgments come in any order, samples leave in the order of the responses."""
 KEPT_CHARS = 20_000
-"""A judgment longer than that loses its middle in `Sample.detail`; its key finds the whole in the response store."""
+"""A longer judgment loses its middle in `Sample.detail`; the response store has the whole."""
 SHOWN_CHARS = 80
 
 Verdict = TypeVar("Verdict", float, str)
 AskAll = Callable[[Iterable[tuple[Any, ChatRequest]]], Iterator[tuple[Any, Answer | ModelError]]]
-"""Asks many requests at once and gives the answers as they come, each with the tag of its request. A call that failed
-for now gives its TransientModelError, one that does not fit its ContextOverflow; what stops the run is raised."""
+"""Sends many requests at once and yields the answers as they come, each with its request's tag. A TransientModelError
+or ContextOverflow takes the place of an answer; errors that stop the run are raised."""
 Asks = Callable[[Item, Response], Mapping[str, ChatRequest]]
-"""The judgments that a response needs, by name; none where there is nothing to judge."""
+"""Requests for the judgments that a response needs, by name; none where there is nothing to judge."""
 
 # FastChat's two patterns (fastchat/llm_judge/common.py), with digits bounded: `\d+\.?\d*` takes quadratic time on a
 # long run of digits; and an index (`a[0]`) or a link is no rating
@@ -47,8 +47,6 @@ LABEL = re.compile(r"\[\[([A-Z<>=]{1,4})\]\]")
 
 
 class Judge(NamedTuple):
-    """The model that grades."""
-
     id: str
     ask_all: AskAll
 
@@ -59,17 +57,16 @@ class Tools(NamedTuple):
     math: MathGrader
     judge: Judge | None = None
     sandbox: Sandbox | None = None
-    """Where generated code is executed; None: the shared one of this process."""
+    """For generated code; None: this process's shared one."""
 
 
 class Judgment(NamedTuple, Generic[Verdict]):
-    """What a judge said, in its last draw."""
+    """A judge's reply, in its last draw."""
 
     verdict: Verdict | None
     text: str
-    """Without the judge's reasoning; empty where it said nothing."""
+    """The reply without its reasoning."""
     keys: tuple[str, ...]
-    """Response store keys of all draws."""
     failed: str = ""
     """Why there is no verdict; empty exactly where there is one."""
     answered: bool = True
@@ -77,8 +74,6 @@ class Judgment(NamedTuple, Generic[Verdict]):
 
 
 class Judged(NamedTuple, Generic[Verdict]):
-    """A response and its judgments by name."""
-
     item: Item
     response: Response
     judgments: dict[str, Judgment[Verdict]]
@@ -91,7 +86,7 @@ def judge_all(
     parse: Callable[[str], Verdict | None],
     judge: Judge,
 ) -> Iterator[Judged[Verdict]]:
-    """Each response with its judgments, in order; a judgment without a verdict is asked for again as a new draw.
+    """Each response with its judgments, in order; one without a verdict is asked for again as a new draw.
 
     Raises what `ask_all` raises: no such judge, a spent budget.
     """
@@ -113,7 +108,7 @@ def judge_all(
 def _requests(
     window: Sequence[tuple[Item, Response]], asks: Asks, wanted: Sequence[Set[str]] | None, *, draw: int
 ) -> Iterator[tuple[tuple[int, str], ChatRequest]]:
-    """Made when they are asked for, so that not all prompts of a window are held."""
+    """Requests of a window, made one by one so that not all prompts are held at once."""
     for number, (item, response) in enumerate(window):
         if wanted is not None and not wanted[number]:
             continue
@@ -139,10 +134,10 @@ def _judgment(
 
 
 def rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
-    """The rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none, or none from `low` to `high`.
+    """The rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none from `low` to `high`.
 
-    The last one counts, where FastChat takes the first: prompts want it after the explanation, and what comes before
-    may be quoted from the prompt or from an answer that rates itself.
+    The last one counts (FastChat takes the first): prompts want it after the explanation, in which an answer that rates
+    itself may be quoted.
     """
     for pattern in (RATING, PLAIN_RATING):
         if found := pattern.findall(text):
@@ -174,7 +169,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def judge_request(prompt: str, *, system: str = "", max_tokens: int) -> ChatRequest:
-    """A request to a judge: greedy, as all four benchmarks ask theirs."""
+    """A request to a judge, at temperature 0 as in all four benchmarks."""
     told = (Message(role="system", content=(Text(text=system),)),) if system else ()
     asked = Message(role="user", content=(Text(text=prompt),))
     return ChatRequest(messages=(*told, asked), temperature=0.0, max_tokens=max_tokens)
@@ -196,10 +191,7 @@ def sample_of(
     detail: Mapping[str, JsonValue] | None = None,
     missing: bool = False,
 ) -> Sample:
-    """A sample; where a judgment failed it is unscored, whatever `score` and `reason` say, and keeps its `values`.
-
-    Its detail names the judge and holds the judgments.
-    """
+    """A sample whose detail names the judge and holds the judgments; where one failed it is unscored."""
     item, response, judgments = judged
     failed = [f"{name}: {one.failed}" for name, one in judgments.items() if one.failed]
     kept: dict[str, JsonValue] = {"judge": judge.id, "judgments": {name: _kept(one) for name, one in judgments.items()}}
@@ -218,9 +210,6 @@ def sample_of(
 
 def _kept(judgment: Judgment[Verdict]) -> dict[str, JsonValue]:
     verdict: JsonValue = judgment.verdict
-    return {"verdict": verdict, "text": _cut(judgment.text), "draws": len(judgment.keys), "failed": judgment.failed}
-
-
-def _cut(text: str) -> str:
-    half = KEPT_CHARS // 2
-    return text if len(text) <= KEPT_CHARS else f"{text[:half]} […] {text[-half:]}"
+    text, half = judgment.text, KEPT_CHARS // 2
+    text = text if len(text) <= KEPT_CHARS else f"{text[:half]} […] {text[-half:]}"
+    return {"verdict": verdict, "text": text, "draws": len(judgment.keys), "failed": judgment.failed}

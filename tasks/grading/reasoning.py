@@ -1,24 +1,26 @@
-"""Parts what a model thought from what it answered: only the answer is graded."""
+"""Separates a model's reasoning from its answer, which alone is graded."""
 
 from __future__ import annotations
 
 import re
 
+from tasks.grading.grading_records import Response
+
 TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"))
-"""As DeepSeek and Qwen, Claude-like, Magistral and Kimi models write them."""
+"""Of DeepSeek and Qwen, Claude-like, Magistral, and Kimi models."""
 FINAL_CHANNEL = "<|channel|>final<|message|>"
-"""Where gpt-oss begins its answer, when a server hands its harmony format through."""
+"""Begins the answer of gpt-oss where a server passes its harmony format on."""
 HARMONY_END = re.compile(r"<\|(?:return|end|start|call)\|>.*", re.S)
 
 
 def visible_answer(text: str) -> str | None:
-    """`text` without its reasoning, stripped; None where the reasoning was never closed, so that there is no answer."""
+    """`text` without its reasoning, stripped; None where the reasoning was never closed."""
     visible = visible_text(text)
     return None if visible is None else visible.strip()
 
 
 def visible_text(text: str) -> str | None:
-    """The same as it stands: a program may begin with an indentation that matters.
+    """The same, not stripped, since the indentation of a program matters.
 
     A closing tag without an opening one ends reasoning too: many chat templates write the opening tag themselves.
     """
@@ -30,3 +32,10 @@ def visible_text(text: str) -> str | None:
         if opening in text:
             return None
     return text
+
+
+def why_missing(response: Response, nothing_found: str, unclosed: str = "the reasoning was never closed") -> str:
+    """Why there is no answer in a response: the call failed, its reasoning was never closed, or `nothing_found`."""
+    if response.missed:
+        return f"no response: {response.missed}"
+    return unclosed if visible_text(response.text) is None else nothing_found

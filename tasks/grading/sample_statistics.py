@@ -1,9 +1,10 @@
-"""What graded samples add up to: accuracies over repeats, pass@k and maj@k; an unscored sample is in no mean."""
+"""Figures of graded samples: accuracies over repeats, pass@k and maj@k; an unscored sample is in no mean."""
 
 from __future__ import annotations
 
 import hashlib
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import fsum, prod, sqrt
 from typing import NamedTuple
@@ -12,21 +13,20 @@ import numpy as np
 from pydantic import JsonValue
 
 from tasks.grading.grading_records import Counts, Sample, Summary
-from tasks.measure.estimates import Estimate, estimate, estimates, is_binary, mean, standard_error
+from tasks.measure.estimates import ByItem, Estimate, estimate, estimates, is_binary, mean, standard_error
 
 VOTE_CHARS = 200
 
 
 class Tally(NamedTuple):
-    """What the samples of a benchmark add up to: a few numbers per sample, no texts."""
+    """The scores of a benchmark's samples; a few numbers per sample, no texts."""
 
     counts: Counts
     scores: dict[str, list[float]]
-    """Item → score per scored repeat; an item whose samples are all unscored is absent, here and below."""
+    """Item → score per scored repeat; an item without any is absent, here and below."""
     by_repeat: dict[int, list[float]]
-    """Repeat → scores of its scored samples; a repeat without any is here, with none."""
+    """Repeat → scores of its scored samples; a repeat without any has an empty list."""
     groups: dict[str, dict[str, list[float]]]
-    """Group → item → scores."""
     values: dict[str, dict[str, list[float]]]
     """Name of a further figure → item → its value per scored repeat."""
     votes: dict[str, list[str | None]]
@@ -47,27 +47,23 @@ def tally(samples: Iterable[Sample]) -> Tally:
             continue
         count["missing"] += sample.missing
         scores.append(sample.score)
-        _add(found, sample, sample.score)
+        of_item = found.scores.setdefault(sample.item, [])
+        of_item.append(sample.score)
+        found.votes.setdefault(sample.item, []).append(vote(sample.extracted))
+        if sample.group is not None:
+            found.groups.setdefault(sample.group, {})[sample.item] = of_item
+        for name, value in sample.values.items():
+            found.values.setdefault(name, {}).setdefault(sample.item, []).append(value)
     counts = Counts(**count | {"items": len(items), "scored": count["samples"] - count["unscored"]})
     return found._replace(counts=counts, by_repeat=dict(sorted(found.by_repeat.items())))
-
-
-def _add(found: Tally, sample: Sample, score: float) -> None:
-    scores = found.scores.setdefault(sample.item, [])
-    scores.append(score)
-    found.votes.setdefault(sample.item, []).append(vote(sample.extracted))
-    if sample.group is not None:
-        found.groups.setdefault(sample.group, {})[sample.item] = scores
-    for name, value in sample.values.items():
-        found.values.setdefault(name, {}).setdefault(sample.item, []).append(value)
 
 
 def summarise_repeats(samples: Iterable[Sample]) -> Summary:
     """evalchemy's figures of a benchmark that is asked several times, with pass@k and maj@k where scores are 0 or 1.
 
-    accuracy_std_err is the seed's, np.std over the repeats' accuracies / √repeats; accuracy_std_err_sample divides by
-    n - 1 instead and is null for one repeat. Neither tells how much the choice of items matters: `Estimate.std_err`
-    does. accuracy_avg is the mean of the repeats' accuracies, unless samples are unscored: then items weigh the same.
+    accuracy_std_err is that of the seed, np.std over the repeats' accuracies / √repeats; accuracy_std_err_sample
+    divides by n - 1 and is null for one repeat. The error from the choice of items is `Estimate.std_err`. accuracy_avg
+    is the mean of the repeats' accuracies, unless samples are unscored: then items weigh the same.
     """
     found = tally(samples)
     repeats = [(repeat, scores) for repeat, scores in found.by_repeat.items() if scores]
@@ -77,7 +73,15 @@ def summarise_repeats(samples: Iterable[Sample]) -> Summary:
     metrics: dict[str, JsonValue] = {
         "num_total": found.counts.items,
         "solved_avg": mean([fsum(scores) for _, scores in repeats]) if repeats else None,
-        "run_stats": [_run_stats(repeat, scores) for repeat, scores in repeats],
+        "run_stats": [
+            {
+                "repetition": repeat + 1,
+                "num_total": len(scores),
+                "num_solved": _whole(fsum(scores)),
+                "accuracy": mean(scores),
+            }
+            for repeat, scores in repeats
+        ],
         "accuracy_avg": headline[0].value if headline else None,
         "accuracy_std_err": float(np.std(accuracies) / sqrt(len(accuracies))) if accuracies else None,
         "accuracy_std_err_sample": standard_error(accuracies),
@@ -104,11 +108,13 @@ def pass_at_k(found: Tally) -> tuple[Estimate, ...]:
 
     An item with fewer than k scored repeats does not count in pass@k: its `n` is smaller then.
     """
-    return tuple(
-        estimate(f"pass@{k}", {item: [unbiased_pass(len(scores), int(sum(scores)), k)] for item, scores in enough})
-        for k in _sizes(found)
-        if (enough := [(item, scores) for item, scores in found.scores.items() if len(scores) >= k])
-    )
+    by_k = {k: pass_by_item(found.scores, k) for k in _sizes(found)}
+    return tuple(estimate(f"pass@{k}", by_item) for k, by_item in by_k.items() if by_item)
+
+
+def pass_by_item(scores: ByItem, k: int) -> dict[str, list[float]]:
+    """pass@k of each item with k scores or more, which are 0 or 1."""
+    return {item: [unbiased_pass(len(own), int(sum(own)), k)] for item, own in scores.items() if len(own) >= k}
 
 
 def unbiased_pass(n: int, correct: int, k: int) -> float:
@@ -124,8 +130,7 @@ def unbiased_pass(n: int, correct: int, k: int) -> float:
 def majority_at_k(found: Tally) -> tuple[Estimate, ...]:
     """maj@k for k = all repeats: the score of the answer that most repeats gave; items with fewer do not count.
 
-    Answers are the same when their texts are, after `vote`; the grader is not asked whether 1/2 and 0.5 are, so this
-    is a lower bound where a model writes the same answer in several ways.
+    Answers are compared as text, after `vote`, not by the grader: a lower bound where 1/2 and 0.5 are the same.
     """
     k = max(_sizes(found), default=0)
     full = {item: [_majority(found.votes[item], scores)] for item, scores in found.scores.items() if len(scores) == k}
@@ -144,11 +149,8 @@ def vote(answer: str | None) -> str | None:
 
 def _majority(votes: Sequence[str | None], scores: Sequence[float]) -> float:
     """The score of the first answer among those with most votes; no answer is no vote."""
-    given = [one for one in votes if one is not None]
-    if not given:
-        return 0.0
-    chosen = max(dict.fromkeys(given), key=given.count)  # of several, max takes the first
-    return scores[votes.index(chosen)]
+    ranked = Counter(one for one in votes if one is not None).most_common(1)  # of several the first
+    return scores[votes.index(ranked[0][0])] if ranked else 0.0
 
 
 def _sizes(found: Tally) -> list[int]:
@@ -158,15 +160,6 @@ def _sizes(found: Tally) -> list[int]:
         return []
     powers = [2**power for power in range(repeats.bit_length()) if 2**power < repeats]
     return [*powers, repeats]
-
-
-def _run_stats(repeat: int, scores: Sequence[float]) -> dict[str, JsonValue]:
-    return {
-        "repetition": repeat + 1,
-        "num_total": len(scores),
-        "num_solved": _whole(fsum(scores)),
-        "accuracy": mean(scores),
-    }
 
 
 def _whole(value: float) -> int | float:

@@ -1,14 +1,11 @@
-"""The VQA accuracy: an answer is right as far as people gave it too.
+"""The VQA accuracy of an answer: the more people gave it, the more it is worth.
 
-Source: Antol et al. 2015, arXiv:1505.00468, and the authors' evaluation (GT-Vision-Lab/VQA, vqaEval.py), whose every
-step is followed, oddities included:
-- texts are prepared only where people disagree: where all gave one answer, a prediction must be it to the letter;
-- of the periods that no digit follows the first 32 go (`re.UNICODE` stands where `re.sub` has its count);
-- a comma between digits anywhere makes all punctuation of the text vanish, where it mostly becomes a space;
-- the table of contractions is looked up in lower case, so that its `Im`, `Ive`, `Id've` and `I'dve` are never found.
-One thing differs on purpose: the authors leave out everybody whose *entry* equals the one left out, which is the same
-where entries are numbered (VQA, OK-VQA, TextVQA). Where they are not (VizWiz) it drops all who agree equally surely,
-and the majority's answer gets .67 instead of .94. Here each person is left out alone.
+Source: Antol et al. 2015, arXiv:1505.00468, and the authors' vqaEval.py (GT-Vision-Lab/VQA), oddities included: texts
+are normalised only where people disagree; only the first 32 periods are removed (`re.UNICODE` stands where `re.sub` has
+its count); a comma between digits makes all punctuation vanish, which otherwise mostly becomes a space; contractions
+are looked up in lower case, so that `Im`, `Ive`, `Id've` and `I'dve` are never found.
+One difference is meant: each person is left out alone, where the authors leave out all whose *entry* is equal, so that
+unnumbered entries (VizWiz) would give the majority's answer .67 instead of .94.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 ENOUGH = 3
-"""People who must agree for a whole point."""
+"""Other people who must agree for a full point."""
 SIGNS = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 COMMA_IN_NUMBER = re.compile(r"\d,\d")
 PERIOD = re.compile(r"\.(?!\d)")
@@ -44,32 +41,31 @@ something'd've there'd've they'd've we'd've who'd've wouldn't've y'all'll y'all'
 ODD = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}
 CACHED = 1 << 16
 CACHED_CHARS = 100
-"""Longer texts are prepared anew each time, so that the cache stays small."""
+"""Longer texts are not cached, so that the cache stays small."""
 CACHED_QUESTIONS = 1 << 13
 
 
 class People(NamedTuple):
-    """What people answered to one question, ready to be compared."""
+    """People's answers to one question, prepared for comparison."""
 
     counts: Mapping[str, int]
-    """People by answer, as it is compared."""
+    """Prepared answer → how many gave it."""
     total: int
     disagree: bool
-    """Answers are normalised only then."""
     stem: bool
 
 
 def vqa_accuracy(answer: str, given: Sequence[str], *, stem: bool = False) -> float:
-    """Mean over the people of min(others who gave `answer` / 3, 1): each of them is left out once; 0 to 1.
+    """Mean over the people, each left out once, of min(others who gave `answer` / 3, 1): 0 to 1.
 
-    With m of ten it is 0, .3, .6, .9 and from four on 1. Fewer than four people give no whole point, one gives none.
-    stem: as `people` has it. Raises ValueError if nobody answered.
+    With m of ten it is 0, .3, .6, .9 and from four on 1; with fewer than four people never 1. stem: as in `people`.
+    Raises ValueError if nobody answered.
     """
     return accuracy_among(people(tuple(given), stem=stem), answer)
 
 
 def accuracy_among(given: People, answer: str) -> float:
-    """As `vqa_accuracy`, for many answers to one question."""
+    """`vqa_accuracy` for prepared answers of people."""
     agree = given.counts.get(comparable(answer, normalised=given.disagree, stem=given.stem), 0)
     others, all_others = min(agree, ENOUGH), min(agree - 1, ENOUGH)
     return ((given.total - agree) * others + agree * all_others) / (ENOUGH * given.total) if agree else 0.0
@@ -77,11 +73,10 @@ def accuracy_among(given: People, answer: str) -> float:
 
 @lru_cache(CACHED_QUESTIONS)
 def people(given: tuple[str, ...], *, stem: bool = False) -> People:
-    """The answers of people, ready to be compared. Raises ValueError if there are none.
+    """People's answers, prepared for comparison. Raises ValueError if there are none.
 
-    stem: words are compared by their Porter stems, on both sides. The answers that OK-VQA publishes are stems, made by
-    a procedure that its authors did not release; open_flamingo comes near it with a lemmatiser, singulars and a table
-    of words found by hand, and stems predictions only. Figures are close to those of others, and not the same.
+    stem: words are compared by their Porter stems. OK-VQA publishes stems by an unreleased procedure, which others
+    approximate differently (open_flamingo: lemmatiser, singulars, a table), so figures are close but not the same.
     """
     if not given:
         raise ValueError("nobody answered this question; leave it out")
@@ -91,22 +86,20 @@ def people(given: tuple[str, ...], *, stem: bool = False) -> People:
 
 
 def comparable(answer: str, *, normalised: bool = True, stem: bool = False) -> str:
-    """An answer as it is compared: to the letter or normalised, and stemmed on demand."""
+    """An answer as it is compared: exactly or normalised, and stemmed on demand."""
     prepared = normalise(answer) if normalised else _one_line(answer)
     return " ".join(map(_stem, prepared.split())) if stem else prepared
 
 
 def normalise(answer: str) -> str:
-    """Without punctuation, articles and capitals; numbers in digits, contractions with their apostrophes."""
-    return _normalised_once(answer) if len(answer) <= CACHED_CHARS else _normalised(answer)
+    """`answer` without punctuation, articles and capitals, with numbers as digits and apostrophes in contractions."""
+    return (_normalised if len(answer) <= CACHED_CHARS else _normalised.__wrapped__)(answer)
 
 
+@lru_cache(CACHED)
 def _normalised(answer: str) -> str:
     words = [NUMBERS.get(word, word) for word in _without_punctuation(_one_line(answer)).lower().split()]
     return " ".join(CONTRACTIONS.get(word, word) for word in words if word not in ARTICLES)
-
-
-_normalised_once = lru_cache(CACHED)(_normalised)
 
 
 def _one_line(answer: str) -> str:
@@ -129,7 +122,7 @@ def _stem(word: str) -> str:
 
 
 def _contractions() -> Iterator[tuple[str, str]]:
-    """Misspelt forms, each with what it stands for."""
+    """Misspelt contractions, each with the correct form."""
     for word in KNOWN_WITHOUT_APOSTROPHES.split():
         yield word.replace("'", ""), word
     for word in KNOWN_WITHOUT_ONE_OF_SEVERAL.split():

@@ -1,12 +1,10 @@
-"""Groups of processes whose memory and number the kernel bounds together, where we may make some.
+"""Cgroups: the kernel limits memory and number of their processes together, where we may make some.
 
-Version 1: below our own group, in the hierarchies of memory and of pids. Version 2: below our own group, or, for other
-users than root, below the nearest group above it that is ours to write, as in a systemd session; a group that holds
-processes, such as our own, gives no controllers to those below it, and we move nobody. Root's groups above are
-systemd's, which takes away what it has not made, so they are left alone.
-
-What a group is charged with is more than its processes' memory: files in memory that they write, and pages of files
-that they are the first to read, which go again when there is need.
+Version 1: below our own group, in the hierarchies of memory and of pids. Version 2: below our own group or, for other
+users than root, below the nearest group above it that we may write to, as in a systemd session; a group that holds
+processes, such as our own, gives no controllers to those below it, and we move no process. Root's groups above belong
+to systemd, which removes what it has not made. A group is also charged for files in memory that its processes write,
+and for reclaimable pages of files that they read first.
 
 Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v1/pids.rst and cgroup-v2.rst.
 """
@@ -25,15 +23,13 @@ from typing import NamedTuple
 PROC = Path("/proc/self")
 CONTROLLERS = {"memory", "pids"}
 PATIENCE_S = 2.0
-"""For memory and processes that are on their way out."""
+"""To wait for memory and processes that are being released."""
 STEP_S = 0.01
 READ_BYTES = 1 << 16
 OURS = re.compile(r"trivet-(\d+)-")
 
 
 class _Files(NamedTuple):
-    """Names of a version."""
-
     memory: str
     swap: str
     peak: str
@@ -45,10 +41,7 @@ V2 = _Files("memory.max", "memory.swap.max", "memory.peak", "memory.events")
 
 
 class Cgroup:
-    """A group, empty until a process writes `0` to each of `procs`, or has its number written there.
-
-    Its methods raise OSError where the group is gone.
-    """
+    """A group, empty until a process writes `0` to each of `procs`. Its methods raise OSError where it is gone."""
 
     def __init__(self, memory: Path, pids: Path, files: _Files) -> None:
         self.procs = tuple(folder / "cgroup.procs" for folder in dict.fromkeys((memory, pids)))
@@ -69,7 +62,7 @@ class Cgroup:
         _write(self._pids / "pids.max", str(processes))
 
     def reset_peak(self) -> None:
-        """What was used until now is forgotten, where the kernel can (version 2: from Linux 6.12 on)."""
+        """Measure `peak_bytes` from now on, where the kernel can (version 2: from Linux 6.12 on)."""
         if self._files is V1:
             _write(self._peak_file, "0")
             return
@@ -78,7 +71,7 @@ class Cgroup:
             os.write(self._peak, b"reset")
 
     def peak_bytes(self) -> int:
-        """The most memory that all in it used together since `reset_peak`; 0 where that is not to be known."""
+        """The most memory that all in it used together since `reset_peak`; 0 where that is unknown."""
         if self._files is V1:
             return int(read(self._peak_file))
         return int(os.pread(self._peak, 64, 0)) if self._peak is not None else 0
@@ -89,7 +82,7 @@ class Cgroup:
         return int(counts.get("oom_kill", 0))
 
     def remove(self) -> None:
-        """Once its processes are gone; again is no error. Raises OSError while it holds any."""
+        """Remove it once its processes are gone; twice is no error. Raises OSError while it holds any."""
         if self._peak is not None:
             os.close(self._peak)
             self._peak = None
@@ -102,7 +95,7 @@ class NoCgroup(Exception):
 
 
 def processor_share() -> float | None:
-    """Processors that our own group may use; None: all there are."""
+    """Processors that our own group may use; None: all."""
     own = dict(_own_groups())
     shares: list[float] = []
     for folder in [folder for name in ("cpu", "") if (group := own.get(name)) for folder in (group, *group.parents)]:
@@ -114,9 +107,9 @@ def processor_share() -> float | None:
 
 
 def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
-    """A group with these limits. Raises NoCgroup.
+    """A group with these limits; `trivet-PID-…` names it after this process, for removal once that is dead.
 
-    name: `trivet-PID-…` with the number of this process; groups of such names are removed when their process is dead.
+    Raises NoCgroup.
     """
     why: list[str] = []
     for memory, pids, files in _parents():
@@ -172,13 +165,13 @@ def _own_groups() -> Iterator[tuple[str, Path]]:
 
 
 def _hand_down(folder: Path) -> None:
-    """Controllers of a group of version 2, to those below it. Raises OSError when it holds processes."""
+    """Enable the controllers for groups below one of version 2. Raises OSError when it holds processes."""
     if missing := sorted(CONTROLLERS - set(_read(folder / "cgroup.subtree_control").split())):
         _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in missing))
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Groups of processes that were killed before they could remove them."""
+    """Remove groups of processes that were killed before they could."""
     for one in folder.iterdir():
         named = OURS.match(one.name)
         if named and not Path("/proc", named[1]).exists():
@@ -192,7 +185,7 @@ def _remove(folder: Path) -> None:
 
 
 def _until_it_works(then: Callable[[], None]) -> None:
-    """Raises OSError when the group is busy for too long, or at once what else is wrong."""
+    """Retry while the group is busy. Raises OSError when that takes too long, and any other at once."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -204,7 +197,7 @@ def _until_it_works(then: Callable[[], None]) -> None:
 
 
 def read(path: str) -> str:
-    """A file of the kernel's, without what pathlib and io do for others. Raises OSError."""
+    """Content of a kernel file, without the overhead of pathlib and io. Raises OSError."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return b"".join(iter(lambda: os.read(file, READ_BYTES), b"")).decode()
@@ -213,7 +206,7 @@ def read(path: str) -> str:
 
 
 def _write(path: Path | str, text: str) -> None:
-    """At once, and only to what is there."""
+    """Write to an existing file with one call."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(file, text.encode())
@@ -222,7 +215,7 @@ def _write(path: Path | str, text: str) -> None:
 
 
 def _read(path: Path) -> str:
-    """Empty where there is nothing."""
+    """Content of a file; empty where it cannot be read."""
     with suppress(OSError):
         return path.read_text()
     return ""

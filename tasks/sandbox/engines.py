@@ -1,8 +1,8 @@
-"""What builds the walls: bubblewrap, else namespaces of our own making; without either nothing is executed.
+"""Engines that isolate programs: bubblewrap, else our own namespaces (inside/boot.py); without either none is executed.
 
-Started by root, programs run as a user that does not exist, and root's own capabilities are gone but for those with
-which the zygote makes namespaces. Started by anybody else, everything happens in a user namespace, and there is no
-second user to be: what protects then are the namespaces, the absence of capabilities, and the filter of system calls.
+Under root, programs run as a user that does not exist, and root keeps only the capabilities with which the zygote makes
+namespaces. Under anybody else everything runs in a user namespace without a second user: namespaces, the absence of
+capabilities and the filter of system calls protect then.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tasks.sandbox.sandbox_layout import INSIDE, NOBODY, Layout
 
 Name = Literal["bubblewrap", "namespaces", "none"]
 NEEDED = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_NET_ADMIN")
-"""By the zygote, to make namespaces for a program and bring up their loopback."""
+"""For the zygote to make namespaces for a program and bring up their loopback."""
 OF_ROOT = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL")
-"""By the zygote of root, to become another user and to kill processes of that user."""
+"""For root's zygote to become another user and to kill processes of that user."""
 INSTALL = "install bubblewrap: `apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap`"
 APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 ALLOW = "allow user namespaces: `sysctl -w user.max_user_namespaces=10000`"
@@ -35,7 +35,7 @@ ALLOW_CONTAINER = (
 )
 CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 COUNTS_BY_NAMESPACE = (5, 14)
-"""Linux from here on: processes of a user are counted in each user namespace for itself."""
+"""Since this Linux, a user's processes are counted per user namespace."""
 UNSAFE = "or accept what generated code may do to this machine, as another user than root: --unsafe-code"
 
 
@@ -44,19 +44,18 @@ class Engine(NamedTuple):
 
     name: Name
     privileged: bool
-    """Started by root."""
 
     def command(self, layout: Layout) -> list[str]:
-        """What starts the zygote; its stdin is the channel."""
+        """Command line that starts the zygote; its stdin is the channel."""
         if self.name == "none":
             return list(layout.command)
         return (_bubblewrap if self.name == "bubblewrap" else _namespaces)(layout, privileged=self.privileged)
 
     @property
     def counted(self) -> int | None:
-        """Processes that are counted with those of a program, since they are of the same user in its namespace.
+        """Processes of the same user in its namespace, which the kernel counts with those of a program.
 
-        None where the kernel counts those of all namespaces: their number cannot be limited then, but by a cgroup.
+        None where it counts those of all namespaces: then only a cgroup can limit their number.
         """
         if self.privileged:
             return 0
@@ -65,7 +64,7 @@ class Engine(NamedTuple):
         return 2 if self.name == "bubblewrap" else 3  # zygote, runner, and the one that waits for the zygote
 
     def unavailable(self) -> str | None:
-        """Why it is not there at all; None: it may be tried."""
+        """Why it cannot even be tried; None: it can."""
         if sys.platform != "linux":
             return "it needs Linux"
         if self.name == "bubblewrap" and shutil.which("bwrap") is None:
@@ -74,7 +73,7 @@ class Engine(NamedTuple):
 
 
 def engines(*, privileged: bool | None = None) -> tuple[Engine, Engine]:
-    """The engines that hold, best first."""
+    """The engines that isolate, best first."""
     root = os.geteuid() == 0 if privileged is None else privileged
     return Engine("bubblewrap", root), Engine("namespaces", root)
 
@@ -91,11 +90,9 @@ def refuse_unsafe() -> None:
 
 
 def none_holds(tried: list[str]) -> SandboxUnavailable:
-    """What is said where no engine works."""
-    why = "; ".join(tried)
-    return SandboxUnavailable(
-        f"Generated code is not executed here, since no sandbox can be made ({why}); {_remedy()}, {UNSAFE}"
-    )
+    """The error where no engine works; tried: each engine with its reason."""
+    why = f"Generated code is not executed here, since no sandbox can be made ({'; '.join(tried)})"
+    return SandboxUnavailable(f"{why}; {_remedy()}, {UNSAFE}")
 
 
 def _remedy() -> str:

@@ -1,19 +1,13 @@
 """The languages that programs are written in: how a source is compiled and run, and whether this machine can.
 
-How the end of the tests is marked. A program that calls `exit(0)` has not passed its tests, so behind their last line a
-token goes to the descriptor REPORT. Python does that in its own process, see inside/python.py; here is how others do:
+A program that calls `exit(0)` has not passed its tests, so after their last line a token is written to the descriptor
+REPORT. inside/python.py does that for Python. Bash: a line after the tests copies the token from the descriptor TOKEN
+if the line before it had status 0. JavaScript: RUNNER reads the token, closes TOKEN, runs the program as the main
+module and writes the token once nothing is left to do. Other languages: only the exit code counts, so `exit(0)` passes.
 
-- bash: a line behind the tests reads the token from the descriptor TOKEN and writes it, when the line before ended
-  with status 0. `builtin` passes by functions of the same name.
-- javascript: RUNNER takes the token and closes TOKEN, runs the program as the main module, and writes the token when it
-  returned and nothing is left to do; `process.exit(0)` ends before that. The token is in a variable of a function that
-  is not in reach of the program.
-- all others: not at all. Exit code 0 is all that counts, with which `exit(0)` before the tests passes.
-
-What stays possible, since the tests of both run in the process of the program: a script of Bash's that reads TOKEN
-itself, or redefines `builtin`; a program of JavaScript's that looks for the token through the inspector or in
-/proc/self/mem, or ends by `process.exit(0)` in a timer between two tests that are asynchronous, after it fired
-`beforeExit` itself; and in both one that replaces what its tests compare with. None of this happens by accident.
+Tests run in the program's own process, so on purpose a Bash script can read TOKEN itself or redefine `builtin`, and
+JavaScript find the token through the inspector or /proc/self/mem, or fire `beforeExit` and exit in a timer between
+asynchronous tests; both can replace what the tests compare with.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ from tasks.sandbox.sandbox_errors import LanguageUnavailable
 from tasks.sandbox.sandbox_layout import TOP
 
 SHOWN = ("/usr", *TOP)
-"""The folders of this machine in which a program finds its tools."""
+"""Folders of this machine in which programs find their tools."""
 SYSTEM_PATH = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
 BASH_MARK = f"""
 case $? in
@@ -38,7 +32,6 @@ case $? in
 esac
 """
 """`!`: with `set -e` too, a last line without a line feed is read and no error."""
-BINARY = "main"
 RUNNER = """\
 (() => {
   const { readSync, writeSync, closeSync } = require('fs');
@@ -67,22 +60,16 @@ RUNNER = """\
 
 
 class Language(NamedTuple):
-    """How programs of a language are run.
-
-    Arguments that are `{source}`, `{binary}`, `{token}` or `{report}` stand for paths and descriptors.
-    """
+    """How programs of a language are run. The arguments `{source}` and `{binary}` stand for paths."""
 
     name: str
     aliases: tuple[str, ...]
     """Other names, also as tags of fenced blocks."""
     file: str
-    """Name of the source."""
     run: tuple[str, ...]
     """Empty: Python, which runs in the fork itself."""
     tools: tuple[str, ...] = ()
-    """Programs that it needs."""
     compile: tuple[str, ...] = ()
-    """Empty: nothing is compiled."""
     run_tested: tuple[str, ...] = ()
     """With tests; empty: as without."""
     ends: str = ""
@@ -95,18 +82,17 @@ class Language(NamedTuple):
         """Whether the token says that the tests are through; False: exit code 0 is all that is known."""
         return self.name == "python" or bool(self.ends or self.run_tested)
 
-    def run_command(self, folder: str, report: int, token: int, *, tested: bool) -> tuple[str, ...]:
-        """The program and its arguments; folder: where the source is; nothing for Python."""
-        argv = (tested and self.run_tested) or self.run
-        return self._filled(argv, folder, {"{report}": str(report), "{token}": str(token)})
+    def run_command(self, *, tested: bool) -> tuple[str, ...]:
+        """The program and its arguments, with `{folder}` for where the source is; empty for Python."""
+        return self._filled((tested and self.run_tested) or self.run)
 
-    def compile_command(self, folder: str) -> tuple[str, ...]:
-        """The compiler and its arguments; nothing where nothing is compiled."""
-        return self._filled(self.compile, folder, {})
+    def compile_command(self) -> tuple[str, ...]:
+        """The compiler and its arguments, likewise; empty where nothing is compiled."""
+        return self._filled(self.compile)
 
-    def _filled(self, argv: tuple[str, ...], folder: str, others: dict[str, str]) -> tuple[str, ...]:
+    def _filled(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         tools = {tool: _shown(tool) or tool for tool in self.tools}
-        values = {"{source}": f"{folder}/{self.file}", "{binary}": f"{folder}/{BINARY}", **others, **tools}
+        values = {"{source}": f"{{folder}}/{self.file}", "{binary}": "{folder}/main", **tools}
         return tuple(values.get(argument, argument) for argument in argv)
 
 
@@ -117,7 +103,7 @@ LANGUAGES = (
         ("js", "node", "nodejs"),
         "main.js",
         run=("node", "{source}"),
-        run_tested=("node", "--eval", RUNNER, "{source}", "{token}", "{report}"),
+        run_tested=("node", "--eval", RUNNER, "{source}", str(TOKEN), str(REPORT)),
         tools=("node",),
         limits_memory_by="data",
     ),
@@ -162,12 +148,12 @@ LANGUAGES = (
     Language("lua", (), "main.lua", run=("lua", "{source}"), tools=("lua",)),
     Language("r", (), "main.r", run=("Rscript", "{source}"), tools=("Rscript",)),
 )
-"""Entries that nobody has run so far, for want of their tools: go, rust, php, ruby, lua, r."""
+"""Never run so far, since their tools were not at hand: go, rust, php, ruby, lua, r."""
 _NAMED = {name: language for language in LANGUAGES for name in (language.name, *language.aliases)}
 
 
 def find(name: str) -> Language:
-    """By its name or an alias, in any case. Raises LanguageUnavailable that lists what there is."""
+    """The language of a name or an alias, in any case. Raises LanguageUnavailable, which lists the known ones."""
     language = _NAMED.get(name.strip().lower())
     if language is None:
         known = ", ".join(" or ".join((one.name, *one.aliases)) for one in LANGUAGES)
@@ -176,18 +162,15 @@ def find(name: str) -> Language:
 
 
 def language_named(name: str) -> str | None:
-    """The name of a language that may be called by an alias; None: it is none."""
+    """The name of a language, given that or an alias; None for an unknown one."""
     language = _NAMED.get(name.strip().lower())
     return language.name if language else None
 
 
 def unavailable(language: Language) -> str | None:
     """Why its programs cannot be run here; None: they can."""
-    return next((why for tool in language.tools if (why := _why_not(tool))), None)
-
-
-def _why_not(tool: str) -> str | None:
-    if _shown(tool):
+    tool = next((tool for tool in language.tools if not _shown(tool)), None)
+    if tool is None:
         return None
     path = shutil.which(tool)
     if path is None:
@@ -197,7 +180,7 @@ def _why_not(tool: str) -> str | None:
 
 
 def _shown(tool: str) -> str | None:
-    """Where the sandbox shows a tool."""
+    """Path of a tool that the sandbox shows; None: it shows none."""
     return _seek(tool, os.environ.get("PATH", os.defpath))
 
 

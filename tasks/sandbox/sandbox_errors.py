@@ -1,4 +1,4 @@
-"""What the sandbox can refuse.
+"""Errors of the sandbox.
 
 SandboxError
 ├── SandboxUnavailable     generated code cannot be executed here: says what to install

@@ -1,4 +1,4 @@
-"""What a program can see: a root that is read-only, without homes, secrets, sockets or the code of this project."""
+"""What a program can see: a read-only root, without homes, secrets, sockets or the code of this project."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tasks.sandbox.sandbox_errors import SandboxUnavailable
 INSIDE = Path(__file__).parent / "inside"
 SEEN_AS = "/sandbox/inside"
 NOTHING = "nothing"
-"""An empty folder beside them, for what is to be hidden."""
+"""An empty folder among the files for /etc, shown in place of what is to be hidden."""
 LIBRARIES = "/packages"
 PYTHON = ("bin", "lib", "lib64")
-"""Folders taken from an interpreter's prefix, which may be somebody's ~/.local."""
+"""Folders taken from an interpreter's prefix, which may be a user's ~/.local."""
 OURS = ("flows", "models", "storage", "tasks")
 INSTALLED = (".dist-info", ".egg-info")
 TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -53,7 +53,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 KERNELS = "OPENBLAS_CORETYPE"
-"""Handed on: on some processors OpenBLAS computes rightly only with it."""
+"""Passed on: on some processors OpenBLAS computes correctly only with it."""
 
 
 class Interpreter(NamedTuple):
@@ -63,25 +63,24 @@ class Interpreter(NamedTuple):
     prefix: str
     """Where it and its standard library are."""
     packages: tuple[str, ...]
-    """Its libraries."""
     version: str
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of its version and of what is installed there: programs may do otherwise with another one."""
+        """SHA-256 (hex) of its version and its installed packages, on which the outcome of programs depends."""
         found = (one for folder in self.packages for one in Path(folder).iterdir() if one.suffix in INSTALLED)
         names = sorted(one.name for one in found)
         return hashlib.sha256("\n".join([self.version, *names]).encode()).hexdigest()
 
     def shown(self) -> dict[str, str]:
-        """Path here → path there, of what /usr does not show; libraries show nothing of where they are."""
+        """Path here → path there of what is not below /usr; libraries do not reveal where they are here."""
         packages = {path: f"{LIBRARIES}/{number}" for number, path in enumerate(self.packages)}
         root = Path("/python") if Path(self.prefix).is_relative_to("/tmp") else Path(self.prefix)
         own = {f"{self.prefix}/{name}": str(root / name) for name in PYTHON if Path(self.prefix, name).is_dir()}
         return {here: there for here, there in (own | packages).items() if not Path(here).is_relative_to("/usr")}
 
     def there(self, path: str) -> str:
-        """The path there of something here."""
+        """The path there of a path here."""
         for here, there in self.shown().items():
             if Path(path).is_relative_to(here):
                 return str(Path(there) / Path(path).relative_to(here))
@@ -89,37 +88,35 @@ class Interpreter(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What an engine is to show."""
+    """What an engine is to show; `there` is within the sandbox, here and below."""
 
     readonly: tuple[tuple[str, str], ...]
     """Path here, path there."""
     links: tuple[tuple[str, str], ...]
     """Target, path there."""
     command: tuple[str, ...]
-    """The zygote."""
+    """Command line of the zygote."""
     environment: dict[str, str]
     python: str
-    """The interpreter, here."""
+    """Path of the interpreter on this machine."""
 
 
 def layout(python: Interpreter, etc: Path, *, walled: bool = True) -> Layout:
-    """etc: a folder with the few files that stand in /etc. walled: False: programs see this machine as it is."""
+    """What is shown to programs. etc: folder of files for /etc. walled=False: programs see this machine as it is."""
     seen = tuple(dict.fromkeys(_seen(python, etc)))
     links = tuple((str(Path(top).readlink()), top) for top in TOP if Path(top).is_symlink())
-    path = os.pathsep.join(
-        dict.fromkeys([str(Path(python.there(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
-    )
-    environment = {"PATH": path, **ENVIRONMENT}
+    program = python.there(python.path) if walled else python.path
+    path = dict.fromkeys([str(Path(python.there(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+    environment = {"PATH": os.pathsep.join(path), **ENVIRONMENT}
     if KERNELS in os.environ:
         environment[KERNELS] = os.environ[KERNELS]
     ours = str((Path(SEEN_AS) if walled else INSIDE).parent)
     boot = f"import sys; sys.path.insert(0, {ours!r}); from inside.serve import main; main()"
-    program = python.there(python.path) if walled else python.path
     return Layout(seen, links, (program, "-s", "-S", "-c", boot), environment, python.path)
 
 
 def write_etc(folder: Path, uid: int) -> None:
-    """The files of /etc: one user, one host, and a name server that nobody is."""
+    """Write the files of /etc: one user, one host, and a name server that does not exist."""
     users = f"nobody:x:{uid}:{uid}:nobody:/tmp/work:/bin/sh\n"
     files = {
         "passwd": users if uid == 0 else f"root:x:0:0:root:/:/bin/sh\n{users}",
@@ -141,7 +138,7 @@ def interpreter(python: Path | None = None) -> Interpreter:
 
 
 def another_python() -> str:
-    """Version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where that is as good as this one."""
+    """Version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where it is equivalent to this one."""
     own, named = "", interpreter()
     with suppress(SandboxUnavailable):  # this one may be of no use, which is why another is named
         own = _examined(sys.executable).digest
@@ -174,7 +171,7 @@ def _examined(path: str) -> Interpreter:
 
 
 def _short(error: Exception) -> str:
-    """Without the command, which is long."""
+    """The error without the command line, which is long."""
     if isinstance(error, subprocess.CalledProcessError):
         said = str(error.stderr).strip().splitlines()
         return f"exit code {error.returncode}{f': {said[-1][:200]}' if said else ''}"

@@ -1,13 +1,12 @@
-"""Sandboxes for many programs: zygotes that stay, and for each program a walled process of its own.
+"""A pool of zygotes: long-lived processes, each of which forks an isolated process for every program.
 
-What two programs share: the read-only root (system, Python, its libraries), the zygote's memory as it was before either
-of them (copied on write; the zygote reads no request), the processor and the kernel. They share no file, process,
-descriptor, variable, network, shared memory or environment: each has its own folder in memory and its own process,
-mount, network and IPC namespaces; started by root, programs of two zygotes are of two users.
+Two programs share the read-only root (system, Python, libraries), the zygote's memory from before either of them (copy
+on write; the zygote reads no request), the processor and the kernel. Each has its own folder in memory and its own
+process, mount, network and IPC namespaces; under root, programs of two zygotes also run as two users.
 
-What stays possible: a program in Python runs its tests in its own interpreter, so one that reads its own memory can
-forge their verdict, and its answers may be objects that equal everything; guarded are exits, tracing, builtins, the
-stack and the collector's lists. Where the outcome is compared outside, as with stdin, there is nothing to forge.
+A Python program runs its tests in its own interpreter: exits, tracing, builtins, the stack and the collector's lists
+are guarded, but it can forge the verdict by reading its own memory or by answers that equal everything. Where output
+is compared outside, as with stdin, there is nothing to forge.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from math import ceil
@@ -35,9 +34,9 @@ from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 
 TRIES = 2
 AHEAD = 2
-"""Times the workers, items that are begun and not finished in `Sandbox.map`."""
+"""Items of `Sandbox.map` that are begun and not finished, as a multiple of the workers."""
 KEPT = 1024
-"""Results there that wait for the one before them, so that an endless loop keeps nobody from working."""
+"""Results of `Sandbox.map` that may wait for the one before them, so that one endless loop does not stop the rest."""
 MOST_WORKERS = 16
 VMSTAT = "/proc/vmstat"
 
@@ -53,10 +52,8 @@ Result = TypeVar("Result")
 class Sandbox:
     """Executes programs, as many at once as it has workers; thread-safe, a context manager.
 
-    workers: zygotes at most, one for each processor by default; they start when they are needed.
-    engine: one of `engines()`; by default the best that works here.
-    python: the interpreter of Python programs, by default TRIVET_SANDBOX_PYTHON, else the one that runs this.
-    unsafe: without walls; refused to root.
+    workers: most zygotes, one for each processor by default; started on demand. engine: by default the best that works.
+    python: for Python programs, by default TRIVET_SANDBOX_PYTHON, else this one. unsafe: no isolation; refused to root.
     """
 
     def __init__(
@@ -97,14 +94,17 @@ class Sandbox:
         return interpreter(self._named)
 
     def run(self, program: Program) -> Execution:
-        """Execute a program. Raises SandboxUnavailable, LanguageUnavailable.
+        """Execute a program, again in a new zygote if the sandbox broke; the status is `broken` after that.
 
-        What breaks outside the program is tried again once, in a new zygote; the status is `broken` after that.
+        Raises SandboxUnavailable, LanguageUnavailable.
         """
         language = find(program.language)
         if why := unavailable(language):
             raise LanguageUnavailable(why)
-        _refuse_paths(program.files)
+        for path in program.files:
+            pure = PurePosixPath(path)
+            if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in path:
+                raise ValueError(f"files: {path!r} is no relative path within a program's folder")
         if (execution := too_long(program)) is not None:
             return execution
         engine, execution = self.engine, broken("")
@@ -137,7 +137,7 @@ class Sandbox:
         return execution
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """`function` of each item, in their order, in as many threads as there are workers; items are read lazily."""
+        """`function` of each item, in order, in as many threads as there are workers; items are read lazily."""
         turns = Semaphore(AHEAD * self.workers)
         with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as threads:
             waiting: deque[Future[Result]] = deque()
@@ -192,13 +192,13 @@ class Sandbox:
         self._lock = Lock()
 
     def _after_fork(self) -> None:
-        """Drop the workers in a forked process: they are the parent's, which goes on to speak with them."""
+        """Drop the workers in a forked process: they belong to the parent, which goes on using them."""
         for worker in self._started:
             worker.forget()
         self._begin()
 
     def _refuse_when_closed(self) -> None:
-        """A program that was ended with its sandbox is not broken: nobody wants to know any more."""
+        """A program that ended with its sandbox is not `broken`: its result is no longer wanted."""
         if self.closed:
             raise SandboxUnavailable("The sandbox was closed; no program is executed any more. Run it again to go on.")
 
@@ -219,7 +219,7 @@ class Sandbox:
 
 
 def shared_sandbox(*, unsafe: bool = False) -> Sandbox:
-    """The sandbox of this process; it ends with it. A new one after one that Ctrl-C has closed."""
+    """The sandbox of this process, closed with it; a new one after Ctrl-C has closed the last."""
     with _shared_lock:
         sandbox = _shared.get(unsafe)
         if sandbox is None or (sandbox.closed and not _stopped.is_set()):
@@ -229,7 +229,7 @@ def shared_sandbox(*, unsafe: bool = False) -> Sandbox:
 
 
 def stop_executing() -> None:
-    """End every program in a shared sandbox and refuse later ones, for good: this process is about to end."""
+    """End every program in a shared sandbox and refuse later ones: this process is about to end."""
     _stopped.set()
     for sandbox in list(_shared.values()):
         # in a thread: the one that a signal interrupted may hold what closing needs
@@ -237,7 +237,7 @@ def stop_executing() -> None:
 
 
 def processors() -> int:
-    """Processors that this process may use: by its affinity, and by the share that its cgroup has of them."""
+    """Processors that this process may use, by its affinity and by the quota of its cgroup."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(allowed, ceil(cgroups.processor_share() or allowed)))
 
@@ -269,10 +269,3 @@ def _killed_for_memory() -> int:
     with suppress(OSError, ValueError, IndexError):
         return int(cgroups.read(VMSTAT).partition("oom_kill ")[2].split(maxsplit=1)[0])
     return 0
-
-
-def _refuse_paths(files: Mapping[str, bytes]) -> None:
-    for path in files:
-        pure = PurePosixPath(path)
-        if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in path:
-            raise ValueError(f"files: {path!r} is no relative path within a program's folder")

@@ -1,4 +1,4 @@
-"""What is executed, within which limits, and what came of it."""
+"""Programs, their limits, and the results of executing them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple
 from tasks.sandbox.inside.frames import Frame
 
 Status = Literal["ok", "failed", "unfinished", "timeout", "memory", "output", "broken"]
-"""ok: ended with exit code 0, behind the last line of its tests. failed: another exit code, or a signal. unfinished:
-ended with exit code 0 before its tests were through. timeout, memory, output: a limit was passed. broken: the sandbox
-could not run it, twice; nothing is known about the program."""
+"""ok: exit code 0 after the last line of its tests. failed: another exit code, or a signal. unfinished: exit code 0
+before its tests were through. timeout, memory, output: a limit was exceeded. broken: the sandbox failed twice; nothing
+is known about the program."""
 
 MIB = 1024**2
 REASON_CHARS = 200
@@ -27,59 +27,55 @@ class Limits(NamedTuple):
     """What a program may use. Each process has its own cpu_s and memory_bytes; the rest is for all of them."""
 
     cpu_s: float = 10.0
-    """Processor seconds of a process; the kernel counts whole ones, so 2.5 is 3."""
+    """CPU seconds of a process; the kernel counts whole ones, so 2.5 is 3."""
     wall_s: float = 30.0
     """Seconds on the clock; generous, since a program on a busy machine waits for its turn."""
     memory_bytes: int = 2048 * MIB
     """Address space of a process (of Node.js and Java its data); where a cgroup can be made, memory of all together."""
     file_bytes: int = 64 * MIB
-    """Everything that it writes, in its own folder: in memory."""
+    """All that it writes, in its own folder, which is in memory."""
     inodes: int = 4096
     """Files and folders in it."""
     processes: int = 64
-    """And threads, at one time."""
+    """Processes and threads at a time."""
     open_files: int = 256
-    """Open files per process."""
     output_bytes: int = 4 * MIB
-    """Bytes of stdout, and of stderr."""
 
 
 class Program(NamedTuple):
-    """Source text to execute, and what it meets."""
+    """Source text to execute, with its tests, input, files and limits."""
 
     source: str
     language: str = "python"
     """A name or an alias in `languages`: python, javascript (js), bash (sh), …"""
     tests: str | None = None
-    """Python: executed behind the source, in a copy of its names with fresh builtins; the module is then `__test__`, as
-    a test harness imports it, and not `__main__`. Other languages: appended to the source. With tests the status is
-    `ok` only when their last line was passed: `exit(0)` before is `unfinished`."""
+    """Python: executed after the source, in a copy of its names with fresh builtins; the module is then `__test__`, not
+    `__main__`. Other languages: appended to the source. The status is `ok` only if their last line was passed."""
     stdin: bytes = b""
     files: Mapping[str, bytes] = {}
-    """Relative path → content, in the folder in which it starts."""
+    """Relative path → content, in the folder it starts in."""
     limits: Limits = Limits()
 
 
 class Execution(NamedTuple):
-    """What came of a program."""
+    """The result of a program."""
 
     status: Status
     exit_code: int | None
-    """None when it was killed; as a shell has it, 128 + number, when it died of a signal of its own."""
+    """None when it was killed; 128 + number, as in a shell, when it died of a signal of its own."""
     stdout: str
-    """As UTF-8, with U+FFFD for what is none; cut at the limit."""
+    """Decoded as UTF-8, with U+FFFD for invalid bytes; cut at the limit."""
     stderr: str
     wall_s: float
     cpu_s: float
-    """CPU seconds of all its processes."""
     peak_memory_bytes: int
-    """Resident, of its largest process; with a cgroup of all together."""
+    """Resident memory of its largest process; with a cgroup, of all together."""
     reason: str = ""
     """Why the status is not ok, in a few words: `AssertionError`, `exit code 3`, `killed after 30 s`, …"""
 
     @property
     def passed(self) -> bool:
-        """Whether it ended as it should."""
+        """Whether the status is ok."""
         return self.status == "ok"
 
 
@@ -92,11 +88,10 @@ class _Ending(NamedTuple):
 def outcome(
     program: Program, reply: Frame, *, marks_end: bool, killed_for_memory: int, machine_was_full: bool
 ) -> Execution:
-    """What came of a program, by what a zygote tells of it: which limit was passed, or what the program did.
+    """The result of a program, from its zygote's reply.
 
-    marks_end: the language tells when its tests are through.
-    killed_for_memory: processes of the program that the kernel killed since its group had too much.
-    machine_was_full: the kernel killed another one for memory on this machine meanwhile.
+    marks_end: the language tells when its tests are through. killed_for_memory: processes of the program that the
+    kernel killed for its cgroup's limit. machine_was_full: it meanwhile killed another process here for memory.
     """
     told = reply.fields | {"killed_for_memory": killed_for_memory, "machine_was_full": machine_was_full}
     stdout, stderr = (blob.decode("utf-8", "replace") for blob in reply.blobs)
@@ -108,7 +103,7 @@ def outcome(
 
 
 def too_long(program: Program) -> Execution | None:
-    """The result for a source too large for its folder, which is no fault of the sandbox; None: it fits."""
+    """The result for a source too large for its folder; None: it fits."""
     most = program.limits.file_bytes // 2
     if len(program.source) <= most:
         return None
@@ -132,7 +127,8 @@ def _ending(told: dict[str, Any], stderr: str, limits: Limits) -> _Ending:
     if not told["compiled"]:
         if code == -signal.SIGKILL and told["machine_was_full"] and not told["killed_for_memory"]:
             return _Ending("broken", MACHINE_FULL)
-        return _Ending("failed", f"it does not compile: {_first_line(stderr)}", code if code >= 0 else 128 - code)
+        first = next((line.strip()[:REASON_CHARS] for line in stderr.splitlines() if line.strip()), "")
+        return _Ending("failed", f"it does not compile: {first}", code if code >= 0 else 128 - code)
     if code < 0:
         return _died(-code, told, limits)
     if code > 0:
@@ -154,7 +150,7 @@ def _killed_by_us(what: str, limits: Limits) -> _Ending:
 
 
 def _died(number: int, told: dict[str, Any], limits: Limits) -> _Ending:
-    """How a program ended that died of a signal we did not send."""
+    """The ending of a program that died of a signal we did not send."""
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if number == signal.SIGKILL and told["killed_for_memory"]:
         return _Ending("memory", f"it used more than {limits.memory_bytes / MIB:g} MiB")
@@ -165,15 +161,8 @@ def _died(number: int, told: dict[str, Any], limits: Limits) -> _Ending:
     return _Ending("failed", f"it died of {name}", 128 + number)
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip()[:REASON_CHARS] for line in text.splitlines() if line.strip()), "")
-
-
 def _last_error(text: str) -> str:
-    """The last line that begins with the name of an error, as Python and Node.js write them; else the last line.
-
-    Of errors that follow from one another, it is of the last traceback.
-    """
+    """The last line of the last traceback that begins with an error's name (Python, Node.js); else the last line."""
     end = text[-ENDING_CHARS:].rstrip().rpartition("Traceback (most recent call last):")[2]
     errors = ERROR.findall(end)
     return (errors[-1] if errors else end.rpartition("\n")[2]).strip()[:REASON_CHARS]

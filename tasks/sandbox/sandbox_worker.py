@@ -1,4 +1,4 @@
-"""A zygote from the host's side: it is started, asked, watched, and ended."""
+"""The host's side of a zygote: starts it, sends it programs, watches it and ends it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from tasks.sandbox import cgroups, seccomp
 from tasks.sandbox.engines import Engine
-from tasks.sandbox.inside.child import COMPILER, REPORT, TOKEN
+from tasks.sandbox.inside.child import COMPILER
 from tasks.sandbox.inside.frames import Frame, receive, send
 from tasks.sandbox.inside.running import SETUP_S
 from tasks.sandbox.languages import Language
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 START_S = 60.0
 GRACE_S = 30.0
-"""Behind every limit, until a zygote that says nothing is taken for dead."""
+"""Beyond every limit, until a zygote that does not reply is taken for dead."""
 UIDS = 1_900_000_000
-"""Programs of root's run as this + the process id of their zygote: as nobody else does, so that limits are theirs."""
+"""Under root, programs run as the user UIDS + PID of their zygote, which nobody else is: limits count them alone."""
 ROOM = 64 << 20
-"""Memory of a group beyond the limit of a program, for what was forked with it."""
+"""Memory of a cgroup beyond the program's limit, for the runner that is forked with it."""
 TEMPORARY = "trivet-sandbox-"
 
 
@@ -41,10 +41,7 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """A zygote; not thread-safe.
-
-    run_as: the user who starts the engine, where root is to try what others can.
-    """
+    """A zygote; not thread-safe. run_as: the user to start the engine as, where root tries what others can do."""
 
     def __init__(self, engine: Engine, python: Interpreter, *, run_as: int | None = None) -> None:
         self.group: cgroups.Cgroup | None = None
@@ -81,10 +78,7 @@ class Worker:
         return self._process.pid
 
     def ask(self, program: Program, language: Language) -> tuple[Frame, int]:
-        """What the zygote tells of a program, and how many processes the kernel killed for memory meanwhile.
-
-        Raises WorkerLost.
-        """
+        """The zygote's reply, and how many processes the kernel killed for memory meanwhile. Raises WorkerLost."""
         try:
             return self._ask(program, language)
         except OSError as error:  # of its cgroup
@@ -105,10 +99,7 @@ class Worker:
         source = program.source.encode("utf-8", "replace")
         token = secrets.token_hex(16)
         self._asked += 1
-        run, compiles = (), ()
-        if language.name != "python":  # which runs in the fork
-            run = language.run_command("{folder}", REPORT, TOKEN, tested=tests is not None)
-            compiles = language.compile_command("{folder}")
+        run, compiles = language.run_command(tested=tests is not None), language.compile_command()
         fields = {
             "number": self._asked,
             "tested": tests is not None,
@@ -133,7 +124,7 @@ class Worker:
         return reply, (group.oom_kills() - killed if group else 0)
 
     def stop(self) -> None:
-        """End it and everything in it; from any thread."""
+        """End it and everything that it runs; from any thread."""
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits there, too
         self._channel.close()
@@ -151,7 +142,7 @@ class Worker:
         self._said.close()
 
     def forget(self) -> None:
-        """In a process that was forked from the one it belongs to: leave it to that one."""
+        """Close our copy in a forked process; the zygote belongs to the parent."""
         self._channel.close()
         self._process.returncode = 0
 
@@ -181,8 +172,16 @@ class Worker:
         )
 
     def _uid(self, engine: Engine) -> int | None:
-        """Whom programs run as; None: whoever the zygote is."""
-        return _uid(self.pid) if engine.privileged and engine.name != "none" else None
+        """User that programs run as, an ID that nobody else has if the user namespace allows; None: the zygote's."""
+        if not engine.privileged or engine.name == "none":
+            return None
+        own = UIDS + self.pid
+        ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+        if any(first <= own < first + count for first, _, count in ranges):
+            return own
+        count, first = max((count, first) for first, _, count in ranges)
+        # in a small namespace from its upper half, which is hardly used
+        return first + count - 2 - self.pid % (count // 2) if count > NOBODY // 2 else NOBODY
 
     def _meet(self, engine: Engine, python: Interpreter) -> None:
         """Hand over the settings and wait until it serves."""
@@ -220,18 +219,8 @@ class Worker:
 
 
 def _remove_leftovers() -> None:
-    """Folders of processes that were killed while a zygote started."""
+    """Remove folders of processes that were killed while a zygote started."""
     for folder in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
         pid = folder.name.removeprefix(TEMPORARY).partition("-")[0]
         if pid.isdecimal() and not Path("/proc", pid).exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _uid(pid: int) -> int:
-    """A user of its own, where this user namespace has so many; else nobody."""
-    ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
-    if any(first <= UIDS + pid < first + count for first, _, count in ranges):
-        return UIDS + pid
-    count, first = max((count, first) for first, _, count in ranges)
-    # in a small namespace from its upper half, where hardly anybody is
-    return first + count - 2 - pid % (count // 2) if count > NOBODY // 2 else NOBODY

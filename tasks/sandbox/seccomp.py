@@ -1,9 +1,8 @@
-"""The system calls that no program needs and that reach further than its own files and memory: a filter refuses them.
+"""A filter that refuses system calls which no program needs and which reach beyond its own files and memory.
 
-It is made here, by libseccomp through pyseccomp, as classic BPF that the sandbox loads with `prctl`. What is not named
-is allowed: the walls are namespaces, limits and the lack of privileges, and the filter stands behind them, where a hole
-in the kernel would be. Refused with EPERM; ENOSYS where callers then take another way. A call in another convention of
-the processor (32 bits, x32), whose numbers mean something else, ends the process.
+libseccomp makes it, through pyseccomp, as classic BPF that the sandbox loads with `prctl`. It is a deny list: the walls
+are namespaces, limits and the lack of privileges, and the filter guards against holes in the kernel. A call is refused
+with EPERM, or with ENOSYS where callers then fall back; a call by another ABI (32 bits, x32) ends the process.
 
 Sources: seccomp(2); the manual page of each call; linux/sched.h, linux/socket.h, asm-generic/ioctls.h, linux/stat.h.
 """
@@ -16,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +53,6 @@ UNKNOWN = -1
 """What libseccomp resolves a name to that it does not know."""
 
 
-class _Rule(NamedTuple):
-    call: str
-    error: int
-    argument: int | None = None
-    """Its place; None: the call is refused with any."""
-    mask: int = LOW_HALF
-    value: int = 0
-    """Refused where the argument has these bits under the mask, or, of `beyond`, is more."""
-    beyond: bool = False
-
-
 @cache
 def filter_program() -> bytes | None:
     """Instructions of 8 bytes each, for `kernel.load_filter`; None, with a line in the log, where it cannot be made."""
@@ -83,46 +71,34 @@ def _made() -> bytes:
     with suppress(OSError):  # a binary tree, from libseccomp 2.5 on
         made.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
     native = pyseccomp.system_arch()
-    for rule in _rules():
-        number = pyseccomp.resolve_syscall(native, rule.call)
-        number = NEWER.get(rule.call, number) if number == UNKNOWN else number
-        if number < 0:
-            continue  # this architecture has no such call
-        action = pyseccomp.ERRNO(rule.error)
-        if rule.argument is None:
-            made.add_rule(action, number)
-        elif rule.beyond:
-            made.add_rule(action, number, pyseccomp.Arg(rule.argument, pyseccomp.GT, rule.value))
-        else:
-            condition = pyseccomp.Arg(rule.argument, pyseccomp.MASKED_EQ, rule.mask, rule.value)
-            made.add_rule(action, number, condition)
+    for call, error, *condition in _rules():
+        number = pyseccomp.resolve_syscall(native, call)
+        number = NEWER.get(call, number) if number == UNKNOWN else number
+        if number >= 0:  # else this architecture has no such call
+            made.add_rule(pyseccomp.ERRNO(error), number, *condition)
     with tempfile.TemporaryFile() as file:
         made.export_bpf(file)
         file.seek(0)
         return file.read()
 
 
-def _rules() -> Iterator[_Rule]:
-    yield from (_Rule(call, errno.EPERM) for call in REFUSED)
-    yield from (_Rule(call, errno.ENOSYS) for call in ABSENT)
-    yield _Rule("prlimit64", errno.EPERM, 0, beyond=True)  # of others: init, where it is of the same user
-    yield from (_Rule("clone", errno.EPERM, 0, flag, flag) for flag in NAMESPACE_FLAGS)
-    yield from (_Rule("ioctl", errno.EPERM, 1, LOW_HALF, request) for request in TERMINAL_INPUT)
+def _rules() -> Iterator[tuple[Any, ...]]:
+    """Name of a call, the error that it gets and, where only some calls are refused, a condition on one argument."""
+    from pyseccomp import GT, MASKED_EQ, Arg
+
+    yield from ((call, errno.EPERM) for call in REFUSED)
+    yield from ((call, errno.ENOSYS) for call in ABSENT)
+    yield "prlimit64", errno.EPERM, Arg(0, GT, 0)  # of others: init, where it is of the same user
+    yield from (("clone", errno.EPERM, Arg(0, MASKED_EQ, flag, flag)) for flag in NAMESPACE_FLAGS)
+    yield from (("ioctl", errno.EPERM, Arg(1, MASKED_EQ, LOW_HALF, request)) for request in TERMINAL_INPUT)
     for call, place in (("mknod", 1), ("mknodat", 2)):
-        yield from (_Rule(call, errno.EPERM, place, FILE_KIND, kind) for kind in DEVICES)
+        yield from ((call, errno.EPERM, Arg(place, MASKED_EQ, FILE_KIND, kind)) for kind in DEVICES)
     for call in ("socket", "socketpair"):
-        yield _Rule(call, errno.EPERM, 0, value=max(FAMILIES), beyond=True)
-        others = (family for family in range(max(FAMILIES)) if family not in FAMILIES)
-        yield from (_Rule(call, errno.EPERM, 0, value=family) for family in others)
-    yield from _personalities()
-
-
-def _personalities() -> Iterator[_Rule]:
-    """All but 0, and 0xFFFFFFFF, which only asks: those whose highest bit differs from another.
-
-    (One comparison with each of the two would do, but a rule compares an argument only once.)
-    """
+        yield call, errno.EPERM, Arg(0, GT, max(FAMILIES))
+        others = set(range(max(FAMILIES))) - set(FAMILIES)
+        yield from ((call, errno.EPERM, Arg(0, MASKED_EQ, LOW_HALF, family)) for family in sorted(others))
+    # all but 0, and 0xFFFFFFFF, which only asks: those whose highest bit differs from another
     top = 1 << 31
     for bit in (1 << place for place in range(31)):
-        for value in (bit, top):
-            yield _Rule("personality", errno.EPERM, 0, top | bit, value)
+        yield "personality", errno.EPERM, Arg(0, MASKED_EQ, top | bit, bit)
+        yield "personality", errno.EPERM, Arg(0, MASKED_EQ, top | bit, top)

@@ -1,7 +1,7 @@
-"""Do the walls stand? Looked at from outside, while a harmless program runs; and tried from inside, by a little.
+"""Checks that the sandbox isolates: from outside, by what /proc says of a running program, and by trying from inside.
 
-Nothing here does harm where a wall is missing: limits are passed by a few processes and a few megabytes, and who is
-called on the network is a listener of our own.
+Harmless where a wall is missing: limits are exceeded by a few processes and megabytes, and the network is tried with
+a listener of our own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tasks.sandbox.languages import LANGUAGES, unavailable
 from tasks.sandbox.sandbox_pool import Sandbox
-from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program
+from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program, Status
 
 PRIVATE = ("pid", "mnt", "net", "ipc", "uts")
 SLEEP_S = 0.5
@@ -26,17 +26,16 @@ BEYOND_FILE = 1 * MIB
 
 
 class Seen(NamedTuple):
-    """A program, as this machine sees it from outside."""
+    """A running program, seen from outside the sandbox."""
 
     pid: int
     private: dict[str, bool]
     """Namespace → whether it is another one than ours."""
     uid: int
-    """The kernel's; 0 is root."""
+    """As the kernel has it; 0 is root."""
     capabilities: int
     no_new_privileges: bool
     filtered: bool
-    """System calls go through a filter."""
 
 
 class Probe(NamedTuple):
@@ -48,24 +47,23 @@ class Probe(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """What `trivet doctor --sandbox` tells."""
+    """What `trivet doctor --sandbox` shows."""
 
     engine: str
     python: str
     group: bool
-    """Memory and processes are bounded together, by a cgroup."""
+    """A cgroup limits memory and processes of a program together."""
     probes: tuple[Probe, ...]
     languages: dict[str, str | None]
     """Language → why it cannot be run here; None: it can."""
 
     @property
     def ok(self) -> bool:
-        """Every wall held."""
         return all(probe.held for probe in self.probes)
 
 
 def inspect(sandbox: Sandbox) -> Inspection:
-    """Look and try. Raises SandboxUnavailable."""
+    """Check from outside and, if all is well there, from inside. Raises SandboxUnavailable."""
     engine = sandbox.engine
     outside = tuple(_from_outside(sandbox, root=engine.privileged))
     probes = (*outside, *(_from_inside(sandbox) if all(probe.held for probe in outside) else ()))
@@ -74,7 +72,7 @@ def inspect(sandbox: Sandbox) -> Inspection:
 
 
 def seen_from_outside(sandbox: Sandbox) -> Seen:
-    """A sleeping program of this sandbox, by what /proc says of it. Raises RuntimeError when it is not found."""
+    """What /proc says of a sleeping program of this sandbox. Raises RuntimeError if none is found."""
     done: list[Execution] = []
     program = Program(f"import time; time.sleep({SLEEP_S})", limits=SMALL)
     thread = threading.Thread(target=lambda: done.append(sandbox.run(program)), daemon=True)
@@ -90,7 +88,7 @@ def seen_from_outside(sandbox: Sandbox) -> Seen:
 
 
 def descendants(roots: list[int]) -> list[int]:
-    """The processes below `roots` on this machine, and they themselves."""
+    """Process IDs of `roots` and all processes below them."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -106,9 +104,7 @@ def descendants(roots: list[int]) -> list[int]:
 
 
 def _look(pid: int) -> Seen | None:
-    """None for processes that are no program: a program is the second process of a namespace within the zygote's, and
-    sleeps.
-    """
+    """None for other processes: a program is the second process of a namespace within the zygote's, and sleeps."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(errors="replace").split("\n")
         status = dict(line.split(":", 1) for line in lines if ":" in line)
@@ -139,29 +135,24 @@ def _from_outside(sandbox: Sandbox, *, root: bool) -> Iterator[Probe]:
         return
     for kind, private in seen.private.items():
         yield Probe(f"{kind} namespace", private, "its own" if private else "shared with this machine")
-    if root:
-        yield Probe("user", seen.uid != 0, f"user {seen.uid}")
-    else:
-        yield Probe("user", True, f"user {seen.uid}, as whoever started it: there is no second one to be")
+    alone = "" if root else ", as whoever started it: there is no second one to be"
+    yield Probe("user", seen.uid != 0 or not root, f"user {seen.uid}{alone}")
     yield Probe("capabilities", seen.capabilities == 0, f"{seen.capabilities:016x}")
     yield Probe("no new privileges", seen.no_new_privileges, "set" if seen.no_new_privileges else "not set")
-    yield Probe(
-        "system calls",
-        True,
-        "filtered"
-        if seen.filtered
-        else "not filtered, so memory and files are bounded less: install libseccomp2, pyseccomp",
-    )
+    less = "not filtered, so memory and files are bounded less: install libseccomp2, pyseccomp"
+    yield Probe("system calls", True, "filtered" if seen.filtered else less)
 
 
 def _from_inside(sandbox: Sandbox) -> Iterator[Probe]:
     yield _network(sandbox)
-    yield _unreadable(sandbox, "/etc/shadow")
-    yield _unreadable(sandbox, __file__)
+    for path in ("/etc/shadow", __file__):
+        yield _refused(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
     yield _home(sandbox)
     yield _processes(sandbox)
-    yield _memory(sandbox)
-    yield _file(sandbox)
+    source = f"x = bytearray({SMALL.memory_bytes + BEYOND_MEMORY})\nprint(len(x))"
+    yield _refused(sandbox, "memory", source, "more than the limit was given", status="memory")
+    source = f"with open('file', 'wb') as f:\n    f.write(bytes({SMALL.file_bytes + BEYOND_FILE}))\nprint('written')"
+    yield _refused(sandbox, "files", source, "more than the limit was written")
     zygotes = sandbox.pids()
     kill = sandbox.run(Program("import os\nos.kill(-1, 9)", limits=SMALL))
     after = sandbox.run(Program("print('still here')", limits=SMALL))
@@ -182,13 +173,14 @@ def _network(sandbox: Sandbox) -> Probe:
     return Probe("network", False, "a listener of this machine was reached")
 
 
-def _unreadable(sandbox: Sandbox, path: str) -> Probe:
-    done = sandbox.run(Program(f"open({path!r}).read()", limits=SMALL))
-    return Probe(f"reading {path}", done.status == "failed", done.reason or "it can be read")
+def _refused(sandbox: Sandbox, name: str, source: str, otherwise: str, *, status: Status = "failed") -> Probe:
+    """Whether a program ends with this status; otherwise: what is said of one that passes."""
+    done = sandbox.run(Program(source, limits=SMALL))
+    return Probe(name, done.status == status, done.reason or otherwise)
 
 
 def _home(sandbox: Sandbox) -> Probe:
-    """Nothing of the home folder is visible but the path to the interpreter."""
+    """Only the path to the interpreter is visible of the home folder."""
     home = Path.home()
     shown = [Path(path) for path in sandbox.python.shown().values()]
     way = {path.relative_to(home).parts[0] for path in shown if path.is_relative_to(home)}
@@ -212,14 +204,3 @@ def _processes(sandbox: Sandbox) -> Probe:
     done = sandbox.run(Program(source, limits=SMALL))
     made = int(done.stdout) if done.stdout.strip().isdecimal() else most
     return Probe("processes", made < SMALL.processes, f"{made} children were allowed of {most}")
-
-
-def _memory(sandbox: Sandbox) -> Probe:
-    done = sandbox.run(Program(f"x = bytearray({SMALL.memory_bytes + BEYOND_MEMORY})\nprint(len(x))", limits=SMALL))
-    return Probe("memory", done.status == "memory", done.reason or "more than the limit was given")
-
-
-def _file(sandbox: Sandbox) -> Probe:
-    source = f"with open('file', 'wb') as f:\n    f.write(bytes({SMALL.file_bytes + BEYOND_FILE}))\nprint('written')"
-    done = sandbox.run(Program(source, limits=SMALL))
-    return Probe("files", done.status == "failed", done.reason or "more than the limit was written")

@@ -141,7 +141,7 @@ def test_a_link_from_elsewhere_to_a_shown_tool_is_followed(monkeypatch: pytest.M
 
     shown = str(Path("/usr/bin/env").resolve())
     assert unavailable(language) is None
-    assert language.run_command("/work", 3, 4, tested=False) == (shown, "/work/main.x")
+    assert language.run_command(tested=False) == (shown, "{folder}/main.x")
 
 
 def test_a_tool_of_the_system_comes_before_one_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -153,7 +153,7 @@ def test_a_tool_of_the_system_comes_before_one_of_the_user(monkeypatch: pytest.M
 
 def test_python_needs_nothing():
     assert unavailable(find("python")) is None
-    assert find("python").run_command("/work", 3, 4, tested=True) == ()
+    assert find("python").run_command(tested=True) == ()
 
 
 # programs of each

@@ -1,6 +1,6 @@
-"""Takes the program out of what a model wrote, and puts prompt and completion together.
+"""Extracts the program from an answer, and joins prompt and completion.
 
-Nothing here parses a program: code that nobody trusts can bring down a parser, so lines and names are all that is read.
+Programs are read by lines and names alone, since untrusted code can bring down a parser.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ FENCES = re.compile(r"`{3,}|~{3,}")
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """`splitlines` would also end one at U+2028 and kin."""
 FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b.*\n?", re.M)
-COMMENT = re.compile(r"[ \t]*#.*")
-LEAVES = re.compile(r"(?:return|raise)\b")
 TAB = 4
 
 
@@ -34,10 +32,10 @@ class Block(NamedTuple):
 
 
 def code_in(text: str, language: str) -> str:
-    """The first fenced block of a language, else the longest fenced block, else the text itself.
+    """The first fenced block of a language, else the longest fenced block, else the text itself, with \\n line ends.
 
     text: an answer without its reasoning. Blocks may be fenced by ``` or ~~~, indented as in a list, or never closed,
-    as where an answer was cut off; empty ones are passed over. Lines end with \\n in what is given.
+    as where an answer was cut off; empty ones are skipped.
     """
     text = with_plain_ends(text)
     blocks = [block for block in blocks_in(text) if block.code.strip()]
@@ -47,14 +45,9 @@ def code_in(text: str, language: str) -> str:
 
 
 def with_plain_ends(text: str) -> str:
-    """Every line ends with a line feed alone; some have several carriage returns before it, as when Windows wrote
-    what ended for Windows already.
-    """
+    """`text` without carriage returns before its line feeds, of which there may be several."""
     *lines, last = text.split("\n")
     return "\n".join([*(line.rstrip("\r") for line in lines), last])
-
-
-TRIPLE = re.compile(r"\"{3}|'{3}")
 
 
 def blocks_in(text: str) -> Iterator[Block]:
@@ -66,19 +59,24 @@ def blocks_in(text: str) -> Iterator[Block]:
         if quotes % 2 == 0 and (opening := _opening(line)):
             yield _block(opening, lines)
         else:
-            quotes += len(TRIPLE.findall(line))
+            quotes += line.count('"""') + line.count("'''")
 
 
 def completed(prompt: str, code: str, entry_point: str, language: str) -> str:
-    """The whole program: `code` continues the prompt, or takes the place of the function that the prompt begins.
+    """The whole program: `code` continues the prompt, or replaces the function that the prompt begins.
 
-    prompt: imports and helpers, then the signature of `entry_point`, with which it ends (and its docstring). A code
-    that defines `entry_point` itself keeps what stands before that signature. One of Python that is the function's body
-    and has lost its indentation, or that of its first line, gets it back; any other is appended as it is.
+    prompt: imports and helpers, then the signature of `entry_point` (and its docstring). Code that defines
+    `entry_point` keeps what precedes that signature. A Python body that lost its indentation, or that of its first
+    line, gets it back; any other code is appended as it is.
     """
     code = with_plain_ends(code)
     if defines(code, entry_point, language):
-        return _replaced(prompt, code, entry_point, language)
+        before = before_signature(prompt, entry_point, language)
+        if canonical_name(language) != "python":
+            return before + code
+        code = dedent(code)
+        future = "".join(FUTURE.findall(code))  # nothing but a docstring may stand before these
+        return future + before + FUTURE.sub("", code)
     if prompt and not prompt.endswith("\n"):
         prompt += "\n"
     begun = canonical_name(language) == "python" and defines(prompt, entry_point, language)
@@ -86,7 +84,7 @@ def completed(prompt: str, code: str, entry_point: str, language: str) -> str:
 
 
 def defines(code: str, entry_point: str, language: str) -> bool:
-    """Whether a code brings the function itself, and not only its body."""
+    """Whether code defines the function itself, and is not only its body."""
     if canonical_name(language) != "python":
         return signature_of(entry_point, language).search(code) is not None
     whole = dedent(code)
@@ -104,7 +102,7 @@ def before_signature(prompt: str, entry_point: str, language: str) -> str:
 
 @cache
 def signature_of(entry_point: str, language: str) -> re.Pattern[str]:
-    """Matches from the start of the line on which a function is defined; a call of it does not match."""
+    """Matches the definition of a function from the start of its line, but no call of it."""
     name = re.escape(entry_point)
     # a body may have a variable of the function's name, so what is bound has to be a function
     arrow = r"(?:\([^\n]{0,500}\)|\w+)[^\n=]{0,200}=>"  # bounded, as below: quadratic else
@@ -127,7 +125,7 @@ def signature_of(entry_point: str, language: str) -> re.Pattern[str]:
 
 
 def canonical_name(language: str) -> str:
-    """The name that a language has in the table, by any of its aliases; one that is not there keeps its own."""
+    """The name of a language in the table of languages, by any alias; an unknown name stays as it is."""
     return language_named(language) or language.lower()
 
 
@@ -162,8 +160,8 @@ def _block(opening: _Opening, lines: Iterator[str]) -> Block:
 def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
     """Whether a line ends the block, and what of it is still code.
 
-    A fence that is much further in than the opening one stands in a docstring, and ends nothing, as in CommonMark. One
-    right behind code does when it is the only one on its line.
+    As in CommonMark, a fence indented much more than the opening one ends nothing: it is in a docstring. One directly
+    after code ends the block if it is the only one on its line.
     """
     stripped = line.strip()
     char, length = opening.fence[0], len(opening.fence)
@@ -174,7 +172,6 @@ def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
 
 
 def _width(line: str) -> int:
-    """Columns before the first sign."""
     expanded = line.expandtabs(TAB)
     return len(expanded) - len(expanded.lstrip())
 
@@ -184,39 +181,27 @@ def _without(line: str, columns: int) -> str:
     return line[: len(line) - len(code)].expandtabs(TAB)[columns:] + code if columns else line
 
 
-def _replaced(prompt: str, code: str, entry_point: str, language: str) -> str:
-    before = before_signature(prompt, entry_point, language)
-    if canonical_name(language) != "python":
-        return before + code
-    code = dedent(code)
-    future = "".join(FUTURE.findall(code))  # nothing but a docstring may stand before these
-    return future + before + FUTURE.sub("", code)
-
-
 def _as_body(code: str, prompt: str) -> str:
-    """Indented as the body of the function with which the prompt ends; as it is where its first line is indented."""
+    """Code indented as the body of the function that ends the prompt; unchanged if its first line is indented."""
     lines = [line for line in code.split("\n") if line.strip()]
     if not lines or lines[0][0].isspace():
         return code
-    inside = _body_indent(prompt)
+    last = next((line for line in reversed(prompt.split("\n")) if line.strip()), "")
+    inside = last[: len(last) - len(last.lstrip())]
+    if last.rstrip().endswith(":") or not inside:
+        inside += " " * TAB
     return inside + code.lstrip("\n") if _only_first_line_lost(lines, _width(inside)) else indent(code, inside)
 
 
-def _body_indent(prompt: str) -> str:
-    last = next((line for line in reversed(prompt.split("\n")) if line.strip()), "")
-    own = last[: len(last) - len(last.lstrip())]
-    return own + " " * TAB if last.rstrip().endswith(":") or not own else own
-
-
 def _only_first_line_lost(lines: list[str], inside: int) -> bool:
-    """Whether the rest still has the indentation of the body, as where an answer was stripped.
+    """Whether the other lines still have the indentation of the body, as where an answer was stripped.
 
-    lines: those that are not blank, the first without indentation. Only those up to the next one without count.
+    lines: not blank, the first without indentation; only those before the next one without indentation count.
     """
     ends = next((at for at, line in enumerate(lines[1:], start=1) if not line[0].isspace()), len(lines))
-    first, rest = COMMENT.sub("", lines[0]).rstrip(), lines[1:ends]
+    first, rest = re.sub(r"[ \t]*#.*", "", lines[0]).rstrip(), lines[1:ends]
     if not rest:  # what follows a return at the margin would never be reached
-        return LEAVES.match(first) is not None and not _goes_on(first)
+        return re.match(r"(?:return|raise)\b", first) is not None and not _goes_on(first)
     if any(_width(line) < inside for line in rest):
         return False
     if first.endswith(":") and _width(rest[0]) == inside:
@@ -225,6 +210,6 @@ def _only_first_line_lost(lines: list[str], inside: int) -> bool:
 
 
 def _goes_on(line: str) -> bool:
-    """Whether a statement is not over at the end of its line."""
+    """Whether a statement continues after the end of its line."""
     quoted = any(line.count(quotes) % 2 for quotes in ('"""', "'''"))
     return quoted or line.endswith("\\") or sum(map(line.count, "([{")) > sum(map(line.count, ")]}"))

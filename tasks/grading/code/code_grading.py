@@ -1,19 +1,19 @@
-"""Grades answers that are programs: the verdict on one becomes a sample, and samples become pass@k.
+"""Grades answers that are programs: verdicts become samples, and samples pass@k.
 
 pass@k: the chance that one of k programs passes its tests, estimated from the n that were drawn for each item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from tasks.grading.grading_records import Counts, Item, Response, Sample, Summary
-from tasks.grading.reasoning import visible_text
-from tasks.grading.sample_statistics import tally, unbiased_pass, unscored_metric
+from tasks.grading.reasoning import visible_text, why_missing
+from tasks.grading.sample_statistics import pass_by_item, tally, unscored_metric
 from tasks.measure.estimates import ByItem, Estimate, estimate
 from tasks.sandbox import Execution, Sandbox
 from tasks.sandbox.languages import language_named
@@ -22,27 +22,24 @@ EXTRACTED_CHARS = 20_000
 """Most characters of a program kept in a sample; the response store has all of it."""
 STDERR_CHARS = 2_000
 BROKEN = "sandbox: "
-"""How the reason begins of a sample that is unscored since it could not be executed."""
+"""Prefix of the reason of a sample that is unscored since its program could not be executed."""
 USUAL_KS = (1, 10, 100)
 """Source: openai/human-eval, human_eval/evaluate_functional_correctness.py."""
 
 
 class Verdict(NamedTuple):
-    """What a benchmark says of one answer."""
+    """A benchmark's verdict on one answer."""
 
     score: float | None
-    """None: the sandbox was broken or a library that the item needs is missing, so nothing is known about the code."""
+    """None: nothing is known about the code, since the sandbox broke or a library that the item needs is missing."""
     reason: str
     code: str
-    """As it was taken out of the answer."""
     values: Mapping[str, float] = {}
-    """More figures of the sample by name."""
     stderr: str = ""
-    """The end of what it wrote, for people who look."""
 
 
 TryOut = Callable[[Item, str, Sandbox], Verdict]
-"""Executes the code in an answer, which is not empty and has no reasoning in it."""
+"""Executes the code in an answer, which is not empty and holds no reasoning."""
 
 
 def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sandbox) -> Sample:
@@ -50,8 +47,9 @@ def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sand
     graded = partial(Sample.graded, item, response, keys=response.call_keys)
     answer = visible_text(response.text)
     if answer is None or not answer.strip():
-        why = "no answer was found: the reasoning was never closed" if answer is None else "no answer was found"
-        return graded(score=0.0, reason=f"no response: {response.missed}" if response.missed else why, missing=True)
+        none = "no answer was found"
+        why = why_missing(response, none, f"{none}: the reasoning was never closed")
+        return graded(score=0.0, reason=why, missing=True)
     verdict = try_out(item, answer.strip("\n").rstrip(), sandbox)
     return graded(
         status="scored" if verdict.score is not None else "unscored",
@@ -65,7 +63,7 @@ def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sand
 
 
 def verdict_of(execution: Execution, code: str) -> Verdict:
-    """Right when the program passed; nothing is known when the sandbox was broken."""
+    """Scores 1 when the program passed and 0 when not; no score when the sandbox broke."""
     if execution.status == "broken":
         return Verdict(None, f"{BROKEN}{execution.reason}", code)
     return Verdict(float(execution.passed), execution.reason or execution.status, code, stderr=execution.stderr)
@@ -79,19 +77,19 @@ def _storable(text: str) -> str:
 def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summary:
     """pass@k over all items and over those of each group. Scores are 0 or 1.
 
-    The headline is pass@1 over all. Of several languages it is that of Python, `python_pass@1`: the published figure,
-    whatever translations are at hand beside it; those are groups.
-
-    ks: those that were asked for, besides 1; none: the usual ones that fit. A k fits where each item that was scored
-    at all has as many scored samples; one that was asked for and does not fit is in `k_left_out`, with the reason.
-    Keys are `pass@k`, and `python_pass@k` where a group is a language, as mlfoundations/evalchemy has them
-    (eval/chat_benchmarks/HumanEval); other groups, such as levels of difficulty, are among the estimates alone.
+    The headline is pass@1 over all items; with several languages it is Python's, `python_pass@1`, the published figure.
+    ks: requested besides 1; empty: the usual ones. A k fits where every scored item has as many scored samples; a
+    requested one that does not is in `k_left_out`, with the reason. Keys are `pass@k` and, where a group is a language,
+    `python_pass@k`, as in evalchemy (eval/chat_benchmarks/HumanEval); other groups are among the estimates alone.
     """
     groups = set[str]()
     found = tally(_noting_groups(samples, groups))
-    first = _published(groups)
-    whole = Part("", "", found.scores, headline=first is None)
-    parts = [whole, *(_of_group(name, found.groups.get(name, {}), headline=name == first) for name in sorted(groups))]
+    languages = {language: name for name in groups if (language := language_named(name))}
+    first = languages.get("python") if len(languages) > 1 else None  # the others are translations of it
+    parts = [Part("", "", found.scores, headline=first is None)]
+    for name in sorted(groups):
+        prefix, part = f"{name}_" if language_named(name) else None, "" if name == first else f"group={name}"
+        parts.append(Part(prefix, part, found.groups.get(name, {}), headline=name == first))
     wanted = sorted({1, *(ks or USUAL_KS)})
     found_of = [(part, dict(part.passes(wanted))) for part in parts]
     metrics: dict[str, JsonValue] = {}
@@ -107,14 +105,13 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
 
 
 class Part(NamedTuple):
-    """Items that figures are given of."""
+    """All items, or those of one group."""
 
     prefix: str | None
-    """Prefix of its keys among the metrics; None: it has none there."""
+    """Prefix of its keys among the metrics; None: it is not among them."""
     name: str
-    """As `Estimate.part` has it."""
     scores: ByItem
-    """Those that were scored, each with one score or more."""
+    """Scored items, each with one score or more."""
     headline: bool = False
 
     @property
@@ -127,7 +124,7 @@ class Part(NamedTuple):
         for k in ks:
             if k <= self.fewest:
                 # the mean itself, which the product is but for the last bit
-                by_item = self.scores if k == 1 else {item: [_pass(own, k)] for item, own in self.scores.items()}
+                by_item = self.scores if k == 1 else pass_by_item(self.scores, k)
                 metric = f"{self.prefix if self.headline else ''}pass@{k}"
                 yield k, estimate(metric, by_item, part=self.name, headline=self.headline and k == 1)
 
@@ -140,23 +137,8 @@ class Part(NamedTuple):
         return {f"{self.prefix}pass@{k}": f"{item} has {self.fewest} {what}" for k in ks if k > self.fewest}
 
 
-def _published(groups: Collection[str]) -> str | None:
-    """The group that others are translations of; None: there are no several languages, or none of them is Python."""
-    languages = {language: name for name in groups if (language := language_named(name))}
-    return languages.get("python") if len(languages) > 1 else None
-
-
-def _of_group(name: str, scores: ByItem, *, headline: bool) -> Part:
-    prefix = f"{name}_" if language_named(name) else None
-    return Part(prefix, "" if headline else f"group={name}", scores, headline)
-
-
-def _pass(scores: Sequence[float], k: int) -> float:
-    return unbiased_pass(len(scores), int(sum(scores)), k)
-
-
 def _noting_groups(samples: Iterable[Sample], groups: set[str]) -> Iterator[Sample]:
-    """Samples on their way; a group of which nothing was scored is a group too."""
+    """The same samples; on the way their groups are collected, also those of which nothing was scored."""
     for sample in samples:
         if sample.group is not None:
             groups.add(sample.group)

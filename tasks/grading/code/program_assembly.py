@@ -1,14 +1,13 @@
-"""Puts prompt, code and tests together where the tests of a data set close the function that its prompt opened.
+"""Assembles prompt, code and tests where the tests of a data set close the function that its prompt opened.
 
-So MultiPL-E has it (nuprl/MultiPL-E, dataset_builder/humaneval_to_*.py): the tests of sh, cpp and rs begin with `}`,
-those of java close the function and, at their end, the class; those of js and go close nothing.
+As in MultiPL-E (nuprl/MultiPL-E, dataset_builder/humaneval_to_*.py): tests of sh, cpp and rs begin with `}`, those of
+java close the function and, at their end, the class; those of js and go close nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from tasks.grading.code.code_extraction import (
@@ -28,24 +27,19 @@ BLANKED = {
 BLANKED_ELSEWHERE = r"""//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|"(?:\\.|[^"\\])*+"?|'(?:\\[^\n']{1,9}|[^'\\\n])'"""
 """Strings and comments, whose braces do not count; one that is never closed reaches to the end."""
 WITHOUT_BRACES = ("lua", "ruby")
-"""Their functions end with a word, which code brings and tests do not."""
+"""Functions end with a keyword there, which is in the code and not in the tests."""
 MAINS = {
     "cpp": re.compile(r"^[ \t]*(?:signed|int|auto|void)[ \t]+main[ \t]*\(", re.M),
     "go": re.compile(r"^func[ \t]+main[ \t]*\(", re.M),
     "java": re.compile(r"^[ \t]*public[ \t]+static[ \t]+void[ \t]+main[ \t]*\(", re.M),
     "rust": re.compile(r"^[ \t]*(?:pub[ \t]+)?fn[ \t]+main[ \t]*\(", re.M),
 }
-"""A program of its own around the function; the tests bring theirs."""
+"""An entry point in the code; the tests have another."""
 GO_PACKAGE = re.compile(r"^package[ \t].*\n?", re.M)
 GO_IMPORTS = re.compile(r"^import[ \t]*(?:\((?P<several>[^)]{0,4000})\)|(?P<one>[^\n(]+)).*\n?", re.M)
 JAVA_CLASS = re.compile(r"^[^\n;(]*\bclass[ \t]+\w+[^{;]{0,200}\{", re.M)
 JAVA_IMPORT = re.compile(r"^[ \t]*import[ \t][^\n]*\n?", re.M)
-JAVA_PACKAGE = re.compile(r"^[ \t]*package[ \t][^\n]*\n?", re.M)
-JS_EXPORT = re.compile(r"^export[ \t]+(?:default[ \t]+)?(?=function|async|const|let|var|class)", re.M)
-JS_REQUIRED = re.compile(r"^(?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\b", re.M)
 RUST_USE = re.compile(r"^use[ \t][^;]*?(\w+);[ \t]*\n?", re.M)
-
-ENDS_CLOSED = re.compile(r"^\}[;)]*\s*\Z", re.M)
 
 
 class Tested(NamedTuple):
@@ -56,7 +50,7 @@ class Tested(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """A code that brings the function itself, made ready to stand between prompt and tests."""
+    """Code that defines the function itself, prepared to stand between prompt and tests."""
 
     before: str
     code: str
@@ -64,10 +58,10 @@ class Parts(NamedTuple):
 
 
 def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]) -> Tested:
-    """The program of a prompt that ends within a function, of a code that continues it or brings it, and of its tests.
+    """The program of a prompt that ends within a function, of code that continues or defines it, and of its tests.
 
-    stops: where a continuation ends, the first that occurs; none for a code that was fenced, which ends by itself.
-    A brace that closes the function stands there once in the end, whether code, tests, both or none of them bring it.
+    stops: a continuation ends at the first that occurs; none for code that was fenced. The function is closed once,
+    whether code, tests, both or neither bring the brace.
     """
     language, code = canonical_name(language), with_plain_ends(code)
     tested = _together(prompt, code, entry_point, language, tests=tests, stops=stops)
@@ -76,18 +70,14 @@ def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests
 
 def _together(prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]) -> Tested:
     if not defines(code, entry_point, language):
-        code = _cut(code, stops)
+        code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
         tested = Tested(completed(prompt, code, entry_point, language), tests)
         return tested if language in WITHOUT_BRACES else _closed_once(tested, still_open=_depth(code, language) >= 0)
     parts = _prepared(before_signature(prompt, entry_point, language), code, entry_point, language, tests)
     # a quote in a here-document may mislead the count, but not a last line that is a brace
-    still_open = _depth(parts.code, language) > 0 and not ENDS_CLOSED.search(parts.code)
+    still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
     tested = _closed_once(Tested(parts.before + parts.code, tests), still_open=still_open)
     return tested._replace(tests=tested.tests + parts.after)
-
-
-def _cut(code: str, stops: Sequence[str]) -> str:
-    return code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
 
 
 def _closed_once(tested: Tested, *, still_open: bool) -> Tested:
@@ -104,8 +94,9 @@ def _prepared(before: str, code: str, entry_point: str, language: str, tests: st
         case "bash":
             return Parts(before, _without_usage(code, entry_point, language))
         case "javascript":
-            code = JS_EXPORT.sub("", code)
-            for name in JS_REQUIRED.findall(tests):
+            exported = r"^export[ \t]+(?:default[ \t]+)?(?=function|async|const|let|var|class)"
+            code = re.sub(exported, "", code, flags=re.M)
+            for name in re.findall(r"^(?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\b", tests, re.M):
                 code = re.sub(rf"^(?:const|let|var)[ \t]+{name}[ \t]*=.*\n?", "", code, flags=re.M)
             return Parts(before, _without_usage(code, entry_point, language))
         case "go":
@@ -121,10 +112,9 @@ def _prepared(before: str, code: str, entry_point: str, language: str, tests: st
 
 
 def _without_usage(code: str, entry_point: str, language: str) -> str:
-    """Without what stands behind the last function, such as calls that show it and checks of a script's arguments.
+    """Code without what follows its last function, such as example calls and checks of a script's arguments.
 
-    Source: mlfoundations/evalchemy, as in extract_generation_code of deepseek-ai/DeepSeek-Coder
-    (Evaluation/HumanEval/utils/utils.py), where a block also ends at its last closing brace.
+    Source: extract_generation_code of deepseek-ai/DeepSeek-Coder (Evaluation/HumanEval/utils/utils.py), in evalchemy.
     """
     defined = signature_of(entry_point, language).search(code)
     last = code.rfind("\n}")
@@ -149,7 +139,8 @@ def _go(before: str, code: str) -> Parts:
 def _java(before: str, code: str, entry_point: str) -> Parts:
     """The members of the class that holds the function; other classes go behind, and imports to the top."""
     imports = "".join(one.strip() + "\n" for one in JAVA_IMPORT.findall(code))
-    code = _without_main(JAVA_PACKAGE.sub("", JAVA_IMPORT.sub("", code)), "java")
+    code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
+    code = _without_main(code, "java")
     blanked = _blanked(code, "java")
     defined = signature_of(entry_point, "java").search(blanked)
     for found in JAVA_CLASS.finditer(blanked):
@@ -170,7 +161,7 @@ def _without_main(code: str, language: str) -> str:
 
 
 def _end_of_block(blanked: str, opened: int) -> int:
-    """Behind the brace that closes the one at `opened`; the end of the code where none does."""
+    """Index after the brace that closes the one at `opened`; beyond the end of the code where none does."""
     depth = 0
     for brace in re.compile(r"[{}]").finditer(blanked, opened):
         depth += 1 if brace[0] == "{" else -1
@@ -186,13 +177,9 @@ def _depth(code: str, language: str) -> int:
 
 
 def _blanked(code: str, language: str) -> str:
-    """As long as the code, with spaces for strings and comments."""
-    return _strings_and_comments(language).sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
-
-
-@cache
-def _strings_and_comments(language: str) -> re.Pattern[str]:
-    return re.compile(BLANKED.get(language, BLANKED_ELSEWHERE), re.M)
+    """The code with strings and comments replaced by as many spaces."""
+    pattern = BLANKED.get(language, BLANKED_ELSEWHERE)
+    return re.sub(pattern, lambda found: re.sub(r"[^\n]", " ", found[0]), code, flags=re.M)
 
 
 def _go_program(tested: Tested) -> Tested:
@@ -207,18 +194,18 @@ def _go_program(tested: Tested) -> Tested:
 
 
 def _java_program(tested: Tested) -> Tested:
-    """With a Pair of our own in place of the library org.javatuples, of which the tests use nothing else."""
+    """With our own Pair in place of org.javatuples, of which the tests use nothing else."""
     source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
     return Tested(source, tested.tests + (JAVA_PAIR if re.search(r"\bPair\b", source + tested.tests) else ""))
 
 
 def _perl_program(tested: Tested) -> Tested:
-    """With an eq_deeply of our own in place of the module Test::Deep, of which the tests use nothing else."""
+    """With our own eq_deeply in place of Test::Deep, of which the tests use nothing else."""
     return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: PERL_EQ_DEEPLY, tested.tests, flags=re.M))
 
 
 RUN_HERE = {"go": _go_program, "java": _java_program, "perl": _perl_program}
-"""Language → what makes one file of a program that MultiPL-E runs with more than that."""
+"""Language → what turns a program for which MultiPL-E needs more than one file, or a library, into one file."""
 JAVA_PAIR = """
 class Pair<A, B> {
     private final A first;

@@ -1,4 +1,4 @@
-"""Formulas as trees, and their values: exact where they are rational, else to many digits at chosen points."""
+"""Formulas as trees, and their values: exact where rational, else to many digits at given points."""
 
 from __future__ import annotations
 
@@ -19,22 +19,18 @@ DIGITS = 40
 
 
 class Number(NamedTuple):
-    """A literal."""
-
     value: Fraction
     places: int | None = None
-    """Digits after the point, None without a point: then it is meant exactly."""
+    """Digits after the point; None without a point, which means an exact number."""
 
 
 class Symbol(NamedTuple):
-    """A variable, or a function that nothing is known of."""
+    """A variable or an unknown function."""
 
     name: str
 
 
 class Apply(NamedTuple):
-    """An operation on formulas."""
-
     name: str
     args: tuple[Node, ...]
 
@@ -44,7 +40,7 @@ CONSTANTS = ("pi", "e", "i")
 
 
 class Undecided(Exception):
-    """The value cannot be told here: too large, not defined, or unknown."""
+    """The value cannot be determined here: too large, undefined or unknown."""
 
 
 def symbols(node: Node) -> set[str]:
@@ -68,7 +64,7 @@ def has_decimal(node: Node) -> bool:
 
 
 def rational(node: Node) -> Fraction | None:
-    """The exact value of `node`; None if it is not a rational number or too large to write down."""
+    """The exact value of `node`; None if it is not rational or too large."""
     if isinstance(node, Number):
         return node.value
     if isinstance(node, Symbol):
@@ -141,7 +137,7 @@ _EXACT: Mapping[str, Callable[..., Fraction | None]] = {
 
 
 class _Doubles:
-    """Arithmetic in double precision: quick, enough to tell two values apart."""
+    """Arithmetic in double precision, which is quick and mostly tells two values apart."""
 
     number = staticmethod(lambda value: complex(value.numerator / value.denominator))
     pi, e = complex(math.pi), complex(math.e)
@@ -163,8 +159,6 @@ class _Doubles:
 
 
 class _ManyDigits:
-    """Arithmetic to 40 digits."""
-
     def __init__(self) -> None:
         from mpmath import MPContext
 
@@ -235,8 +229,8 @@ def _general_power(do: Any, base: Any, exponent: Any) -> Any:
     return do.power(base, exponent)
 
 
-def _cube_root_and_kin(do: Any, base: Any, degree: Any) -> Any:
-    """Roots of odd degree of negative numbers are real, as in schools."""
+def _general_root(do: Any, base: Any, degree: Any) -> Any:
+    """A root; one of odd degree of a negative number is real, as in schools."""
     if base.imag == 0 and base.real < 0 and degree.imag == 0 and degree.real % 2 == 1:
         return -do.power(-base, 1 / degree)
     return _general_power(do, base, 1 / degree)
@@ -254,7 +248,7 @@ _VALUES: dict[str, Callable[..., Any]] = {
     "div": lambda _, above, below: above / below,
     "neg": lambda _, value: -value,
     "pow": _general_power,
-    "root": _cube_root_and_kin,
+    "root": _general_root,
     "abs": lambda _, value: abs(value) * (1 + 0j),
     "floor": lambda do, value: do.call("floor", value),
     "ceil": lambda do, value: do.call("ceil", value),
@@ -283,4 +277,4 @@ for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
     _VALUES[_name] = lambda do, value, _name=_name: do.call(_name, value)
     _VALUES[f"arc{_name}"] = lambda do, value, _name=f"a{_name}": do.call(_name, value)
 FUNCTIONS = frozenset((*_VALUES, "lg")) - {"add", "mul", "div", "neg", "pow", "root", "factorial", "binomial"}
-"""Those that are written as a name before their argument."""
+"""Operations that are written as a name before their argument."""

@@ -1,4 +1,4 @@
-"""Compares two answers that were read, part by part; what cannot be told here is Undecided."""
+"""Compares two parsed answers part by part; what cannot be decided raises Undecided."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REALS = frozenset(("all real numbers", "all reals", "real numbers", "the set of
 
 
 def same_answer(gold: Answer, answer: Answer) -> bool:
-    """True if `answer` says what `gold` says. Raises Undecided."""
+    """True if `answer` equals `gold`. Raises Undecided."""
     gold, answer = _evaluated(gold), _evaluated(answer)
     if gold == answer:
         return True
@@ -69,22 +69,19 @@ def _same_percentage(gold: Answer, answer: Answer) -> bool:
     percentage, other = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
     if not isinstance(percentage, Percentage) or not isinstance(other, Formula):
         return False
-    if answer is percentage and same_value(percentage.node, other.node) and _below_one(percentage.node):
+    if not same_value(percentage.node, other.node):
+        return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), other.node)
+    value = rational(percentage.node)
+    if answer is percentage and value is not None and 0 < abs(value) < 1:
         return False  # 1/4 is 25 %, but not 0.25 %
-    if same_value(percentage.node, other.node):
-        return not isinstance(other.node, Apply) or rational(other.node) is not None
-    return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), other.node)
-
-
-def _below_one(node: Node) -> bool:
-    value = rational(node)
-    return value is not None and 0 < abs(value) < 1
+    return not isinstance(other.node, Apply) or rational(other.node) is not None
 
 
 def _same_ratio(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Ratio) and isinstance(answer, Ratio):
-        if gold.clock and answer.clock:
-            return _same_clock(gold, answer)
+        if gold.clock and answer.clock:  # 20:34 and 20:34:00
+            times = [[rational(node) for node in _nodes(side)] for side in (gold, answer)]
+            return [*times[0], 0, 0][:3] == [*times[1], 0, 0][:3]
         return _same_items(gold.parts, answer.parts) or _in_proportion(gold, answer)
     ratio, other = (gold, answer) if isinstance(gold, Ratio) else (answer, gold)
     if not isinstance(ratio, Ratio) or not isinstance(other, Formula):
@@ -96,15 +93,7 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
 
 
 def _nodes(ratio: Ratio) -> list[Node]:
-    """Its parts that are formulas."""
     return [part.node for part in ratio.parts if isinstance(part, Formula)]
-
-
-def _same_clock(gold: Ratio, answer: Ratio) -> bool:
-    """20:34 and 20:34:00."""
-    times = [[rational(node) for node in _nodes(side)] for side in (gold, answer)]
-    padded = [([*time, 0, 0])[:3] for time in times]
-    return padded[0] == padded[1]
 
 
 def _in_proportion(gold: Ratio, answer: Ratio) -> bool:
@@ -136,17 +125,8 @@ def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
 
 
 def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
-    """`y = 2, x = 1` in the order in which coordinates are written."""
+    """`y = 2, x = 1` in the order of coordinates."""
     return sorted(items, key=subject_of) if all(subject_of(item) in ("x", "y", "z") for item in items) else items
-
-
-def _inequalities_as_sets(gold: Answer, answer: Answer) -> tuple[Answer, Answer]:
-    """`x < 1 or x > 2` beside a set as a set too."""
-    if isinstance(gold, Joined | Bracketed) and isinstance(answer, Listed):
-        return gold, solution_set(answer) or answer
-    if isinstance(answer, Joined | Bracketed) and isinstance(gold, Listed):
-        return solution_set(gold) or gold, answer
-    return gold, answer
 
 
 def _distinct(items: Sequence[Answer]) -> list[Answer]:
@@ -158,7 +138,11 @@ def _distinct(items: Sequence[Answer]) -> list[Answer]:
 
 
 def _same_list(gold: Answer, answer: Answer) -> bool:
-    gold, answer = _inequalities_as_sets(gold, answer)
+    # `x < 1 or x > 2` beside a set is a set too
+    if isinstance(gold, Joined | Bracketed) and isinstance(answer, Listed):
+        answer = solution_set(answer) or answer
+    elif isinstance(answer, Joined | Bracketed) and isinstance(gold, Listed):
+        gold = solution_set(gold) or gold
     if not isinstance(gold, Listed) and not isinstance(answer, Listed):
         return same_answer(gold, answer)
     if isinstance(gold, Joined) or isinstance(answer, Joined):
@@ -215,7 +199,7 @@ def _same_brackets(gold: Bracketed, answer: Bracketed) -> bool:
 
 
 def _same_vector(gold: Answer, answer: Answer) -> bool:
-    """A row or column beside a tuple of the same values."""
+    """Compares a row or column with a tuple."""
     matrix, other = (gold, answer) if isinstance(gold, Matrix) else (answer, gold)
     assert isinstance(matrix, Matrix)
     if not isinstance(other, Bracketed):
@@ -233,7 +217,7 @@ def _same_vector(gold: Answer, answer: Answer) -> bool:
 
 
 def _evaluated(side: Answer) -> Answer:
-    """Finite sets with signs between them as one set: `\\{1\\} \\cup \\{2\\}`; all real numbers in one spelling."""
+    """Operations on finite sets evaluated, `\\{1\\} \\cup \\{2\\}`; all real numbers in one spelling."""
     if side == _LINE or (isinstance(side, Words) and side.text in _REALS):
         return Words("set R")
     if not isinstance(side, Joined):
@@ -280,7 +264,7 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
-    """Whether the last side of an equation, which is the gold or the answer, is what the other says."""
+    """Whether the last side of an equation, which is the gold or the answer, equals the other."""
     last = equation.sides[-1]
     if isinstance(other, Listed) and len(equation.sides) == 2 and not isinstance(last, Bracketed | Listed):
         return False
@@ -294,36 +278,27 @@ def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
 def _both_relations(gold: Relation, answer: Relation) -> bool:
     golds, answers = set(gold.signs), set(answer.signs)
     if golds == answers == {"="}:
-        return _same_equation(gold, answer)
+        if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
+            return same_answer(gold.sides[-1], answer.sides[-1])
+        points = isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed)
+        return not points and _proportion(gold, answer) is not None
     if "=" in golds & answers and len(golds | answers) > 1:
         return False
     left, right = as_interval(gold), as_interval(answer)
     if left is not None and right is not None and variable(gold) == variable(answer):
         return same_answer(left, right)
     if len(gold.signs) == len(answer.signs) == 1:
-        return _same_inequality(gold, answer)
+        factor = _proportion(gold, answer)
+        expected = gold.signs[0] if factor and factor > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
+        return factor is not None and answer.signs[0] == expected
     if len(gold.signs) == len(answer.signs):
         mirrored = Relation(answer.sides[::-1], tuple(MIRRORED.get(sign, sign) for sign in answer.signs[::-1]))
         return any(side.signs == gold.signs and _same_items(gold.sides, side.sides) for side in (answer, mirrored))
     return False
 
 
-def _same_equation(gold: Relation, answer: Relation) -> bool:
-    if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
-        return same_answer(gold.sides[-1], answer.sides[-1])
-    if isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed):
-        return False
-    return _proportion(gold, answer) is not None
-
-
-def _same_inequality(gold: Relation, answer: Relation) -> bool:
-    sign = _proportion(gold, answer)
-    expected = gold.signs[0] if sign and sign > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
-    return sign is not None and answer.signs[0] == expected
-
-
 def _proportion(gold: Relation, answer: Relation) -> int | None:
-    """The sign of the factor by which the differences of the sides of two relations differ; None without one."""
+    """The sign of the factor between the side differences of two relations; None without one."""
     left, right = as_difference(gold), as_difference(answer)
     if left is None or right is None or symbols(left) != symbols(right):
         return None
@@ -340,4 +315,4 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
     (Words, _same_words),
     (Formula, _same_formula),
 )
-"""Each kind of answer with what compares one of it with any other; the first that either side is decides."""
+"""Kind of answer → how it is compared with any other; the first that matches either side decides."""

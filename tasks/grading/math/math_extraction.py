@@ -1,4 +1,4 @@
-"""Finds the answer in a response: the last box, or what an explicit phrase announces."""
+"""Finds the answer in a response: the last box, or what a phrase announces."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tasks.grading.math.normalization import MAX_CHARS, normalize
 from tasks.grading.reasoning import visible_answer
 
 TAIL_CHARS = 20_000
-"""Phrases are looked for in that much of a response's end."""
+"""Phrases are searched in this much of a response's end."""
 SENTENCE_CHARS = 200
-"""A text of that length in which nothing is found is an answer in words."""
+"""A text of at most this length in which nothing is found is an answer in words."""
 _PHRASE = re.compile(
     r"(?<![a-z])[Aa](?:nswer|NSWER|ns(?=[.:= ]))[*>.]*[ \t]*(?:(?:is|are|:|=|would be|to [^.\n]{0,80}? is)\**[ \t]*)+:?"
     r"|\#{4}[ \t]*:?[ \t]*(?=[-+−$£€¥\\(\[{.\d])|^\#{4}[ \t]*(?=\S[^\n]*\s*\Z)"
@@ -24,7 +24,7 @@ _PHRASE = re.compile(
 )
 _TAG = re.compile(r"<(/?)answer>(?![ \t]*[:=])", re.I)
 _SPECIAL_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?(?:s|end of [a-z]{1,12}|eos)>", re.I)
-"""What a chat template leaves behind an answer."""
+"""Left behind an answer by a chat template."""
 _OURS = re.compile(r"[ \t]{1,9}is (?:our|my|the) (?:final |correct |desired )?answer\b", re.I)
 _CLAUSE = re.compile(
     r"(?:,|;)?\s{1,9}(?:because|since|so|which|but|not|as|it|that)\b.*|,\s{1,9}[a-z]{1,20}ly\b.*", re.S
@@ -44,17 +44,12 @@ _NUMBER = re.compile(
     r"(?:\s*[/*+^-]\s*\(?-?\d+(?:\.\d+)?\)?)*\s*(?:\\?%|percent)?"
 )
 _BOLD = re.compile(rf"\*\*\s*({_NUMBER.pattern}[^\s*\d]{{0,12}}|\$[^$*\n]{{1,200}}\$)[.,]?\s*\*\*")
-_LAST_LETTER = re.compile(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z")
-_FIRST_PERSON = re.compile(r"(?<![\\\w])I [a-z]{2}")
-_ASSIGNMENT = re.compile(r"\s*\\?([A-Za-z]\w{0,5})\s*=(?!=)")
 _OPERATOR = re.compile(r"[-+*/^=<>(√_:]|[a-z]{2}")
 _UNIT = re.compile(r"\s*[$€£¥%]*\s*[msghLNJKWVACFTl]?[²³]?[\s.$€£¥]*|\s+[a-zA-Z$€£¥].*")
 _TUPLE = re.compile(r"[({\[]\s*[^\s()\[\],$]{1,30}(?:\s*,\s*[^\s()\[\],$]{1,30})+\s*[)}\]]")
 _CONDITION = re.compile(r"\s*,?\s*(?:where|for|with|if|when)\b")
 _NAMES = frozenset(("sqrt", "theta", "alpha", "beta", "gamma", "delta", "lambda", "omega", "frac", "infinity", "infty"))
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}(?:['’][a-z]+)?")
-
-
 _SMALL_WORDS = word_set("""
     he she it we you they has had have is are was were the its his her our my for to of so get got gets him us them
     be been in on at by only just both now then thus hence who how why what as than from with not i option options
@@ -64,7 +59,7 @@ _SMALL_WORDS = word_set("""
 
 
 def extract_answer(response: str) -> str | None:
-    """The answer that a response gives, reasoning aside: its last box, else what a phrase announces; None without one.
+    """The last box of a response, else what a phrase announces, reasoning aside; None where there is neither.
 
     Boxes side by side in a sentence are one answer. A box that the end of the text cuts off is no answer; one whose
     line ends before its brace is closed holds the rest of that line.
@@ -90,7 +85,7 @@ def _boxed_or_announced(visible: str) -> str | None:
 
 
 def _tagged(text: str) -> str | None:
-    """What stands between the last `<answer>` and its end; None without one."""
+    """Content of the last `<answer>`; None without one."""
     tail = text[-TAIL_CHARS:]
     tags = list(_TAG.finditer(tail))
     opened = next((index for index in reversed(range(len(tags))) if not tags[index].group(1)), None)
@@ -136,7 +131,7 @@ def is_bare(text: str) -> bool:
         before = _PROSE.findall(outside[: digit.start()])
         if any(_is_small(word) or (len(word) > 3 and not _is_name(word)) for word in before):
             return False
-    elif not spans and (_FIRST_PERSON.search(outside) or any(map(_is_small, words))):
+    elif not spans and (re.search(r"(?<![\\\w])I [a-z]{2}", outside) or any(map(_is_small, words))):
         return False
     return sum(not _is_name(word) for word in words) <= (0 if spans else 3)
 
@@ -151,7 +146,7 @@ def _is_name(word: str) -> bool:
 
 
 def _connected(text: str, first: re.Match[str]) -> str:
-    """A span of mathematics and those that `and`, `or` or a comma tie to it."""
+    """A span of mathematics with those joined to it by `and`, `or` or a comma."""
     parts, end = [_inside(first)], first.end()
     while (joint := _BETWEEN.match(text, end)) and (span := _SPAN.match(text, joint.end())):
         parts.append(_inside(span))
@@ -165,7 +160,7 @@ def _inside(span: re.Match[str]) -> str:
 
 
 def last_expression(text: str) -> str | None:
-    """The last mathematics in a text, or the last number, whichever stands later."""
+    """The last mathematics or the last number in a text, whichever is later."""
     tail = _BROKEN_INLINE.sub(" ", text[-TAIL_CHARS:])
     spans = list(_SPAN.finditer(tail))
     outside_from = spans[-1].end() if spans else 0
@@ -182,7 +177,7 @@ def last_expression(text: str) -> str | None:
 
 
 def _formula_around(text: str, number: re.Match[str]) -> str:
-    """The formula without dollars that a number stands in: `3*sqrt(2)`, `x^2 + 1`; else the number."""
+    """The formula without dollars around a number: `3*sqrt(2)`, `x^2 + 1`; else the number."""
     start = max(text.rfind("\n", 0, number.start()) + 1, number.start() - 200)
     line = text[start : number.end() + 200].partition("\n")[0]
     at = number.start() - start
@@ -208,14 +203,14 @@ def _formula_around(text: str, number: re.Match[str]) -> str:
 
 
 def _is_mathematical(word: str) -> bool:
-    """True for a piece of a formula: no word of a language in it."""
+    """True for a piece of a formula, which holds no words."""
     return word.isascii() and not any(len(part) > 1 and not _is_name(part) for part in re.findall(r"[A-Za-z]+", word))
 
 
 def answer_in(text: str) -> str | None:
-    """The answer in a bare answer or in a whole response, as `eval grade` takes both; None without one.
+    """The answer in a bare answer or a whole response, as `eval grade` takes both; None without one.
 
-    Where nothing announces it, a text without sentences is the answer itself, else its last mathematics is.
+    Where none is announced, a text without sentences is the answer itself; of others it is the last mathematics.
     """
     visible = _visible(text)
     if visible is None:
@@ -233,45 +228,32 @@ def _unannounced(visible: str) -> str | None:
         if line == visible or is_bare(line):
             return _KOREAN_END.sub("", line)
         visible = line
-    found = _emphasized(visible) or last_expression(visible) or _last_letter(visible)
-    return found or (visible if len(visible) <= SENTENCE_CHARS else None)
+    bold = list(_BOLD.finditer(visible[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))  # set off by many chat models
+    if found := bold[-1].group(1).strip() if bold else last_expression(visible):
+        return found
+    if letter := re.search(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z", visible[-50:]):
+        return letter[1] or letter[2]
+    return visible if len(visible) <= SENTENCE_CHARS else None
 
 
 def _of_lines(bare: str) -> str:
-    """One answer of several lines without sentences: a value for each name, else the last line."""
+    """One answer from several lines without sentences: a value for each name, else the last line."""
     lines = [line.strip() for line in bare.splitlines() if line.strip()]
     if len(lines) < 2 or "\\begin" in bare or any(line.count("{") != line.count("}") for line in lines):
         return bare
     if any(line.rstrip().endswith(("=", ",", "\\", "+", "(", "[")) for line in lines[:-1]):
         return bare
-    names = [_ASSIGNMENT.match(line) for line in lines]
+    names = [re.match(r"\s*\\?([A-Za-z]\w{0,5})\s*=(?!=)", line) for line in lines]
     if all(names) and len({name.group(1) for name in names if name}) == len(lines):
         return ", ".join(lines)
     return lines[-1]
 
 
-def _emphasized(text: str) -> str | None:
-    """The last bold number of the last paragraph, as chat models set off an answer."""
-    bold = list(_BOLD.finditer(text[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))
-    return bold[-1].group(1).strip() if bold else None
-
-
-def _last_letter(text: str) -> str | None:
-    found = _LAST_LETTER.search(text[-50:])
-    return next(letter for letter in found.groups() if letter) if found else None
-
-
 NEAR_CHARS = 70
-"""Between two boxes that make one answer: `x = \\boxed{1} or \\boxed{2}`."""
+"""Most characters between two boxes of one answer: `x = \\boxed{1} or \\boxed{2}`."""
 COMMA_CHARS, ADJACENT_CHARS = 30, 10
 MOST_BOXES = 20
-"""That are looked at, from the end."""
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])\s*")
-_UNBRACED = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?")
-_JOINED = re.compile(r"(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])|그리고|또는")
-_SENTENCE_END = re.compile(r"[.!?]\$*\s+[A-Z]")
-_COMMAND = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+")
-_WORD = re.compile(r"[A-Za-z]{2,}")
 _CORRECTED = re.compile(
     r"\b(?:no|not|but|wait|wrong|actually|however|instead|rather|then|so|thus|hence|therefore|finally|now|next)\b", re.I
 )
@@ -303,20 +285,20 @@ def last_boxed(text: str) -> str | None:
 
 
 def _belongs(between: str, before: _Box, after: _Box) -> bool:
-    if len(between) > NEAR_CHARS or "\n\n" in between or _SENTENCE_END.search(between):
+    if len(between) > NEAR_CHARS or "\n\n" in between or re.search(r"[.!?]\$*\s+[A-Z]", between):
         return False
     if _CORRECTED.search(between):
         return False
-    if _JOINED.search(between):
+    if re.search(r"(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])|그리고|또는", between):
         return True
-    words = _WORD.search(_COMMAND.sub("", between))
+    words = re.search("[A-Za-z]{2}", re.sub(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+", "", between))
     if len(between) < COMMA_CHARS and set(",;") & set(between):
         return words is None
     return words is None and len(between) < ADJACENT_CHARS and before.content != after.content
 
 
 def _openings(text: str) -> list[re.Match[str]]:
-    """Where the last boxes begin; looked for from the end, in windows that grow."""
+    """Where the last boxes begin; searched from the end, in growing windows."""
     window = 10_000
     while True:
         found = list(deque(_BOX.finditer(text, max(0, len(text) - window)), maxlen=MOST_BOXES))
@@ -328,7 +310,7 @@ def _openings(text: str) -> list[re.Match[str]]:
 def _opened_box(text: str, opened: re.Match[str]) -> _Box | None:
     start, position = opened.span()
     if text[position : position + 1] != "{":
-        word = _UNBRACED.match(text, position)
+        word = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?").match(text, position)
         return _Box(start, word.end(), word.group()) if word else None
     end = closing_brace(text, position)
     if end is None:
@@ -340,7 +322,7 @@ def _opened_box(text: str, opened: re.Match[str]) -> _Box | None:
 
 
 def _enclosing(text: str, start: int, end: int) -> int:
-    """Where the outermost of nested boxes around the one at `start` begins; so many as are looked at."""
+    """Where the outermost of the boxes around the one at `start` begins."""
     for _ in range(MOST_BOXES):
         around = max(text.rfind(command, max(0, start - 200), start) for command in ("\\boxed", "\\fbox"))
         opened = _BOX.match(text, around) if around >= 0 else None

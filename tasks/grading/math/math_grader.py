@@ -1,18 +1,17 @@
-"""Grades mathematics: is the answer of a response equal to the gold of its item.
+"""Grades mathematics by comparing the answer of a response with the gold of its item.
 
-Text, numbers and structure are compared in process; what these stages leave open goes to sympy in worker processes.
+Text, numbers and structure are compared in process; what that leaves open goes to sympy in worker processes.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from itertools import tee
-from threading import Lock
 from typing import NamedTuple, Self
 
 from tasks.grading.grading_records import Item, Response, Sample
@@ -37,39 +36,33 @@ from tasks.grading.reasoning import visible_answer
 DEADLINE_S = 10.0
 CACHED = 20_000
 WINDOW = 256
-"""Comparisons that wait for workers at once in `equal_all`."""
+"""Most comparisons that wait for workers in `equal_all`."""
 SHOWN_CHARS = 500
-MISSED = {
-    "": "no answer was found: no \\boxed{} and no phrase that announces one",
-    "length": "no answer was found: the response was cut off at max_tokens",
-    "thinking": "no answer was found: the reasoning was never closed",
-}
 
 
 class Verdict(NamedTuple):
-    """Whether an answer is equal to the gold, and which stage said so."""
+    """Whether an answer is equal to the gold, and which stage decided."""
 
     equal: bool
     stage: str
-    """`string`, `choice`, `numeric`, `formula`, `structure`, `symbolic`; why not: `missing`, `empty`, `too_long`,
-    `unread`, `deadline`."""
+    """`string`, `choice`, `numeric`, `formula`, `structure`, `symbolic`; or why it was not compared: `missing`,
+    `empty`, `too_long`, `unread`, `deadline`."""
     failed: str | None = None
-    """Why the grader could not tell: then the answer is neither right nor wrong."""
+    """Why the grader could not decide; the answer is then neither right nor wrong."""
 
 
 class MathGrader:
-    """Compares answers with golds; thread-safe, the same verdict each time.
+    """Compares answers with golds; thread-safe and deterministic.
 
-    workers: processes at most, half of the processors by default; they start when the first answer needs one.
-    deadline_s: of one comparison in a worker; one that takes longer is not equal.
+    workers: most processes, half of the processors by default; they start on demand.
+    deadline_s: for one comparison in a worker; one that takes longer is not equal.
     """
 
     def __init__(self, *, workers: int | None = None, deadline_s: float = DEADLINE_S) -> None:
         self._count = workers or max(1, min(8, (os.cpu_count() or 2) // 2))
         self._workers = Workers(self._count)
         self._deadline_s = deadline_s
-        self._cache: OrderedDict[tuple[str, str], Verdict] = OrderedDict()
-        self._lock = Lock()
+        self._by_sympy = lru_cache(CACHED)(self._compared)  # a method's own cache would keep the grader alive
 
     def __enter__(self) -> Self:
         return self
@@ -99,40 +92,25 @@ class MathGrader:
                 yield _result(waiting.popleft())
 
     def _cheaply(self, gold: str, answer: str, *, extracted: bool = False) -> tuple[Verdict | None, tuple[str, str]]:
-        """A verdict of the stages in process; else the pair that sympy has to compare."""
-        found = (answer_in(gold) or "", answer if extracted else answer_in(answer) or "")
-        if not found[1]:
-            return Verdict(False, "missing"), found
-        if cached := self._recall(found):
-            return cached, found
-        verdict = decide(*found)
-        return verdict and self._keep(found, verdict), found
+        """A verdict of the stages in process, None where sympy has to compare; and the pair of bare answers."""
+        pair = (answer_in(gold) or "", answer if extracted else answer_in(answer) or "")
+        if not pair[1]:
+            return Verdict(False, "missing"), pair
+        if max(map(len, pair)) > MAX_CHARS:
+            return Verdict(False, "too_long"), pair
+        return decide(*pair), pair
 
     def _symbolically(self, gold: str, answer: str) -> Verdict:
-        if cached := self._recall((gold, answer)):
-            return cached
         try:
-            equal = self._workers.same(for_sympy(normalize(gold)), for_sympy(normalize(answer)), self._deadline_s)
-        except DeadlinePassed:
-            return self._keep((gold, answer), Verdict(False, "deadline"))
+            return self._by_sympy(for_sympy(normalize(gold)), for_sympy(normalize(answer)))
         except WorkerUnavailable as error:
             return Verdict(False, "symbolic", failed=str(error))
-        return self._keep((gold, answer), Verdict(equal, "symbolic"))
 
-    def _recall(self, pair: tuple[str, str]) -> Verdict | None:
-        with self._lock:
-            verdict = self._cache.get(pair)
-            if verdict:
-                self._cache.move_to_end(pair)
-            return verdict
-
-    def _keep(self, pair: tuple[str, str], verdict: Verdict) -> Verdict:
-        if verdict.stage != "too_long":
-            with self._lock:
-                self._cache[pair] = verdict
-                if len(self._cache) > CACHED:
-                    self._cache.popitem(last=False)
-        return verdict
+    def _compared(self, gold: str, answer: str) -> Verdict:
+        try:
+            return Verdict(self._workers.same(gold, answer, self._deadline_s), "symbolic")
+        except DeadlinePassed:
+            return Verdict(False, "deadline")
 
 
 def _result(waiting: Verdict | Future[Verdict]) -> Verdict:
@@ -140,20 +118,17 @@ def _result(waiting: Verdict | Future[Verdict]) -> Verdict:
 
 
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)")
-_DECIMAL_COMMA = re.compile(r"-?\d+,\d{2,}")
-_DECIMAL = re.compile(r"-?\d+\.\d+")
-_GROUPS = re.compile(r"-?[1-9]\d{0,2},\d{3}")
 _VERDICT = re.compile(r"\W*(yes|no|true|false)\s*[,.;:]", re.I)
-"""With which an answer in a sentence begins."""
+"""Begins an answer in a sentence."""
 _PLAIN_LOG = re.compile(r"\\log(?![a-zA-Z]|\s*_)")
-"""A logarithm without a base: natural, or decimal where that fits."""
+"""A logarithm without a base, which is natural, or decimal where that makes both equal."""
+_LOWER_CHOICE = dict(zip("abcde", "ABCDE", strict=True))
 _MATHEMATICS = re.compile(r"\d|\\[a-zA-Z]|[-+*/^=<>|(\[]|^\s*\w\s*$")
 
 
+@lru_cache(CACHED)
 def decide(gold: str, answer: str) -> Verdict | None:
-    """Whether two bare answers say the same; None where only sympy may tell."""
-    if len(gold) > MAX_CHARS or len(answer) > MAX_CHARS:
-        return Verdict(False, "too_long")
+    """Whether two bare answers are equal; None where only sympy can decide."""
     left, right = normalize(gold), normalize(answer)
     if not left or not right:
         return Verdict(False, "empty")
@@ -162,16 +137,12 @@ def decide(gold: str, answer: str) -> Verdict | None:
     if plain_words(left) in LOGICAL and (said := _VERDICT.match(right)):
         return Verdict(LOGICAL[plain_words(left)] == LOGICAL[said.group(1).lower()], "string")
     letter = choice_letter(left)
-    if letter and len(left) <= 12 and (chosen := choice_letter(right) or _lower_choice(right)):
+    if letter and len(left) <= 12 and (chosen := choice_letter(right) or _LOWER_CHOICE.get(right)):
         return Verdict(letter == chosen, "choice")
     if verdict := _by_structure(left, right):
         return verdict
     # two texts that differ in their words need no sympy
     return None if all(_MATHEMATICS.search(side) for side in (gold, answer)) else Verdict(False, "unread")
-
-
-def _lower_choice(normalized: str) -> str | None:
-    return normalized.upper() if normalized in ("a", "b", "c", "d", "e") else None
 
 
 def _by_structure(left: str, right: str) -> Verdict | None:
@@ -183,7 +154,7 @@ def _by_structure(left: str, right: str) -> Verdict | None:
 
 
 def _by_reading(left: str, right: str) -> Verdict | None:
-    """By what both are when they are read; None where one cannot be read, or its value not be told."""
+    """The verdict on both as parsed; None where one cannot be parsed or evaluated."""
     stage = ""
     for thousands in (True, False) if _GROUPED.search(left) and _GROUPED.search(right) else (True,):
         try:
@@ -207,26 +178,24 @@ def _stage(gold: Answer, answer: Answer) -> str:
 
 def _same_decimal_comma(gold: str, answer: str) -> bool:
     """`1000,99` beside `1000.99`; a gold with one digit behind its comma is a list."""
-    if _DECIMAL_COMMA.fullmatch(gold) and not _GROUPS.fullmatch(gold) and gold.replace(",", ".") == answer:
-        return True
-    return bool(_DECIMAL.fullmatch(gold)) and answer == gold.replace(".", ",")
+    if re.fullmatch(r"-?\d+,\d{2,}", gold) and not re.fullmatch(r"-?[1-9]\d{0,2},\d{3}", gold):
+        return gold.replace(",", ".") == answer
+    return bool(re.fullmatch(r"-?\d+\.\d+", gold)) and answer == gold.replace(".", ",")
 
 
 def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader) -> Iterator[Sample]:
     """A sample for each response, in order; the reason names the stage that decided and what was compared.
 
-    An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]` is how far a
-    number may be off, `detail["unit"]` what it is measured in: an answer in another unit is wrong, one without is not.
+    An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]`: how far a
+    number may be off. `detail["unit"]`: its unit; an answer in another unit is wrong, one without is not.
     """
-    kept, asked = tee(answered)
-    for_samples, for_grader = tee((gold_of(item), _extracted(response)) for item, response in asked)
-    verdicts = grader.equal_all(((gold, answer or "") for gold, answer in for_grader), extracted=True)
-    for (item, response), (gold, answer), verdict in zip(kept, for_samples, verdicts, strict=True):
-        yield _sample(item, response, gold, answer, verdict)
-
-
-def _extracted(response: Response) -> str | None:
-    return None if response.missed else extract_answer(response.text)
+    for_samples, for_grader = tee(
+        (item, response, gold_of(item), None if response.missed else extract_answer(response.text))
+        for item, response in answered
+    )
+    verdicts = grader.equal_all(((gold, answer or "") for *_, gold, answer in for_grader), extracted=True)
+    for compared, verdict in zip(for_samples, verdicts, strict=True):
+        yield _sample(*compared, verdict)
 
 
 def gold_of(item: Item) -> str:
@@ -245,9 +214,10 @@ def gold_of(item: Item) -> str:
 def _sample(item: Item, response: Response, gold: str, answer: str | None, verdict: Verdict) -> Sample:
     graded = partial(Sample.graded, item, response, gold=_shown(gold), keys=response.call_keys)
     if answer is None:
-        thinking = visible_answer(response.text) is None
-        missed = MISSED["length" if response.truncated else "thinking" if thinking else ""]
-        return graded(score=0.0, reason=response.missed or missed, missing=True)
+        unclosed = visible_answer(response.text) is None
+        why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
+        why = "the response was cut off at max_tokens" if response.truncated else why
+        return graded(score=0.0, reason=response.missed or f"no answer was found: {why}", missing=True)
     if verdict.failed:
         return graded(status="unscored", extracted=_shown(answer), reason=verdict.failed)
     if not verdict.equal and _within(item, gold, answer):

@@ -1,9 +1,9 @@
-"""Reads tokens as a formula, by recursive descent; nothing is ever evaluated here."""
+"""Parses tokens as a formula, by recursive descent; nothing is evaluated."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from tasks.grading.math.expressions import FUNCTIONS, Apply, Node, Number, Symbol
@@ -19,7 +19,7 @@ INFINITY = Symbol("infinity")
 
 
 def parse_formula(tokens: Sequence[Token]) -> Node:
-    """The formula that all of `tokens` make. Raises NotUnderstood."""
+    """The formula of all `tokens`. Raises NotUnderstood."""
     reader = _Reader(tokens)
     node = reader.sum()
     if reader.position != len(reader.tokens):
@@ -28,7 +28,7 @@ def parse_formula(tokens: Sequence[Token]) -> Node:
 
 
 class _Reader:
-    """A place in a row of tokens, and the rules of the grammar from it; signs and commands are told by their text."""
+    """A recursive-descent parser at a position in the tokens; signs and commands are identified by their text."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
@@ -68,22 +68,25 @@ class _Reader:
         self.enter()
         terms = [self.term()]
         while self.at("+", "-"):
-            negative = self.next().text == "-"
-            terms.append(_signed(self.term(), negative=negative))
+            terms.append(self.term())
         self.depth -= 1
         return terms[0] if len(terms) == 1 else Apply("add", tuple(terms))
 
     def term(self) -> Node:
+        return self.signed(self.product)
+
+    def signed(self, read: Callable[[], Node]) -> Node:
+        """What `read` reads, after any signs."""
         negative = False
         while self.at("+", "-"):
             negative ^= self.next().text == "-"
-        return _signed(self.product(), negative=negative)
+        return Apply("neg", (read(),)) if negative else read()
 
     def product(self) -> Node:
         node = self.factors()
         while True:
             if self.take("*"):
-                node = Apply("mul", (node, self.signed_factors()))
+                node = Apply("mul", (node, self.signed(self.factors)))
             elif self.take("/"):
                 node = Apply("div", (node, self.denominator(node)))
             elif self.take("bmod", "mod", "pmod"):
@@ -93,14 +96,8 @@ class _Reader:
             else:
                 return node
 
-    def signed_factors(self) -> Node:
-        if self.at("-", "+"):
-            negative = self.next().text == "-"
-            return _signed(self.signed_factors(), negative=negative)
-        return self.factors()
-
     def denominator(self, above: Node) -> Node:
-        """What a slash divides by: 1/2 x is a half of x, but a/bc divides by both."""
+        """The divisor after a slash: 1/2 x is a half of x, but a/bc divides by both."""
         if self.take("-"):
             return Apply("neg", (self.denominator(above),))
         if isinstance(above, Number) and self.peek().kind == "number":
@@ -114,7 +111,6 @@ class _Reader:
         return token.kind in ("number", "symbol") or (token.kind == "command" and token.text in _BEGIN_FACTORS)
 
     def factors(self) -> Node:
-        """Factors beside one another."""
         parts = [self.postfixed()]
         while self.starts_factor():
             if self.peek().kind == "number" and isinstance(parts[-1], Number) and not self._mixed_ahead():
@@ -126,13 +122,13 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Apply("mul", tuple(parts))
 
     def _mixed_ahead(self) -> bool:
-        """`1 1/2`: behind a whole number a space and a fraction of whole numbers below 1."""
+        """`1 1/2`: after a whole number a space and a fraction of whole numbers below 1."""
         above, slash, below = self.peek(), self.peek(1), self.peek(2)
         whole = above.kind == below.kind == "number" and above.text.isdigit() and below.text.isdigit()
         return whole and slash.text == "/" and above.spaced and int(above.text) < int(below.text)
 
     def _mixed_number(self, parts: list[Node]) -> Node | None:
-        """A whole number, the only part so far, and the fraction behind it; None where that is no mixed number."""
+        """A whole number, the only part so far, plus the fraction after it; None where that is no mixed number."""
         whole = parts[-1]
         if len(parts) != 1 or not isinstance(whole, Number) or whole.places is not None or whole.value.denominator != 1:
             return None
@@ -172,7 +168,13 @@ class _Reader:
     def raised(self, base: Node) -> Node:
         self.need("^")
         if isinstance(base, Symbol) and (self.at("'") or (self.at("{") and self.peek(1).text == "'")):
-            return Symbol(base.name + self._primes())
+            group, start = self.take("{"), self.position
+            while self.take("'"):
+                pass
+            primes = "'" * (self.position - start)
+            if group:
+                self.need("}")
+            return Symbol(base.name + primes)
         exponent = self.argument()
         if isinstance(exponent, Symbol) and exponent.name in ("*", "circ"):
             raise NotUnderstood("a star as an exponent")
@@ -180,16 +182,8 @@ class _Reader:
             exponent = self.raised(exponent)
         return Apply("pow", (base, exponent))
 
-    def _primes(self) -> str:
-        group, count = self.take("{"), 0
-        while self.take("'"):
-            count += 1
-        if group:
-            self.need("}")
-        return "'" * count
-
     def argument(self) -> Node:
-        """What a command takes: a group in braces, or the next piece; of `\\frac12` single digits."""
+        """The argument of a command: a group in braces, or the next piece."""
         if self.take("{"):
             node = self.sum()
             self.need("}")
@@ -197,10 +191,7 @@ class _Reader:
         token = self.peek()
         if token.kind == "number" and not token.text.isdigit():
             return literal(self.next().text)
-        if self.at("-", "+"):
-            negative = self.next().text == "-"
-            return _signed(self.argument(), negative=negative)
-        return self.atom()
+        return self.signed(self.argument) if self.at("-", "+") else self.atom()
 
     def fraction(self) -> Node:
         return Apply("div", (self._digit_or_argument(), self._digit_or_argument()))
@@ -235,7 +226,7 @@ class _Reader:
     def symbol(self, token: Token) -> Node:
         name = token.text
         if self.take("_"):
-            name += "_" + (self._until_brace("index") if self.take("{") else self.next().text)
+            name += "_" + (self._braced() if self.at("{") else self.next().text)
         opens = self.at("(") and not self.peek().spaced
         if opens and (name[0] in _FUNCTION_LETTERS or (self.peek(1).kind == "number" and self.peek(2).text == ")")):
             self.need("(")
@@ -243,15 +234,6 @@ class _Reader:
             self.need(")")
             return Symbol(f"{name}({_written(inside)})")
         return Symbol("e" if name == "mathe" else name)
-
-    def _until_brace(self, what: str) -> str:
-        """The texts up to the closing brace, which is taken too."""
-        texts = ""
-        while not self.take("}"):
-            if self.peek().kind == "end":
-                raise NotUnderstood(f"an open {what}")
-            texts += self.next().text
-        return texts
 
     def bracketed(self, token: Token) -> Node:
         if token.text == "|":
@@ -285,15 +267,20 @@ class _Reader:
             case "pi":
                 return Symbol("pi")
             case "derivative":
-                return Symbol("d" + "/".join(self._braced("derivative") for _ in range(3)))
+                return Symbol("d" + "/".join(self._braced() for _ in range(3)))
             case _ if name in FUNCTIONS:
                 return self.function(name)
             case _:
                 raise NotUnderstood(f"`\\{name}` in a formula")
 
-    def _braced(self, what: str) -> str:
+    def _braced(self) -> str:
         self.need("{")
-        return self._until_brace(what)
+        texts = ""
+        while not self.take("}"):
+            if self.peek().kind == "end":
+                raise NotUnderstood("an open brace")
+            texts += self.next().text
+        return texts
 
     def root(self) -> Node:
         degree: Node | None = None
@@ -348,12 +335,8 @@ class _Reader:
         return (node,)
 
 
-def _signed(node: Node, *, negative: bool) -> Node:
-    return Apply("neg", (node,)) if negative else node
-
-
 def _written(node: Node) -> str:
-    """`node` as a name, for the argument of a function that nothing is known of."""
+    """`node` as part of a name: the argument of an unknown function."""
     if isinstance(node, Number):
         return str(node.value)
     if isinstance(node, Symbol):

@@ -1,7 +1,4 @@
-"""Reads an answer from its tokens: a formula, or what brackets, separators and relations make of several.
-
-An answer is a list, set, tuple, interval, relation, matrix, ratio, percentage, text, or a formula by itself.
-"""
+"""Parses an answer: a list, set, tuple, interval, relation, matrix, ratio, percentage, text, or a single formula."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from num2words import num2words
 
 from tasks.grading.math.expressions import Node, symbols
 from tasks.grading.math.math_parsing import parse_formula
-from tasks.grading.math.math_tokens import NotUnderstood, Token, tokenize
-from tasks.grading.math.units import without_unit
+from tasks.grading.math.math_tokens import NotUnderstood, Token, tokenize, without_unit
 
 MAX_ITEMS = 200
 _PAIRS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil": "rceil", "langle": "rangle"}
@@ -28,7 +24,7 @@ _LISTED_CHOICE = re.compile(r"([A-J])\s*[.:]\s+\S")
 _LETTER = re.compile(r"(?:\\(?:text\w*|mathrm|mathbf)\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
 _PLAIN_WORDS = re.compile(r"[^\W\d_][\w\s.'’-]*", re.U)
 LOGICAL = {"true": "true", "yes": "true", "false": "false", "no": "false"}
-"""Words of which each stands for another one too."""
+"""Word → the word of the same meaning that stands for it."""
 _NUMBER_WORDS = {num2words(value): str(value) for value in range(21)}
 
 
@@ -37,11 +33,11 @@ class Formula(NamedTuple):
 
     node: Node
     unit: str = ""
-    """Canonical, empty where there is none or one that is not known."""
+    """In canonical form; empty where there is none, or an unknown one."""
 
 
 class Percentage(NamedTuple):
-    """`28\\%`: as a value it is 28 or 0.28, as the other side has it."""
+    """`28\\%`: compared as 28 or 0.28, whichever fits the other side."""
 
     node: Node
 
@@ -53,7 +49,7 @@ class Words(NamedTuple):
 
 
 class Based(NamedTuple):
-    """A number written to a base: `204_5`."""
+    """A number in a given base: `204_5`."""
 
     digits: str
     base: str
@@ -67,7 +63,7 @@ class Ratio(NamedTuple):
 
 
 class Bracketed(NamedTuple):
-    """A tuple, a point, an interval or a set, by its brackets."""
+    """A tuple, point, interval or set, told apart by its brackets."""
 
     opening: str
     items: tuple[Answer, ...]
@@ -75,7 +71,7 @@ class Bracketed(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Values with commas, `and` or `or` between them; in any order."""
+    """Values separated by commas, `and` or `or`, in any order."""
 
     items: tuple[Answer, ...]
 
@@ -88,8 +84,6 @@ class Joined(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """Rows of values."""
-
     rows: tuple[tuple[Answer, ...], ...]
 
 
@@ -99,14 +93,14 @@ class Relation(NamedTuple):
     sides: tuple[Answer, ...]
     signs: tuple[str, ...]
     subject: str = ""
-    """The left side as it is written."""
+    """The left side as written."""
 
 
 Answer: TypeAlias = Formula | Percentage | Words | Based | Ratio | Bracketed | Listed | Joined | Matrix | Relation
 
 
 def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
-    """What a normalized answer is. Raises NotUnderstood."""
+    """Parse a normalized answer. Raises NotUnderstood."""
     words = _words(normalized)
     if words is not None:
         return words
@@ -114,7 +108,7 @@ def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
 
 
 def choice_letter(normalized: str) -> str | None:
-    """The letter of a choice, in a short answer that begins with it."""
+    """The letter of a choice with which a short answer begins."""
     found = _LETTER.fullmatch(normalized) or _CHOICE.match(normalized) or _LISTED_CHOICE.match(normalized)
     return next((letter for letter in found.groups() if letter), None) if found else None
 
@@ -140,7 +134,7 @@ def _words(normalized: str) -> Answer | None:
 
 
 def _trimmed(tokens: list[Token]) -> list[Token]:
-    """Without signs at the ends that say nothing, and without words before the formula."""
+    """`tokens` without meaningless signs at the ends and words before the formula."""
     while tokens and tokens[-1].kind != "text" and tokens[-1].text in (".", ",", ";", ":", "newline", "ldots", "="):
         if len(tokens) == 1 and tokens[0].text == "ldots":
             break
@@ -161,7 +155,7 @@ def _signs(tokens: Sequence[Token], among: frozenset[str]) -> list[str]:
 
 
 def _outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
-    """Places of the signs and commands outside brackets, and of the brackets that close the outermost ones."""
+    """Indices of signs and commands outside brackets, and of the brackets that close the outermost ones."""
     depth = 0
     for index, token in enumerate(tokens):
         if token.kind in ("sign", "command"):
@@ -195,7 +189,7 @@ def _read(tokens: list[Token]) -> Answer:
 
 
 def _without_condition(tokens: list[Token]) -> list[Token]:
-    """`f(x) = ax + b, where …`, `2n for n > 1`: the answer stands before the condition."""
+    """The tokens before a condition: `f(x) = ax + b, where …`, `2n for n > 1`."""
     for index, token in enumerate(tokens):
         if index and token.kind == "text" and token.text.lower().split()[0] in ("where", "for", "with", "if", "when"):
             return _trimmed(tokens[:index])
@@ -215,14 +209,14 @@ def _listed(items: list[list[Token]]) -> Answer:
 
 
 def _solution(answer: Answer) -> list[Relation]:
-    """The equations of `p = 5, q = 2`, one of several solutions, which stand for (5, 2); nothing for all else."""
+    """The equations of `p = 5, q = 2`, one of several solutions, which mean (5, 2); empty for other answers."""
     items = answer.items if isinstance(answer, Listed) else ()
     equations = [item for item in items if isinstance(item, Relation) and set(item.signs) == {"="}]
     return equations if len(equations) == len(items) else []
 
 
 def _flattened(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """The answers, with the items of lists among them in the places of these."""
+    """The answers, with lists among them replaced by their items."""
     return tuple(item for answer in answers for item in (answer.items if isinstance(answer, Listed) else (answer,)))
 
 
@@ -255,7 +249,6 @@ def _relation(chain: list[list[Token]], signs: list[str]) -> Answer:
 
 
 def _is_value(tokens: list[Token]) -> bool:
-    """True for a formula without variables."""
     try:
         answer = _read(tokens)
     except NotUnderstood:
@@ -269,24 +262,17 @@ def _with_signs(tokens: list[Token], **signs: str) -> list[Token]:
 
 def _ratio(parts: list[list[Token]]) -> Answer:
     texts = ["".join(token.text for token in part) for part in parts]
-    half = re.search(r"([ap])\.?m\.?$", texts[-1].lower())
-    if half:
-        return _half_day(parts, half.group(1))
+    if half := re.search(r"([ap])\.?m\.?$", texts[-1].lower()):  # `8:34 P.M.` is 20:34
+        parts = [[token for token in part if token.kind == "number"] for part in parts]
+        if len(parts) != 2 or any(len(part) != 1 or not part[0].text.isdigit() for part in parts):
+            raise NotUnderstood("a time of day")
+        hour = int(parts[0][0].text) % 12 + (12 if half[1] == "p" else 0)
+        return _ratio([[Token("number", str(hour))], parts[1]])
     clock = all(text.isdigit() for text in texts) and len(texts) in (2, 3) and all(len(text) == 2 for text in texts[1:])
     return Ratio(tuple(_read(part) for part in parts), clock)
 
 
-def _half_day(parts: list[list[Token]], half: str) -> Answer:
-    """`8:34 P.M.` as 20:34."""
-    parts = [[token for token in part if token.kind == "number"] for part in parts]
-    if len(parts) != 2 or any(len(part) != 1 or not part[0].text.isdigit() for part in parts):
-        raise NotUnderstood("a time of day")
-    hour = int(parts[0][0].text) % 12 + (12 if half == "p" else 0)
-    return _ratio([[Token("number", str(hour))], parts[1]])
-
-
 def _single(tokens: list[Token]) -> Answer:
-    """A value without separators outside its brackets."""
     first, last = tokens[0], tokens[-1]
     if first.text.startswith("begin "):
         return _matrix(tokens)
@@ -350,7 +336,7 @@ def _matrix(tokens: list[Token]) -> Answer:
 
 
 def _derivation(lines: list[list[Token]]) -> list[list[Token]]:
-    """Rows that go on with `= …` as one chain; of several values for one name the last."""
+    """Rows continued by `= …` as one chain; of several values for one name the last."""
     chains: list[list[Token]] = []
     for line in lines:
         if line and chains and line[0].text in _RELATIONS:
@@ -362,7 +348,7 @@ def _derivation(lines: list[list[Token]]) -> list[list[Token]]:
 
 
 def _subject(chain: list[Token]) -> str:
-    """What stands before the first `=`."""
+    """The text before the first `=`."""
     names = _split(chain, {"="})
     return "".join(token.text for token in names[0]) if len(names) > 1 else ""
 
@@ -380,7 +366,6 @@ def _based(tokens: list[Token]) -> Based | None:
 
 
 def _formula(tokens: list[Token]) -> Formula:
-    """A formula, and the unit behind it."""
     kept, unit = without_unit(tokens)
     if not kept:
         raise NotUnderstood("a unit without a number")

@@ -1,4 +1,4 @@
-"""Cuts a normalized answer into tokens: numbers, names, commands, brackets, words."""
+"""Cuts a normalized answer into tokens, and parts a number from its unit: `15 cm^2`, `3 \\text{ hours}`, `km/h`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from tasks.grading.math.expressions import FUNCTIONS, Number
 
 MAX_TOKENS = 2_000
 MAX_SHIFT = 2_000
-"""Digits, and the exponent in scientific notation: 1e999999999 is not written out."""
+"""Most digits, and the largest exponent in scientific notation."""
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words of a text with spaces between them."""
     return frozenset(words.split())
 
 
@@ -58,9 +57,9 @@ _SPELLED = re.compile(rf"({'|'.join(reversed(_NAMED))}|alpha|beta|gamma|delta|th
 _WHOLE_WORDS = word_set("tg ctg inf pi mu nu xi abs max min").union(
     _NAMED, (letter for letter in _LETTERS if len(letter) > 2)
 )
-"""Letters in a row that are one name wherever they stand."""
+"""Letters in a row that are always one name."""
 
-_UNITS = {
+_UNIT_WORDS = {
     "cm": "cm centimeter centimeters centimetre centimetres",
     "mm": "mm millimeter millimeters millimetre millimetres",
     "km": "km kilometer kilometers kilometre kilometres",
@@ -87,9 +86,9 @@ _UNITS = {
     "L": "l liter liters litre litres",
     "mL": "ml milliliter milliliters",
 }
-UNITS: dict[str, str] = {word: unit for unit, words in _UNITS.items() for word in words.split()}
-"""Words for units of which two different ones make two answers different."""
-OTHER_UNITS = word_set("""
+_UNITS: dict[str, str] = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.split()}
+"""Word → unit; answers in two different ones differ."""
+_OTHER_UNITS = word_set("""
     degree degrees deg unit units square cubic sq cu sqrt per percent point points item items people person persons
     student students child children boy boys girl girls man men woman women apple apples book books ball balls marble
     marbles coin coins card cards page pages step steps way ways time times number numbers integer integers digit digits
@@ -99,6 +98,8 @@ OTHER_UNITS = word_set("""
     hectares ton tons tonne tonnes knots erg ergs dyne dynes angstrom angstroms au pc kpc mpc rs rupee rupees euro euros
     pence won krw yen kmh kmph kph meals tiles total each approximately about
 """)
+_SHORT = word_set("m s g h L N J K W V A C F T l")
+"""Letters that are a unit only behind a number and a space, where the other answer has no variable."""
 _PROSE = word_set("""
     where with for if when all any the is are of in on at to by from than some every no not only exists such that
     therefore thus so hence then otherwise solution answer final
@@ -112,11 +113,11 @@ class Token(NamedTuple):
     """`number`, `symbol`, `command`, `sign`, `text`."""
     text: str
     spaced: bool = False
-    """True where a space stands before it."""
+    """True after a space."""
 
 
 class NotUnderstood(Exception):
-    """The answer is not in the part of LaTeX that is read here."""
+    """The answer is outside the part of LaTeX that is parsed here."""
 
 
 def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
@@ -127,7 +128,7 @@ def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
 
 
 def _join_thousands(text: str) -> str:
-    """Remove commas and spaces between groups of three digits, but not inside brackets, where they part values."""
+    """Remove commas and spaces between groups of three digits, except inside brackets, where they separate values."""
 
     def joined(found: re.Match[str]) -> str:
         before = text[: found.start()]
@@ -139,7 +140,7 @@ def _join_thousands(text: str) -> str:
 
 
 def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
-    """Append the tokens of `text`, which stands in `depth` commands."""
+    """Append the tokens of `text`, which is nested in `depth` commands."""
     position, spaced = 0, False
     while position < len(text):
         if len(tokens) > MAX_TOKENS or depth > 40:
@@ -165,7 +166,7 @@ def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
 
 
 def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced: bool, depth: int) -> int:
-    """Append what a command stands for; gives where the rest begins."""
+    """Append the tokens of a command; returns where the rest begins."""
     name = _SAME.get(name, name)
     if name in _SILENT:
         return position
@@ -195,7 +196,7 @@ def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
-    """What stands in the braces at `position`, or the next sign without braces; and where the rest begins."""
+    """Content of the braces at `position`, or the next sign without braces; and where the rest begins."""
     while position < len(text) and text[position].isspace():
         position += 1
     if position >= len(text):
@@ -211,7 +212,7 @@ def _braced(text: str, position: int) -> tuple[str, int]:
 
 
 def _upright(content: str, tokens: list[Token]) -> None:
-    """Append tokens of upright text: a single letter or the name of a function is mathematics, all else is words."""
+    """Append tokens of upright text: single letters and names of functions are mathematics, all else is words."""
     content = content.replace("\\", " ").strip(" .,~")
     if content.lower() in ("and", "or"):
         tokens.append(Token("command", "and", True))
@@ -228,7 +229,7 @@ def _upright(content: str, tokens: list[Token]) -> None:
 
 
 def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
-    """Letters in a row: a function, a word, or variables beside one another."""
+    """Tokens of letters in a row: a function, a word, or adjacent variables."""
     if run.lower() in ("and", "or"):
         return [Token("command", "and", spaced)]
     if run not in _WHOLE_WORDS and _is_word(run) and (len(run) > 1 or (after_number and spaced)):
@@ -245,14 +246,14 @@ def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
 
 
 def _is_word(run: str) -> bool:
-    """True for letters in a row that are a word of a language, not variables beside one another."""
-    if run.lower() in UNITS or run.lower() in OTHER_UNITS or run.lower() in _PROSE:
+    """True for letters in a row that are a word, not adjacent variables."""
+    if run.lower() in _UNITS or run.lower() in _OTHER_UNITS or run.lower() in _PROSE:
         return True
     return len(run) >= 4 and run[1:].islower() and bool(set("aeiouy") & set(run.lower()))
 
 
 def literal(text: str) -> Number:
-    """A number as it is written: `4.5e33`, `.5`, `12`, `3.`."""
+    """The number of a literal: `4.5e33`, `.5`, `12`, `3.`."""
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
     shift = int(exponent or 0)
@@ -260,3 +261,62 @@ def literal(text: str) -> Number:
         raise NotUnderstood("a number that large")
     value = Fraction(int((whole + fraction) or "0")) * Fraction(10) ** (shift - len(fraction))
     return Number(value, len(fraction) - shift if fraction or exponent else None)
+
+
+def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
+    """A formula without the unit after it, and that unit in canonical form, empty for an unknown one."""
+    end, units = len(tokens), list[str]()
+    while end:
+        token = tokens[end - 1]
+        if token.kind == "text":
+            units = [*(word for word in re.split(r"[\s/^~\d{}.]+", token.text.lower()) if word), *units]
+            end -= 1
+        elif exponent := _exponent(tokens, end):
+            units = [f"^{exponent}", *units]
+            end -= 4 if token.text == "}" else 2
+        elif _is_short(tokens, end) or (units and token.text in ("/", "*", "^") and _is_unit(tokens, end - 1)):
+            units = [token.text, *units]
+            end -= 1
+        else:
+            break
+    if end == 0:  # words only before a formula, or nothing but words
+        return tokens, ""
+    start = 0
+    while start < end and tokens[start].kind == "text":
+        start += 1
+    return tokens[start:end], _canonical_unit(units)
+
+
+def _exponent(tokens: list[Token], end: int) -> str | None:
+    """The exponent of the unit that ends at `end`, `cm^2` or `cm^{2}`; None where there is none."""
+    written = [token.text for token in tokens[max(0, end - 4) : end]]
+    bare = [written[-4], written[-2]] if len(written) == 4 and written[-3::2] == ["{", "}"] else written[-2:]
+    if len(bare) < 2 or bare[0] != "^" or bare[1] not in ("2", "3"):
+        return None
+    return bare[1] if _is_unit(tokens, end - (4 if written[-1] == "}" else 2)) else None
+
+
+def _is_unit(tokens: list[Token], end: int) -> bool:
+    return end > 0 and (tokens[end - 1].kind == "text" or _is_short(tokens, end))
+
+
+def _is_short(tokens: list[Token], end: int) -> bool:
+    """`10 m`: one letter behind a number and a space; `km/h`: one behind a slash."""
+    token = tokens[end - 1]
+    if end < 2 or token.kind != "symbol" or token.text not in _SHORT:
+        return False
+    before = tokens[end - 2]
+    if before.text == "/" and end > 3:
+        return _is_unit(tokens, end - 2)
+    return token.spaced and before.kind == "number" and end == 2 + (tokens[0].text == "-")
+
+
+def _canonical_unit(words: list[str]) -> str:
+    if any(word not in _UNITS and word not in _OTHER_UNITS and word[0] not in "^/" for word in words):
+        return ""
+    known = [_UNITS.get(word, word) for word in words if word in _UNITS or word not in _OTHER_UNITS]
+    if not known or known[0].startswith("^"):
+        return ""
+    squared = any(word in ("square", "sq") for word in words)
+    cubed = any(word in ("cubic", "cu") for word in words)
+    return "".join(known) + ("^2" if squared else "^3" if cubed else "")

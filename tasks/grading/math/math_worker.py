@@ -1,7 +1,7 @@
-"""Compares formulas with sympy, in a process of its own: reads pairs as JSON lines, writes verdicts as JSON lines.
+"""Compares formulas with sympy in a separate process: reads pairs and writes verdicts, as JSON lines.
 
-Run as a file, in isolated mode: it imports nothing of this project, and may be killed at any moment. LaTeX is read by
-math-verify through its grammar; its reader of plain expressions, which evaluates Python, is never used.
+Run as a file in isolated mode; imports nothing of this project. math-verify parses LaTeX through its grammar; its
+parser of plain expressions, which evaluates Python, is never used.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _LARGE_FACTORIAL = re.compile(r"\d{4,}\s*\}?\)?\s*!|!\s*!|!\s*\)\s*!")
 
 
 def bomb(latex: str) -> bool:
-    """True for LaTeX that would be written out to something enormous: towers of powers, factorials of thousands."""
+    """True for LaTeX with an enormous value: towers of powers, factorials of thousands."""
     return bool(len(latex) > MAX_CHARS or _TOWER.search(latex) or _LARGE_FACTORIAL.search(latex))
 
 
 def _limited(cpu_s: int) -> None:
-    """Let the kernel end this process when one comparison takes that long, even if nobody is left to kill it."""
+    """Let the kernel end this process if one comparison takes that long, even if its parent is gone."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     spent = int(used.ru_utime + used.ru_stime) + 1
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
@@ -47,7 +47,7 @@ def _same(gold: str, answer: str) -> bool:
 
 
 def _same_worked_out(gold: object, answer: object) -> bool:
-    """Whether they are equal once sums, products and integrals are worked out, which math-verify does to few."""
+    """Whether they are equal once sums, products and integrals are evaluated, which math-verify rarely does."""
     from sympy import Expr, Integral, Product, Sum, simplify
 
     if not isinstance(gold, Expr) or not isinstance(answer, Expr):

@@ -1,7 +1,4 @@
-"""Makes one spelling of the many that LaTeX and people have for the same mathematics.
-
-Everything here is on strings: `normalize` rewrites, `spelling` gives the key by which two answers are the same text.
-"""
+"""Rewrites the many spellings of the same mathematics, in LaTeX and in plain text, to one."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import unicodedata
 from fractions import Fraction
 
 MAX_CHARS = 20_000
-"""A longer answer is none: it is neither normalized nor compared."""
+"""A longer answer is neither normalized nor compared."""
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
@@ -34,22 +31,34 @@ _CHARACTERS = str.maketrans(
 _RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 
-_THIN_THOUSANDS = re.compile(r"(?<=\d),\s*\\!\s*(?=\d)")
-_NEGATED_THIN_SPACE = re.compile(r"\\!\s*")
 _NEW_ROW = re.compile(r"\\\\(?:\s*\[[^\]\n]{0,8}(?:pt|em|ex|mm|cm)\])?")
-_THOUSANDS_BRACE = re.compile(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d{3}(?!\d))|(?<=\d)\\[,;:\s](?=\d{3}(?!\d))")
-_BRACED_COMMA = re.compile(r"\{\s*,\s*\}")
 _SPACES = re.compile(r"\\(?:[,;:>\s]|quad\b|qquad\b|thinspace\b|enspace\b|hspace\*?\{[^{}]*\})|~(?!=)|\s+")
-_DROPPED = re.compile(
-    r"\\(?:[mM]?left|[mM]?right|[bB]igg?[lrm]?)(?![a-zA-Z])\s*\.?"
-    r"|\\(?:displaystyle|textstyle|limits|nolimits|nonumber|rm|bf|it|hfill|notag)(?![a-zA-Z])"
-    r"|\\(?:label|tag)\*?\{[^{}]*\}|\\phantom\{[^{}]*\}"
+_PERCENT = re.compile(
+    r"\\?%|\\(?:text|mathrm|mbox)\s*\{\s*(?:percent|percentage|pct|\\?%)\s*\}|(?<![a-zA-Z])(?:percentage|percent|pct)\b"
+)
+_DERIVATIVE = re.compile(
+    r"\\frac\s*\{\s*(?:\\mathrm\s*\{d\}|d)(?:\^\{?(\d)\}?)?\s*([^{}]*?)\}\s*\{\s*(?:\\mathrm\s*\{d\}|d)\s*([A-Za-z])(?:\^\{?\d\}?)?\s*\}"
 )
 _DOUBLED_ROW = re.compile(r"\\{4}")
 _DOUBLED = re.compile(r"\\\\+(?=[a-zA-Z,;!{}%$])")
-_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
-_DEGREES = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-zA-Z]))|\\degrees?(?![a-zA-Z])")
-_RELATIONS = (
+_REWRITES = (
+    (re.compile(r"\$\$?|\\[()\[\]](?![a-zA-Z])"), " "),
+    (re.compile(r"(?<=\d),\s*\\!\s*(?=\d)"), ""),
+    (re.compile(r"\\!\s*"), ""),
+    (re.compile(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d{3}(?!\d))|(?<=\d)\\[,;:\s](?=\d{3}(?!\d))"), ""),
+    (re.compile(r"\{\s*,\s*\}"), ","),
+    (
+        re.compile(
+            r"\\(?:[mM]?left|[mM]?right|[bB]igg?[lrm]?)(?![a-zA-Z])\s*\.?"
+            r"|\\(?:displaystyle|textstyle|limits|nolimits|nonumber|rm|bf|it|hfill|notag)(?![a-zA-Z])"
+            r"|\\(?:label|tag)\*?\{[^{}]*\}|\\phantom\{[^{}]*\}"
+        ),
+        "",
+    ),
+    (re.compile(r"\\[dtc]frac(?![a-zA-Z])"), r"\\frac"),
+    (_DERIVATIVE, r" \\derivative{\2}{\3}{\1} "),
+    (re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-zA-Z]))|\\degrees?(?![a-zA-Z])"), r"\\degree "),
+    (_PERCENT, r"\\% "),
     (re.compile(r"\\(?:leqslant|leq|le)(?![a-zA-Z])|<\s*=|=\s*<"), r"\\le "),
     (re.compile(r"\\(?:geqslant|geq|ge)(?![a-zA-Z])|>\s*="), r"\\ge "),
     (re.compile(r"\\(?:neq|ne)(?![a-zA-Z])|!\s*=|\\not\s*="), r"\\ne "),
@@ -60,9 +69,6 @@ _RELATIONS = (
     (re.compile(r"\*\*"), "^"),
     (re.compile(r"(?<![a-zA-Z\\])cbrt(?=\()"), r"\\sqrt[3]"),
 )
-_PERCENT = re.compile(
-    r"\\?%|\\(?:text|mathrm|mbox)\s*\{\s*(?:percent|percentage|pct|\\?%)\s*\}|(?<![a-zA-Z])(?:percentage|percent|pct)\b"
-)
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(rf"(?<=\d)\s{{0,9}}(?:\\text\w*\s*\{{\s*)?({'|'.join(_SCALES)})s?\b(?P<rest>[^{{}}]*\}})?", re.I)
 _CURRENCY = re.compile(r"\\\$|[€£¥₩₹]|\\(?:euro|pounds)(?![a-zA-Z])")
@@ -72,11 +78,7 @@ _SPACE = re.compile(r"(?<!\d) | (?!\d)")
 _ONLY_LETTERS = re.compile(r"[^\W\d_][^\W\d_ .'-]*(?:[ .'-]+[^\W\d_]+)*")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+(?=[a-z]{3})", re.I)
 _MODULE = re.compile(r"\b(?:np|math|sympy)\.(?=[a-z])")
-_MATH_SIGNS = re.compile(r"\$\$?|\\[()\[\]](?![a-zA-Z])")
 _EMPHASIS = re.compile(r"(?<![\w)\]}*])\*\*(?=\S)(.{1,500}?)(?<=\S)\*\*(?![\w(*])|`([^`]*)`")
-_DERIVATIVE = re.compile(
-    r"\\frac\s*\{\s*(?:\\mathrm\s*\{d\}|d)(?:\^\{?(\d)\}?)?\s*([^{}]*?)\}\s*\{\s*(?:\\mathrm\s*\{d\}|d)\s*([A-Za-z])(?:\^\{?\d\}?)?\s*\}"
-)
 _MATRIX = re.compile(r"\\begin\s*\{[a-zA-Z]*(?:matrix|array|cases|align|gather|split)")
 _REPEATING = re.compile(
     r"(?<!\d)(\d{0,20})\.(\d{0,20})(?:\\(?:overline|bar|dot)\s*(?:\{(\d{1,20})\}|(\d))"
@@ -108,16 +110,8 @@ def normalize(answer: str) -> str:
         text = _DOUBLED.sub(r"\\", text)
     text = _CURRENCY.sub(" ", _MODULE.sub("", text))
     text = _REPEATING.sub(_repeated, _SCALE.sub(_scaled, text))
-    text = _MATH_SIGNS.sub(" ", text)
-    text = _NEGATED_THIN_SPACE.sub("", _THIN_THOUSANDS.sub("", text))
-    text = _BRACED_COMMA.sub(",", _THOUSANDS_BRACE.sub("", text))
-    text = _DROPPED.sub("", text)
-    text = _FRACTIONS.sub(r"\\frac", text)
-    text = _DERIVATIVE.sub(r" \\derivative{\2}{\3}{\1} ", text)
-    text = _DEGREES.sub(r"\\degree ", text)
-    text = _PERCENT.sub(r"\\% ", text)
-    for pattern, sign in _RELATIONS:
-        text = pattern.sub(sign, text)
+    for pattern, spelled in _REWRITES:
+        text = pattern.sub(spelled, text)
     text = _SPACES.sub(" ", text).strip(" \n\t").rstrip(".,;:\\ ")
     if number := _NUMBER_IN_TEXT.fullmatch(text):
         return number.group(1)

@@ -1,4 +1,4 @@
-"""Are two formulas the same: exactly, to the digits that were written, or at points where variables have values."""
+"""Compares two formulas: exactly, to the digits as written, or by their values at points."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ from tasks.grading.math.expressions import (
 )
 
 RATIONAL_DIGITS, IRRATIONAL_DIGITS, CUT_DIGITS = 3, 4, 5
-"""Significant digits that a rounded decimal needs beside a rational and an irrational value, and one cut off."""
+"""Significant digits needed of a decimal rounded from a rational or an irrational value, and of a truncated one."""
 FINITE_PLACES = 6
-"""A value with at most that many decimals could have been written out: a rounded one is wrong."""
+"""A value with at most this many decimals could have been written out: a rounded one is wrong."""
 DECIMAL_TOLERANCE = Fraction(1, 10**6)
 """Relative, between two decimals, or inside formulas with decimals."""
 CLEARLY_DIFFERENT = 1e-8
 
 
 class Decimal(NamedTuple):
-    """A number as it was written with a point."""
+    """A number written with a point."""
 
     value: Fraction
     digits: int
-    """Significant ones."""
+    """Significant digits."""
     unit: Fraction
     """Unit of the last decimal place."""
 
 
 def same_value(a: Node, b: Node) -> bool:
-    """True if `a` and `b` are the same number or the same function of the same variables.
+    """True if `a` and `b` are the same number or the same function. Raises Undecided.
 
-    A decimal equals an exact value that it is the rounding of, if it has 3 significant digits (4 beside an irrational
-    value) and the value has no short decimal form: 0.667 is 2/3, 0.67 is not, 1.06 is not 17/16. Two decimals have to
-    agree to a millionth. Raises Undecided.
+    A decimal equals an exact value that rounds to it, if it has 3 significant digits (4 for an irrational value) and
+    the value has no short decimal form: 0.667 is 2/3, 0.67 is not, 1.06 is not 17/16. Decimals agree to a millionth.
     """
     if a == b:
         return True
@@ -56,7 +55,7 @@ def same_value(a: Node, b: Node) -> bool:
 
 
 def written_decimal(node: Node) -> Decimal | None:
-    """`node` as a decimal: 0.667, -4.5, 4.5e33, 6.02 \\times 10^{23}; None for all else."""
+    """`node` as a decimal: 0.667, -4.5, 4.5e33, 6.02 \\times 10^{23}; None if it is none."""
     if isinstance(node, Number):
         if node.places is None:
             return None
@@ -84,7 +83,7 @@ def _rounded(a: Node, b: Node, left: Fraction, right: Fraction) -> bool:
 
 
 def _is_short(value: Fraction) -> bool:
-    """True where `value` has few decimals."""
+    """True for a value with few decimals."""
     return (value * 10**FINITE_PLACES).denominator == 1
 
 
@@ -111,7 +110,7 @@ def _same_constant(a: Node, b: Node) -> bool:
 
 
 def points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
-    """Values for the variables `names`, the same each time; and whether all are positive."""
+    """Fixed values for the variables `names`, each with whether all are positive."""
     found: list[tuple[dict[str, Fraction], bool]] = []
     for row in range(7):
         point: dict[str, Fraction] = {}
@@ -125,8 +124,7 @@ def points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
 def _same_function(a: Node, b: Node) -> bool:
     """True where both have the same values at points with positive variables, and wherever both are real.
 
-    Formulas of physics and finance mean positive quantities: sqrt(a/b) and sqrt(a)/sqrt(b) are the same, but
-    sqrt(x^2) and x are not.
+    sqrt(a/b) and sqrt(a)/sqrt(b) are the same, as for positive quantities of physics, but sqrt(x^2) and x are not.
     """
     names = symbols(a) | symbols(b)
     tolerance = float(DECIMAL_TOLERANCE) if has_decimal(a) or has_decimal(b) else CLEARLY_DIFFERENT
@@ -151,7 +149,7 @@ def _same_function(a: Node, b: Node) -> bool:
 
 
 def _lost_digits(a: Node, b: Node, point: dict[str, Fraction]) -> bool:
-    """True where double precision only seemed to differ, after terms that cancel."""
+    """True where the difference was only cancellation in double precision."""
     try:
         return same_to_many_digits(a, b, point)
     except Undecided:
@@ -159,8 +157,8 @@ def _lost_digits(a: Node, b: Node, point: dict[str, Fraction]) -> bool:
 
 
 def _points_for(a: Node, b: Node, names: set[str]) -> list[tuple[dict[str, Fraction], bool]]:
-    """Whole numbers where floors, factorials or powers of -1 stand, which are often meant for these only."""
-    if not any(isinstance(part, Apply) and _is_for_whole_numbers(part) for part in (*walk(a), *walk(b))):
+    """Points; whole numbers for floors, factorials and powers of -1, which are often meant for these only."""
+    if not any(_is_for_whole_numbers(part) for part in (*walk(a), *walk(b))):
         return points(names)
     orders = [sorted(names), sorted(names, reverse=True)]
     return [
@@ -169,10 +167,10 @@ def _points_for(a: Node, b: Node, names: set[str]) -> list[tuple[dict[str, Fract
     ]
 
 
-def _is_for_whole_numbers(part: Apply) -> bool:
-    if part.name == "pow":
+def _is_for_whole_numbers(part: Node) -> bool:
+    if isinstance(part, Apply) and part.name == "pow":
         return rational(part.args[0]) == -1 and bool(symbols(part.args[1]))
-    return part.name in ("factorial", "binomial", "floor", "ceil", "mod")
+    return isinstance(part, Apply) and part.name in ("factorial", "binomial", "floor", "ceil", "mod")
 
 
 def proportional(a: Node, b: Node) -> int | None:

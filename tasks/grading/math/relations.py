@@ -1,4 +1,4 @@
-"""What a relation says: the name that it gives a value, the function or identity it states, the interval it bounds."""
+"""The meaning of a relation: an assignment to a name, an identity, or an interval."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tasks.grading.math.numeric import same_value
 
 _FUNCTION = re.compile(r"[A-Za-z]+'*(?:_\{?\w+\}?)?\((\w(?:,\w)*)\)|y")
 MIRRORED = {"<": ">", ">": "<", "le": "ge", "ge": "le", "=": "=", "ne": "ne", "equiv": "equiv"}
-"""Signs read from the right."""
+"""Sign → the sign with its sides exchanged."""
 
 
 def subject_of(item: Answer) -> str:
-    """The left side of an equation as it is written; empty for all else."""
+    """The left side of an equation as written; empty for other answers."""
     return item.subject if isinstance(item, Relation) and set(item.signs) == {"="} else ""
 
 
@@ -35,7 +35,7 @@ def _is_name(node: Node) -> bool:
 
 
 def is_identity(relation: Relation) -> bool:
-    """True where both ends are the same formula, or a derivative and what it comes to: `(x+1)^2 = x^2 + 2x + 1`."""
+    """True where both ends are the same formula, `(x+1)^2 = x^2 + 2x + 1`, or a derivative is evaluated."""
     first, last = relation.sides[0], relation.sides[-1]
     if not isinstance(first, Formula) or not isinstance(last, Formula):
         return False
@@ -43,7 +43,7 @@ def is_identity(relation: Relation) -> bool:
 
 
 def same_name(gold: Relation, answer: Relation) -> bool:
-    """True for two names that are written the same, and for two of one function: f(x) and y, but not f(x) and f(t)."""
+    """True for names written the same, and for two of one function: f(x) and y, but not f(x) and f(t)."""
     if re.sub(r"[{}\s]", "", gold.subject) == re.sub(r"[{}\s]", "", answer.subject):
         return True
     found = _FUNCTION.fullmatch(gold.subject), _FUNCTION.fullmatch(answer.subject)
@@ -63,7 +63,7 @@ def as_difference(relation: Relation) -> Node | None:
 
 
 def symbols_of(side: Answer) -> set[str]:
-    """Variables of a formula; nothing for all else."""
+    """Variables of a formula; empty for other answers."""
     return symbols(side.node) if isinstance(side, Formula) else set()
 
 
@@ -98,9 +98,9 @@ def as_interval(relation: Relation) -> Answer | None:
 
 
 def solution_set(listed: Listed) -> Answer | None:
-    """Inequalities of one variable as the set that they describe; None where some are none.
+    """Inequalities in one variable as a set: of two overlapping rays, `x > 2, x < 5`, the common part, else the union.
 
-    Of two rays that overlap the common part is meant, `x > 2, x < 5`; all else is a union.
+    None where an item is no such inequality.
     """
     relations = [item for item in listed.items if isinstance(item, Relation)]
     intervals = [as_interval(relation) for relation in relations]
@@ -111,7 +111,7 @@ def solution_set(listed: Listed) -> Answer | None:
 
 
 def _overlap(parts: list[Bracketed]) -> Answer | None:
-    """What two rays in opposite directions share; None where that is nothing."""
+    """The intersection of two opposite rays; None where it is empty."""
     rising = [part for part in parts if part.items[1] == Formula(INFINITY)]
     falling = [part for part in parts if part.items[0] == Formula(Apply("neg", (INFINITY,)))]
     if len(parts) != 2 or len(rising) != 1 or len(falling) != 1:

@@ -1,4 +1,4 @@
-"""The last stage: sympy, in worker processes that are killed at the deadline and started again."""
+"""The last stage: sympy, in worker processes that are killed at the deadline and replaced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import selectors
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from queue import LifoQueue
@@ -27,7 +26,7 @@ class DeadlinePassed(Exception):
 
 
 class WorkerUnavailable(Exception):
-    """No worker could be started, so that nothing can be said of the answer."""
+    """No worker could be started, so that the answer cannot be graded."""
 
 
 class _Worker:
@@ -60,7 +59,7 @@ class _Worker:
             ) from error
 
     def same(self, gold: str, answer: str, deadline_s: float) -> bool:
-        """Ask, and wait. Raises DeadlinePassed; the worker is of no use then."""
+        """Whether sympy finds both equal. Raises DeadlinePassed, after which the worker is unusable."""
         asked = {"gold": gold, "answer": answer, "cpu_s": math.ceil(deadline_s) + 1}
         try:
             assert self.process.stdin
@@ -72,26 +71,20 @@ class _Worker:
 
     def _line(self, timeout_s: float) -> bytes:
         assert self.process.stdout
-        until = time.monotonic() + timeout_s
-        line = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not selector.select(max(0.0, until - time.monotonic())):
-                    raise DeadlinePassed(f"no verdict in {timeout_s:g} s")
-                piece = os.read(self.process.stdout.fileno(), 65_536)
-                if not piece:
-                    raise DeadlinePassed("the worker ended")
-                line += piece
+            if not selector.select(timeout_s):
+                raise DeadlinePassed(f"no verdict in {timeout_s:g} s")
+        line = self.process.stdout.readline()  # the worker writes a line at once
+        if not line:
+            raise DeadlinePassed("the worker ended")
         return line
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):  # what was not written to a dead worker
-                if pipe:
-                    pipe.close()
+        self.process.wait()  # so that a thread that reads sees the end before the pipes are closed
+        with suppress(OSError), self.process:  # closes them; a dead worker's input may hold what was not written
+            pass
 
 
 class Workers:
@@ -136,11 +129,6 @@ class Workers:
             with self._lock:
                 self._running.discard(worker)
             worker.kill()
-
-    def pids(self) -> list[int]:
-        """Process IDs of the running workers."""
-        with self._lock:
-            return [worker.process.pid for worker in self._running]
 
     def close(self) -> None:
         """End all workers; a comparison under way gives DeadlinePassed, a later one WorkerUnavailable."""

@@ -1,5 +1,4 @@
-"""Instructions whose following can be verified by rule: IFEval's 25 kinds, strict and loose.
+"""Verifiable instructions: IFEval's 25 kinds, with the verdicts, quirks included, of its published grader.
 
-Source: Zhou et al. 2023, Instruction-Following Evaluation for Large Language Models, arXiv:2311.07911; the verdicts are
-those of google-research/instruction_following_eval, its quirks included, without anything downloaded at run time.
+Source: Zhou et al. 2023, arXiv:2311.07911, and google-research/instruction_following_eval.
 """

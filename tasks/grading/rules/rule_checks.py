@@ -1,8 +1,7 @@
-"""The kinds of instructions: what each is told, and whether a response follows it.
+"""IFEval's kinds of instructions: the arguments of each, and whether a response follows it.
 
-Keywords are regular expressions, found inside longer words too, as the published grader has it; a pattern that does
-not compile is refused before any response is seen. The published patterns for marks of format go back and forth over
-some inputs in quadratic time; where they do, the same matches are found in one pass here.
+Keywords are regular expressions and match inside longer words too, as in the published grader. Where its patterns for
+format marks take quadratic time, the same matches are found in one pass here.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ DIVIDER = re.compile(r"\s?\*\*\*\s?")
 END_OF_FIRST_WORD = re.compile(r"[.,?!'\"]")
 SEED = 0
 READ_CHARS = 100_000
-"""langdetect decides by 10,000 characters, but takes addresses out of all there are first."""
+"""langdetect decides by 10,000 characters, but first removes addresses from the whole text."""
 _loading = Lock()
 
 
 class Argument(NamedTuple):
-    """What an argument of an instruction has to be."""
+    """The condition that an argument of an instruction has to meet."""
 
     meets: Callable[[Any], bool]
     expected: str
-    """For messages."""
+    """The condition in words, for messages."""
 
 
 def _is_count(value: Any) -> bool:
@@ -54,13 +53,10 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_pattern(value: Any) -> bool:
-    if not _is_text(value):
-        return False
     try:
-        re.compile(value)
+        return _is_text(value) and bool(re.compile(value))
     except (re.error, RecursionError, OverflowError):
         return False
-    return True
 
 
 def _are_patterns(value: Any) -> bool:
@@ -80,13 +76,13 @@ Patterns = Annotated[list[str], Argument(_are_patterns, "a list of words, or of 
 
 
 def arguments_of(check: Callable[..., bool]) -> dict[str, Argument]:
-    """What a check has to be told besides the response, by name."""
+    """Arguments of a check besides the response, by name."""
     hints = get_type_hints(check, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if name not in ("response", "return")}
 
 
 def compares(found: Iterable[Any], relation: Relation, threshold: int) -> bool:
-    """True if `found` has at least, or less than, `threshold` members; it is read no further than that."""
+    """True if `found` has at least, or less than, `threshold` members; it is read no further."""
     reached = sum(1 for _ in islice(found, threshold)) >= threshold
     return reached == (relation == "at least")
 
@@ -108,8 +104,7 @@ def forbidden_words(response: str, *, forbidden_words: Patterns) -> bool:
 
 def letter_frequency(response: str, *, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
     """The letter, or sign such as `#`, occurs often, or seldom, enough, in any case."""
-    reached = response.lower().count(letter.lower()) >= let_frequency
-    return reached == (let_relation == "at least")
+    return compares(re.finditer(re.escape(letter.lower()), response.lower()), let_relation, let_frequency)
 
 
 def number_sentences(response: str, *, num_sentences: Count, relation: Relation) -> bool:
@@ -193,7 +188,11 @@ def json_format(response: str) -> bool:
 
 def title(response: str) -> bool:
     """It has a `<<title>>` on one line, with something between the brackets."""
-    return any(found.lstrip("<").rstrip(">").strip() for found in _titles(response))
+    for line in response.split("\n"):
+        start, end = line.find("<<"), line.rfind(">>")
+        if 0 <= start <= end - 3 and line[start : end + 2].lstrip("<").rstrip(">").strip():
+            return True
+    return False
 
 
 def two_responses(response: str) -> bool:
@@ -235,14 +234,6 @@ def _highlights(response: str) -> Iterator[str]:
                 yield found[1]
 
 
-def _titles(response: str) -> Iterator[str]:
-    """From the first `<<` of a line to its last `>>`, with at least one character between."""
-    for line in response.split("\n"):
-        start, end = line.find("<<"), line.rfind(">>")
-        if 0 <= start <= end - 3:
-            yield line[start : end + 2]
-
-
 def response_language(response: str, *, language: Text) -> bool:
     """langdetect takes it for that language, or can tell none (digits only)."""
     return detected_language(response) in (language, None)
@@ -269,10 +260,9 @@ def no_comma(response: str) -> bool:
 
 
 def detected_language(text: str) -> str | None:
-    """langdetect's code for the language, `zh-cn` for one; None where the text has no features.
+    """langdetect's code for the language, such as `zh-cn`; None where the text has no features.
 
-    langdetect draws n-grams at random: unseeded, as in the published grader, a mixed text may get another language
-    the next time.
+    It draws n-grams at random: unseeded, as in the published grader, a mixed text may get another language next time.
     """
     from langdetect import LangDetectException
 
@@ -287,7 +277,7 @@ def detected_language(text: str) -> str | None:
 
 @cache
 def _detectors() -> DetectorFactory:
-    """Our own, so that the seed does not depend on who else imports langdetect, and no thread sees it half loaded."""
+    """A private factory, so that nobody else changes its seed and no thread sees it half loaded."""
     from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
 
     factory = DetectorFactory()
@@ -296,30 +286,18 @@ def _detectors() -> DetectorFactory:
     return factory
 
 
-KINDS: Mapping[str, Callable[..., bool]] = {
-    "keywords:existence": existence,
-    "keywords:frequency": frequency,
-    "keywords:forbidden_words": forbidden_words,
-    "keywords:letter_frequency": letter_frequency,
-    "language:response_language": response_language,
-    "length_constraints:number_sentences": number_sentences,
-    "length_constraints:number_paragraphs": number_paragraphs,
-    "length_constraints:number_words": number_words,
-    "length_constraints:nth_paragraph_first_word": nth_paragraph_first_word,
-    "detectable_content:number_placeholders": number_placeholders,
-    "detectable_content:postscript": postscript,
-    "detectable_format:number_bullet_lists": number_bullet_lists,
-    "detectable_format:constrained_response": constrained_response,
-    "detectable_format:number_highlighted_sections": number_highlighted_sections,
-    "detectable_format:multiple_sections": multiple_sections,
-    "detectable_format:json_format": json_format,
-    "detectable_format:title": title,
-    "combination:two_responses": two_responses,
-    "combination:repeat_prompt": repeat_prompt,
-    "startend:end_checker": end_checker,
-    "startend:quotation": quotation,
-    "change_case:capital_word_frequency": capital_word_frequency,
-    "change_case:english_capital": english_capital,
-    "change_case:english_lowercase": english_lowercase,
-    "punctuation:no_comma": no_comma,
+_BY_GROUP: Mapping[str, tuple[Callable[..., bool], ...]] = {
+    "keywords": (existence, frequency, forbidden_words, letter_frequency),
+    "language": (response_language,),
+    "length_constraints": (number_sentences, number_paragraphs, number_words, nth_paragraph_first_word),
+    "detectable_content": (number_placeholders, postscript),
+    "detectable_format": (
+        *(number_bullet_lists, constrained_response, number_highlighted_sections),
+        *(multiple_sections, json_format, title),
+    ),
+    "combination": (two_responses, repeat_prompt),
+    "startend": (end_checker, quotation),
+    "change_case": (capital_word_frequency, english_capital, english_lowercase),
+    "punctuation": (no_comma,),
 }
+KINDS = {f"{group}:{check.__name__}": check for group, checks in _BY_GROUP.items() for check in checks}

@@ -1,6 +1,6 @@
-"""IFEval's figures: shares of prompts whose instructions are all followed, and of instructions that are followed.
+"""IFEval's grader and figures: shares of instructions followed, and of prompts whose instructions are all followed.
 
-Strict and loose verdicts: loose forgives an opening line, a closing line and asterisks.
+Loose verdicts forgive an opening line, a closing line and asterisks; strict ones do not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from math import fsum, sqrt
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 
@@ -22,6 +22,7 @@ from tasks.measure.estimates import Estimate, estimate, estimates, wilson
 VARIANTS = ("strict", "loose")
 ByItem = dict[str, list[float]]
 """Item → 1 for each instruction followed and 0 for each that was not, over all repeats."""
+ALL_KINDS = ""
 Rule = Callable[[str], bool]
 """Whether a response follows one instruction."""
 
@@ -34,37 +35,26 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
         except RulesUnusable as error:
             found = {"status": "unscored", "reason": str(error)}
         else:
-            answer = _answer(response.text)
-            found = _verdict(kinds, followed(rules, answer)) | _missing(response, answer)
+            # without reasoning the text stays as it is, since blank lines at its ends count
+            visible = visible_answer(response.text)
+            answer = response.text if visible == response.text.strip() else visible or ""
+            found = _verdict(kinds, *followed(rules, answer))
+            if not answer or answer.isspace():
+                said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
+                found |= {"missing": True, "reason": f"no answer: {response.missed or said}"}
         yield Sample.graded(item, response, keys=response.call_keys, **found)
 
 
-def _answer(text: str) -> str:
-    """What is graded: the text without reasoning, and else to the letter, since blank lines at its ends count."""
-    visible = visible_answer(text)
-    return text if visible == text.strip() else visible or ""
-
-
-def _verdict(kinds: Sequence[str], done: Followed) -> dict[str, Any]:
-    broken = [kind for kind, kept in zip(kinds, done.strict, strict=True) if not kept]
+def _verdict(kinds: Sequence[str], strict: list[bool], loose: list[bool]) -> dict[str, Any]:
+    broken = [kind for kind, kept in zip(kinds, strict, strict=True) if not kept]
+    done = {"strict": strict, "loose": loose}
     return {
-        "score": float(all(done.strict)),
+        "score": float(all(strict)),
         "reason": f"not followed: {', '.join(broken)}" if broken else "all followed",
-        "values": {f"prompt_level_{name}": float(all(getattr(done, name))) for name in VARIANTS}
-        | {f"instruction_level_{name}": fsum(getattr(done, name)) / len(kinds) for name in VARIANTS},
-        "detail": {
-            "instructions": list(kinds),
-            "followed_strict": list(done.strict),
-            "followed_loose": list(done.loose),
-        },
+        "values": {f"prompt_level_{name}": float(all(done[name])) for name in VARIANTS}
+        | {f"instruction_level_{name}": fsum(done[name]) / len(kinds) for name in VARIANTS},
+        "detail": {"instructions": list(kinds), "followed_strict": strict, "followed_loose": loose},
     }
-
-
-def _missing(response: Response, answer: str) -> dict[str, Any]:
-    if answer and not answer.isspace():
-        return {}
-    said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
-    return {"missing": True, "reason": f"no answer: {response.missed or said}"}
 
 
 def summarise_rules(samples: Iterable[Sample]) -> Summary:
@@ -79,9 +69,9 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
         for name in VARIANTS
     ]
     instructions = [
-        instruction_share(f"instruction_level_{name}", _merged(kinds[name].values()))
-        for name in VARIANTS
-        if kinds[name]
+        instruction_share(f"instruction_level_{name}", by_kind.pop(ALL_KINDS))
+        for name, by_kind in kinds.items()
+        if by_kind
     ]
     per_kind = [
         instruction_share(f"instruction_level_{name}", by_item, part=f"instruction={kind}")
@@ -116,26 +106,19 @@ def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, pa
 
 
 def _noting(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -> Iterator[Sample]:
-    """The same samples; on the way, their verdicts are sorted by kind."""
+    """The same samples; on the way their verdicts are collected, by kind and of all kinds."""
     for sample in samples:
         if sample.status == "scored":
             for name in VARIANTS:
                 verdicts = cast(list[bool], sample.detail[f"followed_{name}"])
                 for kind, kept in zip(cast(list[str], sample.detail["instructions"]), verdicts, strict=True):
-                    kinds[name].setdefault(kind, {}).setdefault(sample.item, []).append(float(kept))
+                    for key in (kind, ALL_KINDS):
+                        kinds[name].setdefault(key, {}).setdefault(sample.item, []).append(float(kept))
         yield sample
 
 
-def _merged(parts: Iterable[ByItem]) -> ByItem:
-    merged: ByItem = {}
-    for part in parts:
-        for item, verdicts in part.items():
-            merged.setdefault(item, []).extend(verdicts)
-    return merged
-
-
 def check_rules(items: Iterable[Item]) -> Iterator[str]:
-    """What is wrong with the items, a sentence each: unknown kinds, arguments that are missing or of no use."""
+    """A sentence on each item with unknown kinds, or with missing or unusable arguments."""
     for item in items:
         try:
             rules_of(item.detail)
@@ -144,9 +127,9 @@ def check_rules(items: Iterable[Item]) -> Iterator[str]:
 
 
 def rule_of(kind: str, arguments: Mapping[str, JsonValue]) -> Rule:
-    """The check of one instruction; arguments that are null are as good as absent, as the hub's data has them.
+    """The check of one instruction; null arguments, as the hub's data has them, count as absent.
 
-    Raises RulesUnusable: the published grader draws a missing argument at random, and so grades something else.
+    Raises RulesUnusable, also for a missing argument, which the published grader would draw at random.
     """
     if kind not in KINDS:
         raise RulesUnusable(f"no instruction kind {kind!r}; there are {', '.join(sorted(KINDS))}")
@@ -168,10 +151,7 @@ def rule_of(kind: str, arguments: Mapping[str, JsonValue]) -> Rule:
 
 
 def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
-    """Kind and check of each instruction of an item: `instruction_id_list` and, beside it, `kwargs`.
-
-    Raises RulesUnusable.
-    """
+    """Kind and check of each instruction in an item's `instruction_id_list` and `kwargs`. Raises RulesUnusable."""
     kinds, arguments = detail.get("instruction_id_list"), detail.get("kwargs")
     if not isinstance(kinds, list) or not kinds or not isinstance(arguments, list):
         raise RulesUnusable("an item needs `instruction_id_list` and `kwargs`, two lists")
@@ -185,20 +165,13 @@ def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
     return rules
 
 
-class Followed(NamedTuple):
-    """Which of an item's instructions a response follows."""
-
-    strict: list[bool]
-    loose: list[bool]
-
-
-def followed(rules: Sequence[Rule], response: str) -> Followed:
-    """The verdicts of both kinds on each rule; an empty response follows none."""
+def followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], list[bool]]:
+    """Strict and loose verdicts on each rule; an empty response follows none."""
     strict = [_follows(rule, [response]) for rule in rules]
     if all(strict):
-        return Followed(strict, strict)
+        return strict, strict
     variants = list(dict.fromkeys(loose_variants(response)))
-    return Followed(strict, [done or _follows(rule, variants) for rule, done in zip(rules, strict, strict=True)])
+    return strict, [done or _follows(rule, variants) for rule, done in zip(rules, strict, strict=True)]
 
 
 def loose_variants(response: str) -> Iterator[str]:

@@ -1,16 +1,11 @@
 """Sentences as NLTK's Punkt model for English finds them, without its data, and the words in capitals in them.
 
 A `.`, `?` or `!` ends a sentence where white space or one of a few marks follows, unless its word is an abbreviation,
-an initial or a number and the next word does not look like a beginning. That has results which IFEval's verdicts hang
-on: `1.` of a list is a sentence of its own, `e.g.` ends one, and so does `**done.**` with the asterisks after it.
-Source: Kiss & Strunk 2006, Unsupervised Multilingual Sentence Boundary Detection, Computational Linguistics 32(4);
-the cuts were measured against NLTK 3.10, which, unlike NLTK before 3.10, also cuts before curly quotes.
-Known differences: Punkt knows 20,000 words of newspaper text by their case, we know 1,200, so that
-after an abbreviation, an initial or `…` in three dots a rarer word may be taken for a name; its few pairs of
-newspaper names and some 80 rare initials (`W.R.`) are left out.
-
-Vocabulary: a newspaper model of 1987 decided what is an abbreviation: `Rev.`, `etc.`, `Mar.` and `e.g.` are none to it,
-and end sentences. Words were chosen by us for their use in answers, and sorted by how NLTK's Punkt treats them.
+an initial or a number and the next word does not look like a beginning; `1.` of a list, `e.g.` and `**done.**` end one.
+Source: Kiss & Strunk 2006, Computational Linguistics 32(4); measured against NLTK 3.10, which, unlike earlier ones,
+also cuts before curly quotes. The words are common ones, sorted by how its Punkt (newspapers of 1987) treats them.
+Known differences: Punkt knows the case of 20,000 words, we of 1,200, so that after an abbreviation, an initial or
+three dots a rarer word may be taken for a name; its few name pairs and some 80 rare initials (`W.R.`) are left out.
 """
 
 from __future__ import annotations
@@ -21,11 +16,11 @@ from itertools import pairwise
 
 SPACE = r" \t\n\r\x0b\x0c"
 MARK = r"""[)";}\]*:@'({\[?!‘’“”«»]"""
-"""What ends a word although no space does."""
+"""Ends a word without a space."""
 STOP = rf"{MARK}|--|\.\.|,(?=\s|$|{MARK}|--|\.\.)"
 
-# From the start of a word to its last `.?!` that may end a sentence, so that a word is read once: linear in its length.
-# A word that begins with such a mark, like a `!!` that stands alone, is cut after it too.
+# from the start of a word to its last `.?!` that may end a sentence, so that each word is read once; a word that begins
+# with such a mark, like a lone `!!`, is cut after it too
 BEGINNING = rf"(?:\A|(?<=[{SPACE}]))"
 CANDIDATE = re.compile(
     rf"{BEGINNING}[.?!](?={MARK})|(?:{BEGINNING}|(?<=\A[.?!])|(?<=[{SPACE}][.?!]))[^{SPACE}]*[.?!](?={MARK}|\s)"
@@ -49,7 +44,8 @@ def sentences(text: str) -> Iterator[str]:
     start = 0
     for candidate in CANDIDATE.finditer(text):
         following = FOLLOWING.match(text, candidate.end())
-        if following and _splits(candidate[0] + following[0]):
+        # the last token belongs to what follows
+        if following and any(_ends(*pair) for pair in pairwise(TOKEN.findall(candidate[0] + following[0]))):
             end, after = _realigned(text, candidate.end())
             yield text[start:end]
             start = after
@@ -58,17 +54,12 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _realigned(text: str, end: int) -> tuple[int, int]:
-    """Where the sentence that ends at `end` really ends, and where the next begins."""
+    """End of the sentence with closing marks after `end`, and the beginning of the next."""
     after = end
     while text[after].isspace():
         after += 1
     closing = CLOSING.match(text, after)
     return (closing.end(1), closing.end()) if closing else (end, after)
-
-
-def _splits(context: str) -> bool:
-    """True if any token of the context but the last ends a sentence."""
-    return any(_ends(token, following) for token, following in pairwise(TOKEN.findall(context)))
 
 
 def _ends(token: str, following: str) -> bool:
@@ -107,23 +98,18 @@ def _is_name(token: str) -> bool:
 def capital_words(text: str) -> Iterator[str]:
     """The words whose letters are all capitals, in order, cut as NLTK's `word_tokenize` cuts them.
 
-    Only these are counted, so punctuation that stands apart may as well be a space. What matters is where a word is
-    cut in two: `DON'T` is `DO` and `N'T`, `NASA's` is `NASA` and `'s`, `CANNOT` is `CAN` and `NOT`, while `AND/OR`,
-    `T-SHIRT` and `U.S.A.` are one each.
-    Source: NLTK's TreebankWordTokenizer and its revision NLTKWordTokenizer, by behaviour.
+    `DON'T` is `DO` and `N'T`, `NASA's` is `NASA` and `'s`, `CANNOT` is `CAN` and `NOT`, while `AND/OR`, `T-SHIRT` and
+    `U.S.A.` are one each. Source: NLTK's TreebankWordTokenizer and NLTKWordTokenizer, by behaviour.
     Known differences: a word with two clitics (`SHOULDN'T'VE`) may be cut at another place.
     """
     for sentence in sentences(text):
-        spaced = TWO_IN_ONE.sub(r" \1 ", APART.sub(" ", _without_period(sentence)))
+        bare = sentence.rstrip(END)
+        if bare.endswith(".") and not bare.endswith(".."):  # with its period `IT'S.` would be one word
+            sentence = bare[:-1]
+        spaced = TWO_IN_ONE.sub(r" \1 ", APART.sub(" ", sentence))
         for piece in spaced.split():
             if not piece.islower():
                 yield from (word for word in _cut(piece) if word.isupper())
-
-
-def _without_period(sentence: str) -> str:
-    """The sentence without its last period; `IT'S.` would else be one word."""
-    bare = sentence.rstrip(END)
-    return bare[:-1] if bare.endswith(".") and not bare.endswith("..") else sentence
 
 
 def _cut(piece: str) -> tuple[str, ...]:
@@ -196,7 +182,7 @@ BEGINNERS = _words(
     yesterday yet your yourself youth
     """
 )
-"""Never with a capital inside a sentence, so a capital means that one begins."""
+"""Lower case inside sentences, so that a capital means that one begins."""
 
 ORDINARY = _words(
     """

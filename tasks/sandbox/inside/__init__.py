@@ -1,1 +1,1 @@
-"""What runs within the sandbox: the standard library and nothing else, on any Python from 3.9."""
+"""Code that runs inside the sandbox, with the standard library alone, on any Python from 3.9."""

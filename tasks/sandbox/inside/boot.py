@@ -1,14 +1,11 @@
-"""The engine without bubblewrap: `python -I -S boot.py JSON` runs a command in namespaces and a root of its own.
+"""The engine without bubblewrap: `python -I -S boot.py JSON` runs a command in new namespaces with its own root.
 
-JSON is an object: `readonly`, pairs of a path on this machine and the path at which the command sees it; `symlinks`,
-pairs of a target and a path; `uid_map`, whether a user namespace is needed, as for all but root; `command`; `env`, the
-whole environment of the command. The command is process 1 of its process namespace and inherits the open descriptors;
-when this process dies, so does everything that the command started. SIGTERM is passed on, which process 1 ignores
-unless it handles it. Exit code: the command's, 128 + number for a signal, FAILED when it could not be started, with one
-line on stderr that names the step.
-
-Root keeps the capabilities with which a zygote makes namespaces and becomes somebody else; in a user namespace the
-caller is nobody, with those that it needs to make namespaces.
+JSON: `readonly`, pairs of a path here and the path there; `symlinks`, pairs of a target and a path; `uid_map`, whether
+a user namespace is needed, as for all but root; `command`; `env`, its whole environment. The command is process 1 of
+its namespace, inherits the open descriptors and dies, with all it started, when this process does. SIGTERM is passed
+on. Exit code: the command's, 128 + number for a signal, FAILED with one line on stderr where it could not be started.
+Root keeps the capabilities with which a zygote makes namespaces and changes its user; any other caller is nobody in a
+user namespace, with those that it needs to make namespaces.
 
 Sources: namespaces(7), user_namespaces(7), pivot_root(2), mount_setattr(2), capabilities(7), prctl(2).
 """
@@ -69,7 +66,7 @@ class Failed(Exception):
 
 
 def main() -> NoReturn:
-    """Never comes back."""
+    """Never returns."""
     try:
         _boot(json.loads(sys.argv[1]))
     except Failed as error:
@@ -122,7 +119,7 @@ def _leave_namespaces(*, in_user_namespace: bool) -> None:
 
 
 def _stand_by(child: int, held: int) -> NoReturn:
-    """Wait for the child, with nothing open that somebody waits for the end of."""
+    """Wait for the child, without holding open a descriptor whose end somebody waits for."""
     os.close(0)
     os.closerange(3, held)
     os.closerange(held + 1, 65536)
@@ -135,7 +132,7 @@ def _stand_by(child: int, held: int) -> NoReturn:
 
 
 def _die_with(alive: int) -> None:
-    """End when the parent does, which holds the other end of `alive`, also if it has done so already."""
+    """Die when the parent does, or at once if it has: it holds the other end of `alive`."""
     with _step("die with the parent"):
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     ended = select.poll()
@@ -145,7 +142,7 @@ def _die_with(alive: int) -> None:
 
 
 def _build_root(told: dict[str, Any]) -> None:
-    """The machine is then at /old, and the root to be at /new."""
+    """Mount the new root at /new; the machine's is then at /old."""
     shown = [(os.path.realpath(source), target) for source, target in told["readonly"]]
     with _step("private mounts"):
         kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
@@ -168,7 +165,7 @@ def _build_root(told: dict[str, Any]) -> None:
 
 
 def _fill() -> None:
-    """What every root has: /dev, /proc, /tmp."""
+    """Make /dev, /proc and /tmp in the new root."""
     for path in ("/new/proc", "/new/tmp", "/new/dev/shm"):
         with _step(f"make {path[4:]}"):
             _folder(path)
@@ -184,7 +181,7 @@ def _fill() -> None:
 
 
 def _enter_root() -> None:
-    """And leave the machine behind."""
+    """Make /new the root and detach the old one."""
     with _step("enter the root"):
         os.chdir("/new")
         _pivot_root(".", ".")
@@ -195,7 +192,7 @@ def _enter_root() -> None:
 
 
 def _bind(source: str, target: str) -> None:
-    """A folder with all that is mounted in it, or a file. Raises OSError."""
+    """Bind a file, or a folder with all that is mounted in it. Raises OSError."""
     if os.path.isdir(source):  # noqa: PTH112
         _folder(target)
     elif not os.path.exists(target):  # noqa: PTH110
@@ -217,7 +214,7 @@ def _guard(target: str, flags: int) -> None:
 
 
 def _guard_each(target: str, flags: int) -> None:
-    """The same, one by one."""
+    """Add flags to each mount, one by one."""
     with open("/old/proc/self/mountinfo") as file:  # noqa: PTH123
         mounts = [line.split()[4:6] for line in file]
     for point, options in mounts:
@@ -228,7 +225,7 @@ def _guard_each(target: str, flags: int) -> None:
 
 
 def _keep_capabilities(kept: dict[str, int], *, ambient: bool) -> None:
-    """ambient: they outlive exec, which those of another user than root do not by themselves."""
+    """Drop all other capabilities. ambient: keep these across exec, which only root's survive by themselves."""
     mask = sum(1 << number for number in kept.values())
     with _step("capabilities"):
         for number in set(range(kernel.LAST_CAPABILITY + 1)) - set(kept.values()):

@@ -1,8 +1,8 @@
-"""Becomes the program: namespaces, limits and privileges are set up in two processes, the second is the program.
+"""Sets up namespaces, limits and privileges in two processes, init and the program that it forks.
 
-The first, init, is process 1 of a new process namespace: when it ends, everything else there ends with it. It has a
-folder in memory, of a size, that nobody else sees; a /proc that shows nobody else; no network but its own
-loopback. The program has no privileges, no other descriptors than its own, and limits that it cannot raise.
+Init is process 1 of a new process namespace: when it ends, everything there does. It has a private folder in memory of
+limited size, a /proc that shows only its namespace, and no network but its own loopback. The program has no privileges,
+only its own descriptors, and limits that it cannot raise.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .frames import Frame
 
 FOLDER = "/tmp/work"
 REPORT = 251
-"""Where the token goes when the tests are through; a number that programs do not use themselves."""
+"""Descriptor for the token once the tests are through; a number that programs do not use themselves."""
 TOKEN = 252
-"""Where the token comes from, for programs that are not Python's."""
+"""Descriptor from which programs in other languages than Python read the token."""
 STATUS = 253
 STDIN = ".stdin"
 OPEN_STACK = 8 << 20
@@ -35,32 +35,25 @@ COMPILER = {
 
 
 class Pipe(NamedTuple):
-    """Its two ends."""
-
     read: int
     write: int
 
 
 class Settings(NamedTuple):
-    """Settings of a zygote."""
-
     system_calls: bytes
     """The filter; empty: none."""
     isolated: bool
-    """False: no namespaces of its own."""
+    """False: programs get no namespaces."""
     uid: int | None
-    """Whom programs run as; None: whoever the zygote is, without privileges."""
+    """User that programs run as; None: the zygote's, without privileges."""
     counted: int | None
-    """Processes that the kernel counts with those of a program; None: all of a user's, so that it cannot limit them."""
+    """Processes that the kernel counts with those of a program; None: all of a user's, so that none can be limited."""
     cgroup: tuple[int, ...] = ()
-    """Descriptors of files that take the process that is to be in the group."""
+    """Descriptors of `cgroup.procs`, through which a process joins the group."""
     packages: tuple[str, ...] = ()
-    """Folders of libraries, for Python programs."""
 
 
 class Task(NamedTuple):
-    """What is to be executed."""
-
     source: bytes
     tests: bytes | None
     stdin: bytes
@@ -69,19 +62,18 @@ class Task(NamedTuple):
     path: str
     """Path of the source, relative to the folder."""
     argv: list[str]
-    """Empty: Python, in the fork itself."""
+    """Empty: Python, which runs in the fork."""
     compile: list[str]
     bound: str
     """`address_space` or `data`: what memory_bytes bounds."""
     limits: dict[str, Any]
     folder: str
-    """In which it starts."""
     number: int
     """Number of the request; the reply repeats it."""
 
     @classmethod
     def of(cls, request: Frame, folder: str) -> Task:
-        """`{folder}` in a command stands for the folder."""
+        """The task of a request; `{folder}` in its commands stands for the folder."""
         told, blobs = request.fields, request.blobs
         source, tests, stdin, *files = blobs
         return cls(
@@ -108,12 +100,12 @@ class Task(NamedTuple):
         return COMPILER["cpu_s"] * 2 if self.compile else 0.0
 
     def most(self, name: str) -> int:
-        """Bytes that are taken from a pipe."""
+        """Most bytes that are read from a pipe."""
         return self.limits["output_bytes"] if name in ("stdout", "stderr") else 4096
 
 
 def become_init(settings: Settings, task: Task) -> int:
-    """Make the place; gives a descriptor of what the program reads: a file, which has a size and can be read again."""
+    """Set up namespaces and the folder; returns a descriptor of the program's stdin, a file that can be read again."""
     if settings.isolated:
         with contextlib.suppress(OSError):
             os.close(_written("/proc/self/oom_score_adj", b"1000"))
@@ -156,7 +148,7 @@ def become_init(settings: Settings, task: Task) -> int:
 
 
 def _written(path: str, content: bytes, owner: int = -1) -> int:
-    """A file, open for reading."""
+    """Descriptor of a new file, open for reading."""
     written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     while content:
         content = content[os.write(written, content) :]
@@ -199,13 +191,13 @@ def become_program(task: Task, settings: Settings, pipes: dict[str, Pipe], *, st
 
 
 def _join(settings: Settings) -> None:
-    """The cgroup, with everything that follows."""
+    """Join the cgroup, with every process forked from here on."""
     for fd in settings.cgroup:
         os.write(fd, b"0")
 
 
 def _wire(pipes: dict[str, Pipe], *, stdin: int) -> int:
-    """Three descriptors as usual, REPORT, TOKEN, STATUS and no others; gives STATUS, which ends with this image."""
+    """Keep the standard descriptors, REPORT, TOKEN and STATUS, no others; returns STATUS, which closes on exec."""
     wanted = {0: stdin, 1: pipes["stdout"].write, 2: pipes["stderr"].write}
     for number, fd in {**wanted, REPORT: pipes["report"].write, TOKEN: pipes["token"].read}.items():
         os.dup2(fd, number, inheritable=number <= 2)
@@ -216,7 +208,7 @@ def _wire(pipes: dict[str, Pipe], *, stdin: int) -> int:
 
 
 def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
-    """Give up privileges and what limits do not allow."""
+    """Set the limits and drop privileges."""
     os.setsid()
     cpu_s = int(-(-limits["cpu_s"] // 1))
     _, stack = resource.getrlimit(resource.RLIMIT_STACK)
@@ -252,7 +244,7 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
 
 
 def _execute(argv: list[str]) -> None:
-    """Raises OSError, or never comes back."""
+    """Raises OSError, or never returns."""
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.environ.pop("PYTHONPATH", None)  # of another interpreter than what this may start

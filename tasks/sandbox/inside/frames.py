@@ -1,4 +1,4 @@
-"""Messages between the host and the sandbox: a JSON object, and blobs behind it; nothing in them is ever evaluated."""
+"""Messages between the host and the sandbox: a JSON object followed by blobs; nothing in them is ever evaluated."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ _HEAD = struct.Struct("<I")
 
 
 class Frame(NamedTuple):
-    """One message."""
-
     fields: dict[str, Any]
     blobs: list[bytes]
 
@@ -25,10 +23,9 @@ def send(channel: socket.socket, fields: dict[str, Any], blobs: Sequence[bytes] 
 
 
 def receive(channel: socket.socket, *, most: int | None = None) -> Frame | None:
-    """The next message; None when the other side is gone.
+    """The next message; None when the other side is gone. most: bytes of its blobs together; None: any number.
 
-    most: bytes of its blobs together; None: any number. Raises OSError, also on a time-out of the socket, and for what
-    is no message.
+    Raises OSError, also when the socket times out and for what is no message.
     """
     length = _exactly(channel, _HEAD.size)
     if length is None:

@@ -48,11 +48,11 @@ CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "loongarch64": 220, "ppc6
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _held = ctypes.PyDLL(None, use_errno=True)
-"""The same, with the interpreter's lock held."""
+"""libc, called with the interpreter's lock held."""
 
 
 def _declared(function: Any, *types: Any) -> Any:
-    """With types, so that numbers become no objects; and looked up here, so that nothing that is forked has to."""
+    """A libc function with its types declared, looked up before anything is forked."""
     function.argtypes = types
     return function
 
@@ -68,16 +68,15 @@ _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces of this process, or, of PID, those of its children. Raises OSError."""
+    """Move this process (for PID: its children) to new namespaces. Raises OSError."""
     _check(_unshare(flags), "unshare")
 
 
 def fork_into_pid_namespace() -> int:
     """As os.fork, but the child is the first process of a new PID namespace; this process can do it again.
 
-    For a process of one thread. Nothing is done of what the C library and Python do in the child of a fork, which takes
-    longer than all the rest: what calls itself random there is not, and the child has to use os.fork before it lets
-    anything else run. Raises OSError.
+    For a process of one thread. The C library's and Python's fork handlers, which take longer than all the rest, do not
+    run: random state is shared, and the child has to use os.fork before it runs anything else. Raises OSError.
     """
     machine, flags = os.uname().machine, CLONE_NEWPID | signal.SIGCHLD
     number = CLONE.get(machine)
@@ -104,7 +103,7 @@ def prctl(option: int, value: int = 0, more: int = 0) -> None:
 
 
 def drop_bounding_set() -> None:
-    """No file can give a capability any more; needs CAP_SETPCAP."""
+    """Clear the bounding set, so that no file can give a capability; needs CAP_SETPCAP."""
     for capability in range(LAST_CAPABILITY + 1):
         try:
             prctl(PR_CAPBSET_DROP, capability)
@@ -113,7 +112,7 @@ def drop_bounding_set() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up all capabilities of this process, in its user namespace too."""
+    """Drop all capabilities of this process, in its user namespace too."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     _check(_capset(_THIS_PROCESS, _NO_CAPABILITIES), "capset")
 
@@ -134,7 +133,7 @@ def name_host(name: str) -> None:
 
 
 def leave_session_keyring() -> None:
-    """Have a session keyring of one's own, empty, in place of the one that the user's session has."""
+    """Replace the user's session keyring by a new, empty one."""
     number = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
     if number is not None:
         _libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)

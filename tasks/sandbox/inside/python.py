@@ -1,4 +1,4 @@
-"""Executes a program of Python's, in the process that was forked for it."""
+"""Executes a Python program in the process that was forked for it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TESTS = "<tests>"
 DEFAULT = int(signal.SIG_DFL)
 _at_the_end = {"wait": True}
 _signal: Any = sys.modules["_signal"]
-"""The C module behind `signal`: its enumerations cost more than everything else done with a signal."""
+"""The C module behind `signal`, whose enumerations cost more than all else here."""
 
 Step = Callable[[], Any]
 
 
 def look_new(settings: Settings) -> None:
-    """Make the zygote's interpreter as programs are to find it, when all that it needs itself is imported."""
+    """Put the zygote's interpreter into the state that programs find, once all that it needs itself is imported."""
     os.environ["PYTHONPATH"] = os.pathsep.join(settings.packages)  # for interpreters that a program starts itself
     sys.path = [*(one for one in sys.path if one not in ("", OURS)), *settings.packages]
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
@@ -35,7 +35,7 @@ def look_new(settings: Settings) -> None:
 
 
 def _open_streams() -> None:
-    """On the usual descriptors, which the fork that is a program has for others of the same kind: a file, and pipes."""
+    """Open the standard streams on descriptors of the kinds that a program's fork has there: a file, and pipes."""
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r")), "utf-8", "surrogateescape")
     sys.stdin.mode = "r"  # type: ignore[misc] as the interpreter does
     before = os.dup(1), os.dup(2)
@@ -51,10 +51,10 @@ def _open_streams() -> None:
 
 
 def steps_of(task: Task) -> tuple[Step, ...]:
-    """What a program is: its source, its tests, and the token behind them. Raises SyntaxError.
+    """The steps of a program: its source, its tests, and the token after them. Raises SyntaxError.
 
-    Everything is bound before the source is executed, and what then calls it is C code, of which a program finds no
-    frame, no function and no variable that it could change.
+    All is bound before the source is executed, and C code calls it, so that a program finds no frame, function or
+    variable that it could change.
     """
     path = os.path.join(task.folder, task.path)  # noqa: PTH118
     _as_in_a_new_interpreter(task.folder, path)
@@ -89,7 +89,7 @@ def _module(name: str, path: str) -> dict[str, Any]:
 
 
 def _forbid_tracing() -> None:
-    """Take away what would let a program skip its tests or find the token; nothing else needs it."""
+    """Refuse what would let a program skip its tests or find the token."""
 
     def refuse(event: str, _: tuple[Any, ...]) -> None:
         # the names stand in the code, since a variable could be changed
@@ -109,7 +109,7 @@ def _forbid_tracing() -> None:
 
 
 def show(error: BaseException | str) -> None:
-    """Print what the program died of, without the frames above its own."""
+    """Print what the program died of, without the frames outside it."""
     try:
         if isinstance(error, str):
             print(error, file=sys.stderr)
@@ -123,10 +123,7 @@ def show(error: BaseException | str) -> None:
 
 
 def end(code: int) -> None:
-    """End this process as an interpreter ends: threads are waited for, exit functions called, output flushed.
-
-    Behind tests only the last: the verdict is known.
-    """
+    """End as an interpreter does: wait for threads, call exit functions, flush; after tests only flush."""
     waited: tuple[Step, ...] = ()
     if _at_the_end["wait"]:
         threads = getattr(sys.modules.get("threading"), "_shutdown", _nothing)
@@ -146,4 +143,4 @@ def _writer(fd: int, errors: str, *, line_buffering: bool = False) -> io.TextIOW
 
 
 def _nothing(*_: object) -> None:
-    """In the place of functions that would let a program skip its tests."""
+    """Stands in for functions that would let a program skip its tests."""

@@ -1,4 +1,4 @@
-"""Runs one program, as init of its namespace: gives it what it reads, takes what it writes, and ends it in time."""
+"""Runs one program, as init of its namespace: feeds it, collects its output, and ends it in time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .frames import Frame, send
 BLOCK = 1 << 16
 SHORT_S = 1.0
 SETUP_S = 30.0
-"""To set a program up; one that is not running by then never will."""
+"""To set a program up; one that has not started by then is given up."""
 
 
 def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | None:
-    """Execute and tell the host; in the fork that is to execute a program of Python's: the program."""
+    """Execute a program and reply to the host; in the fork that is to be a Python program: return its task."""
     task = Task.of(request, FOLDER if settings.isolated else _new_folder())
     pipes = {name: Pipe(*os.pipe()) for name in ("stdout", "stderr", "report", "token", "status")}
     os.write(pipes["token"].write, task.token)
@@ -70,8 +70,6 @@ def _forked(then: Callable[[], None]) -> int:
 
 
 class _Watched:
-    """A program under way."""
-
     def __init__(self, pipes: dict[str, Pipe], task: Task, channel: socket.socket) -> None:
         self.taken = {name: bytearray() for name in ("stdout", "stderr", "report", "status")}
         self.host_is_gone = False
@@ -79,7 +77,7 @@ class _Watched:
         self.killed_for = ""
         self.failed = ""
         self.waited: int | None = None
-        """The wait status of the last child that was to end."""
+        """Wait status of the last child waited for."""
         self._task = task
         self._starved = False
         self._began = self._ended = time.monotonic()
@@ -120,7 +118,7 @@ class _Watched:
         self._ended = time.monotonic()
 
     def end_all(self) -> None:
-        """End everything that is left, and take what was still on its way."""
+        """Kill every process that is left, and read what they still wrote."""
         if os.getpid() == 1:  # else -1 would be everybody
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
@@ -132,7 +130,7 @@ class _Watched:
                 pass
 
     def told(self) -> dict[str, Any]:
-        """What the host is told."""
+        """The reply to the host."""
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         status = bytes(self.taken["status"])
         told: dict[str, Any] = {
@@ -157,7 +155,7 @@ class _Watched:
         return said != b"" and said.replace(token, b"") == b""
 
     def _has_ended(self, child: int) -> bool:
-        """Bury who has ended."""
+        """Reap ended processes; whether the child is among them."""
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -189,10 +187,9 @@ class _Watched:
 
 
 def _starved(child: int, wall_s: float) -> bool:
-    """Whether a program could hardly run, since others did: it had most of its time to wait for a processor.
+    """Whether a program waited most of its time for a processor, since others were running.
 
-    False for one that ever made a process or a thread: it may have waited for these; and for a time so short that it
-    tells nothing.
+    False for one that ever made a process or thread, for which it may have waited, and for a time too short to tell.
     """
     with suppress(OSError, IndexError, ValueError):
         newest = int(_read("/proc/loadavg").split()[-1])

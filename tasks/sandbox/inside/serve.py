@@ -1,12 +1,9 @@
 """The zygote: a Python interpreter in the sandbox that forks a runner for each program, which forks the program.
 
-Started by an engine (bubblewrap, or boot.py) in a private root, with one end of a socket pair as its stdin; it ends
-when the other end is closed. It and the runner are trusted, and what the runner forks is not: see child.py. The zygote
-reads no request itself: what it remembers is in the memory of every program that follows.
-
-The frames of the functions here are gone when a program of Python's starts: its own are the first ones, but for `main`,
-which knows nothing. So nothing that stands in a variable here, such as the token that marks the end of the tests, can
-be found by walking up the stack.
+An engine (bubblewrap, or boot.py) starts it in a private root with one end of a socket pair as stdin; it ends when the
+other end is closed. It and the runner are trusted, what the runner forks is not, see child.py. It reads no request
+itself, since its memory is in every later program. A Python program cannot find variables of these functions, such as
+the token, by walking up the stack: their frames are gone when it starts, except that of `main`, which holds nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ Step = Callable[[], Any]
 
 
 def main() -> None:
-    """Serve; in the fork that is to execute a program of Python's, execute it."""
+    """Serve; in the fork for a Python program, execute it."""
     code = 0
     try:
         for _ in map(_call, _serve()):
@@ -59,7 +56,7 @@ _call = getattr(operator, "call", _call)  # without a frame of its own, from Pyt
 
 
 def _serve() -> Iterable[Step]:
-    """Until the host is gone; in a fork: what it is to do."""
+    """Serve until the host is gone; returns nothing there, and in a fork the steps of its program."""
     channel = socket.socket(fileno=os.dup(CHANNEL))
     os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), CHANNEL)
     told = receive(channel)
@@ -92,9 +89,9 @@ def _serve() -> Iterable[Step]:
 
 
 def _keep_signals_from_runners() -> None:
-    """A runner handles SIGCHLD alone, and the first process of a namespace gets no signals that it does not handle.
+    """Leave only SIGCHLD handled: process 1 of a namespace gets no other signals than those that it handles.
 
-    It inherits what is set here, where it costs nothing, and programs set it back.
+    Runners inherit this, so that it costs them nothing, and programs reset it.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in range(1, signal.SIGRTMIN):  # `nohup`, or a shell in the background, has some ignored
@@ -105,11 +102,11 @@ def _keep_signals_from_runners() -> None:
 
 
 def _wake(*_: object) -> None:
-    """Signals wake the poll, and that is all."""
+    """A signal only wakes the poll."""
 
 
 def _is_asked(channel: socket.socket) -> bool:
-    """Wait; False when the host is gone."""
+    """Wait for a request; False when the host is gone."""
     waiting = select.poll()
     waiting.register(channel, select.POLLIN | select.POLLRDHUP)
     [(_, event)] = waiting.poll()
@@ -117,7 +114,7 @@ def _is_asked(channel: socket.socket) -> bool:
 
 
 def _add_what_site_adds() -> None:
-    """`exit` and kin, which an interpreter without site has not."""
+    """Add `exit`, `quit` and `help`, which an interpreter without site lacks."""
     import _sitebuiltins
     import builtins
 
@@ -127,7 +124,7 @@ def _add_what_site_adds() -> None:
 
 
 def _import(names: Iterable[str]) -> None:
-    """So that programs need not: those that this Python has."""
+    """Import the modules that this Python has, so that programs need not."""
     for name in names:
         try:
             importlib.import_module(name)
