@@ -62,10 +62,8 @@ def build_corpus(
         row = next((matched.by_file[name] for name in (file.name, *others) if name in matched.by_file), {})
         entries.append(_entry(file.name, by_digest[digest], vectors.get(digest), aliases=others, row=row))
     ordered = tuple(vectors[entry.document] for entry in entries if entry.document in vectors)
-    # a sentence each, but one for all files without a row: there may be thousands
-    warnings = [warning.message for warning in matched.warnings if warning.code != "file_without_row"]
-    rowless = [warning.file for warning in matched.warnings if warning.code == "file_without_row" and warning.file]
-    if rowless:
+    warnings = list(matched.warnings)
+    if rowless := matched.files_without_row:  # one warning for all of them: there may be thousands
         more = f" and {len(rowless) - NAMED_FILES} more" if len(rowless) > NAMED_FILES else ""
         warnings.append(f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}.")
     return Corpus(entries=tuple(entries), embedded=ordered), tuple(warnings)
