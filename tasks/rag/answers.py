@@ -1,8 +1,8 @@
-"""What an answer is made of: the plan that was followed, what was found, and the evidence for each claim."""
+"""An answer and what led to it: the plan, the chunks that were found, and the evidence for each claim."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -111,6 +111,18 @@ class Citation(Record):
     """None: a fact of the catalogue."""
     place: Place = Place()
     """Where it stands in formats with and without pages: section, block, headings above."""
+
+
+class Draft(NamedTuple):
+    """An answer while it is made."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    unverified: tuple[str, ...] = ()
+    abstained: bool = False
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+    by_model: bool = False
 
 
 class ModelCall(Record):

@@ -1,4 +1,4 @@
-"""An answer without a model: the sentences and table rows that answer best, or the plain word that none does."""
+"""An answer without a model: the sentences and table rows that answer best, or a statement that none does."""
 
 from __future__ import annotations
 
@@ -12,39 +12,24 @@ from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, citation
 from tasks.rag.answering.passage_scores import Passage, Scored, cells_of, read_passages, score_passages
 from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, Question, read_question
-from tasks.rag.answers import Citation, QueryType
+from tasks.rag.answers import Citation, Draft, QueryType
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Hit
 
 MOST_DOCUMENTS = 6
-"""That an answer for several documents speaks of."""
+"""Most documents that an answer covers."""
 NEAR_BEST = 0.12
-"""A further sentence is told if it scores at most this much less than the best one and holds another word of the
-question, …"""
+"""A further sentence that adds a word of the question may score this much less than the best one."""
 AS_GOOD = 0.03
-"""… or at most this much less."""
+"""Any further sentence may score this much less than the best one."""
 FEWEST_OF_BEST = 0.7
-"""A document is told of if its best passage scores at least this share of the very best one."""
+"""A document is mentioned if its best passage scores at least this share of the best of all."""
 ALIKE = 0.8
 """Share of common words from which on two passages say the same."""
 FEWEST_CONFIDENCE = 0.5
 """Below it the documents do not tell."""
 NO_ANSWER = {"ko": "문서에서 답을 찾지 못했습니다.", "en": "The documents do not tell."}
 _NOT_TOLD = {"ko": "문서에서 찾지 못했습니다.", "en": "not told."}
-
-
-class Extracted(NamedTuple):
-    """An answer in the documents' own words."""
-
-    text: str
-    citations: tuple[Citation, ...]
-    abstained: bool
-    """True: the text says that the documents do not tell, and points to the closest place."""
-    confidence: float
-    """That the documents tell: 0 … 1."""
-    why: str
-    """What decided, for `--explain`."""
-    notes: tuple[str, ...] = ()
 
 
 class Group(NamedTuple):
@@ -63,11 +48,11 @@ def extract_answer(
     tokenizer: str | None,
     most_sentences: int = 3,
     groups: Sequence[Group] = (),
-) -> Extracted:
+) -> Draft:
     """The best sentences of the hits with their marks; for multi and compare, of each document.
 
     tokenizer: of the index; None for an index without BM25. groups: the sides of a comparison; each gets a line.
-    Raises WrongTokenizer.
+    Where the documents do not tell, the answer says so and points to the closest place. Raises WrongTokenizer.
     """
     asked = read_question(question, tokenizer=tokenizer or BIGRAM)
     notes: tuple[str, ...] = ()
@@ -77,18 +62,18 @@ def extract_answer(
     scored = score_passages(asked, hits, read_passages(hits))
     ranked = sorted(scored, key=lambda one: (-one.score, one.passage.hit, one.passage.place))
     if not ranked:
-        return Extracted(NO_ANSWER[asked.language], (), True, 0.0, "nothing was found", notes)
+        return Draft(NO_ANSWER[asked.language], abstained=True, reason="nothing was found", notes=notes)
     several = query_type in ("multi", "compare")
-    confidence, why = confidence_of(ranked[0], several=several), _why(ranked[0])
-    if confidence < FEWEST_CONFIDENCE:
-        return _abstained(asked, ranked[0], hits, confidence, why, notes)
-    lines = _sides(ranked, hits, groups) if several else []
-    if len(lines) < 2:
-        chosen = _chosen(ranked, most_sentences)
-        apart = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
-        lines = [(name_of(hits[one.passage.hit]) if apart else "", one) for one in chosen]
-    text, citations = _written(asked, lines, hits)
-    return Extracted(text, citations, False, confidence, why, notes)
+    if abstained := confidence_of(ranked[0], several=several) < FEWEST_CONFIDENCE:
+        text, citations = _closest(asked, ranked[0], hits)
+    else:
+        lines = _sides(ranked, hits, groups) if several else []
+        if len(lines) < 2:
+            chosen = _chosen(ranked, most_sentences)
+            apart = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
+            lines = [(name_of(hits[one.passage.hit]) if apart else "", one) for one in chosen]
+        text, citations = _written(asked, lines, hits)
+    return Draft(text, citations, abstained=abstained, reason=_why(ranked[0]), notes=notes)
 
 
 def confidence_of(best: Scored, *, several: bool = False) -> float:
@@ -113,9 +98,8 @@ def _why(best: Scored) -> str:
     )
 
 
-def _abstained(
-    question: Question, best: Scored, hits: Sequence[Hit], confidence: float, why: str, notes: tuple[str, ...]
-) -> Extracted:
+def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
+    """That the documents do not tell, and the place that comes closest."""
     hit = hits[best.passage.hit]
     chunk = hit.chunk
     korean = question.language == "ko"
@@ -124,7 +108,7 @@ def _abstained(
     closest = "가장 가까운 곳" if korean else "The closest place"
     place = CITATION_MARK.sub("", f"{hit.document_name}{page}{heading}")
     text = f"{NO_ANSWER[question.language]} {closest}: {place} [1]."
-    return Extracted(text, (citation(1, hit, _quote(best.passage)),), True, confidence, why, notes)
+    return text, (citation(1, hit, _quote(best.passage)),)
 
 
 def _chosen(ranked: Sequence[Scored], most: int) -> list[Scored]:

@@ -2,8 +2,8 @@
 
     analyze_query ─► retrieve ─► generate ─► rewrite
 
-A node takes the state and what lies on the desk, and gives what it adds to the state. Without a model the question is
-classified by its words, the answer is made of the documents' own sentences, and there is nothing to rewrite.
+A node takes the state and the desk, and returns what it adds to the state. Without a model the question is classified
+by its words, the answer is made of the documents' own sentences, and there is nothing to rewrite.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
     AnswerSettings,
     Citation,
+    Draft,
     Filters,
     ModelCall,
     QueryType,
@@ -62,7 +63,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Desk:
-    """What lies ready while one question is answered."""
+    """The index, models and settings that a question is answered with."""
 
     index: Index
     router: Router
@@ -72,18 +73,6 @@ class Desk:
     reranker: Reranker | None
     clock: Callable[[], float]
     on_event: Callable[[Event], None]
-
-
-class Draft(NamedTuple):
-    """An answer on its way through the graph."""
-
-    text: str
-    citations: tuple[Citation, ...]
-    unverified: tuple[str, ...] = ()
-    abstained: bool = False
-    by_model: bool = False
-    reason: str | None = None
-    notes: tuple[str, ...] = ()
 
 
 class Part(NamedTuple):
@@ -114,8 +103,6 @@ class State(TypedDict):
     calls: Annotated[tuple[ModelCall, ...], operator.add]
     timings: Annotated[dict[str, float], operator.or_]
 
-
-STATED = "the catalogue holds such facts of the documents that are meant"
 
 REFUSED = "the answer is made of the documents' own sentences, because the model does not take the question: "
 
@@ -197,17 +184,13 @@ def rewrite(state: State, desk: Desk) -> Added:
     if not desk.wiring.small or not draft.by_model or draft.abstained:
         return {}
     try:
-        told = desk.wiring.ask(
-            "rewrite",
-            rewrite_request(state["question"], draft.text),
-            on_text=_drafting(desk),
-        )
+        told = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_drafting(desk))
     except ModelError as error:
         return {"notes": (f"the draft was not rewritten: {error}",)}
     if told.finish_reason == "length" or not same_evidence(draft.text, told.text):
         return {"calls": (told.call,), "notes": ("a rewrite was dropped: it changed a number or a citation",)}
     hits = cited_hits(draft.citations, state["context"].hits)  # the draft's marks were numbered anew
-    return {"draft": _cited(told.text, hits, state["question"]), "calls": (told.call,)}
+    return {"draft": cite(told.text, hits, question=state["question"]), "calls": (told.call,)}
 
 
 NODES: dict[str, Callable[[State, Desk], Added]] = {
@@ -281,7 +264,7 @@ def _written(state: State, desk: Desk) -> Added:
     request = answer_request(state["question"], state["context"], state["history"], state["plan"])
     told = desk.wiring.ask("answer", request, on_text=_drafting(desk))
     notes = (CUT_SHORT[told.finish_reason],) if told.finish_reason in CUT_SHORT else ()
-    draft = _cited(told.text, state["context"].hits, state["question"])
+    draft = cite(told.text, state["context"].hits, question=state["question"])
     if not draft.text or told.finish_reason == "refusal":
         notes = notes or ("the model gave an empty answer",)
         return {"draft": _extracted(state, desk), "calls": (told.call,), "notes": notes}
@@ -295,11 +278,11 @@ def _extracted(state: State, desk: Desk) -> Draft:
     # a table answers all parts at once; facts of one document may answer only one of them
     of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
     if of_several and (stated := answer_from_facts(state["question"], state["plan"], catalogue)):
-        return Draft(stated.text, stated.citations, reason=STATED)
+        return stated
     drafts: list[Draft] = []
     for part in state["parts"]:
         if stated := answer_from_facts(part.question, part.plan, catalogue):
-            drafts.append(Draft(stated.text, stated.citations, reason=STATED))
+            drafts.append(stated)
             continue
         sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
         found = extract_answer(
@@ -310,9 +293,7 @@ def _extracted(state: State, desk: Desk) -> Draft:
             tokenizer=desk.index.manifest.tokenizer,
             groups=[Group(names[side[0]], side) for side in sides],  # named by the surest document
         )
-        drafts.append(
-            Draft(found.text, found.citations, abstained=found.abstained, reason=found.why, notes=found.notes)
-        )
+        drafts.append(found)
     return joined(drafts)
 
 
@@ -331,11 +312,6 @@ def joined(drafts: Sequence[Draft]) -> Draft:
         reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
         notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
     )
-
-
-def _cited(text: str, hits: Sequence[Hit], question: str) -> Draft:
-    cited = cite(text, hits, question=question)
-    return Draft(cited.text, cited.citations, cited.unverified, cited.abstained, by_model=True)
 
 
 def _drafting(desk: Desk) -> Callable[[str], None]:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from storage.index import CatalogueEntry, Fact
 from tasks.language.sentences import Language, language_of
-from tasks.rag.answers import Citation, RetrievalPlan
+from tasks.rag.answers import Citation, Draft, RetrievalPlan
 from tasks.rag.facts.asked_facts import asked_criteria, asked_ids, asked_names, is_about
 from tasks.rag.facts.fact_values import DISPLAY, FactName, bare, read_value
 from tasks.rag.planning.names import stem_of
@@ -19,14 +19,10 @@ MOST_DOCUMENTS = 6
 MOST_FACTS = 12
 
 
-class Stated(NamedTuple):
-    """An answer whose every value stands in a document, with its place."""
-
-    text: str
-    citations: tuple[Citation, ...]
+STATED = "the catalogue holds such facts of the documents that are meant"
 
 
-def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Stated | None:
+def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Draft | None:
     """What the catalogue's facts answer; None where the question asks for other things, or of no certain document."""
     names = asked_names(question)
     if not names or plan.filters.mode == "all":
@@ -41,7 +37,7 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
         # a line per fact, as the document labels and writes it
         lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(shown, start=1)]
         citations = tuple(_citation(n, entries[0], fact) for n, fact in enumerate(shown, start=1))
-        return Stated("\n".join(lines), citations) if shown else None
+        return Draft("\n".join(lines), citations, reason=STATED) if shown else None
     return None
 
 
@@ -160,7 +156,7 @@ def compare_facts(names: Sequence[str], entries: Sequence[CatalogueEntry], *, qu
     return FactTable(tuple(entry.name for entry in entries), tuple(rows[:MOST_ROWS]), tuple(contradictions))
 
 
-def table_markdown(table: FactTable, lang: Language) -> Stated:
+def table_markdown(table: FactTable, lang: Language) -> Draft:
     """The table in Markdown, aligned for a terminal, with a line each on what differs and what is contradicted.
 
     Each value of a document carries the mark of its citation; values of the metadata table have none.
@@ -187,7 +183,7 @@ def table_markdown(table: FactTable, lang: Language) -> Stated:
         for line in lines
     ]
     drawn.insert(1, "| " + " | ".join("-" * wide for wide in widths) + " |")
-    return Stated("\n".join([*drawn, *_remarks(table, lang)]), tuple(citations))
+    return Draft("\n".join([*drawn, *_remarks(table, lang)]), tuple(citations), reason=STATED)
 
 
 def _meant(facts: Sequence[Fact], question: str) -> Fact:

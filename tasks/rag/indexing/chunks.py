@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Document, Page
@@ -78,8 +78,7 @@ def chunk_document(
 ) -> list[Chunk]:
     """The chunks of a document in reading order, those of a page's figures behind its text.
 
-    No text chunk is longer than `chunk_chars`. Raises ValueError if `overlap_chars` is
-    not below `chunk_chars`.
+    No text chunk is longer than `chunk_chars`. Raises ValueError if `overlap_chars` is not below `chunk_chars`.
     """
     cutter = _Cutter(chunk_chars, overlap_chars)
     drafts: list[_Draft] = []
@@ -112,10 +111,9 @@ def tokenize_chunks(chunks: Sequence[Chunk], *, tokenizer: str) -> list[list[str
     return tokenize(texts, tokenizer=tokenizer)
 
 
-def preview(chunks: Sequence[Chunk], n: int) -> list[dict[str, Any]]:
-    """`n` chunks, evenly spread, as `chunk_preview.json` shows them."""
-    chosen = [chunks[position * len(chunks) // n] for position in range(n)] if len(chunks) > n else chunks
-    return [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chosen]
+def figure_label(page: int | None, n: int) -> str:
+    """`[PAGE n IMAGE m]`; without the page where the format has none."""
+    return f"[IMAGE {n}]" if page is None else f"[PAGE {page} IMAGE {n}]"
 
 
 class _Draft(NamedTuple):
@@ -280,7 +278,7 @@ class _Cutter(NamedTuple):
     def figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
         """Chunks of what was read from pictures; each begins with the label of its picture."""
         for figure in sorted(figures, key=lambda figure: figure.n):
-            label = f"[PAGE {figure.page} IMAGE {figure.n}]" if figure.page is not None else f"[IMAGE {figure.n}]"
+            label = figure_label(figure.page, figure.n)
             room = max(self.chunk_chars - len(label) - 1, self.overlap_chars + 1)
             for start, end in split_text(figure.text, most_chars=room, overlap_chars=0):
                 yield _Draft("figure", f"{label}\n{figure.text[start:end]}", figure.page, figure.bbox)

@@ -16,7 +16,7 @@ from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
-from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
+from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadDocument, ReadLimits, read_document
 from tasks.keys import content_key
 from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, Searchable, Source
 from tasks.rag.facts.fact_extraction import extract_facts
@@ -46,31 +46,24 @@ def parse_source(
         recalled = artifacts.load(Parsed, kept)
         if recalled.document is None or artifacts.verify(recalled.document):
             return recalled
-    parsed = _read(source, artifacts, options=options, limits=limits, password=password, log=log)
-    locked = parsed.failure and parsed.failure.reason == "needs_password"
-    if not parsed.may_pass and not locked:
-        artifacts.remember(key, artifacts.save("parsed", parsed))
-    return parsed
-
-
-def _read(
-    source: Source,
-    artifacts: Artifacts,
-    *,
-    options: ReadOptions,
-    limits: ReadLimits,
-    password: str | None,
-    log: Path | None,
-) -> Parsed:
     path = artifacts.path(source.content)
     try:
         sniffed = sniff(path, suffix=source.suffix)
         job = Job(path=path, digest=source.digest, format=sniffed.format, password=password)
         read = read_document(job, options=options, limits=limits, log=log)
     except DocumentError as error:
-        return Parsed(source=source, failure=Failure(reason=error.reason, message=str(error)))
+        parsed = Parsed(source=source, failure=Failure(reason=error.reason, message=str(error)))
     except DocumentUnreadable as error:
-        return Parsed(source=source, failure=error.failure)
+        parsed = Parsed(source=source, failure=error.failure)
+    else:
+        parsed = _parsed(source, read, artifacts, notes=sniffed.notes)
+    locked = parsed.failure and parsed.failure.reason == "needs_password"
+    if not parsed.may_pass and not locked:
+        artifacts.remember(key, artifacts.save("parsed", parsed))
+    return parsed
+
+
+def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: Sequence[str]) -> Parsed:
     document = read.document
     return Parsed(
         source=source,
@@ -84,7 +77,7 @@ def _read(
             for page in document.pages
             if page.status is not PageStatus.OK
         ),
-        notes=(*sniffed.notes, *document.notes),
+        notes=(*notes, *document.notes),
         retryable_pages=read.retryable,
     )
 
@@ -93,14 +86,7 @@ CHUNKER_VERSION = 3
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 
-def cut(
-    pictured: Pictured,
-    artifacts: Artifacts,
-    *,
-    chunk_chars: int,
-    overlap_chars: int,
-    tokenizer: str,
-) -> Chunked:
+def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_chars: int, tokenizer: str) -> Chunked:
     """The chunks of a document that was read, recalled if they were made before."""
     assert pictured.parsed.document is not None
     described = artifacts.load(DocumentFigures, pictured.figures).figures if pictured.figures else ()

@@ -24,6 +24,7 @@ from storage.records import Record, Ref
 from tasks.budget import Budget, BudgetSpent
 from tasks.calls import Limits, ResponseStore, ask
 from tasks.documents.blocks import BBox, ImageCandidate
+from tasks.rag.indexing.chunks import figure_label
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -195,7 +196,7 @@ def without_duplicates(
     marked: dict[int, FigureRecord] = {}
     for place, record in sorted(enumerate(records), key=lambda one: (one[1].document, one[1].page or 0, one[1].n)):
         if record.status == "kept" and (original := seen.original_of(record)):
-            reason = f"looks like document {original.document[:12]} {label(original)}"
+            reason = f"looks like document {original.document[:12]} {figure_label(original.page, original.n)}"
             elsewhere = original.image if original.document != record.document else None
             marked[place] = _changed(record, "duplicate", reason, original=elsewhere)
     return [marked.get(place, record) for place, record in enumerate(records)]
@@ -257,7 +258,9 @@ def describe(
     if not is_informative(text):
         return _changed(record, "uninformative", f"the model answered {text[:80]!r}", response_key=answer.key)
     status, reason = ("duplicate", record.reason) if repeats else ("described", None)
-    return _changed(record, status, reason, text=f"{label(record)}\n{text}", response_key=answer.key)
+    return _changed(
+        record, status, reason, text=f"{figure_label(record.page, record.n)}\n{text}", response_key=answer.key
+    )
 
 
 def undescribed(record: FigureRecord, error: ModelError) -> FigureRecord:
@@ -266,11 +269,6 @@ def undescribed(record: FigureRecord, error: ModelError) -> FigureRecord:
 
 
 NO_MODEL = "no vision model is configured; name one with `--vlm`"
-
-
-def label(record: FigureRecord) -> str:
-    """`[PAGE n IMAGE m]`; without the page where the format has none."""
-    return f"[IMAGE {record.n}]" if record.page is None else f"[PAGE {record.page} IMAGE {record.n}]"
 
 
 def plan(records: Sequence[FigureRecord], *, answered: Collection[str] = ()) -> FigurePlan:

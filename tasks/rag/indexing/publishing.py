@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from storage.index import CatalogueEntry, Generation, claim, open_index, publish
 from storage.records import Record, Ref
 from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Searchable
-from tasks.rag.indexing.chunks import Chunk, preview
+from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import (
     IndexReport,
     StatusFile,
@@ -128,7 +129,7 @@ class Published(Record):
 
 @contextmanager
 def build(index: Path, *, run: str | None) -> Generator[Build]:
-    """Claim the folder, say `running` in its status, and say at the end how it went. Raises NotAnIndex."""
+    """Claim the folder and keep its status file from start to end. Raises NotAnIndex."""
     claim(index)
     generation, settings, entries = None, dict[str, JsonValue](), tuple[CatalogueEntry, ...]()
     try:
@@ -137,31 +138,27 @@ def build(index: Path, *, run: str | None) -> Generator[Build]:
     except (NotAnIndex, DamagedIndex):
         pass  # none yet, or one that the next generation replaces
     with status_of_build(index, generation=generation, run=run) as status:
-        yield Build(index, status, settings_before=settings, entries_before=entries)
+        yield Build(index, status, settings, entries)
 
 
+@dataclass(frozen=True)
 class Build:
-    """One build, from its start."""
+    """A build that runs."""
 
-    def __init__(
-        self,
-        index: Path,
-        status: StatusFile,
-        *,
-        settings_before: dict[str, JsonValue],
-        entries_before: tuple[CatalogueEntry, ...],
-    ) -> None:
-        """settings_before, entries_before: of the generation that the folder held when the build began."""
-        self._index, self._status = index, status
-        self._settings, self._entries = settings_before, entries_before
-        self._started = time.monotonic()
+    _index: Path
+    _status: StatusFile
+    _settings: dict[str, JsonValue]
+    """Settings of the generation that the folder held when the build began."""
+    _entries: tuple[CatalogueEntry, ...]
+    """Catalogue of that generation."""
+    _started: float = field(default_factory=time.monotonic)
 
     def enter(self, step: str) -> None:
-        """Say which step runs now."""
+        """Write to the status which step runs."""
         self._status.update(step=step)
 
     def note_failures(self, parsed: Sequence[Parsed], found: ScanResult) -> None:
-        """Name what could not be read, so that a build that stops over it says why."""
+        """Write what could not be read to the status, so that a build that stops over it says why."""
         self._status.update(documents=failures(parsed, found))
 
     def finish(
@@ -177,7 +174,7 @@ class Build:
         preview_chunks: int,
         refused: str | None,
     ) -> IndexReport:
-        """Write what became of each document, and the preview; give the numbers.
+        """Write what became of each document, and the preview; return the numbers.
 
         refused: why a figure was refused by the model, if one was.
         """
@@ -216,4 +213,5 @@ def _write_preview(folder: Path, count: int) -> None:
     with open_index(folder) as index:
         rows = sorted({round(at * (len(index) - 1) / max(count - 1, 1)) for at in range(min(count, len(index)))})
         chunks = [Chunk.model_validate_json(index.chunk(row)) for row in rows]
-    write(folder / PREVIEW_FILE, json.dumps(preview(chunks, count), ensure_ascii=False, indent=1).encode())
+    shown = [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chunks]
+    write(folder / PREVIEW_FILE, json.dumps(shown, ensure_ascii=False, indent=1).encode())
