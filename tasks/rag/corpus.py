@@ -158,10 +158,7 @@ def shard_bits(documents: int) -> int:
 
 
 def refuse_too_many_failures(
-    shards: Iterable[Sequence[Parsed]],
-    *,
-    allowed: float,
-    named: Callable[[dict[str, str]], Mapping[str, str]] = dict,
+    shards: Iterable[Sequence[Parsed]], *, allowed: float, named: Callable[[dict[str, str]], Mapping[str, str]] = dict
 ) -> None:
     """Raises TooManyFailed when a larger share of the documents than `allowed` (0 to 1) gave nothing.
 

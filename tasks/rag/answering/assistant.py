@@ -107,12 +107,7 @@ class Assistant:
 
 @contextmanager
 def open_assistant(
-    index: Path,
-    *,
-    models: Models,
-    patient: bool,
-    reranker: str | None = None,
-    answers: AnswerSettings | None = None,
+    index: Path, *, models: Models, patient: bool, reranker: str | None = None, answers: AnswerSettings | None = None
 ) -> Generator[Assistant]:
     """An assistant over the current generation of `index`, with the models of this process.
 

@@ -26,11 +26,7 @@ class Evidence(NamedTuple):
 
 
 def write_evidence(
-    citations: Sequence[Citation],
-    folder: Path,
-    *,
-    locate: Callable[[str], Path | None],
-    limits: ReadLimits,
+    citations: Sequence[Citation], folder: Path, *, locate: Callable[[str], Path | None], limits: ReadLimits
 ) -> Evidence:
     """A PNG in `folder` per cited page of a PDF, named after the first citation on it: `1-report-p12.png`.
 

@@ -124,10 +124,7 @@ TEXTS_PER_SAVE = 32
 
 
 def embed_texts(
-    embedder: Embedder,
-    cache: EmbeddingCache,
-    texts: Sequence[str],
-    on_progress: Callable[[int], None] = lambda _: None,
+    embedder: Embedder, cache: EmbeddingCache, texts: Sequence[str], on_progress: Callable[[int], None] = lambda _: None
 ) -> NDArray[np.float16]:
     """(len(texts), dimension), a row for each text; equal texts are computed once.
 

@@ -133,24 +133,24 @@ OF_GOLD = ("correct", "number", "contains", "citation", "document")
 """Checks of answerable questions."""
 
 
-def summarise_answers(checks: Sequence[AnswerCheck], *, seed: int = 0) -> AnswerFigures:
+def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
     """Shares with their intervals over the questions that could be asked."""
     scored = [check for check in checks if check.unscored is None]
     asked = [check for check in scored if check.answerable]
     unanswerable = [check.abstained for check in scored if not check.answerable]
     return AnswerFigures(
         n=len(scored),
-        **{name: _share([getattr(check, name) for check in asked], seed=seed) for name in OF_GOLD},
-        verified=_share([check.verified for check in scored], seed=seed),
+        **{name: _share([getattr(check, name) for check in asked]) for name in OF_GOLD},
+        verified=_share([check.verified for check in scored]),
         abstention=Abstention(
-            answerable_answered=_share([not check.abstained for check in asked], seed=seed),
-            unanswerable_abstained=_share(unanswerable, seed=seed),
-            false_answer_rate=_share([not abstained for abstained in unanswerable], seed=seed),
+            answerable_answered=_share([not check.abstained for check in asked]),
+            unanswerable_abstained=_share(unanswerable),
+            false_answer_rate=_share([not abstained for abstained in unanswerable]),
         ),
         unscored=len(checks) - len(scored),
     )
 
 
-def _share(values: Sequence[bool | None], *, seed: int) -> Share | None:
+def _share(values: Sequence[bool | None]) -> Share | None:
     known = [float(value) for value in values if value is not None]
-    return Share(**mean_of(known, seed=seed).model_dump(), n=len(known)) if known else None
+    return Share(**mean_of(known).model_dump(), n=len(known)) if known else None

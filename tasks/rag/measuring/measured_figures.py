@@ -17,7 +17,7 @@ from tasks import resources
 from tasks.measure.estimates import Estimate
 from tasks.rag.answers import Filters
 from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures, Share, summarise_answers
-from tasks.rag.measuring.ranking_metrics import Evaluation, Mean, Place, Question, Ranked, summarise
+from tasks.rag.measuring.ranking_metrics import Evaluation, Place, Question, Ranked, summarise
 from tasks.rag.planning.routing import Router
 from tasks.rag.retrieval.search import search
 
@@ -42,11 +42,10 @@ def measure(
     checks: Sequence[AnswerCheck] | None = None,
     *,
     by: Sequence[str] = (),
-    seed: int = 0,
 ) -> Measured:
     """The figures of all questions, and of the groups that the labels `by` make; checks: None without answers."""
     # questions may all be unanswerable: then there is nothing to find, and abstention alone is measured
-    found = summarise(ranked, seed=seed) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
+    found = summarise(ranked) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
     groups: dict[str, dict[str, Measured]] = {}
     for label in by:
         ids: dict[str, set[str]] = {}
@@ -58,11 +57,10 @@ def measure(
                 (),
                 [one for one in ranked if one.id in members],
                 None if checks is None else [check for check in checks if check.id in members],
-                seed=seed,
             )
             for value, members in sorted(ids.items())
         }
-    answers = summarise_answers(checks, seed=seed) if checks is not None else None
+    answers = summarise_answers(checks) if checks is not None else None
     return Measured(**dict(found), answers=answers, groups=groups)
 
 
@@ -113,8 +111,7 @@ def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | N
 
 def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
     """All figures by their full names, `page.mrr@10` or `answers.abstention.false_answer_rate`; the groups' last."""
-    found: list[tuple[str, Mean, int]] = []
-    found += [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
+    found = [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
     found += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
     if measured.answers:
         abstention = {f"abstention.{name}": share for name, share in dict(measured.answers.abstention).items()}
@@ -128,7 +125,7 @@ def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
 
 
 class Measurement(NamedTuple):
-    """What was measured, item by item and in all."""
+    """The figures, with those of each question."""
 
     measured: Measured
     ranked: tuple[Ranked, ...]
@@ -137,7 +134,7 @@ class Measurement(NamedTuple):
 
 
 class Made(NamedTuple):
-    """By which program, and when."""
+    """Program and times of a measurement."""
 
     version: str
     git_commit: str | None
@@ -199,7 +196,7 @@ def record(
 
 
 def samples_of(questions: Sequence[Question], measurement: Measurement) -> Iterator[Sample]:
-    """What became of each question, as people look it up."""
+    """A row per question for the database."""
     ranks = {one.id: one for one in measurement.ranked}
     checks = {check.id: check for check in measurement.checks}
     for question in questions:

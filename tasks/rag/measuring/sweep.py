@@ -101,12 +101,33 @@ class Compared(NamedTuple):
 
 def read_chunkings(text: str) -> tuple[Chunking, ...]:
     """`800/120,300/50` as values, each once. Raises ValueError naming the part that is wrong."""
-    return tuple(dict.fromkeys(_chunking(part.strip()) for part in text.split(",")))
+    chunkings: dict[Chunking, None] = {}
+    for part in map(str.strip, text.split(",")):
+        size, slash, overlap = part.partition("/")
+        if not (slash and size.isdecimal() and overlap.isdecimal()):
+            raise ValueError(f"{part!r} is not CHARACTERS/OVERLAP; write for example 800/120,300/50")
+        try:
+            chunking = Chunking(chunk_chars=int(size), overlap_chars=int(overlap))
+        except ValidationError as error:
+            raise ValueError(f"{part!r}: a chunk has 100 to 20,000 characters") from error
+        if chunking.overlap_chars > OVERLAP_MOST * chunking.chunk_chars:
+            raise ValueError(f"{part!r}: the overlap is more than half of the chunk; write a smaller one")
+        chunkings[chunking] = None
+    return tuple(chunkings)
 
 
 def read_weights(text: str) -> tuple[float, ...]:
     """`0.5,1,2` as numbers, each once. Raises ValueError naming the part that is wrong."""
-    return tuple(dict.fromkeys(_weight(part.strip()) for part in text.split(",")))
+    weights: dict[float, None] = {}
+    for part in map(str.strip, text.split(",")):
+        try:
+            weight = float(part)
+        except ValueError as error:
+            raise ValueError(f"{part!r} is no number; write for example 0.5,1,2") from error
+        if not 0 <= weight < float("inf"):
+            raise ValueError(f"{part!r} cannot be a weight; it is 0 or more")
+        weights[weight] = None
+    return tuple(weights)
 
 
 def grid(
@@ -150,7 +171,7 @@ def read_kept(lines: Iterable[str]) -> dict[str, Swept]:
     return kept
 
 
-def compare(swept: Sequence[Swept], base: Point, *, seed: int = 0) -> Compared:
+def compare(swept: Sequence[Swept], base: Point) -> Compared:
     """The points by MRR@10, each with its difference to `base`. Raises ValueError if `base` was not measured."""
     unit: Unit = "page" if all(one.evaluation.paged for one in swept) else "document"
     against = next((_by_question(one, unit) for one in swept if one.point == base), None)
@@ -160,7 +181,7 @@ def compare(swept: Sequence[Swept], base: Point, *, seed: int = 0) -> Compared:
         Row(
             one,
             (one.evaluation.page if unit == "page" else one.evaluation.document)[DECIDING],
-            None if one.point == base else paired_difference(_by_question(one, unit), against, seed=seed),
+            None if one.point == base else paired_difference(_by_question(one, unit), against),
         )
         for one in swept
     ]
@@ -190,29 +211,6 @@ def as_csv(compared: Compared) -> str:
     writer.writeheader()
     writer.writerows(lines)
     return out.getvalue()
-
-
-def _chunking(part: str) -> Chunking:
-    size, slash, overlap = part.partition("/")
-    if not (slash and size.isdecimal() and overlap.isdecimal()):
-        raise ValueError(f"{part!r} is not CHARACTERS/OVERLAP; write for example 800/120,300/50")
-    try:
-        chunking = Chunking(chunk_chars=int(size), overlap_chars=int(overlap))
-    except ValidationError as error:
-        raise ValueError(f"{part!r}: a chunk has 100 to 20,000 characters") from error
-    if chunking.overlap_chars > OVERLAP_MOST * chunking.chunk_chars:
-        raise ValueError(f"{part!r}: the overlap is more than half of the chunk; write a smaller one")
-    return chunking
-
-
-def _weight(part: str) -> float:
-    try:
-        weight = float(part)
-    except ValueError as error:
-        raise ValueError(f"{part!r} is no number; write for example 0.5,1,2") from error
-    if not 0 <= weight < float("inf"):
-        raise ValueError(f"{part!r} cannot be a weight; it is 0 or more")
-    return weight
 
 
 def _by_question(swept: Swept, unit: Unit) -> dict[str, float]:

@@ -91,12 +91,7 @@ def make_plan(
     )
 
 
-def classify_by_words(
-    question: str,
-    *,
-    history: Sequence[Turn],
-    names_documents: bool = False,
-) -> Classified:
+def classify_by_words(question: str, *, history: Sequence[Turn], names_documents: bool = False) -> Classified:
     """The type that words show; a short question in a conversation follows the last one unless it names documents."""
     fired = rules_fired(question)
     short = bool(history) and not names_documents and 0 < len(normal(question)) <= SHORT_CHARS
@@ -118,12 +113,7 @@ def similarity_alone(embedder_id: str, question: str) -> bool:
     return reads(embedder_id, question) and not embedder_id.startswith("minilm@")
 
 
-def narrow(
-    filters: Filters,
-    history: Sequence[Turn],
-    *,
-    mode: RouteMode = "only",
-) -> Filters:
+def narrow(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only") -> Filters:
     """The documents of the last turn that has any, unless the question names others surely.
 
     A vague name that the last documents also bear chooses among them.

@@ -144,14 +144,8 @@ _COMPARE = (
     ("versus", _english(rf"versus(?!\s{_PERIOD})")),
     ("compare", _english(rf"(?:compare|compares|comparing|comparison)(?! (?:to|with) {_PERIOD})")),
     ("compared with", _english(rf"compared (?:with|to)(?! {_PERIOD})")),
-    (
-        "difference",
-        _english(rf"differences? (?:between|from)(?! {_PERIOD})|differs?|differences? (?:are|is) there"),
-    ),
-    (
-        "which … or",
-        _english(rf"which\b[^.?!]*\b(?:{_COMPARATIVE})\b[^.?!]* or"),
-    ),
+    ("difference", _english(rf"differences? (?:between|from)(?! {_PERIOD})|differs?|differences? (?:are|is) there")),
+    ("which … or", _english(rf"which\b[^.?!]*\b(?:{_COMPARATIVE})\b[^.?!]* or")),
     (
         "which is more",
         _english(
@@ -178,10 +172,7 @@ _FOLLOWUP = (
     ("and", _opens(rf"and(?= (?:{_AND_ASKS})\b)")),
     ("what about", _opens("(?:and |so |then |but )?(?:what|how) about")),
     ("more", _opens("(?:what|anything|who) else|tell me more|(?:any )?more details?|go on|continue")),
-    (
-        "you said",
-        _english(r"you (?:just |have )?(?:said|mentioned|told|named)|your (?:last|previous) answer|just now"),
-    ),
+    ("you said", _english(r"you (?:just |have )?(?:said|mentioned|told|named)|your (?:last|previous) answer|just now")),
 )
 _MULTI = (
     ("여러", _korean("여러", f"|(?:가지|개|곳|건|기관|사업|문서|공고|회사){_TAIL}")),

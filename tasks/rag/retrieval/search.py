@@ -30,7 +30,7 @@ ALL = Filters()
 
 
 class Hit(Record):
-    """A chunk that answers, best first."""
+    """A chunk that was found."""
 
     chunk: Chunk
     document_name: str
@@ -42,11 +42,12 @@ class Hit(Record):
 
 
 class Found(NamedTuple):
-    """What a search gives."""
+    """The result of a search."""
 
     hits: tuple[Hit, ...]
+    """Best first."""
     notes: tuple[str, ...]
-    """Where the search was not quite the one that was asked for, and why."""
+    """Where the search differs from the one that was asked for, and why."""
     filters: Filters = ALL
     """The documents that it looked in, or looked in first."""
 
@@ -91,22 +92,18 @@ def search(
     ordered = pool.found
     if reranker:
         ordered = _reranked(index, question, pool.found[: max(top_k, settings.rerank_pool)], reranker)
-    if pool.sides is not None:
-        sides = [lambda one, rows=rows: bool(rows[one.row]) for rows in pool.sides.rows]
-        chosen = balanced(ordered, sides, top_k, of=pool.sides.of)
+    if pool.sides:
+        sides = [lambda one, rows=rows: bool(rows[one.row]) for rows in pool.sides]
+        # documents that are only preferred leave a part of the hits to the others
+        chosen = balanced(ordered, sides, top_k, of=len(sides) + (filters.mode == "prefer"))
     elif per_document is not None:
         owner = index.document_of_row
         chosen = spread(ordered, lambda one: int(owner[one.row]), top_k, most=per_document)
     else:
         chosen = ordered[:top_k]
     hits = tuple(
-        Hit(
-            chunk=read_chunk(index, one.row),
-            document_name=index.document(one.row).name,
-            score=one.score,
-            ranks=one.ranks,
-        )
-        for one in chosen
+        Hit(chunk=read_chunk(index, row), document_name=index.document(row).name, score=score, ranks=ranks)
+        for row, score, ranks in chosen
     )
     return Found(hits, tuple(dict.fromkeys(pool.notes)), pool.filters)
 
@@ -118,12 +115,10 @@ def retrieve(
     *,
     embedder: Callable[[], Embedder],
     reranker: Reranker | None = None,
-    documents: Collection[str] | None = None,
-    settings: SearchSettings = DEFAULTS,
 ) -> Found:
-    """What the plan says, or, where that cannot run, what comes nearest to it, and a note.
+    """The plan's search, or, where that cannot run, what comes nearest to it, and a note.
 
-    documents: as in `search`. Raises as `search`, save NoLexicalIndex.
+    Raises as `search`, except NoLexicalIndex.
     """
     strategy, notes, needs = plan.strategy, (), find_strategy(plan.strategy).needs
     if "words" in needs and index.manifest.tokenizer is None:
@@ -139,11 +134,9 @@ def retrieve(
         strategy=strategy,
         top_k=plan.top_k,
         embedder=embedder,
-        documents=documents,
         filters=plan.filters,
-        per_document=-(-plan.top_k // settings.multi_documents) if several else None,
+        per_document=-(-plan.top_k // DEFAULTS.multi_documents) if several else None,
         reranker=reranker,
-        settings=settings,
     )
     return found._replace(notes=(*notes, *found.notes))
 
@@ -157,15 +150,8 @@ class _Pool(NamedTuple):
     found: Sequence[Fused]
     notes: Sequence[str]
     filters: Filters = ALL
-    sides: _Sides | None = None
-
-
-class _Sides(NamedTuple):
-    """What is compared: rows of each side, and on which share of the hits each may count."""
-
-    rows: tuple[Rows, ...]
-    of: int
-    """Parts that the hits are shared into: as many as sides, one more where other documents have a part."""
+    sides: tuple[Rows, ...] = ()
+    """Rows of each side of a comparison."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +201,7 @@ class _Search:
         pool = alternate([found for found, _ in ranked], same=attrgetter("row"))
         if filters.mode == "prefer":
             pool = alternate([self.rank(Scope(allowed, bonus)).found + pool], same=attrgetter("row"))
-        return _Pool(pool, notes, filters, _Sides(rows, of=len(rows) + (filters.mode == "prefer")))
+        return _Pool(pool, notes, filters, rows)
 
 
 def alternate(rankings: Iterable[Sequence[Item]], *, same: Callable[[Item], Hashable]) -> list[Item]:
@@ -266,7 +252,5 @@ def _reranked(index: Index, question: str, pool: Sequence[Fused], reranker: Rera
         return []
     scores = reranker.score(question, [read_chunk(index, one.row).search_text for one in pool])
     order = np.argsort(-scores, kind="stable").tolist()
-    return [
-        Fused(pool[at].row, float(scores[at]), pool[at].ranks | {"rerank": rank})
-        for rank, at in enumerate(order, start=1)
-    ]
+    ranked = enumerate(order, start=1)
+    return [Fused(pool[at].row, float(scores[at]), pool[at].ranks | {"rerank": rank}) for rank, at in ranked]

@@ -156,12 +156,10 @@ _BUILT_IN = {
         needs=frozenset(["meaning"]),
     ),
     "mmr": RetrievalStrategy(  # by cosine, without repetition
-        rank=lambda retrievers, count, scope: alone("mmr", retrievers.mmr(count, scope)),
-        needs=frozenset(["meaning"]),
+        rank=lambda retrievers, count, scope: alone("mmr", retrievers.mmr(count, scope)), needs=frozenset(["meaning"])
     ),
     "bm25": RetrievalStrategy(  # by the words of the question
-        rank=lambda retrievers, count, scope: alone("bm25", retrievers.bm25(count, scope)),
-        needs=frozenset(["words"]),
+        rank=lambda retrievers, count, scope: alone("bm25", retrievers.bm25(count, scope)), needs=frozenset(["words"])
     ),
     "rrf": RetrievalStrategy(rank=_rrf, weighs_words=True),  # all of these, and words that are added to the question
 }

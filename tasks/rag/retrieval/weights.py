@@ -1,26 +1,4 @@
-"""How much each voice counts when chunks are ranked: the seed's numbers, and ours beside the figures behind them.
-
-Page hit@1, hit@5 and MRR@10 with MiniLM, kiwi, chunks of 800/120 characters. A, B: 52 Korean and 27 English questions
-on the own samples, without the scans; C: 60 analyst's questions, written beside the vocabulary of `expansion` and so
-its friends; D: 42 questions by another hand, the tuning half of `tests/rag/questions`. C and D with 119
-documents in the index.
-
-|                             | A              | B              | C              | D              |
-|-----------------------------|----------------|----------------|----------------|----------------|
-| similarity                  | .000 .096 .034 | .519 .889 .656 | .283 .633 .426 | .286 .452 .368 |
-| BM25                        | .538 .904 .670 | .704 .963 .817 | .267 .617 .423 | .548 .762 .653 |
-| rrf as in the seed          | .538 .904 .670 | .593 .889 .710 | .400 .683 .536 | .548 .786 .662 |
-| words                       | .731 .962 .811 | .778 .963 .852 | .233 .550 .363 | .595 .810 .690 |
-| + expansion                 | .731 .962 .806 | .741 .963 .839 | .317 .600 .455 | .619 .857 .716 |
-| + titles of statements      | .731 .962 .806 | .741 .963 .839 | .417 .800 .567 | .548 .833 .672 |
-| + closeness                 | .731 .962 .806 | .741 1.00 .827 | .517 .950 .697 | .548 .857 .674 |
-| routed: rrf as in the seed  | .596 .981 .717 | .593 .926 .711 | .417 .683 .559 | .548 .786 .662 |
-| routed: words               | .846 1.00 .904 | .815 .963 .880 | .400 .750 .549 | .619 .857 .715 |
-| routed: all (what runs)     | .827 1.00 .894 | .741 1.00 .841 | .783 1.00 .872 | .667 .952 .783 |
-
-Tried and left: a page's words beside its chunks' (within .02 either way), the best line of a chunk (hit@5 of A -.04),
-contents pages held back (no change).
-"""
+"""How much each ranking counts in a search; the page of the room (README) has the measurements behind the numbers."""
 
 from __future__ import annotations
 
