@@ -66,10 +66,8 @@ class BatchReport(Record):
     failed: int
     """Questions that cannot be answered: empty, too long, refused by the model."""
     unfinished: int
-    """Questions whose model was away."""
     out: str
     digest: str
-    """SHA-256 of the file that was written."""
 
 
 def read_batch(path: Path, *, index_digest: str) -> Batch:

@@ -27,7 +27,6 @@ class Source(Record):
     """A document as bytes. Its name is not here: a renamed file is the same source."""
 
     content: Ref
-    """The bytes, in the artifact store."""
     suffix: str
     """Lower case, with its dot; tells Markdown from plain text."""
     reader: str | None = None
@@ -87,11 +86,9 @@ class Pictured(Record):
     figures: Ref | None = None
     """tasks.rag.indexing.figures.DocumentFigures as JSON; None when the document could not be read."""
     counts: dict[str, int] = Field(default_factory=dict)
-    """Figures by status."""
     out_of_budget: int = 0
     """Figures that were not asked about because the run's budget was spent: the next run goes on with them."""
     failure: Failure | None = None
-    """Why its figures could not be looked for."""
 
 
 class Searchable(Record):
@@ -99,7 +96,6 @@ class Searchable(Record):
 
     chunks: tuple[Chunk, ...]
     tokens: tuple[tuple[str, ...], ...]
-    """A row per chunk."""
     tokenizer: str
 
 
@@ -113,9 +109,7 @@ class Chunked(Record):
     chars: int
     """Characters of all chunks together."""
     shortest: int
-    """Characters."""
     longest: int
-    """Characters."""
     title: str | None = None
     facts: dict[str, str] = Field(default_factory=dict)
     """Issuer, dates … under the names of the metadata table."""

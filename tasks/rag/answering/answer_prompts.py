@@ -42,7 +42,6 @@ class Block(NamedTuple):
     n: int
     """Its number: the answer cites [n]."""
     label: str
-    """Document, page, headings."""
     text: str
     hit: Hit
 
@@ -53,7 +52,6 @@ class Context(NamedTuple):
     blocks: tuple[Block, ...]
     dropped: tuple[Hit, ...]
     tokens: int
-    """Estimated, of all blocks."""
 
     @property
     def hits(self) -> tuple[Hit, ...]:

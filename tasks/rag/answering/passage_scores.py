@@ -49,11 +49,8 @@ class Passage(NamedTuple):
     names: tuple[str, ...] = ()
     """Column names of a row whose table has no recognized header: the cells of the table's first row."""
     above: str = ""
-    """Headings."""
     hit: int = 0
-    """Position of its chunk in the hits."""
     place: int = 0
-    """Position within the chunk."""
 
 
 def read_passages(hits: Sequence[Hit]) -> list[Passage]:

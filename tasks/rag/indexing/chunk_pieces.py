@@ -116,7 +116,6 @@ class Table(NamedTuple):
     """A table ready to be cut."""
 
     header: tuple[str, ...]
-    """Lines of the header rows."""
     names: tuple[tuple[str, ...], ...]
     """What each header row says of each column."""
     rows: tuple[Row, ...]

@@ -74,7 +74,6 @@ class Measures(Record):
     pixels: int
     """Size of the original, before it was scaled down."""
     variance: float
-    """Variance of the grey levels (0 to 255)."""
     nonwhite_ratio: float
     edge_energy: float
     pixel_hash: str
@@ -87,7 +86,6 @@ class FigureRecord(Record):
     """A figure, where it stands, and what became of it."""
 
     document: str
-    """SHA-256 of the document's bytes, hex."""
     page: int | None
     bbox: BBox | None
     n: int
@@ -102,9 +100,7 @@ class FigureRecord(Record):
     text: str | None = None
     """What a chunk shows: `[PAGE n IMAGE m]` and the description."""
     response_key: str | None = None
-    """Key in the response store."""
     retryable: bool = False
-    """True when the model may answer another time."""
     out_of_budget: bool = False
     """True when it was not asked about because the run's budget was spent."""
     original: Ref | None = None

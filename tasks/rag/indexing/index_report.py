@@ -59,7 +59,6 @@ class IndexStatus(Record):
 
     state: Literal["running", "completed", "completed_with_failures", "failed", "interrupted"]
     step: str
-    """The step that runs, or ran last."""
     pid: int
     host: str
     started: datetime
@@ -154,7 +153,6 @@ class DocumentCounts(Record):
     renamed: int = 0
     failed: int = 0
     removed: int = 0
-    """In the index before, and not in the folder any more."""
 
 
 class FigureCounts(Record):

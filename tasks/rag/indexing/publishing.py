@@ -41,7 +41,6 @@ class Catalogued(Record):
     """The catalogue, and what a reader of the metadata should know."""
 
     corpus: Ref
-    """tasks.rag.corpus.Corpus as JSON."""
     entries: tuple[CatalogueEntry, ...]
     warnings: tuple[str, ...]
 
@@ -124,7 +123,6 @@ class Published(Record):
 
     generation: str
     digest: str
-    """Equal content has equal digests."""
 
 
 @contextmanager
@@ -150,7 +148,6 @@ class Build:
     _settings: dict[str, JsonValue]
     """Settings of the generation that the folder held when the build began."""
     _entries: tuple[CatalogueEntry, ...]
-    """Catalogue of that generation."""
     _started: float = field(default_factory=time.monotonic)
 
     def enter(self, step: str) -> None:

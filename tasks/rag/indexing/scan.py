@@ -64,11 +64,9 @@ class ScanResult(Record):
     """What a folder holds, in the order of names."""
 
     files: tuple[ScannedFile, ...]
-    """Each content once."""
     aliases: tuple[Alias, ...] = ()
     refused: tuple[Refused, ...] = ()
     skipped: tuple[str, ...] = ()
-    """Files that no pattern asks for."""
 
     @property
     def sources(self) -> list[Source]:

@@ -30,7 +30,6 @@ class AnswerCheck(Record):
     citation: bool | None = None
     """A citation is on a gold page; in the gold document, where that has no pages."""
     document: bool | None = None
-    """A citation is in the gold document."""
     verified: bool | None = None
     """No sentence of the answer is marked as unverified; None for an abstention."""
     answer: str = ""
@@ -51,7 +50,6 @@ class Share(Mean):
     """A share of questions with its 95 % bootstrap interval."""
 
     n: int
-    """Questions that it is a share of."""
 
 
 class Abstention(Record):

@@ -130,7 +130,6 @@ class Measurement(NamedTuple):
     measured: Measured
     ranked: tuple[Ranked, ...]
     checks: tuple[AnswerCheck, ...] = ()
-    """Empty where answers were not checked."""
 
 
 class Made(NamedTuple):
@@ -218,7 +217,6 @@ class Gold(NamedTuple):
     name_of: Callable[[str], str]
     """The name that hits carry: a file with the same content may come first in the catalogue."""
     notes: tuple[str, ...]
-    """Gold documents that the index lacks."""
 
 
 def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:

@@ -32,7 +32,6 @@ class Question(Record):
     pages: tuple[int, ...] = ()
     """1-based gold pages; none where the document stores no pages, then it counts by document only."""
     answer: str | None = None
-    """The gold answer in the words of the page."""
     answerable: bool = True
     """False: the right answer is to say that the documents do not tell."""
     turns: tuple[str, ...] = ()
@@ -94,7 +93,6 @@ class Evaluation(Record):
     """Over the questions with gold pages; empty if there are none."""
     document: dict[str, Mean]
     paged: int = Field(ge=0)
-    """Questions with gold pages."""
 
 
 def read_questions(path: Path) -> list[Question]:

@@ -60,7 +60,6 @@ class Point(Record):
 
     @property
     def name(self) -> str:
-        """With the chunking: `800/120 rrf, BM25 × 1`."""
         return f"{self.chunking.name} {self.search_name}"
 
 
@@ -255,7 +254,6 @@ class _Layout(NamedTuple):
     """Which row and which colour a point has."""
 
     searches: list[str]
-    """Rows from the top, the one with the best point first."""
     chunkings: list[Chunking]
 
     def height(self, point: Point) -> float:

@@ -41,13 +41,10 @@ class Mention(NamedTuple):
     kind: Kind
     field: str
     value: str
-    """As the catalogue writes it."""
     said: str
-    """As the question writes it."""
     confidence: float
     documents: frozenset[int]
     words: frozenset[str]
-    """Words of the name."""
     how: How
 
 

@@ -42,7 +42,6 @@ class Word(NamedTuple):
     form: str
     """Without case and accents."""
     said: str
-    """As it stands there."""
     start: int
     end: int
 
@@ -57,7 +56,6 @@ class DocumentNames(NamedTuple):
     folders: tuple[str, ...]
     said: Qualifiers
     stem: str
-    """Taken from the file name."""
 
 
 def words_of(text: str) -> list[Word]:

@@ -73,7 +73,6 @@ class _Fitting(NamedTuple):
     """Documents that also fit in year, form and round."""
 
     documents: list[int]
-    """The best first."""
     best: list[int]
     exact: bool
     """Is it said so plainly which one is meant that the others are out?"""

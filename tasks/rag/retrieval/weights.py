@@ -35,7 +35,6 @@ class SearchSettings(Record):
     said_share: float = Field(default=0.3, ge=0, le=1)
     """What a word of a name counts once the name has been resolved to documents."""
     added_share: float = Field(default=0.5, ge=0)
-    """What a word counts that `expansion` adds."""
     title_bonus: float = Field(default=0.15, ge=0)
     """For tables of the statement that is asked for, as a share of the best score by words."""
     closeness: float = Field(default=0.07, ge=0)
@@ -51,7 +50,6 @@ class SearchSettings(Record):
     multi_documents: int = Field(default=3, ge=1)
     """Over so many documents at least a question about several is spread, where there are as many."""
     rerank_pool: int = Field(default=30, ge=1)
-    """Chunks that a reranker reads."""
 
 
 DEFAULTS = SearchSettings()
