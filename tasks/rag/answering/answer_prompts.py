@@ -1,7 +1,6 @@
 """Prompts to classify a question, answer it from passages and reword an answer, and the passages that fit into one.
 
-Equal inputs give equal requests: their digests are keys of the response store. Text of documents, of the conversation
-and of the question stands between lines that begin with a fence, a word that none of it holds.
+Equal inputs give equal requests: their digests are keys of the response store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Checks a model's answer against the blocks that it cites, and quotes the words that support it.
 
-A model writes [2] for the second block that it was shown. Marks are numbered anew in the order of their first use; a
-mark that names no block is taken away. A sentence is unverified if one of its numbers stands in none of the blocks
-that it cites, if it has no number and hardly a word of theirs, or if it claims something and cites nothing.
+A sentence is unverified if one of its numbers stands in none of the blocks that it cites, if it has no number and
+hardly a word of theirs, or if it claims something and cites nothing.
 """
 
 from __future__ import annotations

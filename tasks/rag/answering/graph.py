@@ -1,9 +1,6 @@
-"""The graph that answers every question, whoever answers.
+"""The graph that answers every question: analyze_query ─► retrieve ─► generate ─► rewrite.
 
-    analyze_query ─► retrieve ─► generate ─► rewrite
-
-A node takes the state and the desk, and returns what it adds to the state. Without a model the question is classified
-by its words, the answer is made of the documents' own sentences, and there is nothing to rewrite.
+Without a model the question is classified by its words, and the answer is made of the documents' own sentences.
 """
 
 from __future__ import annotations
@@ -33,15 +30,8 @@ from tasks.rag.answers import (
     Turn,
 )
 from tasks.rag.facts.fact_comparison import answer_from_facts
+from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
-from tasks.rag.planning.plan import (
-    is_reset,
-    make_plan,
-    parse_label,
-    question_parts,
-    similarity_alone,
-    standalone_question,
-)
 from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
 
 if TYPE_CHECKING:
@@ -120,28 +110,28 @@ Added = dict[str, Any]
 def analyze_query(state: State, desk: Desk) -> Added:
     """The plan: what kind of question it is, how it is looked up, and in which documents."""
     question = state["question"]
-    history = () if is_reset(question) else tuple(state["history"])
+    history = () if planning.is_reset(question) else tuple(state["history"])
     label, told = _label(question, history, desk)
 
     def planned(asked: str) -> RetrievalPlan:
-        query_type = make_plan(asked, history=history, label=label).query_type
+        query_type = planning.make_plan(asked, history=history, label=label).query_type
         filters = desk.router.route(asked, query_type=query_type, history=history)
         if state["documents"] is not None:
             filters = Filters(mode="only", documents=tuple(sorted(state["documents"])))
-        return make_plan(
+        return planning.make_plan(
             asked,
             history=history,
             label=label,
             filters=filters,
             strategy=desk.settings.strategy,
             top_k=desk.settings.top_k,
-            similarity_alone=similarity_alone(desk.index.manifest.embedder, question),
+            similarity_alone=planning.similarity_alone(desk.index.manifest.embedder, question),
         )
 
     plan = planned(question)
     if plan.query_type == "followup":
-        parts = [Part(standalone_question(question, history, filters=plan.filters), plan)]
-    elif len(asked := question_parts(question)) > 1:
+        parts = [Part(planning.standalone_question(question, history, filters=plan.filters), plan)]
+    elif len(asked := planning.question_parts(question)) > 1:
         parts = [Part(one, planned(one)) for one in asked]
     else:
         parts = [Part(question, plan)]
@@ -254,7 +244,7 @@ def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryTyp
         told = desk.wiring.ask("classify", classify_request(question, history))
     except ModelError as error:
         return None, {"unlabelled": f"the question was classified by its words: {error}"}
-    label = parse_label(told.text)
+    label = planning.parse_label(told.text)
     notes = () if label else ("the question was classified by its words: the model named no kind that there is",)
     return label, {"calls": (told.call,), "notes": notes}
 

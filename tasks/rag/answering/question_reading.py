@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language, language_of
@@ -57,7 +57,6 @@ WHAT = re.compile(
     re.IGNORECASE,
 )
 
-
 SHORT_FORMS = {
     r"(?:FY|fy)\s?['’]?((?:19|20)\d\d)": r"fiscal \1",
     r"[Cc]ap[Ee]x": "capital expenditures",
@@ -107,7 +106,6 @@ NUMBER_WORDS = re.compile(
     r"(?<![가-힣])(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉|열)\s(?:개|곳|명|번|대|차례|가지|종|달|해|회|사람|군데)|절반",
     re.IGNORECASE,
 )
-
 
 REASON = re.compile(
     r"\b(?:because|due to|driven|as a result|owing|caused?|reasons?|since|led|attribut\w+|reflect\w*|so that|in order)\b|"
@@ -159,11 +157,12 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     words, focus_words = tokenize([asked, focus_text], tokenizer=tokenizer)
     words = _with_ordinals(_mended(_without_joins(words), asked), asked)
     focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
+    wants: Iterator[Wanted] = (wanted for wanted, pattern in WANTED if re.search(pattern, asked, re.IGNORECASE))
     return Question(
         text=asked,
         language=language_of(asked),
         terms=_terms(words, asked, focus, tokenizer),
-        wants=next((wanted for wanted, pattern in WANTED if re.search(pattern, asked, re.IGNORECASE)), "text"),
+        wants=next(wants, "text"),
         counter=_counter(asked, tokenizer),
         numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", asked.replace(",", ""))),
     )

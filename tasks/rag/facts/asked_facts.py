@@ -1,7 +1,4 @@
-"""Which facts a question asks for, and whether it asks for them of the whole project or of something within it.
-
-A word asks where it stands as the subject: `예산은 얼마인가`, not `예산의 50%` nor `예산 집행은 누가`.
-"""
+"""Which facts a question asks for, and whether it asks for them of the whole project or of a part of it."""
 
 from __future__ import annotations
 

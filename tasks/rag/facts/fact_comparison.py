@@ -18,7 +18,6 @@ MOST_DOCUMENTS = 6
 """Columns that a reader can compare."""
 MOST_FACTS = 12
 
-
 STATED = "the catalogue holds such facts of the documents that are meant"
 
 
@@ -263,7 +262,7 @@ def _remarks(table: FactTable, lang: Language) -> list[str]:
         if names:
             remarks.append(f"{said[agreement]}: {', '.join(names)}")
     for one in table.contradictions:
-        document, fact = stem_of(one.document).replace("|", "\\|"), getattr(DISPLAY[one.name], lang)
+        document, fact = stem_of(one.document).replace("|", "\\|"), DISPLAY[one.name][lang]
         told = said["contradiction"]
         remarks.append(told.format(document=document, fact=fact, metadata=one.metadata, stated=one.stated))
     return ["", *remarks] if remarks else []
@@ -272,7 +271,7 @@ def _remarks(table: FactTable, lang: Language) -> list[str]:
 def _row_name(row: FactRow, lang: Language) -> str:
     if row.name == "requirement" and row.label is None:
         return _WORDS[lang]["requirements"]
-    name = DISPLAY[row.name].ko if lang == "ko" else DISPLAY[row.name].en
+    name = DISPLAY[row.name][lang]
     return f"{name}: {row.label}" if row.label else name
 
 

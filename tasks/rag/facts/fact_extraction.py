@@ -1,7 +1,6 @@
-"""What a request for proposals states plainly: amount, period, deadlines, points, requirements; read without a model.
+"""The facts that a request for proposals states: amount, period, deadlines, points, requirements; read without a model.
 
-Only what stands under its label is a fact: in the cell beside it or below it, after its colon, or as its sentence.
-A document that asks for no proposals has none.
+A fact stands beside or below its label, after a colon, or in a sentence. Other documents have none.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ ID_HEADER = re.compile(r"(?:요구사항)?(?:고유번호|id|번호|식별자)|n
 ID_LABEL = re.compile(r"(?:요구사항)?고유번호|요구사항(?:id|번호)|requirement(?:id|no|number)")
 REQUIREMENT_NAME = re.compile(r"(?:요구사항|기능)(?:명칭|명)|명칭|requirement(?:name|title)")
 REQUIREMENT_HEADER = re.compile(r".*요구사항.*|.*requirements?.*")
-
 
 MOST_FACTS = 300
 OPENING_BLOCKS = 60

@@ -123,7 +123,7 @@ class Table(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a table: some of its rows, with what every part repeats."""
+    """A part of a table: some of its rows, with the lines that every part repeats."""
 
     text: str
     sentences: tuple[str, ...]
@@ -163,10 +163,7 @@ def cut_table(table: Table, *, lead: Sequence[str], most_chars: int) -> list[Par
     if room < most_chars // 2:  # a head that fills the parts is told once, as if it were rows
         rows = [Row(line, line, "") for line in repeated] + rows
         repeated, room = [], most_chars
-    parts = [
-        Part("\n".join([*repeated, *lines]), sentences) for lines, sentences in _packed(_fitting(rows, room), room)
-    ]
-    return parts or [Part("\n".join(repeated), ())]
+    return _packed(_fitting(rows, room), room, repeated=repeated) or [Part("\n".join(repeated), ())]
 
 
 def _fitting(rows: Sequence[Row], room: int) -> Iterator[Row]:
@@ -180,17 +177,16 @@ def _fitting(rows: Sequence[Row], room: int) -> Iterator[Row]:
             yield Row(piece, piece, "" if number else row.sentence)
 
 
-def _packed(rows: Iterable[Row], room: int) -> list[tuple[list[str], tuple[str, ...]]]:
-    packs: list[tuple[list[str], tuple[str, ...]]] = []
-    lines: list[str] = []
-    sentences: list[str] = []
+def _packed(rows: Iterable[Row], room: int, *, repeated: Sequence[str]) -> list[Part]:
+    packs: list[tuple[list[str], list[str]]] = []
     for row in rows:
-        if lines and sum(map(len, lines)) + len(lines) + len(row.line) > room:
-            packs.append((lines, tuple(sentences)))
-            lines, sentences = [], []
-        lines.append(row.line if lines or not packs else row.continued)
-        sentences += [row.sentence] if row.sentence else []
-    return [*packs, (lines, tuple(sentences))] if lines else packs
+        lines = packs[-1][0] if packs else []
+        if not lines or sum(map(len, lines)) + len(lines) + len(row.line) > room:
+            packs.append(([row.continued if packs else row.line], []))
+        else:
+            lines.append(row.line)
+        packs[-1][1].extend(filter(None, [row.sentence]))
+    return [Part("\n".join([*repeated, *lines]), tuple(sentences)) for lines, sentences in packs]
 
 
 class _Spot(NamedTuple):

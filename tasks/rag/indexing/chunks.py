@@ -1,8 +1,7 @@
-"""Documents become chunks: pieces of a size that a retriever can rank and a reader can check.
+"""Cuts documents into chunks.
 
 Text is joined within a page and below a heading and cut at sentences; a table is a chunk of its own, with the
-headings, caption and unit that stand right above it. Headers and footers repeat on every page: those of the first
-page that has any make one chunk, the others none.
+headings, caption and unit right above it. Headers and footers make one chunk: those of the first page that has any.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
+from os.path import commonprefix
 from typing import Literal, NamedTuple
 
 from storage.records import Record
@@ -190,30 +190,24 @@ def _leads(block: Block, *, captions_follow: bool) -> bool:
     return block.kind == "heading" or introduces or is_unit_line(block.text)
 
 
-def _text_parts(blocks: Sequence[Block], most_chars: int) -> Iterator[_Part]:
-    """Sections of running text, small ones joined with their neighbour below the same heading."""
-    current: _Part | None = None
-    for section in _sections(blocks):
-        if current and _belong_together(current, section, most_chars):
-            current = _Part(current.blocks + section.blocks)
-            continue
-        if current:
-            yield current
-        current = section
-    if current:
-        yield current
+def _text_parts(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
+    """Sections of running text, small ones joined with their neighbour below the same heading.
 
-
-def _sections(blocks: Sequence[Block]) -> Iterator[_Part]:
-    """Runs of blocks below the same heading; headings without text between them open one section together."""
-    run: list[Block] = []
+    A section is a run of blocks below the same heading; headings without text between them open one together.
+    """
+    runs: list[list[Block]] = []
     for block in blocks:
-        if run and _begins_section(run[-1], block):
-            yield _Part(tuple(run))
-            run = []
-        run.append(block)
-    if run:
-        yield _Part(tuple(run))
+        if runs and not _begins_section(runs[-1][-1], block):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    parts: list[_Part] = []
+    for section in (_Part(tuple(run)) for run in runs):
+        if parts and _belong_together(parts[-1], section, most_chars):
+            parts[-1] = _Part(parts[-1].blocks + section.blocks)
+        else:
+            parts.append(section)
+    return parts
 
 
 def _begins_section(before: Block, block: Block) -> bool:
@@ -242,12 +236,7 @@ def _path_below(block: Block) -> tuple[str, ...]:
 
 def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """What all paths begin with."""
-    shared = 0
-    for parts in zip(*paths, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared += 1
-    return paths[0][:shared] if paths else ()
+    return tuple(commonprefix(paths))  # noqa: RUF071 of tuples, not of paths
 
 
 class _Cutter(NamedTuple):

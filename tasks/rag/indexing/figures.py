@@ -1,4 +1,4 @@
-"""Figures become text: which pictures a vision model is asked about, how, and what its answers are worth.
+"""Which figures a vision model is asked about, how, and what its answers are worth.
 
 A record goes through `found` (filters), `without_duplicates` (across documents) and `describe`.
 """

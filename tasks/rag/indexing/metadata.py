@@ -1,7 +1,4 @@
-"""What is known of documents beside their text: a CSV that lies with them, else what their first pages say plainly.
-
-`read_table` and `match_rows` take the CSV, `read_facts` takes a parsed document.
-"""
+"""What is known of documents beside their text: the rows of a CSV, and what their first pages state."""
 
 from __future__ import annotations
 

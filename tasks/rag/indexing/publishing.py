@@ -20,17 +20,8 @@ from storage.index import CatalogueEntry, Generation, claim, open_index, publish
 from storage.records import Record, Ref
 from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Searchable
+from tasks.rag.indexing import index_report as reporting
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.indexing.index_report import (
-    IndexReport,
-    StatusFile,
-    chunk_lengths,
-    count_documents,
-    count_figures,
-    document_statuses,
-    failures,
-    status_of_build,
-)
 from tasks.rag.indexing.metadata import MatchedMetadata, match_rows, read_table
 from tasks.rag.indexing.scan import ScanResult
 
@@ -135,7 +126,7 @@ def build(index: Path, *, run: str | None) -> Generator[Build]:
             generation, settings, entries = opened.generation, opened.manifest.settings, opened.catalogue
     except (NotAnIndex, DamagedIndex):
         pass  # none yet, or one that the next generation replaces
-    with status_of_build(index, generation=generation, run=run) as status:
+    with reporting.status_of_build(index, generation=generation, run=run) as status:
         yield Build(index, status, settings, entries)
 
 
@@ -144,7 +135,7 @@ class Build:
     """A build that runs."""
 
     _index: Path
-    _status: StatusFile
+    _status: reporting.StatusFile
     _settings: dict[str, JsonValue]
     """Settings of the generation that the folder held when the build began."""
     _entries: tuple[CatalogueEntry, ...]
@@ -156,7 +147,7 @@ class Build:
 
     def note_failures(self, parsed: Sequence[Parsed], found: ScanResult) -> None:
         """Write what could not be read to the status, so that a build that stops over it says why."""
-        self._status.update(documents=failures(parsed, found))
+        self._status.update(documents=reporting.failures(parsed, found))
 
     def finish(
         self,
@@ -170,23 +161,23 @@ class Build:
         settings: dict[str, JsonValue],
         preview_chunks: int,
         refused: str | None,
-    ) -> IndexReport:
+    ) -> reporting.IndexReport:
         """Write what became of each document, and the preview; return the numbers.
 
         refused: why a figure was refused by the model, if one was.
         """
         known = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
-        statuses = document_statuses(catalogued.entries, parsed, found, before=known)
-        figures = count_figures(pictured)
+        statuses = reporting.document_statuses(catalogued.entries, parsed, found, before=known)
+        figures = reporting.count_figures(pictured)
         warnings = list(catalogued.warnings)
         if figures.skipped:
             warnings.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
         if figures.failed:
             warnings.append(f"{figures.failed} figures could not be described, such as: {refused}")
         before = [entry.document for entry in self._entries]
-        report = IndexReport(
+        report = reporting.IndexReport(
             generation=published.generation,
-            documents=count_documents(statuses, catalogued.entries, before=before),
+            documents=reporting.count_documents(statuses, catalogued.entries, before=before),
             pages=sum(item.pages for item in parsed),
             chunks=sum(item.count for item in chunked),
             figures=figures,
@@ -197,7 +188,7 @@ class Build:
             state="completed_with_failures" if report.documents.failed else "completed",
             generation=published.generation,
             counts=report.model_dump(mode="json", exclude={"warnings", "generation"}),
-            chunk_chars=chunk_lengths(chunked),
+            chunk_chars=reporting.chunk_lengths(chunked),
             documents=statuses,
             warnings=report.warnings,
         )

@@ -1,7 +1,6 @@
-"""Finds the documents of a folder, by content: what was seen before is only hashed.
+"""Finds the documents of a folder, its subfolders and zips, by content.
 
-Subfolders are searched, zips of attachments are opened under caps. Nothing is left out in silence: what matches no
-pattern is listed as `skipped`, what must not or cannot be read as `refused`, with its reason.
+Files that match no pattern are listed as `skipped`, those that must not or cannot be read as `refused`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Finds the names of a catalogue in a question: exact in any spacing, by their first words, initials or with a typo.
 
-All that names have in common says nothing: a name that most documents bear is no name, and a word counts by how few
-names hold it.
+A name that most documents bear counts as none, and a word counts by how few names hold it.
 """
 
 from __future__ import annotations

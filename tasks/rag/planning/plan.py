@@ -1,7 +1,6 @@
-"""A question becomes a plan: its type, the strategy, how many chunks, and the documents that it speaks of.
+"""A question becomes a plan: its type, the strategy, how many chunks, and the documents that it means.
 
-The type is chosen by a model's label if there is one, else by the question's words (`type_words`), else by the
-conversation. Types, strategies and numbers follow the seed; precedence is compare > followup > multi > single.
+The type is a model's label, else follows from the question's words (`type_words`), else from the conversation.
 """
 
 from __future__ import annotations
@@ -21,12 +20,10 @@ PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
 TOPIC_TURNS = 5
 """How far back the topic of a conversation is looked for."""
 
-
 SHORT_CHARS = 24
 """A question up to this long that names no document follows the turn before it."""
 SURE_NAME = 0.6
 """Confidence from which a name in a follow-up leads away from the documents of the last turn."""
-
 
 ALL = Filters()
 

@@ -1,7 +1,4 @@
-"""What a question or a name says of years, quarters, forms, rounds and dates, and how well a document fits that.
-
-Forms are those of regulators and tenders, in English and Korean; none is of a company.
-"""
+"""Years, quarters, forms, rounds and dates in a question or a name, and how well a document fits them."""
 
 from __future__ import annotations
 
@@ -99,7 +96,6 @@ _ROUNDS = re.compile(
     """,
     re.VERBOSE,
 )
-
 
 PERIOD_TOKEN = re.compile(
     rf"(?:fy)?{_YEAR}(?:q[1-4]|h[12])?|{_YEAR}\d{{4}}|q[1-4]|[1-4]q(?:\d\d|{_YEAR})?|fy\d\d|제?\d+기|dated.*"

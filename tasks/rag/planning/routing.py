@@ -1,7 +1,6 @@
-"""Which documents a question speaks of, told by the names of the catalogue at hand; no model, no list of names.
+"""Which documents a question means, by the names of the catalogue; no model, no list of names.
 
-Names (`name_lookup`) choose the documents; what is said of year, form and round (`qualifiers`) chooses among them. A
-report of the year that is asked for is favoured, but one of the year after repeats the figures, so it stays.
+Names (`name_lookup`) choose the documents; year, form and round (`qualifiers`) choose among them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The words by which a question shows its type, matched as words: `기관` not in 주관기관, `서로` not in 문서로서.
+"""The words by which a question shows its type; `기관` does not match 주관기관.
 
-Every rule is a pattern over the question in NFC and lower case, with single spaces. A Korean word may be followed by
-particles, and only by those endings that keep its meaning: 비교하면 but not 비교적, 차이점 but not 차이나.
+A pattern matches the question in NFC and lower case. A Korean word may be followed by particles and by those endings
+that keep its meaning: 비교하면 but not 비교적.
 """
 
 from __future__ import annotations

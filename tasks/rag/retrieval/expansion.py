@@ -1,7 +1,6 @@
-"""A question gets the words that documents use for what it asks: accounting terms, tenders, fiscal years.
+"""Adds the words that documents use for what a question asks: capex → `purchases of property, plant and equipment`.
 
-Analysts ask for capex, a cash flow statement has `purchases of property, plant and equipment`. The tables hold general
-vocabulary of accounts and tenders, in English and Korean; no name of a company, a document or a data set.
+The tables hold general vocabulary of accounts and tenders, and no name of a company, a document or a data set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rankings of one question on one index: by likeness, by likeness without repetition, by BM25, by words."""
+"""The rankings of one question on one index: by similarity, by marginal relevance, by BM25, by weighted words."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Retrievers:
         vectors = self.index.vectors.reconstruct(np.array(pool.rows, np.int64))
         relevance = np.array(pool.scores, np.float32)
         chosen = maximal_marginal_relevance(relevance, vectors, count=k, trade_off=self.settings.mmr_trade_off)
-        return Ranked([pool.rows[one.position] for one in chosen], [one.score for one in chosen])
+        return Ranked([pool.rows[position] for position in chosen.rows], chosen.scores)
 
     def bm25(self, k: int, scope: Scope) -> Ranked:
         """By BM25 as it is. Raises NoLexicalIndex, WrongTokenizer."""
@@ -99,7 +99,7 @@ class Retrievers:
         return _preferring(partial(lexical.search, words), k, scope)
 
     def words(self, k: int, scope: Scope) -> Ranked:
-        """By the words of document and chunk, other words for the same included; likeness and titles have a say.
+        """By the words of document and chunk, synonyms included; similarity and titles of statements count too.
 
         Raises as `bm25`.
         """
@@ -162,17 +162,10 @@ class Retrievers:
         return embed_questions(embedder, [self.question])[0]
 
 
-class Chosen(NamedTuple):
-    """A candidate's position in the pool, and what it added when it was chosen."""
-
-    position: int
-    score: float
-
-
 def maximal_marginal_relevance(
     relevance: NDArray[np.float32], vectors: NDArray[np.float32], *, count: int, trade_off: float
-) -> list[Chosen]:
-    """`count` candidates in the order in which they add most: relevant, and unlike those before them.
+) -> Ranked:
+    """`count` candidates, by position, in the order in which they add most: relevant, and unlike those before them.
 
     relevance: similarity of each candidate to the question, (candidates,). vectors: (candidates, dimension), unit.
     trade_off: 1 is relevance alone, 0 is difference alone. Ties: the earlier candidate first.
@@ -181,14 +174,15 @@ def maximal_marginal_relevance(
     gain = trade_off * relevance.astype(np.float64)
     likeness = np.zeros(len(relevance))  # to the most alike of those chosen; none yet, so no penalty
     open_positions = np.ones(len(relevance), np.bool_)
-    chosen: list[Chosen] = []
+    chosen = Ranked([], [])
     for _ in range(min(count, len(relevance))):
         score = np.where(open_positions, gain - (1 - trade_off) * likeness, -np.inf)
         best = int(np.argmax(score))
-        chosen.append(Chosen(best, float(score[best])))
+        chosen.rows.append(best)
+        chosen.scores.append(float(score[best]))
         open_positions[best] = False
         alike = (vectors @ vectors[best]).astype(np.float64)
-        likeness = alike if len(chosen) == 1 else np.maximum(likeness, alike)
+        likeness = alike if len(chosen.rows) == 1 else np.maximum(likeness, alike)
     return chosen
 
 
