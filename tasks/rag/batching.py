@@ -103,10 +103,7 @@ def answer_each(
     inputs: Mapping[str, object],
     on_progress: Callable[[], None],
 ) -> list[Kept]:
-    """The answers of a shard, recalled if they were given before.
-
-    inputs: all that could change an answer beside the question: index, models, settings.
-    """
+    """The answers of a shard, given or recalled; inputs: what changes an answer beside the question."""
     kept: list[Kept] = []
     for asked in shard:
         key = content_key("answer", ANSWER_VERSION, {"question": asked.question, "history": asked.history, **inputs})

@@ -156,7 +156,7 @@ def refuse_too_many_failures(
 ) -> None:
     """Raises TooManyFailed when a larger share of the documents than `allowed` (0 to 1) gave nothing.
 
-    named: puts names in the place of the first twelve digits of documents.
+    named: replaces the first twelve digits of digests by names.
     """
     parsed = flat(shards)
     failed = [(item.source.digest[:12], item.failure.message) for item in parsed if item.failure]

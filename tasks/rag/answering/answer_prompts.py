@@ -59,10 +59,7 @@ class Context(NamedTuple):
 
 
 def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -> Context:
-    """The blocks that fit, best first; the first one is cut if it must be, later ones are taken whole or not at all.
-
-    per_document: the best chunk of every document comes before the second of any.
-    """
+    """The blocks that fit, best first, only the first one cut; per_document: the best chunk of each document first."""
     blocks: list[Block] = []
     dropped: list[Hit] = []
     left = most_tokens
@@ -82,10 +79,9 @@ def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens a model counts, rather too many than too few.
+    """An upper estimate of the tokens that a model counts.
 
-    A syllable of Hangul counts .8, an ideograph 1, a letter 1/4, a digit .6, other signs .7: the dearer of what
-    o200k (GPT-4o, GPT-5) and the tokenizer of Qwen make of reports with tables.
+    The prices are the higher of those that o200k (GPT-4o, GPT-5) and Qwen's tokenizer give for reports with tables.
     """
     total, counted = 0.0, 0
     for pattern, tokens in _TOKENS_PER_CHAR:

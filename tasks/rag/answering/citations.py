@@ -22,10 +22,9 @@ MOST_SOURCE_CHARS = 20_000
 
 
 def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Draft:
-    """A model's answer with citations of the hits whose numbers it names ([1] is the first), its marks numbered anew.
+    """A model's answer with citations of the hits that its marks name ([1] is the first), and new marks from [1] on.
 
-    question: a sentence that only repeats it claims nothing. Abstained is an answer that only says that the documents
-    do not tell.
+    question: a sentence that only repeats it claims nothing.
     """
     told, numbers = renumbered(text, blocks=len(hits))
     sentences = sentences_in(told)

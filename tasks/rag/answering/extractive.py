@@ -52,7 +52,7 @@ def extract_answer(
     """The best sentences of the hits with their marks; for multi and compare, of each document.
 
     tokenizer: of the index; None for an index without BM25. groups: the sides of a comparison; each gets a line.
-    Where the documents do not tell, the answer says so and points to the closest place. Raises WrongTokenizer.
+    Raises WrongTokenizer.
     """
     asked = read_question(question, tokenizer=tokenizer or BIGRAM)
     notes: tuple[str, ...] = ()
@@ -77,11 +77,10 @@ def extract_answer(
 
 
 def confidence_of(best: Scored, *, several: bool = False) -> float:
-    """How sure it is that the documents tell, by what the best passage holds of the question: 0 … 1.
+    """Probability that the documents answer the question, by what the best passage holds of it: 0 … 1.
 
-    several: of several things that are asked about, one passage holds only a share, and not the names of the others.
-    Fitted (logistic regression) on 139 questions with an answer and 32 without one, of the samples and of the dev half
-    of tests/rag/questions. A year, number or name that stands nowhere near the passage tells more than all else.
+    several: one passage then holds only a share of what is asked, and not the names of the others.
+    Logistic regression on 139 questions with an answer and 32 without, of the samples and half of tests/rag/questions.
     """
     coverage = min(1.0, 1.5 * best.coverage) if several else best.coverage
     missing = [word for word in best.missing if not several or any(sign.isdigit() for sign in word)]

@@ -158,11 +158,10 @@ def generate(state: State, desk: Desk) -> Added:
     try:
         written = _written(state, desk)
         return {**written, "notes": (*unlabelled, *written["notes"])}
-    except NoChatTemplate:
-        why = f"{desk.wiring.large.chat.id} has no chat template; name another model with `--llm`"
-        return {"draft": _extracted(state, desk), "notes": (REFUSED + why,), "model_refused": True}
-    except RequestRefused as error:
-        return {"draft": _extracted(state, desk), "notes": (f"{REFUSED}{error}",), "model_refused": True}
+    except (NoChatTemplate, RequestRefused) as error:
+        lacking = f"{desk.wiring.large.chat.id} has no chat template; name another model with `--llm`"
+        why = lacking if isinstance(error, NoChatTemplate) else error
+        return {"draft": _extracted(state, desk), "notes": (f"{REFUSED}{why}",), "model_refused": True}
     except ModelError as error:  # which says it all: the small model is away for the same reason
         note = f"the answer is made of the documents' own sentences, because the model is away: {error}"
         return {"draft": _extracted(state, desk), "notes": (note,), "model_away": True}

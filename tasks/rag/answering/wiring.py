@@ -79,9 +79,9 @@ WITHOUT_MODEL = Wiring()
 
 
 def open_wiring(models: Models, *, patient: bool) -> Wiring:
-    """The wiring of these names, its models opened once in this process. Raises models.model_errors.ModelUnavailable.
+    """The wiring of these names; patient: retries a model that is away as often as helps.
 
-    patient: asks a model that is away as often as helps; False where somebody waits for the answer.
+    Raises models.model_errors.ModelUnavailable.
     """
     if models.wiring == "none":
         return WITHOUT_MODEL

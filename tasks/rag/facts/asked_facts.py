@@ -36,9 +36,7 @@ _KOREAN: dict[str, str] = {
     "published": r"(?:입찰\s?)?공고일|공고\s?일자",
 }
 _ENGLISH: dict[str, str] = {
-    "amount": r"""
-        budgets?(?!\s(?:adjust|approv|year|office|committee|cut))|contract\svalues?|estimated\svalues?
-    """,
+    "amount": r"budgets?(?!\s(?:adjust|approv|year|office|committee|cut))|contract\svalues?|estimated\svalues?",
     "vat": r"VAT|value[-\s]added\stax",
     "period": r"""
         (?:contract|agreement|project)\s(?:terms?|periods?|durations?)|periods?\sof\sperformance

@@ -41,10 +41,7 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
 
 
 def _entries(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry], names: Sequence[str]) -> list[CatalogueEntry]:
-    """The documents that the question is about: of each side of a comparison the surest one that states such a fact.
-
-    Where no sides are named, documents without such a fact are left out if there are others.
-    """
+    """The documents that the question is about: of each side the surest that states such a fact, else all that do."""
     by_digest = {entry.document: entry for entry in catalogue}
     stating = {entry.document for entry in catalogue if any(fact.name in names for fact in entry.facts)}
     if plan.needs_multi_doc and len(plan.filters.groups) > 1:
@@ -156,10 +153,7 @@ def compare_facts(names: Sequence[str], entries: Sequence[CatalogueEntry], *, qu
 
 
 def table_markdown(table: FactTable, lang: Language) -> Draft:
-    """The table in Markdown, aligned for a terminal, with a line each on what differs and what is contradicted.
-
-    Each value of a document carries the mark of its citation; values of the metadata table have none.
-    """
+    """The table in Markdown, aligned for a terminal; every value of a document carries the mark of its citation."""
     said = _WORDS[lang]
     citations: list[Citation] = []
 

@@ -135,9 +135,9 @@ def is_unit_line(text: str) -> bool:
 
 
 def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
-    """A table from its cells; `above` is the table that it may go on with, from the foot of the page before.
+    """A table from its cells.
 
-    It goes on if it has as many columns and no header of its own; then it takes over the header.
+    above: a table that ends on the page before. With as many columns and no header of its own, this one continues it.
     """
     grid = _Grid(cells)
     flagged = _flagged_rows(grid)
@@ -153,10 +153,7 @@ def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
 
 
 def cut_table(table: Table, *, lead: Sequence[str], most_chars: int) -> list[Part]:
-    """Parts of at most `most_chars`, rows kept whole where they fit; each begins with `lead` and the header.
-
-    lead: headings, caption and unit that belong to the table.
-    """
+    """Parts of at most `most_chars`, each with `lead` (headings, caption, unit) and the header; rows stay whole."""
     repeated = [*lead, *table.header]
     room = most_chars - sum(len(line) + 1 for line in repeated)
     rows = list(table.rows)
@@ -200,10 +197,7 @@ class _Spot(NamedTuple):
 
 
 class _Grid:
-    """The cells by position, merged ones at every position that they cover.
-
-    Rows and columns in which no cell begins do not count: a file may claim a million of them.
-    """
+    """The cells by position, merged ones at every position that they cover; empty rows and columns are left out."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         rows = sorted({cell.row for cell in cells})
@@ -269,10 +263,7 @@ def _name(group: Sequence[_Spot], names: tuple[tuple[str, ...], ...]) -> str:
 
 
 def _flagged_rows(grid: _Grid) -> int:
-    """Leading rows whose cells are all marked as header; from the second on, a number ends them.
-
-    A table of nothing else has none.
-    """
+    """Leading rows whose cells are all marked as header, up to a number; 0 where all rows are."""
     count = 0
     while count < grid.rows and all(spot.header for spot in grid.covering(count)):
         if count and _has_number(grid, count):

@@ -191,10 +191,7 @@ def _leads(block: Block, *, captions_follow: bool) -> bool:
 
 
 def _text_parts(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
-    """Sections of running text, small ones joined with their neighbour below the same heading.
-
-    A section is a run of blocks below the same heading; headings without text between them open one together.
-    """
+    """Runs of blocks below the same heading; small ones are joined with their neighbour, headings with what follows."""
     runs: list[list[Block]] = []
     for block in blocks:
         if runs and not _begins_section(runs[-1][-1], block):

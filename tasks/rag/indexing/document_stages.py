@@ -37,10 +37,7 @@ def parse_source(
     password: str | None,
     log: Path | None,
 ) -> Parsed:
-    """Read a document, or recall it; a document that cannot be read comes back with the failure.
-
-    A document is kept under its content and the options, never under the password that opened it.
-    """
+    """Read or recall a document, under a key without the password; one that cannot be read has a failure."""
     key = content_key("parse", PARSER_VERSION, {"source": source, "options": options, "limits": limits})
     if kept := artifacts.recall(key):
         recalled = artifacts.load(Parsed, kept)

@@ -76,10 +76,7 @@ class IndexStatus(Record):
 
 
 def read_status(index: Path) -> IndexStatus | None:
-    """The status of an index, None where there is none; a build whose process is gone shows as `interrupted`.
-
-    Raises NotAnIndex for a file of that name that is not ours.
-    """
+    """The status of an index; `interrupted` if its process is gone; None without a file. Raises NotAnIndex."""
     try:
         status = IndexStatus.model_validate_json((index / STATUS_FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -183,10 +180,7 @@ class IndexReport(Record):
 def document_statuses(
     entries: Sequence[CatalogueEntry], parsed: Iterable[Parsed], found: ScanResult, *, before: dict[str, CatalogueEntry]
 ) -> tuple[DocumentStatus, ...]:
-    """What became of each document, alias and refused file, in the order of names.
-
-    before: the previous generation by document; empty if it was made with other settings.
-    """
+    """What became of each document, alias and refused file, by name; before: entries made with equal settings."""
     by_digest = {item.source.digest: item for item in parsed}
     statuses = [
         _status(entry.name, by_digest[entry.document], chunks=entry.chunks, before=before.get(entry.document))
@@ -196,21 +190,23 @@ def document_statuses(
         DocumentStatus(document=alias.name, status="duplicate", message=f"the same content as {alias.document}")
         for alias in found.aliases
     ]
-    return tuple(sorted([*statuses, *_refused(found)], key=lambda status: status.document))
+    return _with_refused(statuses, found)
 
 
 def failures(parsed: Iterable[Parsed], found: ScanResult) -> tuple[DocumentStatus, ...]:
     """The documents that could not be read, and the files that were refused, in the order of names."""
     names = {file.content.digest: file.name for file in found.files}
     statuses = [_status(names[item.source.digest], item) for item in parsed if item.failure]
-    return tuple(sorted([*statuses, *_refused(found)], key=lambda status: status.document))
+    return _with_refused(statuses, found)
 
 
-def _refused(found: ScanResult) -> list[DocumentStatus]:
-    return [
+def _with_refused(statuses: Iterable[DocumentStatus], found: ScanResult) -> tuple[DocumentStatus, ...]:
+    """With the files that were refused, in the order of names."""
+    refused = (
         DocumentStatus(document=item.name, status="failed", reason=item.reason, message=item.message)
         for item in found.refused
-    ]
+    )
+    return tuple(sorted([*statuses, *refused], key=lambda status: status.document))
 
 
 def count_documents(

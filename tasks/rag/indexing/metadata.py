@@ -114,10 +114,7 @@ def _header(cell: str) -> str:
 
 
 def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
-    """Give each file its row, by the file's name in NFC, with or without folder and suffix.
-
-    Of several rows for a file the first counts, and later ones fill what it leaves open.
-    """
+    """Match rows to files by name, with or without folder and suffix; a second row of a file only fills gaps."""
     names = sorted(names)
     by_key: dict[str, list[str]] = {}
     for name in names:

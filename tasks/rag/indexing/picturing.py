@@ -117,10 +117,9 @@ def describe_figures(
     limits: Limits,
     budget: Budget,
 ) -> Described:
-    """Every kept figure with its description, or the reason why there is none; whoever watches sees how far it is.
+    """Every kept figure with its description, or the reason why there is none. Raises ModelUnavailable.
 
-    A model in this process answers in batches first: its answers are in the response store when each figure is asked
-    about. What the budget does not reach, each figure then says for itself. Raises ModelUnavailable.
+    A model in this process answers in batches first; each figure then finds its answer in the response store.
     """
     asking = chat if settings.qwen3_vl_enabled else None
     answered: set[str] = set()
@@ -220,10 +219,7 @@ def plan_folder(
     chat: Chat | None,
     responses: ResponseStore,
 ) -> FigurePlan:
-    """Count figures, why they are dropped, and the questions that would be asked. Raises FolderUnusable.
-
-    chat: the model that would be asked; what it answered before is looked up, not asked.
-    """
+    """Count figures, why they are dropped, and the calls that `chat` would still get. Raises FolderUnusable."""
     found = scan_folder(folder, artifacts=artifacts, include=include, exclude=exclude)
     progress.expect("extract_figures", len(found.sources))
     pictured = []

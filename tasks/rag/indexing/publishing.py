@@ -81,10 +81,7 @@ def _entry(
 
 
 def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, settings: dict[str, JsonValue]) -> Generation:
-    """Write and switch to the generation; chunks and words pass through one document at a time.
-
-    Raises what storage.index.publish raises, IndexUnusable if the vectors are of several embedders.
-    """
+    """Write and switch to the generation, document by document. Raises IndexUnusable and what `publish` raises."""
 
     def documents() -> Iterator[Searchable]:
         return (artifacts.load(Searchable, item.chunked.chunks) for item in corpus.embedded)
@@ -162,10 +159,7 @@ class Build:
         preview_chunks: int,
         refused: str | None,
     ) -> reporting.IndexReport:
-        """Write what became of each document, and the preview; return the numbers.
-
-        refused: why a figure was refused by the model, if one was.
-        """
+        """Write the status and the preview, and return the report; refused: why the model refused a figure."""
         known = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
         statuses = reporting.document_statuses(catalogued.entries, parsed, found, before=known)
         figures = reporting.count_figures(pictured)

@@ -26,7 +26,6 @@ from tasks.rag.rag_errors import FolderUnusable
 
 IN_MEMORY_BYTES = 64 << 20
 """Files up to this size are read once, hashed and kept in one go."""
-LINK, UNREADABLE, SPECIAL, ARCHIVE = "link", "unreadable", "not_a_file", "archive"
 _LOCK_PREFIX = "~$"  # Office's own mark beside a document that is open somewhere
 
 
@@ -158,7 +157,7 @@ class _Scan:
             with os.scandir(path) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            self._refuse(prefix.rstrip("/") or ".", UNREADABLE, f"The folder cannot be opened ({error.strerror}).")
+            self._refuse(prefix.rstrip("/") or ".", "unreadable", f"The folder cannot be opened ({error.strerror}).")
             return
         for entry in ordered:
             if not entry.name.startswith(b".") and not entry.name.startswith(_LOCK_PREFIX.encode()):
@@ -166,7 +165,7 @@ class _Scan:
 
     def _entry(self, entry: os.DirEntry[bytes], name: str) -> None:
         if entry.is_symlink() and (message := self._bad_link(entry)):
-            self._refuse(name, LINK, message)
+            self._refuse(name, "link", message)
         elif entry.is_dir():
             if not self._excludes(f"{name}/"):
                 self.folder(entry.path, f"{name}/")
@@ -175,12 +174,12 @@ class _Scan:
         elif not is_zip and not self._takes(name):
             self.skipped.append(name)
         elif not entry.is_file():
-            self._refuse(name, SPECIAL, "It is neither a file nor a folder, and is not opened.")
+            self._refuse(name, "not_a_file", "It is neither a file nor a folder, and is not opened.")
         else:
             try:
                 (self._archive_file if is_zip else self._file)(entry, name)
             except OSError as error:
-                self._refuse(name, UNREADABLE, f"The file cannot be read ({error.strerror}); check its permissions.")
+                self._refuse(name, "unreadable", f"The file cannot be read ({error.strerror}); check its permissions.")
 
     def _bad_link(self, entry: os.DirEntry[bytes]) -> str | None:
         """Why a link is not followed; a link to a file of the folder is."""
@@ -230,7 +229,7 @@ class _Scan:
             return
         is_zip = name.lower().endswith(".zip")
         if is_zip and nested:
-            self._refuse(name, ARCHIVE, "It is a zip within a zip within a zip; unpack it and index the folder.")
+            self._refuse(name, "archive", "It is a zip within a zip within a zip; unpack it and index the folder.")
             return
         if not is_zip and not self._takes(name):
             self.skipped.append(name)

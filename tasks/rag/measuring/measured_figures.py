@@ -65,10 +65,7 @@ def measure(
 
 
 def labels_of(questions: Sequence[Question], asked: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels to group by: those that were asked for, else the usual ones that the lines have.
-
-    Raises ValueError for a label that no line has, or with a value of its own on nearly every line.
-    """
+    """The labels to group by, those asked for or the usual ones. Raises ValueError for an unknown or crowded label."""
     names = {name for question in questions for name in question.labels}
     values = {name: {question.labels.get(name) for question in questions} for name in names}
     if asked is None:

@@ -208,10 +208,7 @@ def mean_of(values: Sequence[float], *, seed: int = 0) -> Mean:
 
 
 def paired_difference(values: Mapping[str, float], baseline: Mapping[str, float]) -> Mean:
-    """Mean of `values` minus `baseline` over the questions that both have: resampled by question, not by run.
-
-    Raises ValueError if they share no question.
-    """
+    """Mean of `values` minus `baseline`, paired by question. Raises ValueError if they share no question."""
     shared = [name for name in values if name in baseline]
     if not shared:
         raise ValueError("the two runs have no question in common; compare runs over the same questions")

@@ -151,10 +151,7 @@ def baseline(points: Sequence[Point], usual: Point) -> Point:
 
 
 def point_key(point: Point, *, index_digest: str, questions: str, settings: Mapping[str, JsonValue]) -> str:
-    """The name of a measurement: with an equal one nothing needs to be measured again.
-
-    questions: digest of what is asked. settings: what else changes a figure.
-    """
+    """Key of a measurement; questions: digest of what is asked; settings: what else changes a figure."""
     return content_key("sweep", SWEEP_VERSION, {"point": point, "settings": dict(settings)}, index_digest, questions)
 
 
@@ -286,7 +283,13 @@ def _figure(compared: Compared) -> Figure:
         )
         if row.difference:
             _draw(differences, row.difference, row, layout)
-    _name(figure, values, differences, compared)
+    measured = f"{compared.unit} {DECIDING.replace('mrr', 'MRR')}"
+    values.set_xlabel(measured)
+    values.margins(x=0.12)  # room for the labels
+    differences.set_xlabel("difference to the hollow one, paired by question")
+    differences.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
+    title = f"{measured[0].upper()}{measured[1:]} by search and chunking"
+    figure.suptitle(title, x=LEFT, ha="left", fontsize=13, fontweight="bold")
     _explain(figure, compared, layout)
     return figure
 
@@ -307,17 +310,6 @@ def _draw(axes: Axes, mean: Mean, row: Row, layout: _Layout) -> None:
         elinewidth=1.6,
         capsize=0,
     )
-
-
-def _name(figure: Figure, values: Axes, differences: Axes, compared: Compared) -> None:
-    """Title and axes."""
-    measured = f"{compared.unit} {DECIDING.replace('mrr', 'MRR')}"
-    values.set_xlabel(measured)
-    values.margins(x=0.12)  # room for the labels
-    differences.set_xlabel("difference to the hollow one, paired by question")
-    differences.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
-    title = f"{measured[0].upper()}{measured[1:]} by search and chunking"
-    figure.suptitle(title, x=LEFT, ha="left", fontsize=13, fontweight="bold")
 
 
 def _explain(figure: Figure, compared: Compared, layout: _Layout) -> None:

@@ -11,6 +11,7 @@ import unicodedata
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from tasks.language.tokens import FUNCTION_WORDS
@@ -202,11 +203,8 @@ class NameLookup:
             return _joined_initials(self._ways, word)
         key = said.lower()
         start = bisect_left(self._entities, key)
-        begun: list[_Name] = []
-        for entity in self._entities[start : start + 8]:
-            if not entity.startswith(key):
-                break
-            begun.append(self._names["entity", entity])
+        near = takewhile(lambda entity: entity.startswith(key), self._entities[start : start + 8])
+        begun = [self._names["entity", entity] for entity in near]
         owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
         confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
         return [_mention(name, word.said, confidence, "lead") for name in begun] or _joined_initials(self._ways, word)
@@ -230,21 +228,17 @@ class NameLookup:
         """Words of names that a word of the question is or holds → how much of them, 0 to 1."""
         if word.form in FUNCTION_WORDS or word.form.isdigit():
             return {}
+        forms = _forms(word.form)
+        if whole := next((one for one in forms if one in self._holders), None):
+            return {whole: 1.0}
+        if not _is_hangul(word.form):
+            return {}
+        part = [(held, len(one) / len(held)) for one in forms for held in self._affixes.get(one, ())]
+        pieces = [(piece, len(piece) / len(one)) for one in forms for piece in _pieces(one) if piece in self._holders]
         matched: dict[str, float] = {}
-        for held, share in self._held(word.form):
+        for held, share in [*(pair for pair in part if pair[1] >= 0.4), *(pair for pair in pieces if pair[1] >= 0.5)]:
             matched[held] = max(share, matched.get(held, 0.0))
         return matched
-
-    def _held(self, form: str) -> list[tuple[str, float]]:
-        forms = _forms(form)
-        for one in forms:
-            if one in self._holders:
-                return [(one, 1.0)]
-        if not _is_hangul(form):
-            return []
-        part = [(word, len(one) / len(word)) for one in forms for word in self._affixes.get(one, ())]
-        whole = [(piece, len(piece) / len(one)) for one in forms for piece in _pieces(one) if piece in self._holders]
-        return [(word, share) for word, share in part if share >= 0.4] + [pair for pair in whole if pair[1] >= 0.5]
 
     def evidence(self, matched: dict[str, float], *, without: frozenset[str] = frozenset()) -> dict[int, float]:
         """Documents whose names hold the words → sum of rarity."""
@@ -279,10 +273,8 @@ def _spellings(key: str, name: _Name) -> Iterator[tuple[str, How]]:
         if len(lead) > 2 or _is_hangul(lead):
             yield lead, "lead"
     initials = "".join(word[0] for word in words)
-    if initials.isascii() and len(initials) > 2:
-        yield initials, "initials"
-    if initials.isascii() and len(initials) == 2:
-        yield f"{initials[0]}&{initials[1]}", "initials"
+    if initials.isascii():
+        yield (initials if len(initials) > 2 else "&".join(initials)), "initials"
 
 
 _JOINED = re.compile(r"([A-Z])n([A-Z])")

@@ -63,12 +63,10 @@ def make_plan(
     top_k: int | None = None,
     similarity_alone: bool = True,
 ) -> RetrievalPlan:
-    """What will run.
+    """The plan for a question.
 
-    label: a model's choice of the type, which wins over words.
-    filters: the documents that the question itself names.
-    strategy, top_k: the user's, which win over the type's.
-    similarity_alone: what the function of that name says; where it is False, rrf runs in place of similarity.
+    label: a model's choice of the type, which wins over words; strategy, top_k: the user's, which win over the type's.
+    similarity_alone: False replaces the strategy similarity by rrf.
     """
     turns = () if is_reset(question) else history
     by_words = classify_by_words(question, history=turns, names_documents=_names(filters))
@@ -104,17 +102,13 @@ def classify_by_words(question: str, *, history: Sequence[Turn], names_documents
 def similarity_alone(embedder_id: str, question: str) -> bool:
     """Whether similarity alone may look up single questions and follow-ups, as in the seed.
 
-    Not with MiniLM, which finds the page of half as many questions as what runs in its place (`weights` has the
-    figures), nor in a script that the embedder cannot read. Others were not measured: there the seed's word holds.
+    Not with MiniLM, which then finds half as many pages (README), nor in a script that the embedder cannot read.
     """
     return reads(embedder_id, question) and not embedder_id.startswith("minilm@")
 
 
 def narrow(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only") -> Filters:
-    """The documents of the last turn that has any, unless the question names others surely.
-
-    A vague name that the last documents also bear chooses among them.
-    """
+    """The documents of the last turn that has any, or those among them that a vague name means; sure names win."""
     last = next((turn.documents for turn in reversed(history) if turn.documents), ())
     if not last or filters.mode == "only" or _names(filters):
         return filters
@@ -151,19 +145,13 @@ def is_reset(question: str) -> bool:
     return _RESET.match(normal(question)) is not None
 
 
-_LABELS: dict[str, QueryType] = {
-    "single": "single",
-    "단일": "single",
-    "multi": "multi",
-    "multiple": "multi",
-    "다중": "multi",
-    "복수": "multi",
-    "compare": "compare",
-    "comparison": "compare",
-    "비교": "compare",
-    "followup": "followup",
-    "후속": "followup",
+_NAMES: dict[QueryType, str] = {
+    "single": "single 단일",
+    "multi": "multi multiple 다중 복수",
+    "compare": "compare comparison 비교",
+    "followup": "followup 후속",
 }
+_LABELS = {name: query_type for query_type, names in _NAMES.items() for name in names.split()}
 _LABEL = re.compile(rf"(?<![a-z가-힣])(?:{'|'.join(_LABELS)})(?![a-z]|적)")
 _MOST_ANSWER_CHARS = 2_000
 

@@ -52,10 +52,7 @@ class Router:
         self._values = _values_of(catalogue)
 
     def route(self, question: str, *, query_type: QueryType = "single", history: Sequence[Turn] = ()) -> Filters:
-        """The documents that `question` speaks of; `all` if it names none.
-
-        history: what `2차 재공고는?` or `and in 2022?` adds a round or a year to.
-        """
+        """The documents that `question` and, for a follow-up, `history` mean; mode `all` if they name none."""
         return _Routing(self, question[:MOST_CHARS], query_type, history).filters()
 
 

@@ -99,10 +99,7 @@ class Retrievers:
         return _preferring(partial(lexical.search, words), k, scope)
 
     def words(self, k: int, scope: Scope) -> Ranked:
-        """By the words of document and chunk, synonyms included; similarity and titles of statements count too.
-
-        Raises as `bm25`.
-        """
+        """By the words of document and chunk, synonyms included, with similarity and titles. Raises as `bm25`."""
         scores = self._word_scores
         closeness = closeness_for(self.embedder_name, self.question, self.settings) / self.settings.bm25_weight
         pool = max(self.settings.words_pool, k)
@@ -201,10 +198,9 @@ def _preferring(search: Callable[..., Best | Nearest], k: int, scope: Scope) -> 
 
 
 def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> float:
-    """What likeness of meaning counts for this embedder and the script of this question; 0: it cannot read it.
+    """Weight of similarity in the ranking `words`; 0 if the embedder cannot read the script of the question.
 
-    Measured for MiniLM: on Korean its votes take page hit@5 of the samples from .91 to .24; on English .05 to .10 give
-    the same within .03. Not measured for others, which are larger: they get a little more, in any script they read.
+    Measured for MiniLM (README). Others are larger and get a little more, in any script they read.
     """
     if not reads(embedder_id, question):
         return 0.0
@@ -214,9 +210,9 @@ def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> 
 def word_scores(
     lexical: Lexical, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, repeated_share: float
 ) -> NDArray[np.float64]:
-    """Every row's score; rows without any word of the question in their document have 0.
+    """The score of every row, 0 without any word in its document; words: word → weight.
 
-    words: each with what it counts. repeated_share: what a word of every chunk of the document counts for a chunk.
+    repeated_share: what a word of every chunk of the document counts for a chunk.
     """
     sizes = np.bincount(document_of_row)
     chunks, documents = np.zeros(len(document_of_row)), np.zeros(len(sizes))

@@ -68,14 +68,11 @@ def search(
 ) -> Found:
     """The `top_k` best chunks.
 
-    embedder: called only by strategies that compare meaning, so that BM25 loads no model.
-    bm25_weight: how much words count in rrf beside meaning, 1 as measured best, 0 not at all; None: as in `settings`.
-    documents: digests to search in; None is all, none is nothing. filters: what the question itself speaks of; the
-    sides of a comparison share the hits.
+    embedder: called only by strategies that compare meaning. bm25_weight: weight of words in rrf; None: of `settings`.
+    documents: digests to search in; None is all. filters: what the question means; compared sides share the hits.
     per_document: the most chunks of one document, as long as others are there.
-    reranker: orders the pool before it is cut.
-    Raises WrongEmbedder, DamagedIndex, WrongTokenizer and NoLexicalIndex (rrf goes on without and notes it), and
-    ValueError for an empty question or `top_k` below 1.
+    Raises WrongEmbedder, DamagedIndex, WrongTokenizer, NoLexicalIndex, and ValueError for an empty question or
+    `top_k` below 1.
     """
     if not question.strip():
         raise ValueError("the question is empty; ask with at least one word")
@@ -116,10 +113,7 @@ def retrieve(
     embedder: Callable[[], Embedder],
     reranker: Reranker | None = None,
 ) -> Found:
-    """The plan's search, or, where that cannot run, what comes nearest to it, and a note.
-
-    Raises as `search`, except NoLexicalIndex.
-    """
+    """The plan's search, or what comes nearest to it, with a note. Raises as `search`, except NoLexicalIndex."""
     strategy, notes, needs = plan.strategy, (), find_strategy(plan.strategy).needs
     if "words" in needs and index.manifest.tokenizer is None:
         strategy = STRATEGY
@@ -205,10 +199,7 @@ class _Search:
 
 
 def alternate(rankings: Iterable[Sequence[Item]], *, same: Callable[[Item], Hashable]) -> list[Item]:
-    """The first of each ranking, then the second of each …; what stands in several comes once.
-
-    same: what equal items have in common.
-    """
+    """The first of each ranking, then the second of each …, without repeats; same: what equal items have in common."""
     first: dict[Hashable, Item] = {}
     for turn in zip_longest(*rankings):
         for one in turn:
