@@ -170,11 +170,8 @@ def record(
         run=Run(
             id=run,
             kind="rag",
-            started_at=made.started_at,
-            ended_at=made.ended_at,
             status="completed",
-            version=made.version,
-            git_commit=made.git_commit,
+            **made._asdict(),
             index_generation=subject.generation,
             index_digest=subject.digest,
             environment=subject.environment,

@@ -43,12 +43,7 @@ STATEMENTS = {
 }
 """Statement → pattern of its titles."""
 
-_SAID_STATEMENTS = {
-    CASH_FLOW: rf"{STATEMENTS[CASH_FLOW]}|statements? of cash flows?",
-    BALANCE: STATEMENTS[BALANCE],
-    INCOME: rf"{STATEMENTS[INCOME]}|p ?& ?l|p ?and ?l",
-}
-
+_SAID_STATEMENTS = STATEMENTS | {INCOME: rf"{STATEMENTS[INCOME]}|p ?& ?l|p ?and ?l"}
 _TITLES = {
     CASH_FLOW: ("consolidated statements of cash flows", "연결 현금흐름표"),
     BALANCE: ("consolidated balance sheets", "연결 재무상태표"),

@@ -23,11 +23,8 @@ class SearchSettings(Record):
     bm25_weight: float = Field(default=1.0, ge=0)
     """How much words count in rrf beside meaning: of BM25 and `words`, where it divides `closeness`; 0: not at all."""
     words_weight: float = Field(default=200.0, ge=0)
-    """Weight of the ranking `words` relative to BM25's; 0 is the seed's rrf.
-
-    So high because ranks 1 and 2 differ by 1/61 - 1/62: at 8 similarity and mmr still turn first ranks round, and MRR
-    falls by .06 on B, .15 on C and .07 on D; from 200 on nothing changes.
-    """
+    """Weight of the ranking `words` relative to BM25's; 0 is the seed's rrf. So high because ranks 1 and 2 differ by
+    1/61 - 1/62: from 200 on nothing changes (README)."""
     words_pool: int = Field(default=100, ge=1)
     """Chunks that are looked at closely for `words`."""
     repeated_share: float = Field(default=0.1, ge=0)
@@ -42,11 +39,7 @@ class SearchSettings(Record):
     preference: float = Field(default=0.25, ge=0)
     """For chunks of preferred documents, as a share of the best score."""
     favour: float = Field(default=0.1, ge=0)
-    """For those of the documents meant that fit best in year, form or amount; on top of `preference`.
-
-    With four filings more of each company, of other years, page hit@1 is .26 without it and .54 from .1 on; at .25 the
-    reports of the year after, which hold the figures too, fall out (hit@5 .85 to .80).
-    """
+    """For those of the documents meant that fit best in year, form or amount; on top of `preference` (README)."""
     multi_documents: int = Field(default=3, ge=1)
     """Over so many documents at least a question about several is spread, where there are as many."""
     rerank_pool: int = Field(default=30, ge=1)
