@@ -36,7 +36,7 @@ class NameMatch(Record):
 
 
 class Filters(Record):
-    """Documents that a question speaks of, the surest first."""
+    """Documents that a question means, the surest first."""
 
     mode: RouteMode = "all"
     """`only` these documents, `prefer` them (the others stay below), or `all` alike."""
@@ -71,7 +71,7 @@ class RetrievalPlan(Record):
     decided_by: Literal["model", "words", "history", "user", "default"] = "default"
     """Who chose the type."""
     words: tuple[str, ...] = ()
-    """The words of the question that the type was chosen by."""
+    """Words of the question that decided the type."""
 
 
 class Retrieved(Record):
@@ -143,9 +143,9 @@ class Answered(Record):
     plan: RetrievalPlan
     retrieved: tuple[Retrieved, ...]
     reason: str | None = None
-    """Without a model: what decided whether the documents tell."""
+    """Without a model: why the documents are taken to answer the question or not."""
     notes: tuple[str, ...] = ()
-    """What went otherwise than asked: a model away, a filter that found nothing, a rewrite that was dropped."""
+    """Deviations: an unavailable model, a filter that found nothing, a rewrite that was dropped."""
     calls: tuple[ModelCall, ...] = ()
     model_away: bool = False
     """True: a model that should have written the answer could not be asked; another time it may be."""

@@ -56,7 +56,7 @@ class Kept(Record):
 
 
 class BatchReport(Record):
-    """What a batch came to."""
+    """Counts of a batch."""
 
     questions: int
     answered: int

@@ -1,4 +1,4 @@
-"""What the steps of the rag pipeline hand on: documents by content, shards of them, and what became of each."""
+"""The records that the steps of the rag pipeline pass on: documents by content, and their shards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Source(Record):
 
     content: Ref
     suffix: str
-    """Lower case, with its dot; tells Markdown from plain text."""
+    """Lower case, with its dot; distinguishes Markdown from plain text."""
     reader: str | None = None
     """Name and version of the installed package that reads it; None for built-in formats."""
 
@@ -47,7 +47,7 @@ class Source(Record):
 
 
 class PageTrouble(Record):
-    """A page that is not plainly readable."""
+    """A page that was not read completely."""
 
     page: int | None
     status: str
@@ -55,7 +55,7 @@ class PageTrouble(Record):
 
 
 class Parsed(Record):
-    """What became of a source: a document, or the reason why not."""
+    """The document of a source, or the failure."""
 
     source: Source
     document: Ref | None = None
@@ -100,7 +100,7 @@ class Searchable(Record):
 
 
 class Chunked(Record):
-    """A document cut into chunks, and what it says of itself."""
+    """A document cut into chunks, with its title and facts."""
 
     digest: str
     chunks: Ref
@@ -114,7 +114,7 @@ class Chunked(Record):
     facts: dict[str, str] = Field(default_factory=dict)
     """Issuer, dates … under the names of the metadata table."""
     stated: tuple[Fact, ...] = ()
-    """What a request for proposals states plainly, in reading order."""
+    """Facts of a request for proposals, in reading order."""
 
 
 class Embedded(Record):

@@ -1,4 +1,4 @@
-"""The steps of the rag pipeline: open, call, keep. What they do stands in the modules that they call."""
+"""The steps of the rag pipeline: each opens its inputs, calls a domain module and keeps the result."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tasks.rag.retrieval.search import Hit
 
 MOST_QUOTE_CHARS = 300
 MOST_SOURCE_CHARS = 20_000
-"""Characters of a block, from its beginning, that can bear out a claim."""
+"""Characters of a block, from its beginning, that claims are checked against."""
 
 
 def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Draft:

@@ -27,7 +27,7 @@ FEWEST_OF_BEST = 0.7
 ALIKE = 0.8
 """Share of common words from which on two passages say the same."""
 FEWEST_CONFIDENCE = 0.5
-"""Below it the documents do not tell."""
+"""Confidence below which the answer is that the documents do not tell."""
 NO_ANSWER = {"ko": "문서에서 답을 찾지 못했습니다.", "en": "The documents do not tell."}
 _NOT_TOLD = {"ko": "문서에서 찾지 못했습니다.", "en": "not told."}
 
@@ -98,7 +98,7 @@ def _why(best: Scored) -> str:
 
 
 def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
-    """That the documents do not tell, and the place that comes closest."""
+    """An answer without evidence, which points to the closest place."""
     hit = hits[best.passage.hit]
     chunk = hit.chunk
     korean = question.language == "ko"
@@ -132,7 +132,7 @@ def _alike(one: Scored, other: Scored) -> bool:
 
 
 Line = tuple[str, Scored | None]
-"""The document or side that a line speaks for, empty if that is plain, and its passage, None if it says too little."""
+"""The name of a document or side (empty if it is the only one) and its best passage (None without an answer)."""
 
 
 def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[Line]:
@@ -152,7 +152,7 @@ def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group
 
 
 def _written(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
-    """The lines with their marks; a side of which nothing is told is said to have nothing."""
+    """The lines with their citation marks; a side without a passage is reported as such."""
     written: list[str] = []
     citations: list[Citation] = []
     for name, best in lines:
@@ -214,7 +214,7 @@ def _row_told(question: Question, passage: Passage) -> str:
 
 
 def _asked_columns(question: Question, label: str, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The columns of the years and things that are asked for; those that the question does not tell apart stay."""
+    """The columns of the years and things that are asked for; all, where the question names none."""
     dated = [term.word for term in question.terms if term.literal and term.word[0].isdigit()]
     of_date = [column for column in columns if any(_names(word, column[0]) for word in dated)]
     if of_date:

@@ -74,7 +74,7 @@ class Part(NamedTuple):
 
 
 class State(TypedDict):
-    """What the nodes hand on; each key is there from the node on that adds it."""
+    """State of the graph; a key exists once its node has added it."""
 
     question: str
     history: Sequence[Turn]

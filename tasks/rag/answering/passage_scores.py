@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -159,7 +160,7 @@ MOST_LINE_CHARS = 80
 
 
 class Scored(NamedTuple):
-    """A passage and what speaks for it."""
+    """A passage with its scores."""
 
     passage: Passage
     score: float
@@ -230,14 +231,12 @@ class _Around:
 
     def __init__(self, reader: _Reader, hits: Sequence[Hit], passages: Sequence[Passage]) -> None:
         self.reader, self._hits = reader, hits
-        self._in_chunk: dict[int, frozenset[int]] = {}
+        self._in_chunk: dict[int, frozenset[int]] = defaultdict(frozenset)
+        self._in_document: dict[str, frozenset[int]] = defaultdict(frozenset)
         for passage in passages:
             held = reader.held(passage.text) | reader.held(passage.before) | reader.held(passage.above)
-            self._in_chunk[passage.hit] = self._in_chunk.get(passage.hit, frozenset()) | held
-        self._in_document: dict[str, frozenset[int]] = {}
-        for number, held in self._in_chunk.items():
-            document = hits[number].chunk.document
-            self._in_document[document] = self._in_document.get(document, frozenset()) | held
+            self._in_chunk[passage.hit] |= held
+            self._in_document[hits[passage.hit].chunk.document] |= held
         self.contexts = [held | reader.held_by_name(hits[hit].document_name) for hit, held in self._in_chunk.items()]
         """For each chunk, the words that it, its headings or its document's name hold."""
 

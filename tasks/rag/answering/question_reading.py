@@ -125,7 +125,7 @@ class Term(NamedTuple):
     word: str
     """As the index splits words."""
     weight: float
-    """Before it is told how rare the word is."""
+    """Before the rarity of the word is known."""
     focus: bool
     """Whether it names what is asked for, and not only what it is asked about."""
     literal: bool
@@ -210,7 +210,7 @@ def _without_joins(words: Sequence[str]) -> list[str]:
 
 
 def _mended(words: Sequence[str], asked: str) -> list[str]:
-    """With names whole again that the tokenizer took for something else and told in part: `공고` of 재공고, 가온시."""
+    """With names restored that the tokenizer split: 재공고 for `공고`, 가온시."""
     mended = list(words)
     for run in dict.fromkeys(re.findall("[가-힣]{2,}", asked)):
         parts = [word for word in words if HANGUL.search(word) and word in run]

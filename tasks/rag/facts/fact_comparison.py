@@ -1,4 +1,4 @@
-"""Facts of the catalogue that answer a question: those of one document, or a table of several."""
+"""Answers from facts of the catalogue: those of one document, or a table of several."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ FIELDS: dict[FactName, str] = {
     "opening": "bid_start",
     "deadline": "bid_end",
 }
-"""Facts that the metadata table may tell too."""
+"""Facts that the metadata table may state too → its column."""
 COMPARABLE: tuple[FactName, ...] = ("amount", "published", "opening", "deadline")
 LIKELY_BUDGET = re.compile(r"예산|사업금액|사업비|budget")
 """The amount that a question about the budget means where a document states several."""

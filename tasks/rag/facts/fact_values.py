@@ -1,4 +1,4 @@
-"""The value under a label: is it of the kind that the label promises, and what is it in one form for all spellings?"""
+"""Labels of facts, and their values: checked against the label and brought into one canonical form."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Stated(NamedTuple):
 
 
 def read_value(name: FactName, label: str, text: str) -> list[Stated]:
-    """The fact, and that of the tax that an amount is said with; nothing if `text` is no such value."""
+    """The fact, with a second one for the tax of an amount; none if `text` is no such value."""
     value = " ".join(text.split()).strip(" -–·,;")
     if not value or len(value) > MOST_VALUE_CHARS or name not in _READERS:
         return []

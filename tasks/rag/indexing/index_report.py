@@ -29,7 +29,7 @@ STATUS_FILE = "index_status.json"
 
 
 class DocumentStatus(Record):
-    """What became of one document."""
+    """Outcome for one document."""
 
     document: str
     """Path below the folder, NFC."""
@@ -141,7 +141,7 @@ def status_of_build(index: Path, *, generation: str | None, run: str | None) -> 
 
 
 class DocumentCounts(Record):
-    """Documents by what became of them; `total` counts contents, not file names."""
+    """Documents by outcome; `total` counts contents, not file names."""
 
     total: int = 0
     ok: int = 0
@@ -153,7 +153,7 @@ class DocumentCounts(Record):
 
 
 class FigureCounts(Record):
-    """Figures by what became of them."""
+    """Figures by outcome."""
 
     found: int = 0
     kept: int = 0
@@ -180,7 +180,7 @@ class IndexReport(Record):
 def document_statuses(
     entries: Sequence[CatalogueEntry], parsed: Iterable[Parsed], found: ScanResult, *, before: dict[str, CatalogueEntry]
 ) -> tuple[DocumentStatus, ...]:
-    """What became of each document, alias and refused file, by name; before: entries made with equal settings."""
+    """Outcome for each document, alias and refused file, by name; before: entries made with equal settings."""
     by_digest = {item.source.digest: item for item in parsed}
     statuses = [
         _status(entry.name, by_digest[entry.document], chunks=entry.chunks, before=before.get(entry.document))

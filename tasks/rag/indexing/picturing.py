@@ -1,4 +1,4 @@
-"""The figures of documents: found in a child process, told apart across documents, described by a vision model."""
+"""Finds figures in a child process, removes duplicates across documents, has a vision model describe the rest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tasks.rag.indexing.scan import scan_folder
 FINDER_VERSION = 1
 """Raise it when other pictures would be found in the same bytes, or be measured differently."""
 DESCRIBE = "describe figures"
-"""The stage, as whoever watches sees it."""
+"""Name of the stage in progress displays."""
 
 Shards = tuple[tuple[Pictured, ...], ...]
 

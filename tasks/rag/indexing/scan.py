@@ -59,7 +59,7 @@ class Refused(Record):
 
 
 class ScanResult(Record):
-    """What a folder holds, in the order of names."""
+    """The files of a folder, by name."""
 
     files: tuple[ScannedFile, ...]
     aliases: tuple[Alias, ...] = ()
@@ -149,7 +149,7 @@ class _Scan:
     skipped: list[str] = field(default_factory=list[str])
     _names: set[str] = field(default_factory=set[str])
     _unpackable: int = 0
-    """Bytes that the zip at hand may still give, those of zips within it included."""
+    """Bytes that the current zip, with the zips in it, may still unpack to."""
 
     def folder(self, path: bytes, prefix: str) -> None:
         """Everything below one folder."""

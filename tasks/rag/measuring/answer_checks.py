@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AnswerCheck(Record):
-    """What became of one question; None where the question has no gold for a check."""
+    """The checks of one answer; None where the question has no gold for a check."""
 
     id: str
     answerable: bool
@@ -53,7 +53,7 @@ class Share(Mean):
 
 
 class Abstention(Record):
-    """Whether it says that the documents do not tell when they do not, and only then; None without such questions."""
+    """Whether answers abstain when the documents do not tell, and only then; None without such questions."""
 
     answerable_answered: Share | None
     unanswerable_abstained: Share | None

@@ -28,7 +28,7 @@ class Question(Record):
     id: str = Field(min_length=1)
     question: str
     document: str | None = None
-    """Name of the gold document, as the catalogue has it; none where no document tells."""
+    """Name of the gold document in the catalogue; None if no document has the answer."""
     pages: tuple[int, ...] = ()
     """1-based gold pages; none where the document stores no pages, then it counts by document only."""
     answer: str | None = None

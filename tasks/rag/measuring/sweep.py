@@ -64,7 +64,7 @@ class Point(Record):
 
 
 class Swept(Record):
-    """What was measured at a point: one line of `points.jsonl`."""
+    """The measurement of a point: one line of `points.jsonl`."""
 
     key: str
     """Key of the point, the content of the index, the questions and the other settings."""

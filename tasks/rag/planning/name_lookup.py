@@ -60,11 +60,8 @@ class _Name:
         self.place = kind == "entity" and _PLACE.fullmatch("".join(words)) is not None
 
 
-class _Way(NamedTuple):
-    """A spelling that leads to a name."""
-
-    name: _Name
-    how: How
+_Way = tuple[_Name, How]
+"""A name, and how a spelling leads to it."""
 
 
 class NameLookup:
@@ -89,7 +86,7 @@ class NameLookup:
         self._ways: dict[str, list[_Way]] = defaultdict(list)
         for (_, key), name in self._names.items():
             for spelling, how in _spellings(key, name):
-                self._ways[spelling].append(_Way(name, how))
+                self._ways[spelling].append((name, how))
         self._entities = sorted(key for kind, key in self._names if kind == "entity")
         self._letters = {unicodedata.normalize("NFD", key): key for key in self._entities if len(key) >= 4}
         self._affixes = _affixes(self._holders)
@@ -165,17 +162,16 @@ class NameLookup:
             for key in _keys(run):
                 ways = self._ways.get(key, ())
                 # whole names where there are any: 가람시 itself rather than 가람시 시설공단
-                ways = [way for way in ways if way.how == "full"] or ways
-                sure = [(way, confidence) for way in ways if (confidence := self._confidence(way, run, lower))]
-                if sure:
-                    said = " ".join(word.said for word in run)
-                    mentions = [_mention(way.name, said, confidence, way.how) for way, confidence in sure]
+                ways = [way for way in ways if way[1] == "full"] or ways
+                said = " ".join(word.said for word in run)
+                sure = [(name, self._confidence(name, how, run, lower), how) for name, how in ways]
+                if mentions := [_mention(name, said, confidence, how) for name, confidence, how in sure if confidence]:
                     return size, mentions
         return 1, [] if shouted else self._begun(words[at], first=at == 0)
 
-    def _confidence(self, way: _Way, run: Sequence[Word], lower: bool) -> float:
+    def _confidence(self, name: _Name, how: How, run: Sequence[Word], lower: bool) -> float:
         """How surely the run means the name; 0 for not at all."""
-        name, written = way.name, [word.said for word in run if word.form not in CONNECTIVES]
+        written = [word.said for word in run if word.form not in CONNECTIVES]
         small = any(said[0].islower() for said in written if said[0].isascii())
         if name.kind == "id":
             return 1.0
@@ -184,9 +180,9 @@ class NameLookup:
                 return 0.0 if small and not lower else 0.6
             rare = sum(self.rarity(word) for word in set(name.words))
             return 0.95 if len(compact(name.words)) >= 6 and rare >= 1 else 0.6
-        if way.how == "initials":
+        if how == "initials":
             return 0.0 if small else 0.8
-        if way.how == "lead":
+        if how == "lead":
             return 0.0 if small and not lower else 0.65 if len(run) > 1 else 0.5
         if small and not lower:
             return 0.6 if len(run) > 1 else 0.0  # `block` is a word, `best buy` hardly
@@ -284,7 +280,7 @@ def _joined_initials(ways: dict[str, list[_Way]], word: Word) -> list[Mention]:
     """Names whose two initials are joined by an n: JnJ for Johnson & Johnson."""
     match = _JOINED.fullmatch(re.sub(r"['’]s$", "", word.said))
     key = f"{match[1]}&{match[2]}".lower() if match else ""
-    return [_mention(way.name, word.said, 0.9, "initials") for way in ways.get(key, ()) if way.how == "initials"]
+    return [_mention(name, word.said, 0.9, how) for name, how in ways.get(key, ()) if how == "initials"]
 
 
 def _keys(run: Sequence[Word]) -> list[str]:

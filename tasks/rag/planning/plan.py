@@ -23,7 +23,7 @@ TOPIC_TURNS = 5
 SHORT_CHARS = 24
 """A question up to this long that names no document follows the turn before it."""
 SURE_NAME = 0.6
-"""Confidence from which a name in a follow-up leads away from the documents of the last turn."""
+"""Confidence from which a name in a follow-up replaces the documents of the last turn."""
 
 ALL = Filters()
 
@@ -117,7 +117,7 @@ def narrow(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only
 
 
 def _names(filters: Filters) -> bool:
-    """Does the question itself say which documents it means?"""
+    """Whether the question itself names documents."""
     return any(match.confidence >= SURE_NAME for match in filters.matches)
 
 
@@ -243,7 +243,7 @@ _ASKED = frozenset(_ASKING.split())
 
 
 def _topic_and_point(question: str) -> tuple[list[str], list[str]]:
-    """The words that say what is spoken of, and those that say what is asked of it.
+    """The words that name the topic, and those that say what is asked about it.
 
     Korean: up to the last genitive, else to the last 은, 는, 이 or 가. English: names, and what follows `of`.
     """
@@ -323,7 +323,7 @@ def _cut_korean(text: str) -> tuple[str, ...]:
 
 
 MOST_TURNS = 8
-"""A question that needs more of the conversation than this says so in its own words."""
+"""Turns of the conversation that are kept."""
 
 
 class Recalled(NamedTuple):
@@ -335,7 +335,7 @@ class Recalled(NamedTuple):
 
 
 def history_of(answers: Sequence[Answered]) -> tuple[Turn, ...]:
-    """The last turns, oldest first, from the last question that begins anew."""
+    """The last turns, oldest first, since the conversation was last reset."""
     anew = max((at for at, answered in enumerate(answers) if is_reset(answered.question)), default=0)
     return tuple(turn_of(answered) for answered in answers[anew:][-MOST_TURNS:])
 

@@ -176,7 +176,7 @@ def fit_of(said: Qualifiers, document: Qualifiers, *, rounds: bool) -> float:
 
 
 def _days(date: str) -> int:
-    """Days since any beginning; months of 31 are near enough to tell weeks."""
+    """Days since a fixed date, with months of 31: exact enough for weeks."""
     year, month, day = map(int, date.split("-"))
     return (year * 12 + month) * 31 + day
 

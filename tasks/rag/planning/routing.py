@@ -71,7 +71,7 @@ class _Fitting(NamedTuple):
     documents: list[int]
     best: list[int]
     exact: bool
-    """Is it said so plainly which one is meant that the others are out?"""
+    """Whether the question singles one document out."""
 
 
 class _Routing:
@@ -310,11 +310,11 @@ class _Kind(NamedTuple):
     """What makes documents alike."""
 
     same: str
-    """Equal for documents that only issuer, year or round tell apart; empty where nothing is known."""
+    """Equal for documents that differ only in issuer, year or round; empty where nothing is known."""
     names: frozenset[str]
     """Issuers and projects, in one spelling."""
     dated: bool
-    """Do year and form tell them apart?"""
+    """Whether they differ in year and form."""
 
 
 def _kind(entry: CatalogueEntry, entities: Iterable[tuple[str, str]], said: Qualifiers) -> _Kind:

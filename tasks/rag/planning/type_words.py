@@ -17,7 +17,7 @@ MOST_CHARS = 4_000
 
 
 class Rule(NamedTuple):
-    """A word that speaks for a type."""
+    """A word that indicates a type."""
 
     query_type: QueryType
     word: str

@@ -14,7 +14,7 @@ class Expansion(NamedTuple):
     """What a question says in other words."""
 
     asked: str
-    """The question without what it says to whoever answers: how to round, whom to imitate."""
+    """The question without instructions to the answerer, such as how to round."""
     added: tuple[str, ...]
     """Phrases that documents may have instead, each once."""
     statements: tuple[str, ...]

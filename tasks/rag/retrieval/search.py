@@ -1,4 +1,4 @@
-"""A question finds chunks: by likeness of meaning, by words, or by both, first in the documents that it speaks of."""
+"""Searches chunks by similarity, by words, or by both, first in the documents that a question means."""
 
 from __future__ import annotations
 
@@ -215,26 +215,23 @@ def balanced(found: Sequence[Fused], sides: Sequence[Callable[[Fused], bool]], c
     """
     share = max(count // of, 1)
     owed = [one.row for side in sides for one in list(filter(side, found))[:share]]
-    kept = set(list(dict.fromkeys(owed))[:count])
-    for one in found:
-        if len(kept) >= count:
-            break
-        kept.add(one.row)
-    return [one for one in found if one.row in kept]
+    return _filled(found, owed, count)
 
 
 def spread(found: Sequence[Fused], owner: Callable[[Fused], int], count: int, *, most: int) -> list[Fused]:
     """The first `count` with at most `most` of one owner; where that leaves room, the best of what was passed over."""
     met = Counter[int]()
-    kept: set[int] = set()
+    within: list[int] = []
     for one in found:
         met[owner(one)] += 1
-        if met[owner(one)] <= most and len(kept) < count:
-            kept.add(one.row)
-    for one in found:
-        if len(kept) >= count:
-            break
-        kept.add(one.row)
+        if met[owner(one)] <= most:
+            within.append(one.row)
+    return _filled(found, within, count)
+
+
+def _filled(found: Sequence[Fused], rows: Iterable[int], count: int) -> list[Fused]:
+    """`count` of `found` in their order: those of `rows`, the first ones first, then the best others."""
+    kept = set(list(dict.fromkeys([*rows, *(one.row for one in found)]))[:count])
     return [one for one in found if one.row in kept]
 
 
