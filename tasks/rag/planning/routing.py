@@ -69,9 +69,8 @@ class _Fitting(NamedTuple):
     """Documents that also fit in year, form and round."""
 
     documents: list[int]
+    """The best first; the best alone if the question singles them out."""
     best: list[int]
-    exact: bool
-    """Whether the question singles one document out."""
 
 
 class _Routing:
@@ -224,7 +223,7 @@ class _Routing:
         order = sorted(can, key=lambda at: (-fits[at], -scores.get(at, 0.0), self.router._files[at]))
         best = [at for at in order if fits[at] == fits[order[0]]]
         exact = fits[order[0]] == 1.0 and says_which(said, rounds=rounds)
-        return _Fitting(best if exact else order, best, exact)
+        return _Fitting(best if exact else order, best)
 
     def _sides(self, chosen: _Chosen) -> list[list[int]]:
         """What is compared: issuers, else rounds, forms or years of one, else the documents themselves."""
