@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language, language_of
@@ -157,12 +157,12 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     words, focus_words = tokenize([asked, focus_text], tokenizer=tokenizer)
     words = _with_ordinals(_mended(_without_joins(words), asked), asked)
     focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
-    wants: Iterator[Wanted] = (wanted for wanted, pattern in WANTED if re.search(pattern, asked, re.IGNORECASE))
+    wants: list[Wanted] = [wanted for wanted, pattern in WANTED if re.search(pattern, asked, re.IGNORECASE)]
     return Question(
         text=asked,
         language=language_of(asked),
         terms=_terms(words, asked, focus, tokenizer),
-        wants=next(wants, "text"),
+        wants=wants[0] if wants else "text",
         counter=_counter(asked, tokenizer),
         numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", asked.replace(",", ""))),
     )

@@ -164,8 +164,11 @@ class NameLookup:
                 # whole names where there are any: 가람시 itself rather than 가람시 시설공단
                 ways = [way for way in ways if way[1] == "full"] or ways
                 said = " ".join(word.said for word in run)
-                sure = [(name, self._confidence(name, how, run, lower), how) for name, how in ways]
-                if mentions := [_mention(name, said, confidence, how) for name, confidence, how in sure if confidence]:
+                if mentions := [
+                    _mention(name, said, confidence, how)
+                    for name, how in ways
+                    if (confidence := self._confidence(name, how, run, lower))
+                ]:
                     return size, mentions
         return 1, [] if shouted else self._begun(words[at], first=at == 0)
 

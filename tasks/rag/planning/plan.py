@@ -151,7 +151,7 @@ _NAMES: dict[QueryType, str] = {
     "compare": "compare comparison 비교",
     "followup": "followup 후속",
 }
-_LABELS = {name: query_type for query_type, names in _NAMES.items() for name in names.split()}
+_LABELS: dict[str, QueryType] = {name: query_type for query_type, names in _NAMES.items() for name in names.split()}
 _LABEL = re.compile(rf"(?<![a-z가-힣])(?:{'|'.join(_LABELS)})(?![a-z]|적)")
 _MOST_ANSWER_CHARS = 2_000
 
