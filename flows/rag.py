@@ -29,9 +29,8 @@ from models.weight_files import fingerprint
 from tasks.language.tokens import installed_tokenizer
 from tasks.rag.batching import BatchReport
 from tasks.rag.corpus import Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
-from tasks.rag.indexing.figure_model import figure_model
 from tasks.rag.indexing.index_report import IndexReport, failures, headline
-from tasks.rag.indexing.picturing import refusal_in
+from tasks.rag.indexing.picturing import figure_model, refusal_in
 from tasks.rag.indexing.publishing import Build, build
 from tasks.rag.indexing.scan import ScanResult, require_folder
 from tasks.rag.rag_errors import Unfinished

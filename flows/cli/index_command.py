@@ -127,7 +127,7 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
 
 def _vlm(config: IndexConfig) -> str | None:
     """Full name of the vision model; exits if it is certain that it cannot be used."""
-    from tasks.rag.indexing.figure_model import figure_model
+    from tasks.rag.indexing.picturing import figure_model
 
     if config.vlm is None:
         return None

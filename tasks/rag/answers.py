@@ -1,8 +1,8 @@
-"""What an answer is made of: the plan that was followed, what was found, and the evidence for each claim."""
+"""An answer and what led to it: the plan, the chunks that were found, and the evidence for each claim."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -36,12 +36,11 @@ class NameMatch(Record):
 
 
 class Filters(Record):
-    """Documents that a question speaks of."""
+    """Documents that a question means, the surest first."""
 
     mode: RouteMode = "all"
     """`only` these documents, `prefer` them (the others stay below), or `all` alike."""
     documents: tuple[str, ...] = ()
-    """Digests, the surest first; empty with mode `all`."""
     favoured: tuple[str, ...] = ()
     """The `documents` that fit best in year, form or amount; the others may hold the answer too."""
     matches: tuple[NameMatch, ...] = ()
@@ -52,16 +51,13 @@ class Filters(Record):
 
 
 class AnswerSettings(Record):
-    """How answers are made, whichever model gives them."""
+    """How answers are made, whichever model gives them; None: as the kind of question asks for."""
 
     strategy: StrategyName | None = None
-    """None: as the kind of question asks for."""
     top_k: int | None = None
-    """None: as the kind of question asks for."""
     most_sentences: int = 3
     """Most sentences of an answer made of the documents' own sentences."""
     most_context_tokens: int = 6_000
-    """Most tokens of the passages that a model is shown."""
 
 
 class RetrievalPlan(Record):
@@ -69,14 +65,13 @@ class RetrievalPlan(Record):
 
     query_type: QueryType
     strategy: str
-    """A name of tasks.rag.retrieval.strategies."""
     top_k: int = Field(ge=1)
     needs_multi_doc: bool
     filters: Filters = Filters()
     decided_by: Literal["model", "words", "history", "user", "default"] = "default"
     """Who chose the type."""
     words: tuple[str, ...] = ()
-    """The words of the question that the type was chosen by."""
+    """Words of the question that decided the type."""
 
 
 class Retrieved(Record):
@@ -106,11 +101,22 @@ class Citation(Record):
     page: int | None
     bbox: BBox | None
     quote: str
-    """Words of the chunk, as they stand there."""
     chunk_id: str | None = None
     """None: a fact of the catalogue."""
     place: Place = Place()
     """Where it stands in formats with and without pages: section, block, headings above."""
+
+
+class Draft(NamedTuple):
+    """An answer while it is made."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    unverified: tuple[str, ...] = ()
+    abstained: bool = False
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+    by_model: bool = False
 
 
 class ModelCall(Record):
@@ -119,7 +125,6 @@ class ModelCall(Record):
     role: Literal["classify", "answer", "rewrite"]
     model: str
     key: str
-    """Key in the response store."""
     cached: bool
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -135,17 +140,15 @@ class Answered(Record):
     unverified: tuple[str, ...] = ()
     """Sentences of the answer with a number that no cited block holds, or without any evidence."""
     abstained: bool = False
-    """True: the documents do not tell, and the answer says so."""
     plan: RetrievalPlan
     retrieved: tuple[Retrieved, ...]
     reason: str | None = None
-    """Without a model: what decided whether the documents tell."""
+    """Without a model: why the documents are taken to answer the question or not."""
     notes: tuple[str, ...] = ()
-    """What went otherwise than asked: a model away, a filter that found nothing, a rewrite that was dropped."""
+    """Deviations: an unavailable model, a filter that found nothing, a rewrite that was dropped."""
     calls: tuple[ModelCall, ...] = ()
     model_away: bool = False
     """True: a model that should have written the answer could not be asked; another time it may be."""
     model_refused: bool = False
     """True: a model that should have written the answer cannot take this question, now or later."""
     timings: dict[str, float] = Field(default_factory=dict)
-    """Node of the graph → seconds."""

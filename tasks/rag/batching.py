@@ -59,7 +59,7 @@ class Kept(Record):
 
 
 class BatchReport(Record):
-    """What a batch came to."""
+    """Counts of a batch."""
 
     questions: int
     answered: int
@@ -69,10 +69,8 @@ class BatchReport(Record):
     failed: int
     """Questions that cannot be answered: empty, too long, refused by the model."""
     unfinished: int
-    """Questions whose model was away."""
     out: str
     digest: str
-    """SHA-256 of the file that was written."""
 
 
 def read_batch(path: Path, *, index_digest: str) -> Batch:
@@ -108,10 +106,7 @@ def answer_each(
     inputs: Mapping[str, object],
     on_progress: Callable[[], None],
 ) -> list[Kept]:
-    """The answers of a shard, recalled if they were given before.
-
-    inputs: all that could change an answer beside the question: index, models, settings.
-    """
+    """The answers of a shard, given or recalled; inputs: what changes an answer beside the question."""
     kept: list[Kept] = []
     for asked in shard:
         key = content_key("answer", ANSWER_VERSION, {"question": asked.question, "history": asked.history, **inputs})

@@ -1,4 +1,4 @@
-"""What the steps of the rag pipeline hand on: documents by content, shards of them, and what became of each."""
+"""The records that the steps of the rag pipeline pass on: documents by content, and their shards."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class Source(Record):
     """A document as bytes. Its name is not here: a renamed file is the same source."""
 
     content: Ref
-    """The bytes, in the artifact store."""
     suffix: str
-    """Lower case, with its dot; tells Markdown from plain text."""
+    """Lower case, with its dot; distinguishes Markdown from plain text."""
     reader: str | None = None
     """Name and version of the installed package that reads it; None for built-in formats."""
 
@@ -48,7 +47,7 @@ class Source(Record):
 
 
 class PageTrouble(Record):
-    """A page that is not plainly readable."""
+    """A page that was not read completely."""
 
     page: int | None
     status: str
@@ -56,7 +55,7 @@ class PageTrouble(Record):
 
 
 class Parsed(Record):
-    """What became of a source: a document, or the reason why not."""
+    """The document of a source, or the failure."""
 
     source: Source
     document: Ref | None = None
@@ -87,11 +86,9 @@ class Pictured(Record):
     figures: Ref | None = None
     """tasks.rag.indexing.figures.DocumentFigures as JSON; None when the document could not be read."""
     counts: dict[str, int] = Field(default_factory=dict)
-    """Figures by status."""
     out_of_budget: int = 0
     """Figures that were not asked about because the run's budget was spent: the next run goes on with them."""
     failure: Failure | None = None
-    """Why its figures could not be looked for."""
 
 
 class Searchable(Record):
@@ -99,12 +96,11 @@ class Searchable(Record):
 
     chunks: tuple[Chunk, ...]
     tokens: tuple[tuple[str, ...], ...]
-    """A row per chunk."""
     tokenizer: str
 
 
 class Chunked(Record):
-    """A document cut into chunks, and what it says of itself."""
+    """A document cut into chunks, with its title and facts."""
 
     digest: str
     chunks: Ref
@@ -113,14 +109,12 @@ class Chunked(Record):
     chars: int
     """Characters of all chunks together."""
     shortest: int
-    """Characters."""
     longest: int
-    """Characters."""
     title: str | None = None
     facts: dict[str, str] = Field(default_factory=dict)
     """Issuer, dates … under the names of the metadata table."""
     stated: tuple[Fact, ...] = ()
-    """What a request for proposals states plainly, in reading order."""
+    """Facts of a request for proposals, in reading order."""
 
 
 class Embedded(Record):
@@ -158,14 +152,11 @@ def shard_bits(documents: int) -> int:
 
 
 def refuse_too_many_failures(
-    shards: Iterable[Sequence[Parsed]],
-    *,
-    allowed: float,
-    named: Callable[[dict[str, str]], Mapping[str, str]] = dict,
+    shards: Iterable[Sequence[Parsed]], *, allowed: float, named: Callable[[dict[str, str]], Mapping[str, str]] = dict
 ) -> None:
     """Raises TooManyFailed when a larger share of the documents than `allowed` (0 to 1) gave nothing.
 
-    named: puts names in the place of the first twelve digits of documents.
+    named: replaces the first twelve digits of digests by names.
     """
     parsed = flat(shards)
     failed = [(item.source.digest[:12], item.failure.message) for item in parsed if item.failure]

@@ -1,4 +1,4 @@
-"""The steps of the rag pipeline: open, call, keep. What they do stands in the modules that they call."""
+"""The steps of the rag pipeline: each opens its inputs, calls a domain module and keeps the result."""
 
 from __future__ import annotations
 
@@ -107,10 +107,7 @@ def _within_budget(result: Sequence[Pictured], inputs: dict[str, Any]) -> bool:
 def extract_figures(
     pictured: tuple[Pictured, ...], *, settings: FigureSettings, vlm: str | None, revision: str, spending: Spending
 ) -> tuple[Pictured, ...]:
-    """Ask the vision model about each figure; answers stay in the response store, so none is asked twice.
-
-    revision: of the weights or the script; others under the same name are another model.
-    """
+    """Ask the vision model about each figure, once; revision: fingerprint of its weights or script."""
     from tasks.rag.indexing.picturing import describe_figures
     from tasks.resources import budget, call_limits, vision
 
@@ -144,10 +141,7 @@ def chunk(
 
 @step(version=1, gpu=True)
 def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> tuple[Embedded, ...]:
-    """The vectors of every chunk; a text that was embedded before, in any document, is looked up.
-
-    fingerprint: of the embedder's weights; other weights under the same name are other work.
-    """
+    """The vectors of every chunk, each text embedded once; fingerprint: of the embedder's weights."""
     from tasks.documents.isolation import close_idle_readers
     from tasks.rag.indexing.document_stages import embed_document
     from tasks.resources import embedder as opened
@@ -239,10 +233,7 @@ def answer(
     reranker_weights: str,
     settings: AnswerSettings,
 ) -> tuple[Kept, ...]:
-    """Answer a shard of questions; each answer is kept at once.
-
-    reranker_weights: their fingerprint; others under the same name order otherwise.
-    """
+    """Answer a shard of questions and keep each answer; reranker_weights: their fingerprint."""
     from tasks.rag.answering.assistant import open_assistant
     from tasks.rag.batching import answer_each
     from tasks.rag.rag_errors import QuestionsUnusable

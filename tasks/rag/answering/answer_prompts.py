@@ -1,7 +1,6 @@
 """Prompts to classify a question, answer it from passages and reword an answer, and the passages that fit into one.
 
-Equal inputs give equal requests: their digests are keys of the response store. Text of documents, of the conversation
-and of the question stands between lines that begin with a fence, a word that none of it holds.
+Equal inputs give equal requests: their digests are keys of the response store.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ class Block(NamedTuple):
     n: int
     """Its number: the answer cites [n]."""
     label: str
-    """Document, page, headings."""
     text: str
     hit: Hit
 
@@ -53,7 +51,6 @@ class Context(NamedTuple):
     blocks: tuple[Block, ...]
     dropped: tuple[Hit, ...]
     tokens: int
-    """Estimated, of all blocks."""
 
     @property
     def hits(self) -> tuple[Hit, ...]:
@@ -62,10 +59,7 @@ class Context(NamedTuple):
 
 
 def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -> Context:
-    """The blocks that fit, best first; the first one is cut if it must be, later ones are taken whole or not at all.
-
-    per_document: the best chunk of every document comes before the second of any.
-    """
+    """The blocks that fit, best first, only the first one cut; per_document: the best chunk of each document first."""
     blocks: list[Block] = []
     dropped: list[Hit] = []
     left = most_tokens
@@ -85,10 +79,9 @@ def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens a model counts, rather too many than too few.
+    """An upper estimate of the tokens that a model counts.
 
-    A syllable of Hangul counts .8, an ideograph 1, a letter 1/4, a digit .6, other signs .7: the dearer of what
-    o200k (GPT-4o, GPT-5) and the tokenizer of Qwen make of reports with tables.
+    The prices are the higher of those that o200k (GPT-4o, GPT-5) and Qwen's tokenizer give for reports with tables.
     """
     total, counted = 0.0, 0
     for pattern, tokens in _TOKENS_PER_CHAR:

@@ -107,17 +107,9 @@ class Assistant:
 
 @contextmanager
 def open_assistant(
-    index: Path,
-    *,
-    models: Models,
-    patient: bool,
-    reranker: str | None = None,
-    answers: AnswerSettings | None = None,
+    index: Path, *, models: Models, patient: bool, reranker: str | None = None, answers: AnswerSettings | None = None
 ) -> Generator[Assistant]:
-    """An assistant over the current generation of `index`, with the models of this process.
-
-    patient: as in `open_wiring`. Raises StorageError, models.model_errors.ModelUnavailable.
-    """
+    """An assistant over the current generation. Raises StorageError, models.model_errors.ModelUnavailable."""
     with open_index(index) as opened:
         embedder = str(opened.manifest.settings["embedder"])
         yield Assistant(

@@ -1,45 +1,30 @@
-"""What an answer cites, and whether it holds: marks point to blocks that there are, with the words that bear them out.
+"""Checks a model's answer against the blocks that it cites, and quotes the words that support it.
 
-A model writes [2] for the second block that it was shown. Marks are numbered anew in the order of their first use; a
-mark that names no block is taken away. A sentence is unverified if one of its numbers stands in none of the blocks
-that it cites, if it has no number and hardly a word of theirs, or if it claims something and cites nothing.
+A sentence is unverified if one of its numbers stands in none of the blocks that it cites, if it has no number and
+hardly a word of theirs, or if it claims something and cites nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tasks.documents.blocks import Place
 from tasks.grading.cited_answers import is_borne_out, only_abstains, renumbered, sentences_in
 from tasks.language.numbers import read_numbers, same_number
 from tasks.language.sentences import sentences_of
 from tasks.language.tokens import BIGRAM, tokenize
-from tasks.rag.answers import Citation
+from tasks.rag.answers import Citation, Draft
 from tasks.rag.retrieval.search import Hit
 
 MOST_QUOTE_CHARS = 300
 MOST_SOURCE_CHARS = 20_000
-"""Characters of a block, from its beginning, that can bear out a claim."""
+"""Characters of a block, from its beginning, that claims are checked against."""
 
 
-class Cited(NamedTuple):
-    """A model's answer, checked."""
+def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Draft:
+    """A model's answer with citations of the hits that its marks name ([1] is the first), and new marks from [1] on.
 
-    text: str
-    """With its marks numbered anew."""
-    citations: tuple[Citation, ...]
-    """Number n is at n - 1: one for each block that is cited."""
-    unverified: tuple[str, ...]
-    """Sentences of `text` that nothing bears out."""
-    abstained: bool
-    """Whether all that the answer says is that the documents do not tell."""
-
-
-def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Cited:
-    """The answer with citations of the hits whose numbers it names: [1] is the first.
-
-    question: a sentence that only says it again claims nothing.
+    question: a sentence that only repeats it claims nothing.
     """
     told, numbers = renumbered(text, blocks=len(hits))
     sentences = sentences_in(told)
@@ -48,8 +33,13 @@ def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Cited:
     unverified = [one.text for one in sentences if not is_borne_out(one, sources, question=question)]
     quotes = [_quote(hit, [one.words for one in sentences if n in one.marks]) for n, hit in enumerate(used, start=1)]
     citations = [citation(n, hit, quote) for n, (hit, quote) in enumerate(zip(used, quotes, strict=True), start=1)]
-    abstained = only_abstains(sentences, question=question)
-    return Cited(told, tuple(citations), tuple(dict.fromkeys(unverified)), abstained)
+    return Draft(
+        told,
+        tuple(citations),
+        unverified=tuple(dict.fromkeys(unverified)),
+        abstained=only_abstains(sentences, question=question),
+        by_model=True,
+    )
 
 
 def citation(n: int, hit: Hit, quote: str) -> Citation:

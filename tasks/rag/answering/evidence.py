@@ -26,11 +26,7 @@ class Evidence(NamedTuple):
 
 
 def write_evidence(
-    citations: Sequence[Citation],
-    folder: Path,
-    *,
-    locate: Callable[[str], Path | None],
-    limits: ReadLimits,
+    citations: Sequence[Citation], folder: Path, *, locate: Callable[[str], Path | None], limits: ReadLimits
 ) -> Evidence:
     """A PNG in `folder` per cited page of a PDF, named after the first citation on it: `1-report-p12.png`.
 
@@ -71,15 +67,11 @@ def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, lim
     if not drawable:
         raise _NoPicture("only pages of PDF can be drawn")
     written: list[Path] = []
+    stem = re.sub(r"[^\w.()-]+", "_", Path(cited[0].document).stem)[:MOST_NAME_CHARS].strip("_")
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(path=path, digest=cited[0].digest, format=format)
         for page, png in render_pages(job, boxes, scratch=Path(scratch), limits=limits):
-            written.append(folder / _name(cited, page))
+            first = min(citation.n for citation in cited if citation.page == page)
+            written.append(folder / f"{first}-{stem}-p{page}.png")
             files.write(written[-1], png.read_bytes())
     return written
-
-
-def _name(cited: Sequence[Citation], page: int) -> str:
-    first = min(citation.n for citation in cited if citation.page == page)
-    stem = re.sub(r"[^\w.()-]+", "_", Path(cited[0].document).stem)[:MOST_NAME_CHARS].strip("_")
-    return f"{first}-{stem}-p{page}.png"

@@ -1,4 +1,4 @@
-"""An answer without a model: the sentences and table rows that answer best, or the plain word that none does."""
+"""An answer without a model: the sentences and table rows that answer best, or a statement that none does."""
 
 from __future__ import annotations
 
@@ -12,39 +12,24 @@ from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, citation
 from tasks.rag.answering.passage_scores import Passage, Scored, cells_of, read_passages, score_passages
 from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, Question, read_question
-from tasks.rag.answers import Citation, QueryType
+from tasks.rag.answers import Citation, Draft, QueryType
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Hit
 
 MOST_DOCUMENTS = 6
-"""That an answer for several documents speaks of."""
+"""Most documents that an answer covers."""
 NEAR_BEST = 0.12
-"""A further sentence is told if it scores at most this much less than the best one and holds another word of the
-question, …"""
+"""A further sentence that adds a word of the question may score this much less than the best one."""
 AS_GOOD = 0.03
-"""… or at most this much less."""
+"""Any further sentence may score this much less than the best one."""
 FEWEST_OF_BEST = 0.7
-"""A document is told of if its best passage scores at least this share of the very best one."""
+"""A document is mentioned if its best passage scores at least this share of the best of all."""
 ALIKE = 0.8
 """Share of common words from which on two passages say the same."""
 FEWEST_CONFIDENCE = 0.5
-"""Below it the documents do not tell."""
+"""Confidence below which the answer is that the documents do not tell."""
 NO_ANSWER = {"ko": "문서에서 답을 찾지 못했습니다.", "en": "The documents do not tell."}
 _NOT_TOLD = {"ko": "문서에서 찾지 못했습니다.", "en": "not told."}
-
-
-class Extracted(NamedTuple):
-    """An answer in the documents' own words."""
-
-    text: str
-    citations: tuple[Citation, ...]
-    abstained: bool
-    """True: the text says that the documents do not tell, and points to the closest place."""
-    confidence: float
-    """That the documents tell: 0 … 1."""
-    why: str
-    """What decided, for `--explain`."""
-    notes: tuple[str, ...] = ()
 
 
 class Group(NamedTuple):
@@ -63,7 +48,7 @@ def extract_answer(
     tokenizer: str | None,
     most_sentences: int = 3,
     groups: Sequence[Group] = (),
-) -> Extracted:
+) -> Draft:
     """The best sentences of the hits with their marks; for multi and compare, of each document.
 
     tokenizer: of the index; None for an index without BM25. groups: the sides of a comparison; each gets a line.
@@ -77,26 +62,25 @@ def extract_answer(
     scored = score_passages(asked, hits, read_passages(hits))
     ranked = sorted(scored, key=lambda one: (-one.score, one.passage.hit, one.passage.place))
     if not ranked:
-        return Extracted(NO_ANSWER[asked.language], (), True, 0.0, "nothing was found", notes)
+        return Draft(NO_ANSWER[asked.language], abstained=True, reason="nothing was found", notes=notes)
     several = query_type in ("multi", "compare")
-    confidence, why = confidence_of(ranked[0], several=several), _why(ranked[0])
-    if confidence < FEWEST_CONFIDENCE:
-        return _abstained(asked, ranked[0], hits, confidence, why, notes)
-    lines = _sides(ranked, hits, groups) if several else []
-    if len(lines) < 2:
-        chosen = _chosen(ranked, most_sentences)
-        apart = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
-        lines = [(name_of(hits[one.passage.hit]) if apart else "", one) for one in chosen]
-    text, citations = _written(asked, lines, hits)
-    return Extracted(text, citations, False, confidence, why, notes)
+    if abstained := confidence_of(ranked[0], several=several) < FEWEST_CONFIDENCE:
+        text, citations = _closest(asked, ranked[0], hits)
+    else:
+        lines = _sides(ranked, hits, groups) if several else []
+        if len(lines) < 2:
+            chosen = _chosen(ranked, most_sentences)
+            apart = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
+            lines = [(name_of(hits[one.passage.hit]) if apart else "", one) for one in chosen]
+        text, citations = _written(asked, lines, hits)
+    return Draft(text, citations, abstained=abstained, reason=_why(ranked[0]), notes=notes)
 
 
 def confidence_of(best: Scored, *, several: bool = False) -> float:
-    """How sure it is that the documents tell, by what the best passage holds of the question: 0 … 1.
+    """Probability that the documents answer the question, by what the best passage holds of it: 0 … 1.
 
-    several: of several things that are asked about, one passage holds only a share, and not the names of the others.
-    Fitted (logistic regression) on 139 questions with an answer and 32 without one, of the samples and of the dev half
-    of tests/rag/questions. A year, number or name that stands nowhere near the passage tells more than all else.
+    several: one passage then holds only a share of what is asked, and not the names of the others.
+    Logistic regression on 139 questions with an answer and 32 without, of the samples and half of tests/rag/questions.
     """
     coverage = min(1.0, 1.5 * best.coverage) if several else best.coverage
     missing = [word for word in best.missing if not several or any(sign.isdigit() for sign in word)]
@@ -113,9 +97,8 @@ def _why(best: Scored) -> str:
     )
 
 
-def _abstained(
-    question: Question, best: Scored, hits: Sequence[Hit], confidence: float, why: str, notes: tuple[str, ...]
-) -> Extracted:
+def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
+    """An answer without evidence, which points to the closest place."""
     hit = hits[best.passage.hit]
     chunk = hit.chunk
     korean = question.language == "ko"
@@ -124,7 +107,7 @@ def _abstained(
     closest = "가장 가까운 곳" if korean else "The closest place"
     place = CITATION_MARK.sub("", f"{hit.document_name}{page}{heading}")
     text = f"{NO_ANSWER[question.language]} {closest}: {place} [1]."
-    return Extracted(text, (citation(1, hit, _quote(best.passage)),), True, confidence, why, notes)
+    return text, (citation(1, hit, _quote(best.passage)),)
 
 
 def _chosen(ranked: Sequence[Scored], most: int) -> list[Scored]:
@@ -149,7 +132,7 @@ def _alike(one: Scored, other: Scored) -> bool:
 
 
 Line = tuple[str, Scored | None]
-"""The document or side that a line speaks for, empty if that is plain, and its passage, None if it says too little."""
+"""The name of a document or side (empty if it is the only one) and its best passage (None without an answer)."""
 
 
 def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[Line]:
@@ -169,7 +152,7 @@ def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group
 
 
 def _written(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
-    """The lines with their marks; a side of which nothing is told is said to have nothing."""
+    """The lines with their citation marks; a side without a passage is reported as such."""
     written: list[str] = []
     citations: list[Citation] = []
     for name, best in lines:
@@ -231,7 +214,7 @@ def _row_told(question: Question, passage: Passage) -> str:
 
 
 def _asked_columns(question: Question, label: str, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The columns of the years and things that are asked for; those that the question does not tell apart stay."""
+    """The columns of the years and things that are asked for; all, where the question names none."""
     dated = [term.word for term in question.terms if term.literal and term.word[0].isdigit()]
     of_date = [column for column in columns if any(_names(word, column[0]) for word in dated)]
     if of_date:

@@ -1,9 +1,6 @@
-"""The graph that answers every question, whoever answers.
+"""The graph that answers every question: analyze_query ─► retrieve ─► generate ─► rewrite.
 
-    analyze_query ─► retrieve ─► generate ─► rewrite
-
-A node takes the state and what lies on the desk, and gives what it adds to the state. Without a model the question is
-classified by its words, the answer is made of the documents' own sentences, and there is nothing to rewrite.
+Without a model the question is classified by its words, and the answer is made of the documents' own sentences.
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
     AnswerSettings,
     Citation,
+    Draft,
     Filters,
     ModelCall,
     QueryType,
@@ -32,15 +30,8 @@ from tasks.rag.answers import (
     Turn,
 )
 from tasks.rag.facts.fact_comparison import answer_from_facts
+from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
-from tasks.rag.planning.plan import (
-    is_reset,
-    make_plan,
-    parse_label,
-    question_parts,
-    similarity_alone,
-    standalone_question,
-)
 from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
 
 if TYPE_CHECKING:
@@ -62,7 +53,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Desk:
-    """What lies ready while one question is answered."""
+    """The index, models and settings that a question is answered with."""
 
     index: Index
     router: Router
@@ -74,18 +65,6 @@ class Desk:
     on_event: Callable[[Event], None]
 
 
-class Draft(NamedTuple):
-    """An answer on its way through the graph."""
-
-    text: str
-    citations: tuple[Citation, ...]
-    unverified: tuple[str, ...] = ()
-    abstained: bool = False
-    by_model: bool = False
-    reason: str | None = None
-    notes: tuple[str, ...] = ()
-
-
 class Part(NamedTuple):
     """One of the things that a question asks for, looked up and answered by itself."""
 
@@ -95,7 +74,7 @@ class Part(NamedTuple):
 
 
 class State(TypedDict):
-    """What the nodes hand on; each key is there from the node on that adds it."""
+    """State of the graph; a key exists once its node has added it."""
 
     question: str
     history: Sequence[Turn]
@@ -115,8 +94,6 @@ class State(TypedDict):
     timings: Annotated[dict[str, float], operator.or_]
 
 
-STATED = "the catalogue holds such facts of the documents that are meant"
-
 REFUSED = "the answer is made of the documents' own sentences, because the model does not take the question: "
 
 CUT_SHORT = {
@@ -133,28 +110,28 @@ Added = dict[str, Any]
 def analyze_query(state: State, desk: Desk) -> Added:
     """The plan: what kind of question it is, how it is looked up, and in which documents."""
     question = state["question"]
-    history = () if is_reset(question) else tuple(state["history"])
+    history = () if planning.is_reset(question) else tuple(state["history"])
     label, told = _label(question, history, desk)
 
     def planned(asked: str) -> RetrievalPlan:
-        query_type = make_plan(asked, history=history, label=label).query_type
+        query_type = planning.make_plan(asked, history=history, label=label).query_type
         filters = desk.router.route(asked, query_type=query_type, history=history)
         if state["documents"] is not None:
             filters = Filters(mode="only", documents=tuple(sorted(state["documents"])))
-        return make_plan(
+        return planning.make_plan(
             asked,
             history=history,
             label=label,
             filters=filters,
             strategy=desk.settings.strategy,
             top_k=desk.settings.top_k,
-            similarity_alone=similarity_alone(desk.index.manifest.embedder, question),
+            similarity_alone=planning.similarity_alone(desk.index.manifest.embedder, question),
         )
 
     plan = planned(question)
     if plan.query_type == "followup":
-        parts = [Part(standalone_question(question, history, filters=plan.filters), plan)]
-    elif len(asked := question_parts(question)) > 1:
+        parts = [Part(planning.standalone_question(question, history, filters=plan.filters), plan)]
+    elif len(asked := planning.question_parts(question)) > 1:
         parts = [Part(one, planned(one)) for one in asked]
     else:
         parts = [Part(question, plan)]
@@ -181,11 +158,10 @@ def generate(state: State, desk: Desk) -> Added:
     try:
         written = _written(state, desk)
         return {**written, "notes": (*unlabelled, *written["notes"])}
-    except NoChatTemplate:
-        why = f"{desk.wiring.large.chat.id} has no chat template; name another model with `--llm`"
-        return {"draft": _extracted(state, desk), "notes": (REFUSED + why,), "model_refused": True}
-    except RequestRefused as error:
-        return {"draft": _extracted(state, desk), "notes": (f"{REFUSED}{error}",), "model_refused": True}
+    except (NoChatTemplate, RequestRefused) as error:
+        lacking = f"{desk.wiring.large.chat.id} has no chat template; name another model with `--llm`"
+        why = lacking if isinstance(error, NoChatTemplate) else error
+        return {"draft": _extracted(state, desk), "notes": (f"{REFUSED}{why}",), "model_refused": True}
     except ModelError as error:  # which says it all: the small model is away for the same reason
         note = f"the answer is made of the documents' own sentences, because the model is away: {error}"
         return {"draft": _extracted(state, desk), "notes": (note,), "model_away": True}
@@ -197,17 +173,13 @@ def rewrite(state: State, desk: Desk) -> Added:
     if not desk.wiring.small or not draft.by_model or draft.abstained:
         return {}
     try:
-        told = desk.wiring.ask(
-            "rewrite",
-            rewrite_request(state["question"], draft.text),
-            on_text=_drafting(desk),
-        )
+        told = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_drafting(desk))
     except ModelError as error:
         return {"notes": (f"the draft was not rewritten: {error}",)}
     if told.finish_reason == "length" or not same_evidence(draft.text, told.text):
         return {"calls": (told.call,), "notes": ("a rewrite was dropped: it changed a number or a citation",)}
     hits = cited_hits(draft.citations, state["context"].hits)  # the draft's marks were numbered anew
-    return {"draft": _cited(told.text, hits, state["question"]), "calls": (told.call,)}
+    return {"draft": cite(told.text, hits, question=state["question"]), "calls": (told.call,)}
 
 
 NODES: dict[str, Callable[[State, Desk], Added]] = {
@@ -271,7 +243,7 @@ def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryTyp
         told = desk.wiring.ask("classify", classify_request(question, history))
     except ModelError as error:
         return None, {"unlabelled": f"the question was classified by its words: {error}"}
-    label = parse_label(told.text)
+    label = planning.parse_label(told.text)
     notes = () if label else ("the question was classified by its words: the model named no kind that there is",)
     return label, {"calls": (told.call,), "notes": notes}
 
@@ -281,7 +253,7 @@ def _written(state: State, desk: Desk) -> Added:
     request = answer_request(state["question"], state["context"], state["history"], state["plan"])
     told = desk.wiring.ask("answer", request, on_text=_drafting(desk))
     notes = (CUT_SHORT[told.finish_reason],) if told.finish_reason in CUT_SHORT else ()
-    draft = _cited(told.text, state["context"].hits, state["question"])
+    draft = cite(told.text, state["context"].hits, question=state["question"])
     if not draft.text or told.finish_reason == "refusal":
         notes = notes or ("the model gave an empty answer",)
         return {"draft": _extracted(state, desk), "calls": (told.call,), "notes": notes}
@@ -295,11 +267,11 @@ def _extracted(state: State, desk: Desk) -> Draft:
     # a table answers all parts at once; facts of one document may answer only one of them
     of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
     if of_several and (stated := answer_from_facts(state["question"], state["plan"], catalogue)):
-        return Draft(stated.text, stated.citations, reason=STATED)
+        return stated
     drafts: list[Draft] = []
     for part in state["parts"]:
         if stated := answer_from_facts(part.question, part.plan, catalogue):
-            drafts.append(Draft(stated.text, stated.citations, reason=STATED))
+            drafts.append(stated)
             continue
         sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
         found = extract_answer(
@@ -310,9 +282,7 @@ def _extracted(state: State, desk: Desk) -> Draft:
             tokenizer=desk.index.manifest.tokenizer,
             groups=[Group(names[side[0]], side) for side in sides],  # named by the surest document
         )
-        drafts.append(
-            Draft(found.text, found.citations, abstained=found.abstained, reason=found.why, notes=found.notes)
-        )
+        drafts.append(found)
     return joined(drafts)
 
 
@@ -331,11 +301,6 @@ def joined(drafts: Sequence[Draft]) -> Draft:
         reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
         notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
     )
-
-
-def _cited(text: str, hits: Sequence[Hit], question: str) -> Draft:
-    cited = cite(text, hits, question=question)
-    return Draft(cited.text, cited.citations, cited.unverified, cited.abstained, by_model=True)
 
 
 def _drafting(desk: Desk) -> Callable[[str], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -49,11 +50,8 @@ class Passage(NamedTuple):
     names: tuple[str, ...] = ()
     """Column names of a row whose table has no recognized header: the cells of the table's first row."""
     above: str = ""
-    """Headings."""
     hit: int = 0
-    """Position of its chunk in the hits."""
     place: int = 0
-    """Position within the chunk."""
 
 
 def read_passages(hits: Sequence[Hit]) -> list[Passage]:
@@ -162,7 +160,7 @@ MOST_LINE_CHARS = 80
 
 
 class Scored(NamedTuple):
-    """A passage and what speaks for it."""
+    """A passage with its scores."""
 
     passage: Passage
     score: float
@@ -201,7 +199,8 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     asked = _share(weights, shares, focus)
     kind = not passage.is_label and _answers_kind(question, passage)
     score = coverage + FOCUS_WEIGHT * asked + KIND_WEIGHT * kind + COUNTER_WEIGHT * _counts(question, passage)
-    score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not around.held(passage))
+    held = around.reader.held(passage.text)
+    score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not held)
     score += RANK_WEIGHT / (1 + 0.3 * passage.hit)
     score -= LABEL_PENALTY * passage.is_label + LENGTH_PENALTY * math.log2(
         max(len(passage.text), LONG_CHARS) / LONG_CHARS
@@ -213,7 +212,7 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
         if term.literal and share < (IN_CHUNK if any(sign.isdigit() for sign in term.word) else IN_DOCUMENT)
     )
     score -= MISSING_PENALTY * bool(missing)
-    return Scored(passage, score, coverage, asked, kind, around.held(passage), missing)
+    return Scored(passage, score, coverage, asked, kind, held, missing)
 
 
 def _share(weights: Sequence[float], shares: Sequence[float], chosen: Sequence[int]) -> float:
@@ -231,15 +230,13 @@ class _Around:
     """Where the words of a question stand, seen from a passage."""
 
     def __init__(self, reader: _Reader, hits: Sequence[Hit], passages: Sequence[Passage]) -> None:
-        self._reader, self._hits = reader, hits
-        self._in_chunk: dict[int, frozenset[int]] = {}
+        self.reader, self._hits = reader, hits
+        self._in_chunk: dict[int, frozenset[int]] = defaultdict(frozenset)
+        self._in_document: dict[str, frozenset[int]] = defaultdict(frozenset)
         for passage in passages:
             held = reader.held(passage.text) | reader.held(passage.before) | reader.held(passage.above)
-            self._in_chunk[passage.hit] = self._in_chunk.get(passage.hit, frozenset()) | held
-        self._in_document: dict[str, frozenset[int]] = {}
-        for number, held in self._in_chunk.items():
-            document = hits[number].chunk.document
-            self._in_document[document] = self._in_document.get(document, frozenset()) | held
+            self._in_chunk[passage.hit] |= held
+            self._in_document[hits[passage.hit].chunk.document] |= held
         self.contexts = [held | reader.held_by_name(hits[hit].document_name) for hit, held in self._in_chunk.items()]
         """For each chunk, the words that it, its headings or its document's name hold."""
 
@@ -247,25 +244,21 @@ class _Around:
         """For each word, the share of its weight that counts here."""
         hit = self._hits[passage.hit]
         levels = (
-            (IN_TEXT, self._reader.held(passage.text)),
-            (ABOVE, self._reader.held(passage.above)),
-            (BEFORE, self._reader.held(passage.before)),
-            (IN_NAME, self._reader.held_by_name(hit.document_name)),
+            (IN_TEXT, self.reader.held(passage.text)),
+            (ABOVE, self.reader.held(passage.above)),
+            (BEFORE, self.reader.held(passage.before)),
+            (IN_NAME, self.reader.held_by_name(hit.document_name)),
             (IN_CHUNK, self._in_chunk[passage.hit]),
             (IN_DOCUMENT, self._in_document[hit.chunk.document]),
         )
-        return [next((share for share, held in levels if at in held), 0.0) for at in range(self._reader.count)]
-
-    def held(self, passage: Passage) -> frozenset[int]:
-        """The words that the passage itself holds."""
-        return self._reader.held(passage.text)
+        return [next((share for share, held in levels if at in held), 0.0) for at in range(self.reader.count)]
 
     def label_share(self, passage: Passage, weights: Sequence[float]) -> float:
         """How much a row's label says of the question, and nothing else: `Total assets`, not `Total current assets`."""
         words = re.findall(r"[^\W_]+", _label(passage))
         if not words:
             return 0.0
-        known = [held for word in words if (held := self._reader.held(word))]
+        known = [held for word in words if (held := self.reader.held(word))]
         said = sum(weights[at] for at in frozenset[int]().union(*known))
         return len(known) / len(words) * said / (sum(weights) or 1.0)
 

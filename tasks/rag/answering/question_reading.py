@@ -15,7 +15,6 @@ from tasks.rag.retrieval.expansion import expand
 Wanted = Literal["number", "date", "who", "where", "why", "text"]
 """The kind of answer that would do."""
 
-# what is asked about must be found, these need not
 ASKING = frozenset(
     [
         *"얼마 몇 무엇 언제 어디 누구 어느 어떤 어떻 왜 며칠 뭐 무슨 알리 말하 가운데 중 경우 각각 모두 전체 알 보이 주 좀 궁금".split(),
@@ -33,7 +32,7 @@ LINKS = re.compile(
     r"(?:의|에서|에는|에서는|에게|에|으로|로|와|과|도|만|까지|부터|보다|처럼|면|고|며|서|한|된|할|될|인|던|는|은|을|를|이|가)$"
 )
 INTERROGATIVE = re.compile(r"^(?:얼마|몇|무엇|언제|어디|누구|어느|어떤|어떻게|며칠|뭐|무슨)")
-_WANTED: tuple[tuple[Wanted, str], ...] = (
+WANTED: tuple[tuple[Wanted, str], ...] = (
     ("date", r"언제|며칟?날|(?:일시|일자|기한|날짜|시기|마감일?|시작일|종료일)(?:은|는|이|가|을|를)?\s*(?:각각\s*|모두\s*)*(?:언제|\?|$|알려|말해|비교)|어느 (?:날|해|달)"),
     ("date", r"\bwhen\b|\b(?:what|which) (?:date|day|year|month|time)\b|\bdeadline\b"),
     ("number", r"얼마|몇|며칠|\bin (?:thousands|millions|billions) of\b|\bhow (?:many|much|long|deep|high|far|often|old|large|big|fast|wide|tall)\b|몇\s?퍼센트"),
@@ -46,9 +45,6 @@ _WANTED: tuple[tuple[Wanted, str], ...] = (
     ("why", r"왜|이유|까닭|\bwhy\b|\breasons?\b"),
     ("where", r"어디|\bwhere\b"),
 )  # fmt: skip
-WANTED: tuple[tuple[Wanted, re.Pattern[str]], ...] = tuple(
-    (wanted, re.compile(pattern, re.IGNORECASE)) for wanted, pattern in _WANTED
-)
 """Kinds of answer by the words that ask for them; the first that fits counts."""
 COUNTER = re.compile(
     r"몇\s?(?:십|백|천|만|억|백만|십억)?\s?([^\s\d?.,]{1,6}?)(?:인가|입니까|이나|이며|인지|이고|이었|였|까지|이|을|를|에|은|는|의|안|로|씩|\?|\s|$)"
@@ -61,22 +57,16 @@ WHAT = re.compile(
     re.IGNORECASE,
 )
 
-
-SHORT_FORMS = tuple(
-    (re.compile(rf"\b{short}\b"), spelled)
-    for short, spelled in (
-        (r"(?:FY|fy)\s?['’]?((?:19|20)\d\d)", r"fiscal \1"),
-        (r"[Cc]ap[Ee]x", "capital expenditures"),
-        ("PP&E", "property plant equipment"),
-        ("SG&A", "selling general administrative expenses"),
-        ("D&A", "depreciation amortization"),
-        ("R&D", "research development"),
-        ("EPS", "earnings per share"),
-        ("USD", "dollars"),
-    )
-)
-
-
+SHORT_FORMS = {
+    r"(?:FY|fy)\s?['’]?((?:19|20)\d\d)": r"fiscal \1",
+    r"[Cc]ap[Ee]x": "capital expenditures",
+    "PP&E": "property plant equipment",
+    "SG&A": "selling general administrative expenses",
+    "D&A": "depreciation amortization",
+    "R&D": "research development",
+    "EPS": "earnings per share",
+    "USD": "dollars",
+}
 ORDINAL = re.compile(r"(?<![\d.,])(\d{1,4})\s?(분기|기|차|회|호|조|항|장|단계|등급)(?![가-힣]{3})")
 
 DATE = re.compile(
@@ -117,7 +107,6 @@ NUMBER_WORDS = re.compile(
     re.IGNORECASE,
 )
 
-
 REASON = re.compile(
     r"\b(?:because|due to|driven|as a result|owing|caused?|reasons?|since|led|attribut\w+|reflect\w*|so that|in order)\b|"
     r"때문|인하여|인해|위하여|위해|따라|이유|원인|므로|어서|아서|탓|결과",
@@ -136,7 +125,7 @@ class Term(NamedTuple):
     word: str
     """As the index splits words."""
     weight: float
-    """Before it is told how rare the word is."""
+    """Before the rarity of the word is known."""
     focus: bool
     """Whether it names what is asked for, and not only what it is asked about."""
     literal: bool
@@ -160,15 +149,15 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     """The question, read with the tokenizer of the index. Raises WrongTokenizer."""
     short = unicodedata.normalize("NFC", text[: 2 * MOST_QUESTION_CHARS])[:MOST_QUESTION_CHARS]
     asked = expand(" ".join(short.split())).asked
-    for written, spelled in SHORT_FORMS:
-        asked = written.sub(spelled, asked)
+    for short, spelled in SHORT_FORMS.items():
+        asked = re.sub(rf"\b{short}\b", spelled, asked)
     focus_text = _korean_focus(asked.rstrip(" ?.").split())
     if language_of(asked) == "en":
         focus_text = found["focus"] if (found := WHAT.search(asked)) else ""
     words, focus_words = tokenize([asked, focus_text], tokenizer=tokenizer)
     words = _with_ordinals(_mended(_without_joins(words), asked), asked)
     focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
-    wants: list[Wanted] = [wanted for wanted, pattern in WANTED if pattern.search(asked)]
+    wants: list[Wanted] = [wanted for wanted, pattern in WANTED if re.search(pattern, asked, re.IGNORECASE)]
     return Question(
         text=asked,
         language=language_of(asked),
@@ -221,7 +210,7 @@ def _without_joins(words: Sequence[str]) -> list[str]:
 
 
 def _mended(words: Sequence[str], asked: str) -> list[str]:
-    """With names whole again that the tokenizer took for something else and told in part: `공고` of 재공고, 가온시."""
+    """With names restored that the tokenizer split: 재공고 for `공고`, 가온시."""
     mended = list(words)
     for run in dict.fromkeys(re.findall("[가-힣]{2,}", asked)):
         parts = [word for word in words if HANGUL.search(word) and word in run]

@@ -1,4 +1,4 @@
-"""Who answers: nobody (the documents' own sentences), a local model, or OpenAI's large and small one."""
+"""The models that answer: none (the documents' own sentences), a local one, or OpenAI's large and small one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class Model(NamedTuple):
 class Wiring(NamedTuple):
     """Which model plays which part of the graph; None: that part goes without."""
 
-    name: WiringName
     large: Model | None = None
     """Writes the answer."""
     small: Model | None = None
@@ -69,20 +68,20 @@ class Wiring(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a model said, and the call by which it did."""
+    """A model's answer and the call that gave it."""
 
     text: str
     call: ModelCall
     finish_reason: str
 
 
-WITHOUT_MODEL = Wiring("none")
+WITHOUT_MODEL = Wiring()
 
 
 def open_wiring(models: Models, *, patient: bool) -> Wiring:
-    """The wiring of these names, its models opened once in this process. Raises models.model_errors.ModelUnavailable.
+    """The wiring of these names; patient: retries a model that is away as often as helps.
 
-    patient: asks a model that is away as often as helps; False where somebody waits for the answer.
+    Raises models.model_errors.ModelUnavailable.
     """
     if models.wiring == "none":
         return WITHOUT_MODEL
@@ -92,4 +91,4 @@ def open_wiring(models: Models, *, patient: bool) -> Wiring:
         Model(resources.language(name, **chosen), resources.call_limits(name, patient=patient)) if name else None
         for name in (models.large, models.small)
     )
-    return Wiring(models.wiring, large=large, small=small, responses=resources.responses())
+    return Wiring(large=large, small=small, responses=resources.responses())

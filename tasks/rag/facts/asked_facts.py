@@ -1,7 +1,4 @@
-"""Which facts a question asks for, and whether it asks for them of the whole project or of something within it.
-
-A word asks where it stands as the subject: `예산은 얼마인가`, not `예산의 50%` nor `예산 집행은 누가`.
-"""
+"""Which facts a question asks for, and whether it asks for them of the whole project or of a part of it."""
 
 from __future__ import annotations
 
@@ -39,9 +36,7 @@ _KOREAN: dict[str, str] = {
     "published": r"(?:입찰\s?)?공고일|공고\s?일자",
 }
 _ENGLISH: dict[str, str] = {
-    "amount": r"""
-        budgets?(?!\s(?:adjust|approv|year|office|committee|cut))|contract\svalues?|estimated\svalues?
-    """,
+    "amount": r"budgets?(?!\s(?:adjust|approv|year|office|committee|cut))|contract\svalues?|estimated\svalues?",
     "vat": r"VAT|value[-\s]added\stax",
     "period": r"""
         (?:contract|agreement|project)\s(?:terms?|periods?|durations?)|periods?\sof\sperformance

@@ -1,4 +1,4 @@
-"""Facts of the catalogue that answer a question: those of one document, or a table of several."""
+"""Answers from facts of the catalogue: those of one document, or a table of several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from storage.index import CatalogueEntry, Fact
 from tasks.language.sentences import Language, language_of
-from tasks.rag.answers import Citation, RetrievalPlan
+from tasks.rag.answers import Citation, Draft, RetrievalPlan
 from tasks.rag.facts.asked_facts import asked_criteria, asked_ids, asked_names, is_about
 from tasks.rag.facts.fact_values import DISPLAY, FactName, bare, read_value
 from tasks.rag.planning.names import stem_of
@@ -18,15 +18,10 @@ MOST_DOCUMENTS = 6
 """Columns that a reader can compare."""
 MOST_FACTS = 12
 
-
-class Stated(NamedTuple):
-    """An answer whose every value stands in a document, with its place."""
-
-    text: str
-    citations: tuple[Citation, ...]
+STATED = "the catalogue holds such facts of the documents that are meant"
 
 
-def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Stated | None:
+def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Draft | None:
     """What the catalogue's facts answer; None where the question asks for other things, or of no certain document."""
     names = asked_names(question)
     if not names or plan.filters.mode == "all":
@@ -41,15 +36,12 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
         # a line per fact, as the document labels and writes it
         lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(shown, start=1)]
         citations = tuple(_citation(n, entries[0], fact) for n, fact in enumerate(shown, start=1))
-        return Stated("\n".join(lines), citations) if shown else None
+        return Draft("\n".join(lines), citations, reason=STATED) if shown else None
     return None
 
 
 def _entries(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry], names: Sequence[str]) -> list[CatalogueEntry]:
-    """The documents that the question is about: of each side of a comparison the surest one that states such a fact.
-
-    Where no sides are named, documents without such a fact are left out if there are others.
-    """
+    """The documents that the question is about: of each side the surest that states such a fact, else all that do."""
     by_digest = {entry.document: entry for entry in catalogue}
     stating = {entry.document for entry in catalogue if any(fact.name in names for fact in entry.facts)}
     if plan.needs_multi_doc and len(plan.filters.groups) > 1:
@@ -120,7 +112,7 @@ FIELDS: dict[FactName, str] = {
     "opening": "bid_start",
     "deadline": "bid_end",
 }
-"""Facts that the metadata table may tell too."""
+"""Facts that the metadata table may state too → its column."""
 COMPARABLE: tuple[FactName, ...] = ("amount", "published", "opening", "deadline")
 LIKELY_BUDGET = re.compile(r"예산|사업금액|사업비|budget")
 """The amount that a question about the budget means where a document states several."""
@@ -160,11 +152,8 @@ def compare_facts(names: Sequence[str], entries: Sequence[CatalogueEntry], *, qu
     return FactTable(tuple(entry.name for entry in entries), tuple(rows[:MOST_ROWS]), tuple(contradictions))
 
 
-def table_markdown(table: FactTable, lang: Language) -> Stated:
-    """The table in Markdown, aligned for a terminal, with a line each on what differs and what is contradicted.
-
-    Each value of a document carries the mark of its citation; values of the metadata table have none.
-    """
+def table_markdown(table: FactTable, lang: Language) -> Draft:
+    """The table in Markdown, aligned for a terminal; every value of a document carries the mark of its citation."""
     said = _WORDS[lang]
     citations: list[Citation] = []
 
@@ -187,7 +176,7 @@ def table_markdown(table: FactTable, lang: Language) -> Stated:
         for line in lines
     ]
     drawn.insert(1, "| " + " | ".join("-" * wide for wide in widths) + " |")
-    return Stated("\n".join([*drawn, *_remarks(table, lang)]), tuple(citations))
+    return Draft("\n".join([*drawn, *_remarks(table, lang)]), tuple(citations), reason=STATED)
 
 
 def _meant(facts: Sequence[Fact], question: str) -> Fact:
@@ -267,7 +256,7 @@ def _remarks(table: FactTable, lang: Language) -> list[str]:
         if names:
             remarks.append(f"{said[agreement]}: {', '.join(names)}")
     for one in table.contradictions:
-        document, fact = stem_of(one.document).replace("|", "\\|"), getattr(DISPLAY[one.name], lang)
+        document, fact = stem_of(one.document).replace("|", "\\|"), DISPLAY[one.name][lang]
         told = said["contradiction"]
         remarks.append(told.format(document=document, fact=fact, metadata=one.metadata, stated=one.stated))
     return ["", *remarks] if remarks else []
@@ -276,7 +265,7 @@ def _remarks(table: FactTable, lang: Language) -> list[str]:
 def _row_name(row: FactRow, lang: Language) -> str:
     if row.name == "requirement" and row.label is None:
         return _WORDS[lang]["requirements"]
-    name = DISPLAY[row.name].ko if lang == "ko" else DISPLAY[row.name].en
+    name = DISPLAY[row.name][lang]
     return f"{name}: {row.label}" if row.label else name
 
 

@@ -1,7 +1,6 @@
-"""What a request for proposals states plainly: amount, period, deadlines, points, requirements; read without a model.
+"""The facts that a request for proposals states: amount, period, deadlines, points, requirements; read without a model.
 
-Only what stands under its label is a fact: in the cell beside it or below it, after its colon, or as its sentence.
-A document that asks for no proposals has none.
+A fact stands beside or below its label, after a colon, or in a sentence. Other documents have none.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ ID_HEADER = re.compile(r"(?:요구사항)?(?:고유번호|id|번호|식별자)|n
 ID_LABEL = re.compile(r"(?:요구사항)?고유번호|요구사항(?:id|번호)|requirement(?:id|no|number)")
 REQUIREMENT_NAME = re.compile(r"(?:요구사항|기능)(?:명칭|명)|명칭|requirement(?:name|title)")
 REQUIREMENT_HEADER = re.compile(r".*요구사항.*|.*requirements?.*")
-
 
 MOST_FACTS = 300
 OPENING_BLOCKS = 60
@@ -120,13 +118,12 @@ _SENT = (
     r"(?:\s(?:are|is|must be|shall be|should be|will be))?"
     r"\s(?:due|received|submitted|accepted|delivered)(?:\sin writing)?"
 )
-ENGLISH_DAYS: tuple[tuple[re.Pattern[str], FactName], ...] = (
-    (
-        re.compile(rf"\b(?P<label>(?:proposals?|bids?|tenders?|offers?|responses?){_SENT}){_BY}", re.IGNORECASE),
-        "deadline",
+ENGLISH_DAYS: dict[FactName, re.Pattern[str]] = {
+    "deadline": re.compile(
+        rf"\b(?P<label>(?:proposals?|bids?|tenders?|offers?|responses?){_SENT}){_BY}", re.IGNORECASE
     ),
-    (re.compile(rf"\b(?P<label>(?:questions|inquiries|enquiries){_SENT}){_BY}", re.IGNORECASE), "questions_due"),
-)
+    "questions_due": re.compile(rf"\b(?P<label>(?:questions|inquiries|enquiries){_SENT}){_BY}", re.IGNORECASE),
+}
 SPLIT = re.compile(
     r"(?P<label>(?:기술|입찰\s?가격|가격|제안서|technical|price|cost)(?:\s?능력)?(?:\s?(?:평가|점수|proposal|score|부문))*)"
     r"\s?[:(（]?\s?(?P<points>[0-9]{1,4}\s?(?:점|%|points?))",
@@ -191,7 +188,7 @@ def _sentences(line: str) -> Iterator[Stated]:
             days = [one for one in read_numbers(line[number.end : until.end()]) if one.unit == "date"] if until else []
             end = number.end + days[-1].end if days else number.end
             yield from read_value("period", match["label"], line[match.end() : end])  # three (3) years
-    for pattern, name in ENGLISH_DAYS:
+    for name, pattern in ENGLISH_DAYS.items():
         for match in pattern.finditer(line):
             days = [one for one in read_numbers(match["rest"]) if one.unit in ("date", "time")]
             if days:

@@ -1,4 +1,4 @@
-"""The value under a label: is it of the kind that the label promises, and what is it in one form for all spellings?"""
+"""Labels of facts, and their values: checked against the label and brought into one canonical form."""
 
 from __future__ import annotations
 
@@ -8,35 +8,28 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from tasks.language.numbers import Number, read_numbers, scales
+from tasks.language.sentences import Language
 
 FactName = Literal[
     "amount", "vat", "period", "published", "opening", "questions_due", "deadline", "points", "requirement", "notice",
     "project", "issuer", "place", "contact",
 ]  # fmt: skip
 
-
-class Named(NamedTuple):
-    """How a fact is shown."""
-
-    ko: str
-    en: str
-
-
-DISPLAY: dict[str, Named] = {
-    "project": Named("사업명", "Project"),
-    "issuer": Named("발주 기관", "Issuer"),
-    "notice": Named("공고 번호", "Notice number"),
-    "amount": Named("사업 예산", "Budget"),
-    "vat": Named("부가가치세", "VAT"),
-    "period": Named("사업 기간", "Contract period"),
-    "published": Named("공고일", "Issued"),
-    "opening": Named("입찰 시작", "Bids open"),
-    "questions_due": Named("질의 마감", "Questions due"),
-    "deadline": Named("제출 마감", "Proposals due"),
-    "points": Named("배점", "Points"),
-    "requirement": Named("요구사항", "Requirement"),
-    "place": Named("제출처", "Place of submission"),
-    "contact": Named("문의처", "Contact"),
+DISPLAY: dict[str, dict[Language, str]] = {
+    "project": {"ko": "사업명", "en": "Project"},
+    "issuer": {"ko": "발주 기관", "en": "Issuer"},
+    "notice": {"ko": "공고 번호", "en": "Notice number"},
+    "amount": {"ko": "사업 예산", "en": "Budget"},
+    "vat": {"ko": "부가가치세", "en": "VAT"},
+    "period": {"ko": "사업 기간", "en": "Contract period"},
+    "published": {"ko": "공고일", "en": "Issued"},
+    "opening": {"ko": "입찰 시작", "en": "Bids open"},
+    "questions_due": {"ko": "질의 마감", "en": "Questions due"},
+    "deadline": {"ko": "제출 마감", "en": "Proposals due"},
+    "points": {"ko": "배점", "en": "Points"},
+    "requirement": {"ko": "요구사항", "en": "Requirement"},
+    "place": {"ko": "제출처", "en": "Place of submission"},
+    "contact": {"ko": "문의처", "en": "Contact"},
 }
 """In the order in which a table shows them."""
 
@@ -147,7 +140,7 @@ class Stated(NamedTuple):
 
 
 def read_value(name: FactName, label: str, text: str) -> list[Stated]:
-    """The fact, and that of the tax that an amount is said with; nothing if `text` is no such value."""
+    """The fact, with a second one for the tax of an amount; none if `text` is no such value."""
     value = " ".join(text.split()).strip(" -–·,;")
     if not value or len(value) > MOST_VALUE_CHARS or name not in _READERS:
         return []

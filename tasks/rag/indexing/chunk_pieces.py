@@ -116,7 +116,6 @@ class Table(NamedTuple):
     """A table ready to be cut."""
 
     header: tuple[str, ...]
-    """Lines of the header rows."""
     names: tuple[tuple[str, ...], ...]
     """What each header row says of each column."""
     rows: tuple[Row, ...]
@@ -124,7 +123,7 @@ class Table(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a table: some of its rows, with what every part repeats."""
+    """A part of a table: some of its rows, with the lines that every part repeats."""
 
     text: str
     sentences: tuple[str, ...]
@@ -136,9 +135,9 @@ def is_unit_line(text: str) -> bool:
 
 
 def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
-    """A table from its cells; `above` is the table that it may go on with, from the foot of the page before.
+    """A table from its cells.
 
-    It goes on if it has as many columns and no header of its own; then it takes over the header.
+    above: a table that ends on the page before. With as many columns and no header of its own, this one continues it.
     """
     grid = _Grid(cells)
     flagged = _flagged_rows(grid)
@@ -154,20 +153,14 @@ def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
 
 
 def cut_table(table: Table, *, lead: Sequence[str], most_chars: int) -> list[Part]:
-    """Parts of at most `most_chars`, rows kept whole where they fit; each begins with `lead` and the header.
-
-    lead: headings, caption and unit that belong to the table.
-    """
+    """Parts of at most `most_chars`, each with `lead` (headings, caption, unit) and the header; rows stay whole."""
     repeated = [*lead, *table.header]
     room = most_chars - sum(len(line) + 1 for line in repeated)
     rows = list(table.rows)
     if room < most_chars // 2:  # a head that fills the parts is told once, as if it were rows
         rows = [Row(line, line, "") for line in repeated] + rows
         repeated, room = [], most_chars
-    parts = [
-        Part("\n".join([*repeated, *lines]), sentences) for lines, sentences in _packed(_fitting(rows, room), room)
-    ]
-    return parts or [Part("\n".join(repeated), ())]
+    return _packed(_fitting(rows, room), room, repeated=repeated) or [Part("\n".join(repeated), ())]
 
 
 def _fitting(rows: Sequence[Row], room: int) -> Iterator[Row]:
@@ -181,17 +174,16 @@ def _fitting(rows: Sequence[Row], room: int) -> Iterator[Row]:
             yield Row(piece, piece, "" if number else row.sentence)
 
 
-def _packed(rows: Iterable[Row], room: int) -> list[tuple[list[str], tuple[str, ...]]]:
-    packs: list[tuple[list[str], tuple[str, ...]]] = []
-    lines: list[str] = []
-    sentences: list[str] = []
+def _packed(rows: Iterable[Row], room: int, *, repeated: Sequence[str]) -> list[Part]:
+    packs: list[tuple[list[str], list[str]]] = []
     for row in rows:
-        if lines and sum(map(len, lines)) + len(lines) + len(row.line) > room:
-            packs.append((lines, tuple(sentences)))
-            lines, sentences = [], []
-        lines.append(row.line if lines or not packs else row.continued)
-        sentences += [row.sentence] if row.sentence else []
-    return [*packs, (lines, tuple(sentences))] if lines else packs
+        lines = packs[-1][0] if packs else []
+        if not lines or sum(map(len, lines)) + len(lines) + len(row.line) > room:
+            packs.append(([row.continued if packs else row.line], []))
+        else:
+            lines.append(row.line)
+        packs[-1][1].extend(filter(None, [row.sentence]))
+    return [Part("\n".join([*repeated, *lines]), tuple(sentences)) for lines, sentences in packs]
 
 
 class _Spot(NamedTuple):
@@ -205,10 +197,7 @@ class _Spot(NamedTuple):
 
 
 class _Grid:
-    """The cells by position, merged ones at every position that they cover.
-
-    Rows and columns in which no cell begins do not count: a file may claim a million of them.
-    """
+    """The cells by position, merged ones at every position that they cover; empty rows and columns are left out."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         rows = sorted({cell.row for cell in cells})
@@ -274,10 +263,7 @@ def _name(group: Sequence[_Spot], names: tuple[tuple[str, ...], ...]) -> str:
 
 
 def _flagged_rows(grid: _Grid) -> int:
-    """Leading rows whose cells are all marked as header; from the second on, a number ends them.
-
-    A table of nothing else has none.
-    """
+    """Leading rows whose cells are all marked as header, up to a number; 0 where all rows are."""
     count = 0
     while count < grid.rows and all(spot.header for spot in grid.covering(count)):
         if count and _has_number(grid, count):

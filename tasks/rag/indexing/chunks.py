@@ -1,8 +1,7 @@
-"""Documents become chunks: pieces of a size that a retriever can rank and a reader can check.
+"""Cuts documents into chunks.
 
 Text is joined within a page and below a heading and cut at sentences; a table is a chunk of its own, with the
-headings, caption and unit that stand right above it. Headers and footers repeat on every page: those of the first
-page that has any make one chunk, the others none.
+headings, caption and unit right above it. Headers and footers make one chunk: those of the first page that has any.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Literal, NamedTuple
+from os.path import commonprefix
+from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Document, Page
@@ -78,8 +78,7 @@ def chunk_document(
 ) -> list[Chunk]:
     """The chunks of a document in reading order, those of a page's figures behind its text.
 
-    No text chunk is longer than `chunk_chars`. Raises ValueError if `overlap_chars` is
-    not below `chunk_chars`.
+    No text chunk is longer than `chunk_chars`. Raises ValueError if `overlap_chars` is not below `chunk_chars`.
     """
     cutter = _Cutter(chunk_chars, overlap_chars)
     drafts: list[_Draft] = []
@@ -112,10 +111,9 @@ def tokenize_chunks(chunks: Sequence[Chunk], *, tokenizer: str) -> list[list[str
     return tokenize(texts, tokenizer=tokenizer)
 
 
-def preview(chunks: Sequence[Chunk], n: int) -> list[dict[str, Any]]:
-    """`n` chunks, evenly spread, as `chunk_preview.json` shows them."""
-    chosen = [chunks[position * len(chunks) // n] for position in range(n)] if len(chunks) > n else chunks
-    return [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chosen]
+def figure_label(page: int | None, n: int) -> str:
+    """`[PAGE n IMAGE m]`; without the page where the format has none."""
+    return f"[IMAGE {n}]" if page is None else f"[PAGE {page} IMAGE {n}]"
 
 
 class _Draft(NamedTuple):
@@ -192,30 +190,21 @@ def _leads(block: Block, *, captions_follow: bool) -> bool:
     return block.kind == "heading" or introduces or is_unit_line(block.text)
 
 
-def _text_parts(blocks: Sequence[Block], most_chars: int) -> Iterator[_Part]:
-    """Sections of running text, small ones joined with their neighbour below the same heading."""
-    current: _Part | None = None
-    for section in _sections(blocks):
-        if current and _belong_together(current, section, most_chars):
-            current = _Part(current.blocks + section.blocks)
-            continue
-        if current:
-            yield current
-        current = section
-    if current:
-        yield current
-
-
-def _sections(blocks: Sequence[Block]) -> Iterator[_Part]:
-    """Runs of blocks below the same heading; headings without text between them open one section together."""
-    run: list[Block] = []
+def _text_parts(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
+    """Runs of blocks below the same heading; small ones are joined with their neighbour, headings with what follows."""
+    runs: list[list[Block]] = []
     for block in blocks:
-        if run and _begins_section(run[-1], block):
-            yield _Part(tuple(run))
-            run = []
-        run.append(block)
-    if run:
-        yield _Part(tuple(run))
+        if runs and not _begins_section(runs[-1][-1], block):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    parts: list[_Part] = []
+    for section in (_Part(tuple(run)) for run in runs):
+        if parts and _belong_together(parts[-1], section, most_chars):
+            parts[-1] = _Part(parts[-1].blocks + section.blocks)
+        else:
+            parts.append(section)
+    return parts
 
 
 def _begins_section(before: Block, block: Block) -> bool:
@@ -244,12 +233,7 @@ def _path_below(block: Block) -> tuple[str, ...]:
 
 def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """What all paths begin with."""
-    shared = 0
-    for parts in zip(*paths, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared += 1
-    return paths[0][:shared] if paths else ()
+    return tuple(commonprefix(paths))  # noqa: RUF071 of tuples, not of paths
 
 
 class _Cutter(NamedTuple):
@@ -280,7 +264,7 @@ class _Cutter(NamedTuple):
     def figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
         """Chunks of what was read from pictures; each begins with the label of its picture."""
         for figure in sorted(figures, key=lambda figure: figure.n):
-            label = f"[PAGE {figure.page} IMAGE {figure.n}]" if figure.page is not None else f"[IMAGE {figure.n}]"
+            label = figure_label(figure.page, figure.n)
             room = max(self.chunk_chars - len(label) - 1, self.overlap_chars + 1)
             for start, end in split_text(figure.text, most_chars=room, overlap_chars=0):
                 yield _Draft("figure", f"{label}\n{figure.text[start:end]}", figure.page, figure.bbox)

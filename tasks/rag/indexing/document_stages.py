@@ -16,7 +16,7 @@ from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
-from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
+from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadDocument, ReadLimits, read_document
 from tasks.keys import content_key
 from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, Searchable, Source
 from tasks.rag.facts.fact_extraction import extract_facts
@@ -37,40 +37,30 @@ def parse_source(
     password: str | None,
     log: Path | None,
 ) -> Parsed:
-    """Read a document, or recall it; a document that cannot be read comes back with the failure.
-
-    A document is kept under its content and the options, never under the password that opened it.
-    """
+    """Read or recall a document, under a key without the password; one that cannot be read has a failure."""
     key = content_key("parse", PARSER_VERSION, {"source": source, "options": options, "limits": limits})
     if kept := artifacts.recall(key):
         recalled = artifacts.load(Parsed, kept)
         if recalled.document is None or artifacts.verify(recalled.document):
             return recalled
-    parsed = _read(source, artifacts, options=options, limits=limits, password=password, log=log)
-    locked = parsed.failure and parsed.failure.reason == "needs_password"
-    if not parsed.may_pass and not locked:
-        artifacts.remember(key, artifacts.save("parsed", parsed))
-    return parsed
-
-
-def _read(
-    source: Source,
-    artifacts: Artifacts,
-    *,
-    options: ReadOptions,
-    limits: ReadLimits,
-    password: str | None,
-    log: Path | None,
-) -> Parsed:
     path = artifacts.path(source.content)
     try:
         sniffed = sniff(path, suffix=source.suffix)
         job = Job(path=path, digest=source.digest, format=sniffed.format, password=password)
         read = read_document(job, options=options, limits=limits, log=log)
     except DocumentError as error:
-        return Parsed(source=source, failure=Failure(reason=error.reason, message=str(error)))
+        parsed = Parsed(source=source, failure=Failure(reason=error.reason, message=str(error)))
     except DocumentUnreadable as error:
-        return Parsed(source=source, failure=error.failure)
+        parsed = Parsed(source=source, failure=error.failure)
+    else:
+        parsed = _parsed(source, read, artifacts, notes=sniffed.notes)
+    locked = parsed.failure and parsed.failure.reason == "needs_password"
+    if not parsed.may_pass and not locked:
+        artifacts.remember(key, artifacts.save("parsed", parsed))
+    return parsed
+
+
+def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: Sequence[str]) -> Parsed:
     document = read.document
     return Parsed(
         source=source,
@@ -84,7 +74,7 @@ def _read(
             for page in document.pages
             if page.status is not PageStatus.OK
         ),
-        notes=(*sniffed.notes, *document.notes),
+        notes=(*notes, *document.notes),
         retryable_pages=read.retryable,
     )
 
@@ -93,14 +83,7 @@ CHUNKER_VERSION = 3
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 
-def cut(
-    pictured: Pictured,
-    artifacts: Artifacts,
-    *,
-    chunk_chars: int,
-    overlap_chars: int,
-    tokenizer: str,
-) -> Chunked:
+def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_chars: int, tokenizer: str) -> Chunked:
     """The chunks of a document that was read, recalled if they were made before."""
     assert pictured.parsed.document is not None
     described = artifacts.load(DocumentFigures, pictured.figures).figures if pictured.figures else ()
@@ -138,10 +121,7 @@ TEXTS_PER_SAVE = 32
 
 
 def embed_texts(
-    embedder: Embedder,
-    cache: EmbeddingCache,
-    texts: Sequence[str],
-    on_progress: Callable[[int], None] = lambda _: None,
+    embedder: Embedder, cache: EmbeddingCache, texts: Sequence[str], on_progress: Callable[[int], None] = lambda _: None
 ) -> NDArray[np.float16]:
     """(len(texts), dimension), a row for each text; equal texts are computed once.
 

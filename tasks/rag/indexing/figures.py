@@ -1,4 +1,4 @@
-"""Figures become text: which pictures a vision model is asked about, how, and what its answers are worth.
+"""Which figures a vision model is asked about, how, and what its answers are worth.
 
 A record goes through `found` (filters), `without_duplicates` (across documents) and `describe`.
 """
@@ -24,6 +24,7 @@ from storage.records import Record, Ref
 from tasks.budget import Budget, BudgetSpent
 from tasks.calls import Limits, ResponseStore, ask
 from tasks.documents.blocks import BBox, ImageCandidate
+from tasks.rag.indexing.chunks import figure_label
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -73,7 +74,6 @@ class Measures(Record):
     pixels: int
     """Size of the original, before it was scaled down."""
     variance: float
-    """Variance of the grey levels (0 to 255)."""
     nonwhite_ratio: float
     edge_energy: float
     pixel_hash: str
@@ -86,7 +86,6 @@ class FigureRecord(Record):
     """A figure, where it stands, and what became of it."""
 
     document: str
-    """SHA-256 of the document's bytes, hex."""
     page: int | None
     bbox: BBox | None
     n: int
@@ -101,9 +100,7 @@ class FigureRecord(Record):
     text: str | None = None
     """What a chunk shows: `[PAGE n IMAGE m]` and the description."""
     response_key: str | None = None
-    """Key in the response store."""
     retryable: bool = False
-    """True when the model may answer another time."""
     out_of_budget: bool = False
     """True when it was not asked about because the run's budget was spent."""
     original: Ref | None = None
@@ -184,18 +181,38 @@ def drop_reason(measures: Measures, settings: FigureSettings) -> str | None:
 def without_duplicates(
     records: Sequence[FigureRecord], *, load: Callable[[Ref], bytes], settings: FigureSettings
 ) -> list[FigureRecord]:
-    """The records, kept ones that look like another kept one marked `duplicate`; the order is as given.
+    """The records in their order; kept ones that look like another kept one become `duplicate`.
 
-    The one that stays is the first by document digest, page and number: the order of the documents does not matter,
-    and a new document changes what stays only where its digest is lower.
+    The first by document digest, page and number stays, so that the order of the documents does not matter.
     """
     if not settings.qwen3_vl_dedupe_images:
         return list(records)
-    seen = _Seen(load)
+    by_pixels: dict[str, FigureRecord] = {}
+    originals: list[FigureRecord] = []
+    hashes: list[int] = []
+
+    def original_of(record: FigureRecord) -> FigureRecord | None:
+        """The figure that `record` repeats; None makes it an original."""
+        assert record.image is not None
+        assert record.measures is not None
+        pixels, shape = record.measures.pixel_hash, int(record.measures.shape_hash, 16)
+        if pixels in by_pixels:
+            return by_pixels[pixels]
+        distances = np.bitwise_count(np.array(hashes, dtype=np.uint64) ^ np.uint64(shape))
+        for original in (originals[place] for place in np.flatnonzero(distances <= LIKELY_BITS)):
+            assert original.image is not None
+            if look_alike(load(original.image), load(record.image)):
+                by_pixels[pixels] = original
+                return original
+        by_pixels[pixels] = record
+        originals.append(record)
+        hashes.append(shape)
+        return None
+
     marked: dict[int, FigureRecord] = {}
     for place, record in sorted(enumerate(records), key=lambda one: (one[1].document, one[1].page or 0, one[1].n)):
-        if record.status == "kept" and (original := seen.original_of(record)):
-            reason = f"looks like document {original.document[:12]} {label(original)}"
+        if record.status == "kept" and (original := original_of(record)):
+            reason = f"looks like document {original.document[:12]} {figure_label(original.page, original.n)}"
             elsewhere = original.image if original.document != record.document else None
             marked[place] = _changed(record, "duplicate", reason, original=elsewhere)
     return [marked.get(place, record) for place, record in enumerate(records)]
@@ -236,9 +253,8 @@ def describe(
 ) -> FigureRecord:
     """A kept record with its description, or with the reason why there is none.
 
-    png: the record's image; for a duplicate of a figure in another document, that figure's.
-    A duplicate takes over the description, so that a search within its document finds it.
-    Raises models.model_errors.ModelUnavailable: without its model the whole run stops.
+    png: the record's image; for a duplicate of a figure in another document, that figure's, whose description it takes.
+    Raises models.model_errors.ModelUnavailable.
     """
     repeats = record.status == "duplicate" and record.original is not None
     if record.status != "kept" and not repeats:
@@ -257,7 +273,9 @@ def describe(
     if not is_informative(text):
         return _changed(record, "uninformative", f"the model answered {text[:80]!r}", response_key=answer.key)
     status, reason = ("duplicate", record.reason) if repeats else ("described", None)
-    return _changed(record, status, reason, text=f"{label(record)}\n{text}", response_key=answer.key)
+    return _changed(
+        record, status, reason, text=f"{figure_label(record.page, record.n)}\n{text}", response_key=answer.key
+    )
 
 
 def undescribed(record: FigureRecord, error: ModelError) -> FigureRecord:
@@ -268,16 +286,8 @@ def undescribed(record: FigureRecord, error: ModelError) -> FigureRecord:
 NO_MODEL = "no vision model is configured; name one with `--vlm`"
 
 
-def label(record: FigureRecord) -> str:
-    """`[PAGE n IMAGE m]`; without the page where the format has none."""
-    return f"[IMAGE {record.n}]" if record.page is None else f"[PAGE {record.page} IMAGE {record.n}]"
-
-
 def plan(records: Sequence[FigureRecord], *, answered: Collection[str] = ()) -> FigurePlan:
-    """What describing the records would take.
-
-    answered: digests of the PNGs whose description is in the response store.
-    """
+    """What describing the records would take; answered: digests of the PNGs whose description is stored."""
     kept = [record for record in records if record.status == "kept"]
     asked = {record.image.digest for record in kept if record.image}
     dropped = [record.reason or "" for record in records if record.status == "dropped"]
@@ -289,35 +299,6 @@ def plan(records: Sequence[FigureRecord], *, answered: Collection[str] = ()) -> 
         answered=sum(record.image is not None and record.image.digest in answered for record in kept),
         expected_calls=len(asked - set(answered)),
     )
-
-
-class _Seen:
-    """Kept figures so far, to find the one that another looks like."""
-
-    def __init__(self, load: Callable[[Ref], bytes]) -> None:
-        self._load = load
-        self._by_pixels: dict[str, FigureRecord] = {}
-        self._originals: list[FigureRecord] = []
-        self._hashes: list[int] = []
-
-    def original_of(self, record: FigureRecord) -> FigureRecord | None:
-        """The figure that `record` repeats; None makes it an original."""
-        assert record.image is not None
-        assert record.measures is not None
-        if original := self._by_pixels.get(record.measures.pixel_hash):
-            return original
-        shape = int(record.measures.shape_hash, 16)
-        distances = np.bitwise_count(np.array(self._hashes, dtype=np.uint64) ^ np.uint64(shape))
-        for place in np.flatnonzero(distances <= LIKELY_BITS):
-            original = self._originals[place]
-            assert original.image is not None
-            if look_alike(self._load(original.image), self._load(record.image)):
-                self._by_pixels[record.measures.pixel_hash] = original
-                return original
-        self._by_pixels[record.measures.pixel_hash] = record
-        self._originals.append(record)
-        self._hashes.append(shape)
-        return None
 
 
 def _changed(record: FigureRecord, status: Status, reason: str | None, **more: Any) -> FigureRecord:

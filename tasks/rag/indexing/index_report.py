@@ -29,7 +29,7 @@ STATUS_FILE = "index_status.json"
 
 
 class DocumentStatus(Record):
-    """What became of one document."""
+    """Outcome for one document."""
 
     document: str
     """Path below the folder, NFC."""
@@ -40,7 +40,7 @@ class DocumentStatus(Record):
     pages: int = 0
     chunks: int = 0
     troubled_pages: tuple[PageTrouble, ...] = ()
-    """Pages that are not plainly readable; the others are ok."""
+    """Pages that were not read completely."""
     notes: tuple[str, ...] = ()
     reason: str | None = None
     message: str | None = None
@@ -55,11 +55,10 @@ class LengthStatistics(Record):
 
 
 class IndexStatus(Record):
-    """The whole of `index_status.json`; times are UTC."""
+    """The content of `index_status.json`; times are UTC."""
 
     state: Literal["running", "completed", "completed_with_failures", "failed", "interrupted"]
     step: str
-    """The step that runs, or ran last."""
     pid: int
     host: str
     started: datetime
@@ -77,10 +76,7 @@ class IndexStatus(Record):
 
 
 def read_status(index: Path) -> IndexStatus | None:
-    """The status of an index, None where there is none; a build whose process is gone shows as `interrupted`.
-
-    Raises NotAnIndex for a file of that name that is not ours.
-    """
+    """The status of an index; `interrupted` if its process is gone; None without a file. Raises NotAnIndex."""
     try:
         status = IndexStatus.model_validate_json((index / STATUS_FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -93,7 +89,7 @@ def read_status(index: Path) -> IndexStatus | None:
 
 
 class StatusFile:
-    """Keeps `index_status.json` of a running build true."""
+    """Writes `index_status.json` while a build runs."""
 
     def __init__(self, index: Path, *, generation: str | None, run: str | None) -> None:
         now = datetime.now(UTC)
@@ -124,32 +120,28 @@ class StatusFile:
 
 @contextmanager
 def status_of_build(index: Path, *, generation: str | None, run: str | None) -> Generator[StatusFile]:
-    """Write the status from the start to the end of a build, whatever that end is."""
+    """Write the status from the start of a build to its end, and how it ended."""
     file = StatusFile(index, generation=generation, run=run)
     ended = threading.Event()
     beat = threading.Thread(target=file.beat_until, args=(ended,), name="index-heartbeat", daemon=True)
-
-    def stop() -> None:
-        ended.set()
-        if beat.is_alive():
-            beat.join()
-
+    failure: dict[str, str] = {}
     try:
         file.update()
         beat.start()
         yield file
-        file.update(ended=datetime.now(UTC))
     except BaseException as error:
-        stop()
         state = "failed" if isinstance(error, Exception) else "interrupted"
-        file.update(state=state, ended=datetime.now(UTC), error=f"{type(error).__name__}: {error}")
+        failure = {"state": state, "error": f"{type(error).__name__}: {error}"}
         raise
     finally:
-        stop()
+        ended.set()
+        if beat.is_alive():
+            beat.join()
+        file.update(ended=datetime.now(UTC), **failure)
 
 
 class DocumentCounts(Record):
-    """Documents by what became of them; `total` counts contents, not file names."""
+    """Documents by outcome; `total` counts contents, not file names."""
 
     total: int = 0
     ok: int = 0
@@ -158,11 +150,10 @@ class DocumentCounts(Record):
     renamed: int = 0
     failed: int = 0
     removed: int = 0
-    """In the index before, and not in the folder any more."""
 
 
 class FigureCounts(Record):
-    """Figures by what became of them."""
+    """Figures by outcome."""
 
     found: int = 0
     kept: int = 0
@@ -186,79 +177,63 @@ class IndexReport(Record):
     warnings: tuple[str, ...] = ()
 
 
-Previous = dict[str, CatalogueEntry]
-"""The entries of the generation before, by document; empty when it was made with other settings."""
-
-
 def document_statuses(
-    entries: Sequence[CatalogueEntry], parsed: Iterable[Parsed], found: ScanResult, *, before: Previous
+    entries: Sequence[CatalogueEntry], parsed: Iterable[Parsed], found: ScanResult, *, before: dict[str, CatalogueEntry]
 ) -> tuple[DocumentStatus, ...]:
-    """What became of each document, alias and refused file, in the order of names."""
+    """Outcome for each document, alias and refused file, by name; before: entries made with equal settings."""
     by_digest = {item.source.digest: item for item in parsed}
-    statuses = [_status(entry, by_digest[entry.document], before.get(entry.document)) for entry in entries]
+    statuses = [
+        _status(entry.name, by_digest[entry.document], chunks=entry.chunks, before=before.get(entry.document))
+        for entry in entries
+    ]
     statuses += [
         DocumentStatus(document=alias.name, status="duplicate", message=f"the same content as {alias.document}")
         for alias in found.aliases
     ]
-    return tuple(sorted([*statuses, *_refused(found)], key=lambda status: status.document))
+    return _with_refused(statuses, found)
 
 
 def failures(parsed: Iterable[Parsed], found: ScanResult) -> tuple[DocumentStatus, ...]:
     """The documents that could not be read, and the files that were refused, in the order of names."""
     names = {file.content.digest: file.name for file in found.files}
-    statuses = [
-        DocumentStatus(
-            document=names[item.source.digest],
-            status="failed",
-            digest=item.source.digest,
-            reason=item.failure.reason,
-            message=item.failure.message,
-        )
-        for item in parsed
-        if item.failure
-    ]
-    return tuple(sorted([*statuses, *_refused(found)], key=lambda status: status.document))
+    statuses = [_status(names[item.source.digest], item) for item in parsed if item.failure]
+    return _with_refused(statuses, found)
 
 
-def _refused(found: ScanResult) -> list[DocumentStatus]:
-    return [
+def _with_refused(statuses: Iterable[DocumentStatus], found: ScanResult) -> tuple[DocumentStatus, ...]:
+    """With the files that were refused, in the order of names."""
+    refused = (
         DocumentStatus(document=item.name, status="failed", reason=item.reason, message=item.message)
         for item in found.refused
-    ]
+    )
+    return tuple(sorted([*statuses, *refused], key=lambda status: status.document))
 
 
 def count_documents(
     statuses: Iterable[DocumentStatus], entries: Iterable[CatalogueEntry], *, before: Iterable[str]
 ) -> DocumentCounts:
-    """Documents by status; `before`: the documents of the generation before."""
-    counted = [status.status for status in statuses if status.status != "duplicate"]
-    present = {entry.document for entry in entries}
-    return DocumentCounts(
-        total=len(counted),
-        ok=counted.count("ok"),
-        unchanged=counted.count("unchanged"),
-        renamed=counted.count("renamed"),
-        failed=counted.count("failed"),
-        removed=len(set(before) - present),
-    )
+    """Documents by status; before: the documents of the previous generation."""
+    counted = Counter(status.status for status in statuses if status.status != "duplicate")
+    removed = set(before) - {entry.document for entry in entries}
+    return DocumentCounts(total=counted.total(), removed=len(removed), **counted)
 
 
-def _status(entry: CatalogueEntry, parsed: Parsed, before: CatalogueEntry | None) -> DocumentStatus:
+def _status(name: str, parsed: Parsed, *, chunks: int = 0, before: CatalogueEntry | None = None) -> DocumentStatus:
     failure = parsed.failure
     if failure:
         status = "failed"
     elif before is None or before.status != "ok":
         status = "ok"
     else:
-        status = "unchanged" if before.name == entry.name else "renamed"
+        status = "unchanged" if before.name == name else "renamed"
     return DocumentStatus(
-        document=entry.name,
+        document=name,
         status=status,
-        digest=entry.document,
+        digest=parsed.source.digest,
         format=parsed.format,
         reader=parsed.reader,
         pages=parsed.pages,
-        chunks=entry.chunks,
+        chunks=chunks,
         troubled_pages=parsed.troubled,
         notes=parsed.notes,
         reason=failure.reason if failure else None,

@@ -1,7 +1,4 @@
-"""What is known of documents beside their text: a CSV that lies with them, else what their first pages say plainly.
-
-`read_table` and `match_rows` take the CSV, `read_facts` takes a parsed document.
-"""
+"""What is known of documents beside their text: the rows of a CSV, and what their first pages state."""
 
 from __future__ import annotations
 
@@ -13,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import NamedTuple
 
-from storage.records import Record
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.text_reader import decode, read_bytes
@@ -39,44 +35,23 @@ COLUMNS = {
 MOST_FIELD_CHARS = 10_000_000
 
 
-class MetadataRow(Record):
-    """A line of the CSV."""
-
-    line: int
-    """1-based, the header is line 1; a record over several lines counts its last."""
-    fields: dict[str, str]
-    """Our names for known columns, the CSV's own for others; empty cells are left out."""
-
-    @property
-    def notice(self) -> tuple[str, str] | None:
-        """Notice and round, which no two rows should share."""
-        number = self.fields.get("notice_id")
-        return (number, self.fields.get("notice_round", "")) if number else None
-
-
-class MetadataWarning(Record):
-    """Something about the CSV that its keeper should know."""
-
-    code: Literal["duplicate_notice", "duplicate_file", "row_without_file", "file_without_row", "ragged_row"]
-    message: str
-    line: int | None = None
-    file: str | None = None
-
-
-class MetadataTable(Record):
+class MetadataTable(NamedTuple):
     """The CSV."""
 
-    rows: tuple[MetadataRow, ...]
-    encoding: str
-    warnings: tuple[MetadataWarning, ...] = ()
+    rows: dict[int, dict[str, str]]
+    """Line of the file (1-based, the last one of a record over several) → its cells that are not empty, by our names
+    for known columns and the CSV's own for others."""
+    warnings: tuple[str, ...]
 
 
-class MatchedMetadata(Record):
+class MatchedMetadata(NamedTuple):
     """Which row belongs to which file."""
 
     by_file: dict[str, dict[str, str]]
-    """Name of the file → its fields; files without a row are not here."""
-    warnings: tuple[MetadataWarning, ...] = ()
+    """File name → the cells of its row; files without a row are not here."""
+    warnings: tuple[str, ...] = ()
+    """What is wrong with the rows."""
+    files_without_row: tuple[str, ...] = ()
 
 
 def read_table(path: Path) -> MetadataTable:
@@ -99,7 +74,7 @@ def read_table(path: Path) -> MetadataTable:
     if "file_name" not in header:
         seen = ", ".join(name for name in header if name)[:200]
         raise MetadataUnusable(f"The metadata file {path} has no column 파일명 (it has: {seen}); add the file names.")
-    return _table(header, lines[1:], decoded.encoding)
+    return _table(header, lines[1:])
 
 
 def _records(text: str) -> list[tuple[int, list[str]]]:
@@ -113,24 +88,23 @@ def _records(text: str) -> list[tuple[int, list[str]]]:
     return [(reader.line_num, record) for record in reader if any(cell.strip() for cell in record)]
 
 
-def _table(header: list[str], lines: list[tuple[int, list[str]]], encoding: str) -> MetadataTable:
-    rows: list[MetadataRow] = []
-    warnings: list[MetadataWarning] = []
-    for number, cells in lines:
+def _table(header: list[str], lines: list[tuple[int, list[str]]]) -> MetadataTable:
+    rows: dict[int, dict[str, str]] = {}
+    warnings: list[str] = []
+    for line, cells in lines:
         named = zip(header, (unicodedata.normalize("NFC", cell).strip() for cell in cells), strict=False)
-        rows.append(MetadataRow(line=number, fields={name: cell for name, cell in named if name and cell}))
+        rows[line] = {name: cell for name, cell in named if name and cell}
         if len(cells) != len(header):
-            message = f"Line {number} has {len(cells)} cells, the header {len(header)}; check its commas and quotes."
-            warnings.append(MetadataWarning(code="ragged_row", message=message, line=number))
-    count = Counter(row.notice for row in rows if row.notice)
-    for row in rows:
-        if row.notice and count[row.notice] > 1:
-            number, round_ = row.notice
+            warnings.append(
+                f"Line {line} has {len(cells)} cells, the header {len(header)}; check its commas and quotes."
+            )
+    notices = [(row["notice_id"], row.get("notice_round", "")) for row in rows.values() if "notice_id" in row]
+    counted = Counter(notices)
+    for number, round_ in notices:
+        if (count := counted[number, round_]) > 1:
             name = f"{number} (차수 {round_})" if round_ else number
-            kept = "all are kept, mend the CSV if one is wrong"
-            message = f"The notice {name} stands in {count[row.notice]} rows; {kept}."
-            warnings.append(MetadataWarning(code="duplicate_notice", message=message, line=row.line))
-    return MetadataTable(rows=tuple(rows), encoding=encoding, warnings=tuple(warnings))
+            warnings.append(f"The notice {name} stands in {count} rows; all are kept, mend the CSV if one is wrong.")
+    return MetadataTable(rows, tuple(warnings))
 
 
 def _header(cell: str) -> str:
@@ -140,35 +114,25 @@ def _header(cell: str) -> str:
 
 
 def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
-    """Give each file its row, by the file's name in NFC, with or without folder and suffix.
-
-    Of several rows for a file the first counts, and later ones fill what it leaves open. Nothing is lost in silence:
-    every row without a file and every file without a row gives a warning.
-    """
+    """Match rows to files by name, with or without folder and suffix; a second row of a file only fills gaps."""
     names = sorted(names)
     by_key: dict[str, list[str]] = {}
     for name in names:
         for key in _keys(name):
             by_key.setdefault(key, []).append(name)
     by_file: dict[str, dict[str, str]] = {}
-    warnings: list[MetadataWarning] = []
-    for row in table.rows:
-        wanted = row.fields.get("file_name", "")
+    warnings = list(table.warnings)
+    for line, row in table.rows.items():
+        wanted = row.get("file_name", "")
         # several files when the same name stands in several folders
         files = next((found for key in _keys(wanted) if (found := by_key.get(key))), []) if wanted else []
         if not files:
-            message = f"Line {row.line} names the file `{wanted}`, which is not in the folder."
-            warnings.append(MetadataWarning(code="row_without_file", message=message, line=row.line))
+            warnings.append(f"Line {line} names the file `{wanted}`, which is not in the folder.")
         for file in files:
             if file in by_file:
-                message = f"Line {row.line} names a file that a row above names too: `{file}`; the first row counts."
-                warnings.append(MetadataWarning(code="duplicate_file", message=message, line=row.line, file=file))
-            by_file[file] = row.fields | by_file.get(file, {})
-    for file in names:
-        if file not in by_file:
-            message = f"No row names the file `{file}`."
-            warnings.append(MetadataWarning(code="file_without_row", message=message, file=file))
-    return MatchedMetadata(by_file=by_file, warnings=(*table.warnings, *warnings))
+                warnings.append(f"Line {line} names a file that a row above names too: `{file}`; the first row counts.")
+            by_file[file] = row | by_file.get(file, {})
+    return MatchedMetadata(by_file, tuple(warnings), tuple(name for name in names if name not in by_file))
 
 
 def _keys(name: str) -> list[str]:
@@ -185,38 +149,16 @@ FIRST_BLOCKS = 60
 MOST_VALUE_CHARS = 200
 
 _LABELS = {
-    "사업명": "project_name",
-    "용역명": "project_name",
-    "과업명": "project_name",
-    "공고명": "project_name",
-    "입찰건명": "project_name",
-    "발주기관": "issuer",
-    "발주처": "issuer",
-    "수요기관": "issuer",
-    "공고기관": "issuer",
-    "주관기관": "issuer",
-    "공고일": "publish_date",
-    "공고일자": "publish_date",
-    "공개일자": "publish_date",
-    "사업금액": "project_amount",
-    "사업예산": "project_amount",
-    "소요예산": "project_amount",
-    "추정가격": "project_amount",
-    "공고번호": "notice_id",
-    "입찰공고번호": "notice_id",
-    "입찰마감일": "bid_end",
-    "입찰마감일시": "bid_end",
-    "제안서제출마감": "bid_end",
-    "projectname": "project_name",
-    "projecttitle": "project_name",
-    "issuer": "issuer",
-    "issuedby": "issuer",
-    "contractingauthority": "issuer",
-    "issuedate": "publish_date",
-    "dateofissue": "publish_date",
-    "budget": "project_amount",
-    "rfpno": "notice_id",
-    "rfpnumber": "notice_id",
+    label: name
+    for name, labels in {
+        "project_name": "사업명 용역명 과업명 공고명 입찰건명 projectname projecttitle",
+        "issuer": "발주기관 발주처 수요기관 공고기관 주관기관 issuer issuedby contractingauthority",
+        "publish_date": "공고일 공고일자 공개일자 issuedate dateofissue",
+        "project_amount": "사업금액 사업예산 소요예산 추정가격 budget",
+        "notice_id": "공고번호 입찰공고번호 rfpno rfpnumber",
+        "bid_end": "입찰마감일 입찰마감일시 제안서제출마감",
+    }.items()
+    for label in labels.split()
 }
 _LINE = re.compile(r"[\s○●◦■□▪▶❍◎ㅇ\-•*·※]*(?:\(?[\d가-하]{1,2}[.)]\s*)?([^:：\n]{2,24}?)\s*[:：]\s*(\S.*)")
 _MONTH = (

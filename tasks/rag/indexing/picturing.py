@@ -1,4 +1,4 @@
-"""The figures of documents: found in a child process, told apart across documents, described by a vision model."""
+"""Finds figures in a child process, removes duplicates across documents, has a vision model describe the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from models.model_errors import ModelError, RequestRefused
+from models.backends import kinds
+from models.causal_weights import declared_context
+from models.chats import Local, local_of
+from models.model_errors import ModelError, ModelUnavailable, RequestRefused
 from models.prompt_pictures import picture_size
 from models.protocols import BatchChat, Chat, ChatRequest
 from storage import files
@@ -41,7 +44,7 @@ from tasks.rag.indexing.scan import scan_folder
 FINDER_VERSION = 1
 """Raise it when other pictures would be found in the same bytes, or be measured differently."""
 DESCRIBE = "describe figures"
-"""The stage, as whoever watches sees it."""
+"""Name of the stage in progress displays."""
 
 Shards = tuple[tuple[Pictured, ...], ...]
 
@@ -113,10 +116,9 @@ def describe_figures(
     limits: Limits,
     budget: Budget,
 ) -> Described:
-    """Every kept figure with its description, or the reason why there is none; whoever watches sees how far it is.
+    """Every kept figure with its description, or the reason why there is none. Raises ModelUnavailable.
 
-    A model in this process answers in batches first: its answers are in the response store when each figure is asked
-    about. What the budget does not reach, each figure then says for itself. Raises ModelUnavailable.
+    A model in this process answers in batches first; each figure then finds its answer in the response store.
     """
     asking = chat if settings.qwen3_vl_enabled else None
     answered: set[str] = set()
@@ -216,10 +218,7 @@ def plan_folder(
     chat: Chat | None,
     responses: ResponseStore,
 ) -> FigurePlan:
-    """Count figures, why they are dropped, and the questions that would be asked. Raises FolderUnusable.
-
-    chat: the model that would be asked; what it answered before is looked up, not asked.
-    """
+    """Count figures, why they are dropped, and the calls that `chat` would still get. Raises FolderUnusable."""
     found = scan_folder(folder, artifacts=artifacts, include=include, exclude=exclude)
     progress.expect("extract_figures", len(found.sources))
     pictured = []
@@ -240,3 +239,31 @@ def plan_folder(
         requests = ((digest, figure_request(artifacts.get(image), settings)) for digest, image in images.items())
         known = {digest for digest, request in requests if answered(chat, request, responses)}
     return plan(records, answered=known)
+
+
+def figure_model(vlm: str, settings: FigureSettings) -> str | None:
+    """The vision model's full name for models.chats.open_chat; None where figures are off.
+
+    vlm: a model behind an endpoint keeps its name; `hf` and `vllm` alone mean the folder `qwen3_vl_model_path`.
+    Arguments in the name win over the settings. Raises ModelUnavailable.
+    """
+    if not settings.qwen3_vl_enabled:
+        return None
+    if vlm in kinds("process"):
+        if not settings.qwen3_vl_model_path:
+            raise ModelUnavailable(f"{vlm} alone names no weights; write {vlm}:FOLDER, or set qwen3_vl_model_path")
+        vlm = f"{vlm}:{settings.qwen3_vl_model_path}"
+    if (local := local_of(vlm)) is None:
+        return vlm
+    return local._replace(args={**_told(local, settings), **local.args}).name
+
+
+def _told(local: Local, settings: FigureSettings) -> dict[str, float]:
+    """The settings as arguments of the backend; the context is only set where it is shorter than the model's own."""
+    own = declared_context(local.pretrained, str(local.args.get("revision") or ""))
+    most = settings.qwen3_vl_max_model_len
+    shorter = own is not None and most < own and not any(name in local.args for name in ("max_length", "max_model_len"))
+    if local.kind == "hf":
+        return {"max_length": most} if shorter else {}
+    memory = {"gpu_memory_utilization": settings.qwen3_vl_gpu_memory_utilization}
+    return {"max_model_len": most, **memory} if shorter else memory

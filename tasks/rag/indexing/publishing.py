@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +20,8 @@ from storage.index import CatalogueEntry, Generation, claim, open_index, publish
 from storage.records import Record, Ref
 from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Searchable
-from tasks.rag.indexing.chunks import Chunk, preview
-from tasks.rag.indexing.index_report import (
-    IndexReport,
-    StatusFile,
-    chunk_lengths,
-    count_documents,
-    count_figures,
-    document_statuses,
-    failures,
-    status_of_build,
-)
+from tasks.rag.indexing import index_report as reporting
+from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.metadata import MatchedMetadata, match_rows, read_table
 from tasks.rag.indexing.scan import ScanResult
 
@@ -40,7 +32,6 @@ class Catalogued(Record):
     """The catalogue, and what a reader of the metadata should know."""
 
     corpus: Ref
-    """tasks.rag.corpus.Corpus as JSON."""
     entries: tuple[CatalogueEntry, ...]
     warnings: tuple[str, ...]
 
@@ -62,10 +53,8 @@ def build_corpus(
         row = next((matched.by_file[name] for name in (file.name, *others) if name in matched.by_file), {})
         entries.append(_entry(file.name, by_digest[digest], vectors.get(digest), aliases=others, row=row))
     ordered = tuple(vectors[entry.document] for entry in entries if entry.document in vectors)
-    # a sentence each, but one for all files without a row: there may be thousands
-    warnings = [warning.message for warning in matched.warnings if warning.code != "file_without_row"]
-    rowless = [warning.file for warning in matched.warnings if warning.code == "file_without_row" and warning.file]
-    if rowless:
+    warnings = list(matched.warnings)
+    if rowless := matched.files_without_row:  # one warning for all of them: there may be thousands
         more = f" and {len(rowless) - NAMED_FILES} more" if len(rowless) > NAMED_FILES else ""
         warnings.append(f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}.")
     return Corpus(entries=tuple(entries), embedded=ordered), tuple(warnings)
@@ -92,10 +81,7 @@ def _entry(
 
 
 def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, settings: dict[str, JsonValue]) -> Generation:
-    """Write and switch to the generation; chunks and words pass through one document at a time.
-
-    Raises what storage.index.publish raises, IndexUnusable if the vectors are of several embedders.
-    """
+    """Write and switch to the generation, document by document. Raises IndexUnusable and what `publish` raises."""
 
     def documents() -> Iterator[Searchable]:
         return (artifacts.load(Searchable, item.chunked.chunks) for item in corpus.embedded)
@@ -125,12 +111,11 @@ class Published(Record):
 
     generation: str
     digest: str
-    """Equal content has equal digests."""
 
 
 @contextmanager
 def build(index: Path, *, run: str | None) -> Generator[Build]:
-    """Claim the folder, say `running` in its status, and say at the end how it went. Raises NotAnIndex."""
+    """Claim the folder and keep its status file from start to end. Raises NotAnIndex."""
     claim(index)
     generation, settings, entries = None, dict[str, JsonValue](), tuple[CatalogueEntry, ...]()
     try:
@@ -138,33 +123,28 @@ def build(index: Path, *, run: str | None) -> Generator[Build]:
             generation, settings, entries = opened.generation, opened.manifest.settings, opened.catalogue
     except (NotAnIndex, DamagedIndex):
         pass  # none yet, or one that the next generation replaces
-    with status_of_build(index, generation=generation, run=run) as status:
-        yield Build(index, status, settings_before=settings, entries_before=entries)
+    with reporting.status_of_build(index, generation=generation, run=run) as status:
+        yield Build(index, status, settings, entries)
 
 
+@dataclass(frozen=True)
 class Build:
-    """One build, from its start."""
+    """A build that runs."""
 
-    def __init__(
-        self,
-        index: Path,
-        status: StatusFile,
-        *,
-        settings_before: dict[str, JsonValue],
-        entries_before: tuple[CatalogueEntry, ...],
-    ) -> None:
-        """settings_before, entries_before: of the generation that the folder held when the build began."""
-        self._index, self._status = index, status
-        self._settings, self._entries = settings_before, entries_before
-        self._started = time.monotonic()
+    _index: Path
+    _status: reporting.StatusFile
+    _settings: dict[str, JsonValue]
+    """Settings of the generation that the folder held when the build began."""
+    _entries: tuple[CatalogueEntry, ...]
+    _started: float = field(default_factory=time.monotonic)
 
     def enter(self, step: str) -> None:
-        """Say which step runs now."""
+        """Write to the status which step runs."""
         self._status.update(step=step)
 
     def note_failures(self, parsed: Sequence[Parsed], found: ScanResult) -> None:
-        """Name what could not be read, so that a build that stops over it says why."""
-        self._status.update(documents=failures(parsed, found))
+        """Write what could not be read to the status, so that a build that stops over it says why."""
+        self._status.update(documents=reporting.failures(parsed, found))
 
     def finish(
         self,
@@ -178,23 +158,20 @@ class Build:
         settings: dict[str, JsonValue],
         preview_chunks: int,
         refused: str | None,
-    ) -> IndexReport:
-        """Write what became of each document, and the preview; give the numbers.
-
-        refused: why a figure was refused by the model, if one was.
-        """
+    ) -> reporting.IndexReport:
+        """Write the status and the preview, and return the report; refused: why the model refused a figure."""
         known = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
-        statuses = document_statuses(catalogued.entries, parsed, found, before=known)
-        figures = count_figures(pictured)
+        statuses = reporting.document_statuses(catalogued.entries, parsed, found, before=known)
+        figures = reporting.count_figures(pictured)
         warnings = list(catalogued.warnings)
         if figures.skipped:
             warnings.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
         if figures.failed:
             warnings.append(f"{figures.failed} figures could not be described, such as: {refused}")
         before = [entry.document for entry in self._entries]
-        report = IndexReport(
+        report = reporting.IndexReport(
             generation=published.generation,
-            documents=count_documents(statuses, catalogued.entries, before=before),
+            documents=reporting.count_documents(statuses, catalogued.entries, before=before),
             pages=sum(item.pages for item in parsed),
             chunks=sum(item.count for item in chunked),
             figures=figures,
@@ -205,7 +182,7 @@ class Build:
             state="completed_with_failures" if report.documents.failed else "completed",
             generation=published.generation,
             counts=report.model_dump(mode="json", exclude={"warnings", "generation"}),
-            chunk_chars=chunk_lengths(chunked),
+            chunk_chars=reporting.chunk_lengths(chunked),
             documents=statuses,
             warnings=report.warnings,
         )
@@ -218,4 +195,5 @@ def _write_preview(folder: Path, count: int) -> None:
     with open_index(folder) as index:
         rows = sorted({round(at * (len(index) - 1) / max(count - 1, 1)) for at in range(min(count, len(index)))})
         chunks = [Chunk.model_validate_json(index.chunk(row)) for row in rows]
-    write(folder / PREVIEW_FILE, json.dumps(preview(chunks, count), ensure_ascii=False, indent=1).encode())
+    shown = [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chunks]
+    write(folder / PREVIEW_FILE, json.dumps(shown, ensure_ascii=False, indent=1).encode())

@@ -1,7 +1,6 @@
-"""Finds the documents of a folder, by content: what was seen before is only hashed.
+"""Finds the documents of a folder, its subfolders and zips, by content.
 
-Subfolders are searched, zips of attachments are opened under caps. Nothing is left out in silence: what matches no
-pattern is listed as `skipped`, what must not or cannot be read as `refused`, with its reason.
+Files that match no pattern are listed as `skipped`, those that must not or cannot be read as `refused`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from tasks.rag.rag_errors import FolderUnusable
 
 IN_MEMORY_BYTES = 64 << 20
 """Files up to this size are read once, hashed and kept in one go."""
-LINK, UNREADABLE, SPECIAL, ARCHIVE = "link", "unreadable", "not_a_file", "archive"
 _LOCK_PREFIX = "~$"  # Office's own mark beside a document that is open somewhere
 
 
@@ -61,14 +59,12 @@ class Refused(Record):
 
 
 class ScanResult(Record):
-    """What a folder holds, in the order of names."""
+    """The files of a folder, by name."""
 
     files: tuple[ScannedFile, ...]
-    """Each content once."""
     aliases: tuple[Alias, ...] = ()
     refused: tuple[Refused, ...] = ()
     skipped: tuple[str, ...] = ()
-    """Files that no pattern asks for."""
 
     @property
     def sources(self) -> list[Source]:
@@ -153,7 +149,7 @@ class _Scan:
     skipped: list[str] = field(default_factory=list[str])
     _names: set[str] = field(default_factory=set[str])
     _unpackable: int = 0
-    """Bytes that the zip at hand may still give, those of zips within it included."""
+    """Bytes that the current zip, with the zips in it, may still unpack to."""
 
     def folder(self, path: bytes, prefix: str) -> None:
         """Everything below one folder."""
@@ -161,7 +157,7 @@ class _Scan:
             with os.scandir(path) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            self._refuse(prefix.rstrip("/") or ".", UNREADABLE, f"The folder cannot be opened ({error.strerror}).")
+            self._refuse(prefix.rstrip("/") or ".", "unreadable", f"The folder cannot be opened ({error.strerror}).")
             return
         for entry in ordered:
             if not entry.name.startswith(b".") and not entry.name.startswith(_LOCK_PREFIX.encode()):
@@ -169,19 +165,21 @@ class _Scan:
 
     def _entry(self, entry: os.DirEntry[bytes], name: str) -> None:
         if entry.is_symlink() and (message := self._bad_link(entry)):
-            self._refuse(name, LINK, message)
+            self._refuse(name, "link", message)
         elif entry.is_dir():
             if not self._excludes(f"{name}/"):
                 self.folder(entry.path, f"{name}/")
-        elif name.lower().endswith(".zip"):
-            if not self._excludes(name):
-                self._archive_file(entry, name)
-        elif not self._takes(name):
+        elif (is_zip := name.lower().endswith(".zip")) and self._excludes(name):
+            return
+        elif not is_zip and not self._takes(name):
             self.skipped.append(name)
         elif not entry.is_file():
-            self._refuse(name, SPECIAL, "It is neither a file nor a folder, and is not opened.")
+            self._refuse(name, "not_a_file", "It is neither a file nor a folder, and is not opened.")
         else:
-            self._file(entry, name)
+            try:
+                (self._archive_file if is_zip else self._file)(entry, name)
+            except OSError as error:
+                self._refuse(name, "unreadable", f"The file cannot be read ({error.strerror}); check its permissions.")
 
     def _bad_link(self, entry: os.DirEntry[bytes]) -> str | None:
         """Why a link is not followed; a link to a file of the folder is."""
@@ -196,27 +194,17 @@ class _Scan:
         return None
 
     def _file(self, entry: os.DirEntry[bytes], name: str) -> None:
-        try:
-            if entry.stat().st_size <= IN_MEMORY_BYTES:
-                with open(entry.path, "rb") as file:  # noqa: PTH123 a Path cannot be made of bytes
-                    content = self.artifacts.put("document", file.read())
-            else:
-                content = self.artifacts.put_file("document", Path(os.fsdecode(entry.path)))
-        except OSError as error:
-            self._refuse(name, UNREADABLE, f"The file cannot be read ({error.strerror}); check its permissions.")
-            return
+        if entry.stat().st_size <= IN_MEMORY_BYTES:
+            with open(entry.path, "rb") as file:  # noqa: PTH123 a Path cannot be made of bytes
+                content = self.artifacts.put("document", file.read())
+        else:
+            content = self.artifacts.put_file("document", Path(os.fsdecode(entry.path)))
         self._add(name, content)
 
     def _archive_file(self, entry: os.DirEntry[bytes], name: str) -> None:
-        if not entry.is_file():
-            self._refuse(name, SPECIAL, "It is neither a file nor a folder, and is not opened.")
-            return
-        try:
-            with open(entry.path, "rb") as file:  # noqa: PTH123 as in _file
-                self._unpackable = self.caps.total_bytes
-                self._archive(file, name, nested=False)
-        except OSError as error:
-            self._refuse(name, UNREADABLE, f"The file cannot be read ({error.strerror}); check its permissions.")
+        with open(entry.path, "rb") as file:  # noqa: PTH123 as in _file
+            self._unpackable = self.caps.total_bytes
+            self._archive(file, name, nested=False)
 
     def _archive(self, file: IO[bytes], name: str, *, nested: bool) -> None:
         """What a zip holds; a document that only bears the suffix of one is a document."""
@@ -239,25 +227,24 @@ class _Scan:
         if message := refusal(info, caps=self.caps):
             self._refuse(name, "refused", f"{message}.")
             return
-        if name.lower().endswith(".zip") and nested:
-            self._refuse(name, ARCHIVE, "It is a zip within a zip within a zip; unpack it and index the folder.")
+        is_zip = name.lower().endswith(".zip")
+        if is_zip and nested:
+            self._refuse(name, "archive", "It is a zip within a zip within a zip; unpack it and index the folder.")
             return
-        if not name.lower().endswith(".zip") and not self._takes(name):
+        if not is_zip and not self._takes(name):
             self.skipped.append(name)
             return
         self._unpackable -= info.file_size
         if self._unpackable < 0:
-            message = (
-                f"The zip and the zips in it unpack to more than {self.caps.total_bytes:,} bytes; unpack it yourself."
-            )
-            self._refuse(name, "refused", message)
+            most = f"{self.caps.total_bytes:,} bytes"
+            self._refuse(name, "refused", f"The zip and the zips in it unpack to more than {most}; unpack it yourself.")
             return
         try:
             data = read_member(archive, info)
         except DocumentError as error:
             self._refuse(name, error.reason, str(error))
             return
-        if not name.lower().endswith(".zip"):
+        if not is_zip:
             self._add(name, self.artifacts.put("document", data))
         elif not self._excludes(name):
             self._archive(io.BytesIO(data), name, nested=True)

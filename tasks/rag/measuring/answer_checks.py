@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AnswerCheck(Record):
-    """What became of one question; None where the question has no gold for a check."""
+    """The checks of one answer; None where the question has no gold for a check."""
 
     id: str
     answerable: bool
@@ -30,7 +30,6 @@ class AnswerCheck(Record):
     citation: bool | None = None
     """A citation is on a gold page; in the gold document, where that has no pages."""
     document: bool | None = None
-    """A citation is in the gold document."""
     verified: bool | None = None
     """No sentence of the answer is marked as unverified; None for an abstention."""
     answer: str = ""
@@ -51,11 +50,10 @@ class Share(Mean):
     """A share of questions with its 95 % bootstrap interval."""
 
     n: int
-    """Questions that it is a share of."""
 
 
 class Abstention(Record):
-    """Whether it says that the documents do not tell when they do not, and only then; None without such questions."""
+    """Whether answers abstain when the documents do not tell, and only then; None without such questions."""
 
     answerable_answered: Share | None
     unanswerable_abstained: Share | None
@@ -133,24 +131,24 @@ OF_GOLD = ("correct", "number", "contains", "citation", "document")
 """Checks of answerable questions."""
 
 
-def summarise_answers(checks: Sequence[AnswerCheck], *, seed: int = 0) -> AnswerFigures:
+def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
     """Shares with their intervals over the questions that could be asked."""
     scored = [check for check in checks if check.unscored is None]
     asked = [check for check in scored if check.answerable]
     unanswerable = [check.abstained for check in scored if not check.answerable]
     return AnswerFigures(
         n=len(scored),
-        **{name: _share([getattr(check, name) for check in asked], seed=seed) for name in OF_GOLD},
-        verified=_share([check.verified for check in scored], seed=seed),
+        **{name: _share([getattr(check, name) for check in asked]) for name in OF_GOLD},
+        verified=_share([check.verified for check in scored]),
         abstention=Abstention(
-            answerable_answered=_share([not check.abstained for check in asked], seed=seed),
-            unanswerable_abstained=_share(unanswerable, seed=seed),
-            false_answer_rate=_share([not abstained for abstained in unanswerable], seed=seed),
+            answerable_answered=_share([not check.abstained for check in asked]),
+            unanswerable_abstained=_share(unanswerable),
+            false_answer_rate=_share([not abstained for abstained in unanswerable]),
         ),
         unscored=len(checks) - len(scored),
     )
 
 
-def _share(values: Sequence[bool | None], *, seed: int) -> Share | None:
+def _share(values: Sequence[bool | None]) -> Share | None:
     known = [float(value) for value in values if value is not None]
-    return Share(**mean_of(known, seed=seed).model_dump(), n=len(known)) if known else None
+    return Share(**mean_of(known).model_dump(), n=len(known)) if known else None

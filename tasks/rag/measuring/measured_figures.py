@@ -17,7 +17,7 @@ from tasks import resources
 from tasks.measure.estimates import Estimate
 from tasks.rag.answers import Filters
 from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures, Share, summarise_answers
-from tasks.rag.measuring.ranking_metrics import Evaluation, Mean, Place, Question, Ranked, summarise
+from tasks.rag.measuring.ranking_metrics import Evaluation, Place, Question, Ranked, summarise
 from tasks.rag.planning.routing import Router
 from tasks.rag.retrieval.search import search
 
@@ -42,11 +42,10 @@ def measure(
     checks: Sequence[AnswerCheck] | None = None,
     *,
     by: Sequence[str] = (),
-    seed: int = 0,
 ) -> Measured:
     """The figures of all questions, and of the groups that the labels `by` make; checks: None without answers."""
     # questions may all be unanswerable: then there is nothing to find, and abstention alone is measured
-    found = summarise(ranked, seed=seed) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
+    found = summarise(ranked) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
     groups: dict[str, dict[str, Measured]] = {}
     for label in by:
         ids: dict[str, set[str]] = {}
@@ -58,19 +57,15 @@ def measure(
                 (),
                 [one for one in ranked if one.id in members],
                 None if checks is None else [check for check in checks if check.id in members],
-                seed=seed,
             )
             for value, members in sorted(ids.items())
         }
-    answers = summarise_answers(checks, seed=seed) if checks is not None else None
+    answers = summarise_answers(checks) if checks is not None else None
     return Measured(**dict(found), answers=answers, groups=groups)
 
 
 def labels_of(questions: Sequence[Question], asked: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels to group by: those that were asked for, else the usual ones that the lines have.
-
-    Raises ValueError for a label that no line has, or with a value of its own on nearly every line.
-    """
+    """The labels to group by, those asked for or the usual ones. Raises ValueError for an unknown or crowded label."""
     names = {name for question in questions for name in question.labels}
     values = {name: {question.labels.get(name) for question in questions} for name in names}
     if asked is None:
@@ -113,8 +108,7 @@ def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | N
 
 def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
     """All figures by their full names, `page.mrr@10` or `answers.abstention.false_answer_rate`; the groups' last."""
-    found: list[tuple[str, Mean, int]] = []
-    found += [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
+    found = [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
     found += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
     if measured.answers:
         abstention = {f"abstention.{name}": share for name, share in dict(measured.answers.abstention).items()}
@@ -128,16 +122,15 @@ def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
 
 
 class Measurement(NamedTuple):
-    """What was measured, item by item and in all."""
+    """The figures, with those of each question."""
 
     measured: Measured
     ranked: tuple[Ranked, ...]
     checks: tuple[AnswerCheck, ...] = ()
-    """Empty where answers were not checked."""
 
 
 class Made(NamedTuple):
-    """By which program, and when."""
+    """Program and times of a measurement."""
 
     version: str
     git_commit: str | None
@@ -177,11 +170,8 @@ def record(
         run=Run(
             id=run,
             kind="rag",
-            started_at=made.started_at,
-            ended_at=made.ended_at,
             status="completed",
-            version=made.version,
-            git_commit=made.git_commit,
+            **made._asdict(),
             index_generation=subject.generation,
             index_digest=subject.digest,
             environment=subject.environment,
@@ -199,7 +189,7 @@ def record(
 
 
 def samples_of(questions: Sequence[Question], measurement: Measurement) -> Iterator[Sample]:
-    """What became of each question, as people look it up."""
+    """A row per question for the database."""
     ranks = {one.id: one for one in measurement.ranked}
     checks = {check.id: check for check in measurement.checks}
     for question in questions:
@@ -221,7 +211,6 @@ class Gold(NamedTuple):
     name_of: Callable[[str], str]
     """The name that hits carry: a file with the same content may come first in the catalogue."""
     notes: tuple[str, ...]
-    """Gold documents that the index lacks."""
 
 
 def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:

@@ -28,11 +28,10 @@ class Question(Record):
     id: str = Field(min_length=1)
     question: str
     document: str | None = None
-    """Name of the gold document, as the catalogue has it; none where no document tells."""
+    """Name of the gold document in the catalogue; None if no document has the answer."""
     pages: tuple[int, ...] = ()
     """1-based gold pages; none where the document stores no pages, then it counts by document only."""
     answer: str | None = None
-    """The gold answer in the words of the page."""
     answerable: bool = True
     """False: the right answer is to say that the documents do not tell."""
     turns: tuple[str, ...] = ()
@@ -69,11 +68,7 @@ class Place(NamedTuple):
 
 
 class Mean(Record):
-    """A mean over questions with its 95 % bootstrap interval.
-
-    Three keys, none of them null: the JSON of `trivet rag eval`, where the place of a figure names it. `figures` of
-    `measured_figures` gives the same figures as `Estimate`s.
-    """
+    """A mean over questions with its 95 % bootstrap interval, as the JSON of `trivet rag eval` has it."""
 
     value: float
     low: float
@@ -81,7 +76,7 @@ class Mean(Record):
 
 
 class Ranked(Record):
-    """Metrics of one question by name; runs are compared question by question."""
+    """Metrics of one question by name."""
 
     id: str
     page: dict[str, float]
@@ -98,7 +93,6 @@ class Evaluation(Record):
     """Over the questions with gold pages; empty if there are none."""
     document: dict[str, Mean]
     paged: int = Field(ge=0)
-    """Questions with gold pages."""
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -143,10 +137,7 @@ def _question(line: str, where: str) -> Question:
 
 
 def rank_questions(
-    questions: Iterable[Question],
-    search: Callable[[Question], Sequence[Place]],
-    *,
-    name_of: Callable[[str], str] = str,
+    questions: Iterable[Question], search: Callable[[Question], Sequence[Place]], *, name_of: Callable[[str], str] = str
 ) -> tuple[Ranked, ...]:
     """The figures of each answerable question; several hits on one page, or in one document, count as one rank.
 
@@ -163,14 +154,14 @@ def rank_questions(
     return tuple(ranked)
 
 
-def summarise(ranked: Sequence[Ranked], *, seed: int = 0) -> Evaluation:
+def summarise(ranked: Sequence[Ranked]) -> Evaluation:
     """Means with their intervals. Raises ValueError without questions."""
     if not ranked:
         raise ValueError("there are no questions to evaluate; give at least one line with a gold document")
 
     def means(scores: Sequence[dict[str, float]]) -> dict[str, Mean]:
         names = scores[0] if scores else ()
-        return {name: mean_of([score[name] for score in scores], seed=seed) for name in names}
+        return {name: mean_of([score[name] for score in scores]) for name in names}
 
     paged = [one.page for one in ranked if one.page]
     documents = means([one.document for one in ranked])
@@ -208,7 +199,7 @@ def ndcg(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
     return gain / best
 
 
-def mean_of(values: Sequence[float], *, seed: int) -> Mean:
+def mean_of(values: Sequence[float], *, seed: int = 0) -> Mean:
     """Raises ValueError without values."""
     if not values:
         raise ValueError("a mean needs at least one value")
@@ -216,12 +207,9 @@ def mean_of(values: Sequence[float], *, seed: int) -> Mean:
     return Mean(value=float(np.mean(values)), low=low, high=high)
 
 
-def paired_difference(values: Mapping[str, float], baseline: Mapping[str, float], *, seed: int) -> Mean:
-    """Mean of `values` minus `baseline` over the questions that both have: resampled by question, not by run.
-
-    Raises ValueError if they share no question.
-    """
+def paired_difference(values: Mapping[str, float], baseline: Mapping[str, float]) -> Mean:
+    """Mean of `values` minus `baseline`, paired by question. Raises ValueError if they share no question."""
     shared = [name for name in values if name in baseline]
     if not shared:
         raise ValueError("the two runs have no question in common; compare runs over the same questions")
-    return mean_of([values[name] - baseline[name] for name in shared], seed=seed)
+    return mean_of([values[name] - baseline[name] for name in shared])

@@ -60,12 +60,11 @@ class Point(Record):
 
     @property
     def name(self) -> str:
-        """With the chunking: `800/120 rrf, BM25 × 1`."""
         return f"{self.chunking.name} {self.search_name}"
 
 
 class Swept(Record):
-    """What was measured at a point: one line of `points.jsonl`."""
+    """The measurement of a point: one line of `points.jsonl`."""
 
     key: str
     """Key of the point, the content of the index, the questions and the other settings."""
@@ -101,12 +100,33 @@ class Compared(NamedTuple):
 
 def read_chunkings(text: str) -> tuple[Chunking, ...]:
     """`800/120,300/50` as values, each once. Raises ValueError naming the part that is wrong."""
-    return tuple(dict.fromkeys(_chunking(part.strip()) for part in text.split(",")))
+    chunkings: dict[Chunking, None] = {}
+    for part in map(str.strip, text.split(",")):
+        size, slash, overlap = part.partition("/")
+        if not (slash and size.isdecimal() and overlap.isdecimal()):
+            raise ValueError(f"{part!r} is not CHARACTERS/OVERLAP; write for example 800/120,300/50")
+        try:
+            chunking = Chunking(chunk_chars=int(size), overlap_chars=int(overlap))
+        except ValidationError as error:
+            raise ValueError(f"{part!r}: a chunk has 100 to 20,000 characters") from error
+        if chunking.overlap_chars > OVERLAP_MOST * chunking.chunk_chars:
+            raise ValueError(f"{part!r}: the overlap is more than half of the chunk; write a smaller one")
+        chunkings[chunking] = None
+    return tuple(chunkings)
 
 
 def read_weights(text: str) -> tuple[float, ...]:
     """`0.5,1,2` as numbers, each once. Raises ValueError naming the part that is wrong."""
-    return tuple(dict.fromkeys(_weight(part.strip()) for part in text.split(",")))
+    weights: dict[float, None] = {}
+    for part in map(str.strip, text.split(",")):
+        try:
+            weight = float(part)
+        except ValueError as error:
+            raise ValueError(f"{part!r} is no number; write for example 0.5,1,2") from error
+        if not 0 <= weight < float("inf"):
+            raise ValueError(f"{part!r} cannot be a weight; it is 0 or more")
+        weights[weight] = None
+    return tuple(weights)
 
 
 def grid(
@@ -131,10 +151,7 @@ def baseline(points: Sequence[Point], usual: Point) -> Point:
 
 
 def point_key(point: Point, *, index_digest: str, questions: str, settings: Mapping[str, JsonValue]) -> str:
-    """The name of a measurement: with an equal one nothing needs to be measured again.
-
-    questions: digest of what is asked. settings: what else changes a figure.
-    """
+    """Key of a measurement; questions: digest of what is asked; settings: what else changes a figure."""
     return content_key("sweep", SWEEP_VERSION, {"point": point, "settings": dict(settings)}, index_digest, questions)
 
 
@@ -150,7 +167,7 @@ def read_kept(lines: Iterable[str]) -> dict[str, Swept]:
     return kept
 
 
-def compare(swept: Sequence[Swept], base: Point, *, seed: int = 0) -> Compared:
+def compare(swept: Sequence[Swept], base: Point) -> Compared:
     """The points by MRR@10, each with its difference to `base`. Raises ValueError if `base` was not measured."""
     unit: Unit = "page" if all(one.evaluation.paged for one in swept) else "document"
     against = next((_by_question(one, unit) for one in swept if one.point == base), None)
@@ -160,7 +177,7 @@ def compare(swept: Sequence[Swept], base: Point, *, seed: int = 0) -> Compared:
         Row(
             one,
             (one.evaluation.page if unit == "page" else one.evaluation.document)[DECIDING],
-            None if one.point == base else paired_difference(_by_question(one, unit), against, seed=seed),
+            None if one.point == base else paired_difference(_by_question(one, unit), against),
         )
         for one in swept
     ]
@@ -190,29 +207,6 @@ def as_csv(compared: Compared) -> str:
     writer.writeheader()
     writer.writerows(lines)
     return out.getvalue()
-
-
-def _chunking(part: str) -> Chunking:
-    size, slash, overlap = part.partition("/")
-    if not (slash and size.isdecimal() and overlap.isdecimal()):
-        raise ValueError(f"{part!r} is not CHARACTERS/OVERLAP; write for example 800/120,300/50")
-    try:
-        chunking = Chunking(chunk_chars=int(size), overlap_chars=int(overlap))
-    except ValidationError as error:
-        raise ValueError(f"{part!r}: a chunk has 100 to 20,000 characters") from error
-    if chunking.overlap_chars > OVERLAP_MOST * chunking.chunk_chars:
-        raise ValueError(f"{part!r}: the overlap is more than half of the chunk; write a smaller one")
-    return chunking
-
-
-def _weight(part: str) -> float:
-    try:
-        weight = float(part)
-    except ValueError as error:
-        raise ValueError(f"{part!r} is no number; write for example 0.5,1,2") from error
-    if not 0 <= weight < float("inf"):
-        raise ValueError(f"{part!r} cannot be a weight; it is 0 or more")
-    return weight
 
 
 def _by_question(swept: Swept, unit: Unit) -> dict[str, float]:
@@ -257,7 +251,6 @@ class _Layout(NamedTuple):
     """Which row and which colour a point has."""
 
     searches: list[str]
-    """Rows from the top, the one with the best point first."""
     chunkings: list[Chunking]
 
     def height(self, point: Point) -> float:
@@ -290,7 +283,13 @@ def _figure(compared: Compared) -> Figure:
         )
         if row.difference:
             _draw(differences, row.difference, row, layout)
-    _name(figure, values, differences, compared)
+    measured = f"{compared.unit} {DECIDING.replace('mrr', 'MRR')}"
+    values.set_xlabel(measured)
+    values.margins(x=0.12)  # room for the labels
+    differences.set_xlabel("difference to the hollow one, paired by question")
+    differences.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
+    title = f"{measured[0].upper()}{measured[1:]} by search and chunking"
+    figure.suptitle(title, x=LEFT, ha="left", fontsize=13, fontweight="bold")
     _explain(figure, compared, layout)
     return figure
 
@@ -311,17 +310,6 @@ def _draw(axes: Axes, mean: Mean, row: Row, layout: _Layout) -> None:
         elinewidth=1.6,
         capsize=0,
     )
-
-
-def _name(figure: Figure, values: Axes, differences: Axes, compared: Compared) -> None:
-    """Title and axes."""
-    measured = f"{compared.unit} {DECIDING.replace('mrr', 'MRR')}"
-    values.set_xlabel(measured)
-    values.margins(x=0.12)  # room for the labels
-    differences.set_xlabel("difference to the hollow one, paired by question")
-    differences.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
-    title = f"{measured[0].upper()}{measured[1:]} by search and chunking"
-    figure.suptitle(title, x=LEFT, ha="left", fontsize=13, fontweight="bold")
 
 
 def _explain(figure: Figure, compared: Compared, layout: _Layout) -> None:

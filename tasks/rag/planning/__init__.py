@@ -1,1 +1,1 @@
-"""What a question asks for: its kind, its parts, its conversation, and the documents that it speaks of."""
+"""What a question asks for: its type, its parts, its conversation, and the documents that it means."""

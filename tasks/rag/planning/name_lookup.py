@@ -1,7 +1,6 @@
 """Finds the names of a catalogue in a question: exact in any spacing, by their first words, initials or with a typo.
 
-All that names have in common says nothing: a name that most documents bear is no name, and a word counts by how few
-names hold it.
+A name that most documents bear counts as none, and a word counts by how few names hold it.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import unicodedata
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from tasks.language.tokens import FUNCTION_WORDS
@@ -41,13 +41,10 @@ class Mention(NamedTuple):
     kind: Kind
     field: str
     value: str
-    """As the catalogue writes it."""
     said: str
-    """As the question writes it."""
     confidence: float
     documents: frozenset[int]
     words: frozenset[str]
-    """Words of the name."""
     how: How
 
 
@@ -63,11 +60,8 @@ class _Name:
         self.place = kind == "entity" and _PLACE.fullmatch("".join(words)) is not None
 
 
-class _Way(NamedTuple):
-    """A spelling that leads to a name."""
-
-    name: _Name
-    how: How
+_Way = tuple[_Name, How]
+"""A name, and how a spelling leads to it."""
 
 
 class NameLookup:
@@ -92,7 +86,7 @@ class NameLookup:
         self._ways: dict[str, list[_Way]] = defaultdict(list)
         for (_, key), name in self._names.items():
             for spelling, how in _spellings(key, name):
-                self._ways[spelling].append(_Way(name, how))
+                self._ways[spelling].append((name, how))
         self._entities = sorted(key for kind, key in self._names if kind == "entity")
         self._letters = {unicodedata.normalize("NFD", key): key for key in self._entities if len(key) >= 4}
         self._affixes = _affixes(self._holders)
@@ -168,17 +162,19 @@ class NameLookup:
             for key in _keys(run):
                 ways = self._ways.get(key, ())
                 # whole names where there are any: 가람시 itself rather than 가람시 시설공단
-                ways = [way for way in ways if way.how == "full"] or ways
-                sure = [(way, confidence) for way in ways if (confidence := self._confidence(way, run, lower))]
-                if sure:
-                    said = " ".join(word.said for word in run)
-                    mentions = [_mention(way.name, said, confidence, way.how) for way, confidence in sure]
+                ways = [way for way in ways if way[1] == "full"] or ways
+                said = " ".join(word.said for word in run)
+                if mentions := [
+                    _mention(name, said, confidence, how)
+                    for name, how in ways
+                    if (confidence := self._confidence(name, how, run, lower))
+                ]:
                     return size, mentions
         return 1, [] if shouted else self._begun(words[at], first=at == 0)
 
-    def _confidence(self, way: _Way, run: Sequence[Word], lower: bool) -> float:
+    def _confidence(self, name: _Name, how: How, run: Sequence[Word], lower: bool) -> float:
         """How surely the run means the name; 0 for not at all."""
-        name, written = way.name, [word.said for word in run if word.form not in CONNECTIVES]
+        written = [word.said for word in run if word.form not in CONNECTIVES]
         small = any(said[0].islower() for said in written if said[0].isascii())
         if name.kind == "id":
             return 1.0
@@ -187,9 +183,9 @@ class NameLookup:
                 return 0.0 if small and not lower else 0.6
             rare = sum(self.rarity(word) for word in set(name.words))
             return 0.95 if len(compact(name.words)) >= 6 and rare >= 1 else 0.6
-        if way.how == "initials":
+        if how == "initials":
             return 0.0 if small else 0.8
-        if way.how == "lead":
+        if how == "lead":
             return 0.0 if small and not lower else 0.65 if len(run) > 1 else 0.5
         if small and not lower:
             return 0.6 if len(run) > 1 else 0.0  # `block` is a word, `best buy` hardly
@@ -206,11 +202,8 @@ class NameLookup:
             return _joined_initials(self._ways, word)
         key = said.lower()
         start = bisect_left(self._entities, key)
-        begun: list[_Name] = []
-        for entity in self._entities[start : start + 8]:
-            if not entity.startswith(key):
-                break
-            begun.append(self._names["entity", entity])
+        near = takewhile(lambda entity: entity.startswith(key), self._entities[start : start + 8])
+        begun = [self._names["entity", entity] for entity in near]
         owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
         confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
         return [_mention(name, word.said, confidence, "lead") for name in begun] or _joined_initials(self._ways, word)
@@ -234,21 +227,17 @@ class NameLookup:
         """Words of names that a word of the question is or holds → how much of them, 0 to 1."""
         if word.form in FUNCTION_WORDS or word.form.isdigit():
             return {}
+        forms = _forms(word.form)
+        if whole := next((one for one in forms if one in self._holders), None):
+            return {whole: 1.0}
+        if not _is_hangul(word.form):
+            return {}
+        part = [(held, len(one) / len(held)) for one in forms for held in self._affixes.get(one, ())]
+        pieces = [(piece, len(piece) / len(one)) for one in forms for piece in _pieces(one) if piece in self._holders]
         matched: dict[str, float] = {}
-        for held, share in self._held(word.form):
+        for held, share in [*(pair for pair in part if pair[1] >= 0.4), *(pair for pair in pieces if pair[1] >= 0.5)]:
             matched[held] = max(share, matched.get(held, 0.0))
         return matched
-
-    def _held(self, form: str) -> list[tuple[str, float]]:
-        forms = _forms(form)
-        for one in forms:
-            if one in self._holders:
-                return [(one, 1.0)]
-        if not _is_hangul(form):
-            return []
-        part = [(word, len(one) / len(word)) for one in forms for word in self._affixes.get(one, ())]
-        whole = [(piece, len(piece) / len(one)) for one in forms for piece in _pieces(one) if piece in self._holders]
-        return [(word, share) for word, share in part if share >= 0.4] + [pair for pair in whole if pair[1] >= 0.5]
 
     def evidence(self, matched: dict[str, float], *, without: frozenset[str] = frozenset()) -> dict[int, float]:
         """Documents whose names hold the words → sum of rarity."""
@@ -283,10 +272,8 @@ def _spellings(key: str, name: _Name) -> Iterator[tuple[str, How]]:
         if len(lead) > 2 or _is_hangul(lead):
             yield lead, "lead"
     initials = "".join(word[0] for word in words)
-    if initials.isascii() and len(initials) > 2:
-        yield initials, "initials"
-    if initials.isascii() and len(initials) == 2:
-        yield f"{initials[0]}&{initials[1]}", "initials"
+    if initials.isascii():
+        yield (initials if len(initials) > 2 else "&".join(initials)), "initials"
 
 
 _JOINED = re.compile(r"([A-Z])n([A-Z])")
@@ -296,7 +283,7 @@ def _joined_initials(ways: dict[str, list[_Way]], word: Word) -> list[Mention]:
     """Names whose two initials are joined by an n: JnJ for Johnson & Johnson."""
     match = _JOINED.fullmatch(re.sub(r"['’]s$", "", word.said))
     key = f"{match[1]}&{match[2]}".lower() if match else ""
-    return [_mention(way.name, word.said, 0.9, "initials") for way in ways.get(key, ()) if way.how == "initials"]
+    return [_mention(name, word.said, 0.9, how) for name, how in ways.get(key, ()) if how == "initials"]
 
 
 def _keys(run: Sequence[Word]) -> list[str]:

@@ -1,8 +1,4 @@
-"""What a document is called: by its path, its title and its metadata.
-
-A stem such as `ACME_2023Q4_EARNINGS` holds a company, a period and a form; `나래시_교통신호 구축(2차 재공고)` holds an
-issuer, a project and a round.
-"""
+"""The names of a document, by its path, its title and its metadata."""
 
 from __future__ import annotations
 
@@ -42,7 +38,6 @@ class Word(NamedTuple):
     form: str
     """Without case and accents."""
     said: str
-    """As it stands there."""
     start: int
     end: int
 
@@ -57,7 +52,6 @@ class DocumentNames(NamedTuple):
     folders: tuple[str, ...]
     said: Qualifiers
     stem: str
-    """Taken from the file name."""
 
 
 def words_of(text: str) -> list[Word]:
@@ -92,13 +86,11 @@ def compact(words: Sequence[str]) -> str:
 CONNECTIVES = frozenset(["and"])
 """Left out of compact names, as & is: Johnson and Johnson."""
 
-
 _SUFFIX = re.compile(r"\.(?:pdf|hwpx?|docx?|docm|txt|md|markdown|html?|zip)$", re.IGNORECASE)
 _COMPANY = re.compile(rf"^(?P<name>[^,:;()|–—]{{2,60}}?),?\s+(?:{_LEGAL})\b\.?", re.IGNORECASE)
 _KOREAN_COMPANY = re.compile(
     r"^(?:(?:주식회사|\(주\))\s?(?P<after>[가-힣A-Za-z]{2,20})|(?P<before>[가-힣A-Za-z]{2,20})\s?(?:주식회사|\(주\)))"
 )
-
 
 LEAF_CHUNKS = 12
 """A page is rarely cut into more."""

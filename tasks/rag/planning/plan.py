@@ -1,7 +1,6 @@
-"""A question becomes a plan: its type, the strategy, how many chunks, and the documents that it speaks of.
+"""A question becomes a plan: its type, the strategy, how many chunks, and the documents that it means.
 
-The type is chosen by a model's label if there is one, else by the question's words (`type_words`), else by the
-conversation. Types, strategies and numbers follow the seed; precedence is compare > followup > multi > single.
+The type is a model's label, else follows from the question's words (`type_words`), else from the conversation.
 """
 
 from __future__ import annotations
@@ -21,12 +20,10 @@ PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
 TOPIC_TURNS = 5
 """How far back the topic of a conversation is looked for."""
 
-
 SHORT_CHARS = 24
 """A question up to this long that names no document follows the turn before it."""
 SURE_NAME = 0.6
-"""Confidence from which a name in a follow-up leads away from the documents of the last turn."""
-
+"""Confidence from which a name in a follow-up replaces the documents of the last turn."""
 
 ALL = Filters()
 
@@ -66,12 +63,10 @@ def make_plan(
     top_k: int | None = None,
     similarity_alone: bool = True,
 ) -> RetrievalPlan:
-    """What will run.
+    """The plan for a question.
 
-    label: a model's choice of the type, which wins over words.
-    filters: the documents that the question itself names.
-    strategy, top_k: the user's, which win over the type's.
-    similarity_alone: what the function of that name says; where it is False, rrf runs in place of similarity.
+    label: a model's choice of the type, which wins over words; strategy, top_k: the user's, which win over the type's.
+    similarity_alone: False replaces the strategy similarity by rrf.
     """
     turns = () if is_reset(question) else history
     by_words = classify_by_words(question, history=turns, names_documents=_names(filters))
@@ -91,12 +86,7 @@ def make_plan(
     )
 
 
-def classify_by_words(
-    question: str,
-    *,
-    history: Sequence[Turn],
-    names_documents: bool = False,
-) -> Classified:
+def classify_by_words(question: str, *, history: Sequence[Turn], names_documents: bool = False) -> Classified:
     """The type that words show; a short question in a conversation follows the last one unless it names documents."""
     fired = rules_fired(question)
     short = bool(history) and not names_documents and 0 < len(normal(question)) <= SHORT_CHARS
@@ -112,22 +102,13 @@ def classify_by_words(
 def similarity_alone(embedder_id: str, question: str) -> bool:
     """Whether similarity alone may look up single questions and follow-ups, as in the seed.
 
-    Not with MiniLM, which finds the page of half as many questions as what runs in its place (`weights` has the
-    figures), nor in a script that the embedder cannot read. Others were not measured: there the seed's word holds.
+    Not with MiniLM, which then finds half as many pages (README), nor in a script that the embedder cannot read.
     """
     return reads(embedder_id, question) and not embedder_id.startswith("minilm@")
 
 
-def narrow(
-    filters: Filters,
-    history: Sequence[Turn],
-    *,
-    mode: RouteMode = "only",
-) -> Filters:
-    """The documents of the last turn that has any, unless the question names others surely.
-
-    A vague name that the last documents also bear chooses among them.
-    """
+def narrow(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only") -> Filters:
+    """The documents of the last turn that has any, or those among them that a vague name means; sure names win."""
     last = next((turn.documents for turn in reversed(history) if turn.documents), ())
     if not last or filters.mode == "only" or _names(filters):
         return filters
@@ -136,7 +117,7 @@ def narrow(
 
 
 def _names(filters: Filters) -> bool:
-    """Does the question itself say which documents it means?"""
+    """Whether the question itself names documents."""
     return any(match.confidence >= SURE_NAME for match in filters.matches)
 
 
@@ -164,19 +145,13 @@ def is_reset(question: str) -> bool:
     return _RESET.match(normal(question)) is not None
 
 
-_LABELS: dict[str, QueryType] = {
-    "single": "single",
-    "단일": "single",
-    "multi": "multi",
-    "multiple": "multi",
-    "다중": "multi",
-    "복수": "multi",
-    "compare": "compare",
-    "comparison": "compare",
-    "비교": "compare",
-    "followup": "followup",
-    "후속": "followup",
+_NAMES: dict[QueryType, str] = {
+    "single": "single 단일",
+    "multi": "multi multiple 다중 복수",
+    "compare": "compare comparison 비교",
+    "followup": "followup 후속",
 }
+_LABELS: dict[str, QueryType] = {name: query_type for query_type, names in _NAMES.items() for name in names.split()}
 _LABEL = re.compile(rf"(?<![a-z가-힣])(?:{'|'.join(_LABELS)})(?![a-z]|적)")
 _MOST_ANSWER_CHARS = 2_000
 
@@ -268,7 +243,7 @@ _ASKED = frozenset(_ASKING.split())
 
 
 def _topic_and_point(question: str) -> tuple[list[str], list[str]]:
-    """The words that say what is spoken of, and those that say what is asked of it.
+    """The words that name the topic, and those that say what is asked about it.
 
     Korean: up to the last genitive, else to the last 은, 는, 이 or 가. English: names, and what follows `of`.
     """
@@ -348,7 +323,7 @@ def _cut_korean(text: str) -> tuple[str, ...]:
 
 
 MOST_TURNS = 8
-"""A question that needs more of the conversation than this says so in its own words."""
+"""Turns of the conversation that are kept."""
 
 
 class Recalled(NamedTuple):
@@ -360,7 +335,7 @@ class Recalled(NamedTuple):
 
 
 def history_of(answers: Sequence[Answered]) -> tuple[Turn, ...]:
-    """The last turns, oldest first, from the last question that begins anew."""
+    """The last turns, oldest first, since the conversation was last reset."""
     anew = max((at for at, answered in enumerate(answers) if is_reset(answered.question)), default=0)
     return tuple(turn_of(answered) for answered in answers[anew:][-MOST_TURNS:])
 

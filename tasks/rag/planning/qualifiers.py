@@ -1,7 +1,4 @@
-"""What a question or a name says of years, quarters, forms, rounds and dates, and how well a document fits that.
-
-Forms are those of regulators and tenders, in English and Korean; none is of a company.
-"""
+"""Years, quarters, forms, rounds and dates in a question or a name, and how well a document fits them."""
 
 from __future__ import annotations
 
@@ -100,7 +97,6 @@ _ROUNDS = re.compile(
     re.VERBOSE,
 )
 
-
 PERIOD_TOKEN = re.compile(
     rf"(?:fy)?{_YEAR}(?:q[1-4]|h[12])?|{_YEAR}\d{{4}}|q[1-4]|[1-4]q(?:\d\d|{_YEAR})?|fy\d\d|제?\d+기|dated.*"
 )
@@ -180,7 +176,7 @@ def fit_of(said: Qualifiers, document: Qualifiers, *, rounds: bool) -> float:
 
 
 def _days(date: str) -> int:
-    """Days since any beginning; months of 31 are near enough to tell weeks."""
+    """Days since a fixed date, with months of 31: exact enough for weeks."""
     year, month, day = map(int, date.split("-"))
     return (year * 12 + month) * 31 + day
 

@@ -1,7 +1,6 @@
-"""Which documents a question speaks of, told by the names of the catalogue at hand; no model, no list of names.
+"""Which documents a question means, by the names of the catalogue; no model, no list of names.
 
-Names (`name_lookup`) choose the documents; what is said of year, form and round (`qualifiers`) chooses among them. A
-report of the year that is asked for is favoured, but one of the year after repeats the figures, so it stays.
+Names (`name_lookup`) choose the documents; year, form and round (`qualifiers`) choose among them.
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ class Router:
         self._values = _values_of(catalogue)
 
     def route(self, question: str, *, query_type: QueryType = "single", history: Sequence[Turn] = ()) -> Filters:
-        """The documents that `question` speaks of; `all` if it names none.
-
-        history: what `2차 재공고는?` or `and in 2022?` adds a round or a year to.
-        """
+        """The documents that `question` and, for a follow-up, `history` mean; mode `all` if they name none."""
         return _Routing(self, question[:MOST_CHARS], query_type, history).filters()
 
 
@@ -73,10 +69,8 @@ class _Fitting(NamedTuple):
     """Documents that also fit in year, form and round."""
 
     documents: list[int]
-    """The best first."""
+    """The best first; the best alone if the question singles them out."""
     best: list[int]
-    exact: bool
-    """Is it said so plainly which one is meant that the others are out?"""
 
 
 class _Routing:
@@ -229,7 +223,7 @@ class _Routing:
         order = sorted(can, key=lambda at: (-fits[at], -scores.get(at, 0.0), self.router._files[at]))
         best = [at for at in order if fits[at] == fits[order[0]]]
         exact = fits[order[0]] == 1.0 and says_which(said, rounds=rounds)
-        return _Fitting(best if exact else order, best, exact)
+        return _Fitting(best if exact else order, best)
 
     def _sides(self, chosen: _Chosen) -> list[list[int]]:
         """What is compared: issuers, else rounds, forms or years of one, else the documents themselves."""
@@ -315,11 +309,11 @@ class _Kind(NamedTuple):
     """What makes documents alike."""
 
     same: str
-    """Equal for documents that only issuer, year or round tell apart; empty where nothing is known."""
+    """Equal for documents that differ only in issuer, year or round; empty where nothing is known."""
     names: frozenset[str]
     """Issuers and projects, in one spelling."""
     dated: bool
-    """Do year and form tell them apart?"""
+    """Whether they differ in year and form."""
 
 
 def _kind(entry: CatalogueEntry, entities: Iterable[tuple[str, str]], said: Qualifiers) -> _Kind:

@@ -1,7 +1,7 @@
-"""The words by which a question shows its type, matched as words: `기관` not in 주관기관, `서로` not in 문서로서.
+"""The words by which a question shows its type; `기관` does not match 주관기관.
 
-Every rule is a pattern over the question in NFC and lower case, with single spaces. A Korean word may be followed by
-particles, and only by those endings that keep its meaning: 비교하면 but not 비교적, 차이점 but not 차이나.
+A pattern matches the question in NFC and lower case. A Korean word may be followed by particles and by those endings
+that keep its meaning: 비교하면 but not 비교적.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_CHARS = 4_000
 
 
 class Rule(NamedTuple):
-    """A word that speaks for a type."""
+    """A word that indicates a type."""
 
     query_type: QueryType
     word: str
@@ -102,6 +102,7 @@ _ALTERNATIVE = (
 )
 _ASKING = "알려|말해|말씀|설명|보여|찾아|정리|요약|자세|상세|구체|있|없|알고|묻|물어|궁금|들려|부탁|해\\s?줘|줘"
 _MORE = "(?:[가-힣]+게 |[가-힣]+히 |[가-힣]+으로 )?"
+_COMPARATIVE = "larger|higher|bigger|smaller|lower|cheaper|longer|shorter|more|less|earlier|later"
 _ONE = (
     "(?:document|file|report|filing|notice|tender|rfp|proposal|bid|contract|project|company|firm|agency|issuer"
     "|institution|city)"
@@ -125,93 +126,73 @@ def _opens(words: str) -> re.Pattern[str]:
     return re.compile(rf"{_OPENING}(?:{words})(?![\w가-힣'’-])")
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "compare",
-        "비교",
-        _korean("비교", rf"(?:표|점|분석|검토|대상)?{_TAIL}|(?:하|해|했|한|할|합|함|되|된|될|돼)[가-힣]*"),
-    ),
-    Rule(
-        "compare",
-        "차이",
-        # 차이나 is China; of the verb only what cannot be China with a particle
-        _korean("차이", rf"(?!나)(?:점|값)?{_TAIL}|(?:나는[가지]|나나|나요|나죠|난|날|납니)[가-힣]*"),
-    ),
-    Rule("compare", "서로", _korean("서로")),
-    Rule("compare", "vs", re.compile(rf"(?<![a-z])vs(?![a-z])(?!\.?\s?{_PERIOD})")),
-    Rule("compare", "대비", _korean("대비", "", before=_BEFORE_RATIO, after=_OTHER_SIDE)),
-    Rule(
-        "compare",
+_COMPARE = (
+    ("비교", _korean("비교", rf"(?:표|점|분석|검토|대상)?{_TAIL}|(?:하|해|했|한|할|합|함|되|된|될|돼)[가-힣]*")),
+    # 차이나 is China; of the verb only what cannot be China with a particle
+    ("차이", _korean("차이", rf"(?!나)(?:점|값)?{_TAIL}|(?:나는[가지]|나나|나요|나죠|난|날|납니)[가-힣]*")),
+    ("서로", _korean("서로")),
+    ("vs", re.compile(rf"(?<![a-z])vs(?![a-z])(?!\.?\s?{_PERIOD})")),
+    ("대비", _korean("대비", "", before=_BEFORE_RATIO, after=_OTHER_SIDE)),
+    (
         "더 큰",
         re.compile(
             rf"{_WORD}(?:중|중에|중에서|가운데|어느 쪽이)(?: [^ ]+){{0,12}}? "
             rf"(?:더 (?:{_ALTERNATIVE})|(?:{_ALTERNATIVE}) 쪽)"
         ),
     ),
-    Rule(
-        "compare",
-        "어떻게 다른가",
-        _korean("다[른르를릅]|달라", "[가-힣]*", before=rf"{_WORD}(?:어떻게|무엇이|뭐가|얼마나) "),
-    ),
-    Rule("compare", "versus", _english(rf"versus(?!\s{_PERIOD})")),
-    Rule("compare", "compare", _english(rf"(?:compare|compares|comparing|comparison)(?! (?:to|with) {_PERIOD})")),
-    Rule("compare", "compared with", _english(rf"compared (?:with|to)(?! {_PERIOD})")),
-    Rule(
-        "compare",
-        "difference",
-        _english(rf"differences? (?:between|from)(?! {_PERIOD})|differs?|differences? (?:are|is) there"),
-    ),
-    Rule(
-        "compare",
-        "which … or",
-        _english(
-            r"which\b[^.?!]*\b(?:larger|higher|bigger|smaller|lower|cheaper|longer|shorter|more|less|earlier|later)\b"
-            r"[^.?!]* or"
-        ),
-    ),
-    Rule(
-        "compare",
+    ("어떻게 다른가", _korean("다[른르를릅]|달라", "[가-힣]*", before=rf"{_WORD}(?:어떻게|무엇이|뭐가|얼마나) ")),
+    ("versus", _english(rf"versus(?!\s{_PERIOD})")),
+    ("compare", _english(rf"(?:compare|compares|comparing|comparison)(?! (?:to|with) {_PERIOD})")),
+    ("compared with", _english(rf"compared (?:with|to)(?! {_PERIOD})")),
+    ("difference", _english(rf"differences? (?:between|from)(?! {_PERIOD})|differs?|differences? (?:are|is) there")),
+    ("which … or", _english(rf"which\b[^.?!]*\b(?:{_COMPARATIVE})\b[^.?!]* or")),
+    (
         "which is more",
         _english(
-            r"which(?: one| company| project| of (?:them|the two))? (?:has|have|had|is|was|are|were) (?:the |a )?"
-            r"(?:larger|higher|bigger|smaller|lower|cheaper|longer|shorter|more|less|earlier|later)"
+            "which(?: one| company| project| of (?:them|the two))? (?:has|have|had|is|was|are|were) (?:the |a )?"
+            f"(?:{_COMPARATIVE})"
         ),
     ),
-    Rule("followup", "그럼", _korean("그럼|그러면", "")),
-    Rule("followup", "그렇다면", _korean("그렇다면", "")),
-    Rule("followup", "또", _opens("또")),
-    Rule("followup", "또", re.compile(rf"{_WORD}또 {_MORE}(?:{_ASKING}|다른 )")),
-    Rule("followup", "추가로", _opens("추가로")),
-    Rule("followup", "추가로", re.compile(rf"{_WORD}추가로 {_MORE}(?:{_ASKING})")),
-    Rule("followup", "더", re.compile(rf"{_OPENING}더 (?!{_ALTERNATIVE}|이상|이하)")),
-    Rule("followup", "더", re.compile(rf"{_WORD}더 {_MORE}(?:{_ASKING})|{_WORD}더 ?(?:[?!.]|$)")),
-    Rule("followup", "이어서", _opens("이어서")),
-    Rule("followup", "이어서", re.compile(rf"{_WORD}이어서 {_MORE}(?:{_ASKING})")),
-    Rule("followup", "방금", _korean("방금", "|의|전에?|은")),
-    Rule("followup", "앞서", _korean("앞서", "|의", before=_WORD + "(?<!에 )")),
-    Rule("followup", "then", _opens("then|and then|so then")),
-    Rule("followup", "also", _opens("also|and also|in addition|additionally")),
-    Rule("followup", "and", _opens(rf"and(?= (?:{_AND_ASKS})\b)")),
-    Rule("followup", "what about", _opens("(?:and |so |then |but )?(?:what|how) about")),
-    Rule("followup", "more", _opens("(?:what|anything|who) else|tell me more|(?:any )?more details?|go on|continue")),
-    Rule(
-        "followup",
-        "you said",
-        _english(r"you (?:just |have )?(?:said|mentioned|told|named)|your (?:last|previous) answer|just now"),
-    ),
-    Rule("multi", "여러", _korean("여러", f"|(?:가지|개|곳|건|기관|사업|문서|공고|회사){_TAIL}")),
-    Rule("multi", "모든", _korean("모든", f"|(?:기관|사업|문서|공고|자료|업체|회사){_TAIL}")),
-    Rule("multi", "각각", _korean("각각")),
-    Rule("multi", "기관", _korean("기관", before=_not_after(*_ROLES.split()))),
-    Rule("multi", "기관", _korean("기관", rf"(?:들|별|마다){_TAIL}")),
-    Rule(
-        "multi",
+)
+_FOLLOWUP = (
+    ("그럼", _korean("그럼|그러면", "")),
+    ("그렇다면", _korean("그렇다면", "")),
+    ("또", _opens("또")),
+    ("또", re.compile(rf"{_WORD}또 {_MORE}(?:{_ASKING}|다른 )")),
+    ("추가로", _opens("추가로")),
+    ("추가로", re.compile(rf"{_WORD}추가로 {_MORE}(?:{_ASKING})")),
+    ("더", re.compile(rf"{_OPENING}더 (?!{_ALTERNATIVE}|이상|이하)")),
+    ("더", re.compile(rf"{_WORD}더 {_MORE}(?:{_ASKING})|{_WORD}더 ?(?:[?!.]|$)")),
+    ("이어서", _opens("이어서")),
+    ("이어서", re.compile(rf"{_WORD}이어서 {_MORE}(?:{_ASKING})")),
+    ("방금", _korean("방금", "|의|전에?|은")),
+    ("앞서", _korean("앞서", "|의", before=_WORD + "(?<!에 )")),
+    ("then", _opens("then|and then|so then")),
+    ("also", _opens("also|and also|in addition|additionally")),
+    ("and", _opens(rf"and(?= (?:{_AND_ASKS})\b)")),
+    ("what about", _opens("(?:and |so |then |but )?(?:what|how) about")),
+    ("more", _opens("(?:what|anything|who) else|tell me more|(?:any )?more details?|go on|continue")),
+    ("you said", _english(r"you (?:just |have )?(?:said|mentioned|told|named)|your (?:last|previous) answer|just now")),
+)
+_MULTI = (
+    ("여러", _korean("여러", f"|(?:가지|개|곳|건|기관|사업|문서|공고|회사){_TAIL}")),
+    ("모든", _korean("모든", f"|(?:기관|사업|문서|공고|자료|업체|회사){_TAIL}")),
+    ("각각", _korean("각각")),
+    ("기관", _korean("기관", before=_not_after(*_ROLES.split()))),
+    ("기관", _korean("기관", rf"(?:들|별|마다){_TAIL}")),
+    (
         "all",
         _english(rf"(?:all|both|several|multiple|various|across)(?: of)?(?: the| these| those| our)?(?: \w+)? {_MANY}"),
     ),
-    Rule("multi", "every", _english(rf"(?:each|every)(?: {_ONE}| of (?:the|these|those|our)(?: \w+)? {_MANY})")),
-    Rule("multi", "each", re.compile(r"(?<![\w'’-])(?:for|of|by|in) each(?= ?[?.,;]|$)")),
-    Rule("multi", "which of", _english(rf"which (?:of (?:the|these|those|our) )?(?:\w+ )?{_MANY}")),
-    Rule("multi", "list all", _english("list (?:all|every|each|the names of)")),
+    ("every", _english(rf"(?:each|every)(?: {_ONE}| of (?:the|these|those|our)(?: \w+)? {_MANY})")),
+    ("each", re.compile(r"(?<![\w'’-])(?:for|of|by|in) each(?= ?[?.,;]|$)")),
+    ("which of", _english(rf"which (?:of (?:the|these|those|our) )?(?:\w+ )?{_MANY}")),
+    ("list all", _english("list (?:all|every|each|the names of)")),
 )
+_WORDS: dict[QueryType, tuple[tuple[str, re.Pattern[str]], ...]] = {
+    "compare": _COMPARE,
+    "followup": _FOLLOWUP,
+    "multi": _MULTI,
+}
 """The seed's words, and their English equals."""
+RULES = tuple(Rule(query_type, word, pattern) for query_type, words in _WORDS.items() for word, pattern in words)

@@ -1,4 +1,4 @@
-"""The rankings of one question on one index: by likeness, by likeness without repetition, by BM25, by words."""
+"""The rankings of one question on one index: by similarity, by marginal relevance, by BM25, by weighted words."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Retrievers:
         vectors = self.index.vectors.reconstruct(np.array(pool.rows, np.int64))
         relevance = np.array(pool.scores, np.float32)
         chosen = maximal_marginal_relevance(relevance, vectors, count=k, trade_off=self.settings.mmr_trade_off)
-        return Ranked([pool.rows[one.position] for one in chosen], [one.score for one in chosen])
+        return Ranked([pool.rows[position] for position in chosen.rows], chosen.scores)
 
     def bm25(self, k: int, scope: Scope) -> Ranked:
         """By BM25 as it is. Raises NoLexicalIndex, WrongTokenizer."""
@@ -99,10 +99,7 @@ class Retrievers:
         return _preferring(partial(lexical.search, words), k, scope)
 
     def words(self, k: int, scope: Scope) -> Ranked:
-        """By the words of document and chunk, other words for the same included; likeness and titles have a say.
-
-        Raises as `bm25`.
-        """
+        """By the words of document and chunk, synonyms included, with similarity and titles. Raises as `bm25`."""
         scores = self._word_scores
         closeness = closeness_for(self.embedder_name, self.question, self.settings) / self.settings.bm25_weight
         pool = max(self.settings.words_pool, k)
@@ -162,17 +159,10 @@ class Retrievers:
         return embed_questions(embedder, [self.question])[0]
 
 
-class Chosen(NamedTuple):
-    """A candidate's position in the pool, and what it added when it was chosen."""
-
-    position: int
-    score: float
-
-
 def maximal_marginal_relevance(
     relevance: NDArray[np.float32], vectors: NDArray[np.float32], *, count: int, trade_off: float
-) -> list[Chosen]:
-    """`count` candidates in the order in which they add most: relevant, and unlike those before them.
+) -> Ranked:
+    """`count` candidates, by position, in the order in which they add most: relevant, and unlike those before them.
 
     relevance: similarity of each candidate to the question, (candidates,). vectors: (candidates, dimension), unit.
     trade_off: 1 is relevance alone, 0 is difference alone. Ties: the earlier candidate first.
@@ -181,14 +171,15 @@ def maximal_marginal_relevance(
     gain = trade_off * relevance.astype(np.float64)
     likeness = np.zeros(len(relevance))  # to the most alike of those chosen; none yet, so no penalty
     open_positions = np.ones(len(relevance), np.bool_)
-    chosen: list[Chosen] = []
+    chosen = Ranked([], [])
     for _ in range(min(count, len(relevance))):
         score = np.where(open_positions, gain - (1 - trade_off) * likeness, -np.inf)
         best = int(np.argmax(score))
-        chosen.append(Chosen(best, float(score[best])))
+        chosen.rows.append(best)
+        chosen.scores.append(float(score[best]))
         open_positions[best] = False
         alike = (vectors @ vectors[best]).astype(np.float64)
-        likeness = alike if len(chosen) == 1 else np.maximum(likeness, alike)
+        likeness = alike if len(chosen.rows) == 1 else np.maximum(likeness, alike)
     return chosen
 
 
@@ -207,10 +198,9 @@ def _preferring(search: Callable[..., Best | Nearest], k: int, scope: Scope) -> 
 
 
 def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> float:
-    """What likeness of meaning counts for this embedder and the script of this question; 0: it cannot read it.
+    """Weight of similarity in the ranking `words`; 0 if the embedder cannot read the script of the question.
 
-    Measured for MiniLM: on Korean its votes take page hit@5 of the samples from .91 to .24; on English .05 to .10 give
-    the same within .03. Not measured for others, which are larger: they get a little more, in any script they read.
+    Measured for MiniLM (README). Others are larger and get a little more, in any script they read.
     """
     if not reads(embedder_id, question):
         return 0.0
@@ -220,9 +210,9 @@ def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> 
 def word_scores(
     lexical: Lexical, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, repeated_share: float
 ) -> NDArray[np.float64]:
-    """Every row's score; rows without any word of the question in their document have 0.
+    """The score of every row, 0 without any word in its document; words: word → weight.
 
-    words: each with what it counts. repeated_share: what a word of every chunk of the document counts for a chunk.
+    repeated_share: what a word of every chunk of the document counts for a chunk.
     """
     sizes = np.bincount(document_of_row)
     chunks, documents = np.zeros(len(document_of_row)), np.zeros(len(sizes))

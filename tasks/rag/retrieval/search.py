@@ -1,4 +1,4 @@
-"""A question finds chunks: by likeness of meaning, by words, or by both, first in the documents that it speaks of."""
+"""Searches chunks by similarity, by words, or by both, first in the documents that a question means."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL = Filters()
 
 
 class Hit(Record):
-    """A chunk that answers, best first."""
+    """A chunk that was found."""
 
     chunk: Chunk
     document_name: str
@@ -42,11 +42,12 @@ class Hit(Record):
 
 
 class Found(NamedTuple):
-    """What a search gives."""
+    """The result of a search."""
 
     hits: tuple[Hit, ...]
+    """Best first."""
     notes: tuple[str, ...]
-    """Where the search was not quite the one that was asked for, and why."""
+    """Where the search differs from the one that was asked for, and why."""
     filters: Filters = ALL
     """The documents that it looked in, or looked in first."""
 
@@ -67,14 +68,11 @@ def search(
 ) -> Found:
     """The `top_k` best chunks.
 
-    embedder: called only by strategies that compare meaning, so that BM25 loads no model.
-    bm25_weight: how much words count in rrf beside meaning, 1 as measured best, 0 not at all; None: as in `settings`.
-    documents: digests to search in; None is all, none is nothing. filters: what the question itself speaks of; the
-    sides of a comparison share the hits.
+    embedder: called only by strategies that compare meaning. bm25_weight: weight of words in rrf; None: of `settings`.
+    documents: digests to search in; None is all. filters: what the question means; compared sides share the hits.
     per_document: the most chunks of one document, as long as others are there.
-    reranker: orders the pool before it is cut.
-    Raises WrongEmbedder, DamagedIndex, WrongTokenizer and NoLexicalIndex (rrf goes on without and notes it), and
-    ValueError for an empty question or `top_k` below 1.
+    Raises WrongEmbedder, DamagedIndex, WrongTokenizer, NoLexicalIndex, and ValueError for an empty question or
+    `top_k` below 1.
     """
     if not question.strip():
         raise ValueError("the question is empty; ask with at least one word")
@@ -91,22 +89,18 @@ def search(
     ordered = pool.found
     if reranker:
         ordered = _reranked(index, question, pool.found[: max(top_k, settings.rerank_pool)], reranker)
-    if pool.sides is not None:
-        sides = [lambda one, rows=rows: bool(rows[one.row]) for rows in pool.sides.rows]
-        chosen = balanced(ordered, sides, top_k, of=pool.sides.of)
+    if pool.sides:
+        sides = [lambda one, rows=rows: bool(rows[one.row]) for rows in pool.sides]
+        # documents that are only preferred leave a part of the hits to the others
+        chosen = balanced(ordered, sides, top_k, of=len(sides) + (filters.mode == "prefer"))
     elif per_document is not None:
         owner = index.document_of_row
         chosen = spread(ordered, lambda one: int(owner[one.row]), top_k, most=per_document)
     else:
         chosen = ordered[:top_k]
     hits = tuple(
-        Hit(
-            chunk=read_chunk(index, one.row),
-            document_name=index.document(one.row).name,
-            score=one.score,
-            ranks=one.ranks,
-        )
-        for one in chosen
+        Hit(chunk=read_chunk(index, row), document_name=index.document(row).name, score=score, ranks=ranks)
+        for row, score, ranks in chosen
     )
     return Found(hits, tuple(dict.fromkeys(pool.notes)), pool.filters)
 
@@ -118,13 +112,8 @@ def retrieve(
     *,
     embedder: Callable[[], Embedder],
     reranker: Reranker | None = None,
-    documents: Collection[str] | None = None,
-    settings: SearchSettings = DEFAULTS,
 ) -> Found:
-    """What the plan says, or, where that cannot run, what comes nearest to it, and a note.
-
-    documents: as in `search`. Raises as `search`, save NoLexicalIndex.
-    """
+    """The plan's search, or what comes nearest to it, with a note. Raises as `search`, except NoLexicalIndex."""
     strategy, notes, needs = plan.strategy, (), find_strategy(plan.strategy).needs
     if "words" in needs and index.manifest.tokenizer is None:
         strategy = STRATEGY
@@ -139,11 +128,9 @@ def retrieve(
         strategy=strategy,
         top_k=plan.top_k,
         embedder=embedder,
-        documents=documents,
         filters=plan.filters,
-        per_document=-(-plan.top_k // settings.multi_documents) if several else None,
+        per_document=-(-plan.top_k // DEFAULTS.multi_documents) if several else None,
         reranker=reranker,
-        settings=settings,
     )
     return found._replace(notes=(*notes, *found.notes))
 
@@ -157,15 +144,8 @@ class _Pool(NamedTuple):
     found: Sequence[Fused]
     notes: Sequence[str]
     filters: Filters = ALL
-    sides: _Sides | None = None
-
-
-class _Sides(NamedTuple):
-    """What is compared: rows of each side, and on which share of the hits each may count."""
-
-    rows: tuple[Rows, ...]
-    of: int
-    """Parts that the hits are shared into: as many as sides, one more where other documents have a part."""
+    sides: tuple[Rows, ...] = ()
+    """Rows of each side of a comparison."""
 
 
 @dataclass(frozen=True)
@@ -215,14 +195,11 @@ class _Search:
         pool = alternate([found for found, _ in ranked], same=attrgetter("row"))
         if filters.mode == "prefer":
             pool = alternate([self.rank(Scope(allowed, bonus)).found + pool], same=attrgetter("row"))
-        return _Pool(pool, notes, filters, _Sides(rows, of=len(rows) + (filters.mode == "prefer")))
+        return _Pool(pool, notes, filters, rows)
 
 
 def alternate(rankings: Iterable[Sequence[Item]], *, same: Callable[[Item], Hashable]) -> list[Item]:
-    """The first of each ranking, then the second of each …; what stands in several comes once.
-
-    same: what equal items have in common.
-    """
+    """The first of each ranking, then the second of each …, without repeats; same: what equal items have in common."""
     first: dict[Hashable, Item] = {}
     for turn in zip_longest(*rankings):
         for one in turn:
@@ -238,26 +215,23 @@ def balanced(found: Sequence[Fused], sides: Sequence[Callable[[Fused], bool]], c
     """
     share = max(count // of, 1)
     owed = [one.row for side in sides for one in list(filter(side, found))[:share]]
-    kept = set(list(dict.fromkeys(owed))[:count])
-    for one in found:
-        if len(kept) >= count:
-            break
-        kept.add(one.row)
-    return [one for one in found if one.row in kept]
+    return _filled(found, owed, count)
 
 
 def spread(found: Sequence[Fused], owner: Callable[[Fused], int], count: int, *, most: int) -> list[Fused]:
     """The first `count` with at most `most` of one owner; where that leaves room, the best of what was passed over."""
     met = Counter[int]()
-    kept: set[int] = set()
+    within: list[int] = []
     for one in found:
         met[owner(one)] += 1
-        if met[owner(one)] <= most and len(kept) < count:
-            kept.add(one.row)
-    for one in found:
-        if len(kept) >= count:
-            break
-        kept.add(one.row)
+        if met[owner(one)] <= most:
+            within.append(one.row)
+    return _filled(found, within, count)
+
+
+def _filled(found: Sequence[Fused], rows: Iterable[int], count: int) -> list[Fused]:
+    """`count` of `found` in their order: those of `rows`, the first ones first, then the best others."""
+    kept = set(list(dict.fromkeys([*rows, *(one.row for one in found)]))[:count])
     return [one for one in found if one.row in kept]
 
 
@@ -266,7 +240,5 @@ def _reranked(index: Index, question: str, pool: Sequence[Fused], reranker: Rera
         return []
     scores = reranker.score(question, [read_chunk(index, one.row).search_text for one in pool])
     order = np.argsort(-scores, kind="stable").tolist()
-    return [
-        Fused(pool[at].row, float(scores[at]), pool[at].ranks | {"rerank": rank})
-        for rank, at in enumerate(order, start=1)
-    ]
+    ranked = enumerate(order, start=1)
+    return [Fused(pool[at].row, float(scores[at]), pool[at].ranks | {"rerank": rank}) for rank, at in ranked]

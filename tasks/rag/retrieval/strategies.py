@@ -1,8 +1,7 @@
-"""The table of retrieval strategies: how the chunks of a question may be ranked, ours and those of installed packages.
+"""The retrieval strategies: ours (`_BUILT_IN`), and those of installed packages.
 
-A strategy of ours is an entry of `_BUILT_IN`. A package adds its own by an entry point of the group `trivet.retrievers`
-that leads to a `RetrievalStrategy`; the entry point's name is the strategy's. Commands, configurations, sweeps and
-measurements read their choices here. Light, because every command line imports it.
+A package adds one by an entry point of the group `trivet.retrievers` that leads to a `RetrievalStrategy`; the entry
+point's name is the strategy's. Every command line imports this module, so its own imports are light.
 """
 
 from __future__ import annotations
@@ -156,12 +155,10 @@ _BUILT_IN = {
         needs=frozenset(["meaning"]),
     ),
     "mmr": RetrievalStrategy(  # by cosine, without repetition
-        rank=lambda retrievers, count, scope: alone("mmr", retrievers.mmr(count, scope)),
-        needs=frozenset(["meaning"]),
+        rank=lambda retrievers, count, scope: alone("mmr", retrievers.mmr(count, scope)), needs=frozenset(["meaning"])
     ),
     "bm25": RetrievalStrategy(  # by the words of the question
-        rank=lambda retrievers, count, scope: alone("bm25", retrievers.bm25(count, scope)),
-        needs=frozenset(["words"]),
+        rank=lambda retrievers, count, scope: alone("bm25", retrievers.bm25(count, scope)), needs=frozenset(["words"])
     ),
     "rrf": RetrievalStrategy(rank=_rrf, weighs_words=True),  # all of these, and words that are added to the question
 }

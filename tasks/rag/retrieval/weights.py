@@ -1,26 +1,4 @@
-"""How much each voice counts when chunks are ranked: the seed's numbers, and ours beside the figures behind them.
-
-Page hit@1, hit@5 and MRR@10 with MiniLM, kiwi, chunks of 800/120 characters. A, B: 52 Korean and 27 English questions
-on the own samples, without the scans; C: 60 analyst's questions, written beside the vocabulary of `expansion` and so
-its friends; D: 42 questions by another hand, the tuning half of `tests/rag/questions`. C and D with 119
-documents in the index.
-
-|                             | A              | B              | C              | D              |
-|-----------------------------|----------------|----------------|----------------|----------------|
-| similarity                  | .000 .096 .034 | .519 .889 .656 | .283 .633 .426 | .286 .452 .368 |
-| BM25                        | .538 .904 .670 | .704 .963 .817 | .267 .617 .423 | .548 .762 .653 |
-| rrf as in the seed          | .538 .904 .670 | .593 .889 .710 | .400 .683 .536 | .548 .786 .662 |
-| words                       | .731 .962 .811 | .778 .963 .852 | .233 .550 .363 | .595 .810 .690 |
-| + expansion                 | .731 .962 .806 | .741 .963 .839 | .317 .600 .455 | .619 .857 .716 |
-| + titles of statements      | .731 .962 .806 | .741 .963 .839 | .417 .800 .567 | .548 .833 .672 |
-| + closeness                 | .731 .962 .806 | .741 1.00 .827 | .517 .950 .697 | .548 .857 .674 |
-| routed: rrf as in the seed  | .596 .981 .717 | .593 .926 .711 | .417 .683 .559 | .548 .786 .662 |
-| routed: words               | .846 1.00 .904 | .815 .963 .880 | .400 .750 .549 | .619 .857 .715 |
-| routed: all (what runs)     | .827 1.00 .894 | .741 1.00 .841 | .783 1.00 .872 | .667 .952 .783 |
-
-Tried and left: a page's words beside its chunks' (within .02 either way), the best line of a chunk (hit@5 of A -.04),
-contents pages held back (no change).
-"""
+"""How much each ranking counts in a search; the page of the room (README) has the measurements behind the numbers."""
 
 from __future__ import annotations
 
@@ -45,11 +23,8 @@ class SearchSettings(Record):
     bm25_weight: float = Field(default=1.0, ge=0)
     """How much words count in rrf beside meaning: of BM25 and `words`, where it divides `closeness`; 0: not at all."""
     words_weight: float = Field(default=200.0, ge=0)
-    """Weight of the ranking `words` relative to BM25's; 0 is the seed's rrf.
-
-    So high because ranks 1 and 2 differ by 1/61 - 1/62: at 8 similarity and mmr still turn first ranks round, and MRR
-    falls by .06 on B, .15 on C and .07 on D; from 200 on nothing changes.
-    """
+    """Weight of the ranking `words` relative to BM25's; 0 is the seed's rrf. So high because ranks 1 and 2 differ by
+    1/61 - 1/62: from 200 on nothing changes (README)."""
     words_pool: int = Field(default=100, ge=1)
     """Chunks that are looked at closely for `words`."""
     repeated_share: float = Field(default=0.1, ge=0)
@@ -57,7 +32,6 @@ class SearchSettings(Record):
     said_share: float = Field(default=0.3, ge=0, le=1)
     """What a word of a name counts once the name has been resolved to documents."""
     added_share: float = Field(default=0.5, ge=0)
-    """What a word counts that `expansion` adds."""
     title_bonus: float = Field(default=0.15, ge=0)
     """For tables of the statement that is asked for, as a share of the best score by words."""
     closeness: float = Field(default=0.07, ge=0)
@@ -65,15 +39,10 @@ class SearchSettings(Record):
     preference: float = Field(default=0.25, ge=0)
     """For chunks of preferred documents, as a share of the best score."""
     favour: float = Field(default=0.1, ge=0)
-    """For those of the documents meant that fit best in year, form or amount; on top of `preference`.
-
-    With four filings more of each company, of other years, page hit@1 is .26 without it and .54 from .1 on; at .25 the
-    reports of the year after, which hold the figures too, fall out (hit@5 .85 to .80).
-    """
+    """For those of the documents meant that fit best in year, form or amount; on top of `preference` (README)."""
     multi_documents: int = Field(default=3, ge=1)
     """Over so many documents at least a question about several is spread, where there are as many."""
     rerank_pool: int = Field(default=30, ge=1)
-    """Chunks that a reranker reads."""
 
 
 DEFAULTS = SearchSettings()

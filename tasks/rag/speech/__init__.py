@@ -1,4 +1,4 @@
-"""An answer as words to be spoken: without marks and Markdown, money, numbers and dates in words."""
+"""An answer as words to be spoken: without citation marks and Markdown; money, numbers and dates in words."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import unicodedata
 from typing import NamedTuple
 
 from tasks.language.sentences import Language, language_of, without_marks
-from tasks.rag.speech.spoken_english import in_english
-from tasks.rag.speech.spoken_korean import in_korean
+from tasks.rag.speech import spoken_english, spoken_korean
+from tasks.rag.speech.spoken_numbers import spoken
 
 _MARKDOWN = (
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # links and pictures
@@ -24,7 +24,7 @@ _SPACE_BEFORE_STOP = re.compile(r"\s+([.,!?])")
 
 
 class Speech(NamedTuple):
-    """What is said, and the language to say it in."""
+    """Words, and the language to speak them in."""
 
     words: str
     language: Language
@@ -32,14 +32,10 @@ class Speech(NamedTuple):
 
 def to_speech(text: str) -> Speech:
     """The words of an answer; empty where it holds none."""
-    plain = _without_markdown(without_marks(unicodedata.normalize("NFC", text)))
+    plain = without_marks(unicodedata.normalize("NFC", text))
+    for pattern, kept in _MARKDOWN:
+        plain = pattern.sub(kept, plain)
     language = language_of(plain)
-    said = in_korean(plain) if language == "ko" else in_english(plain)
+    said = spoken(plain, spoken_korean.RULES if language == "ko" else spoken_english.RULES)
     lines = (_SPACE_BEFORE_STOP.sub(r"\1", " ".join(line.split())) for line in said.splitlines())
     return Speech("\n".join(filter(None, lines)), language)
-
-
-def _without_markdown(text: str) -> str:
-    for pattern, kept in _MARKDOWN:
-        text = pattern.sub(kept, text)
-    return text

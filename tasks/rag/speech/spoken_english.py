@@ -5,23 +5,7 @@ from __future__ import annotations
 import re
 
 from tasks.language.number_words import MONTHS
-from tasks.rag.speech.spoken_numbers import (
-    ANY_NUMBER,
-    DATE,
-    DIGIT_GROUPS,
-    FIRST,
-    LEADING_ZERO,
-    NUMBER,
-    SECTION,
-    SIGN,
-    Rule,
-    apart,
-    by_symbol,
-    either,
-    in_words,
-    is_day,
-    spoken,
-)
+from tasks.rag.speech import spoken_numbers as numbers
 
 ENGLISH_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ENGLISH_LIMIT = 10**18
@@ -29,7 +13,7 @@ ENGLISH_LIMIT = 10**18
 
 def english(number: int) -> str:
     """`number` (not negative) in English: one thousand two hundred thirty-four."""
-    return in_words(number, lang="en") if number < ENGLISH_LIMIT else english_digits(str(number))
+    return numbers.in_words(number, lang="en") if number < ENGLISH_LIMIT else english_digits(str(number))
 
 
 def english_digits(digits: str) -> str:
@@ -39,16 +23,16 @@ def english_digits(digits: str) -> str:
 
 def english_ordinal(number: int) -> str:
     """`number` (from 1) as a place in a row: twenty-first."""
-    return in_words(number, lang="en", to="ordinal")
+    return numbers.in_words(number, lang="en", to="ordinal")
 
 
 def english_year(year: int) -> str:
     """A year (1000 to 9999) as it is said: nineteen ninety-nine, two thousand five, twenty twenty-four."""
-    return in_words(year, lang="en", to="year").replace("oh-", "oh ")
+    return numbers.in_words(year, lang="en", to="year").replace("oh-", "oh ")
 
 
 MONTH = "|".join(MONTHS)
-CURRENCIES = by_symbol(
+CURRENCIES = numbers.by_symbol(
     {
         "dollar": ("US$", "$", "USD"),
         "won": ("₩", "￦", "KRW"),
@@ -59,7 +43,7 @@ CURRENCIES = by_symbol(
 )
 UNCHANGED = ("won", "yen")
 """Currencies without a plural, and without a hundredth part."""
-SCALES = by_symbol(
+SCALES = numbers.by_symbol(
     {
         "thousand": ("thousand", "k"),
         "million": ("million", "mn", "m"),
@@ -67,7 +51,7 @@ SCALES = by_symbol(
         "trillion": ("trillion", "tn"),
     }
 )
-UNITS = by_symbol(
+UNITS = numbers.by_symbol(
     {
         "percent": ("%",),
         "square meters": ("㎡", "m²"),
@@ -84,11 +68,6 @@ UNITS = by_symbol(
 )
 
 
-def in_english(text: str) -> str:
-    """`text` without a digit."""
-    return spoken(text, RULES)
-
-
 def _number(written: str) -> str:
     whole, _, decimals = written.replace(",", "").partition(".")
     return english(int(whole)) + (f" point {english_digits(decimals)}" if decimals else "")
@@ -96,7 +75,7 @@ def _number(written: str) -> str:
 
 def _date(found: re.Match[str]) -> str:
     month, day = int(found["month"]), int(found["day"])
-    if not is_day(month, day):
+    if not numbers.is_day(month, day):
         return found[0]
     return f"{MONTHS[month - 1]} {english_ordinal(day)}, {english_year(int(found['year']))}"
 
@@ -125,7 +104,7 @@ def _money(found: re.Match[str]) -> str:
     return f"{_number(written)} {currency if written == '1' else plural}"
 
 
-_DATE = re.compile(DATE)
+_DATE = re.compile(numbers.DATE)
 _AND_YEAR = r"(?:,?\s(?P<year>[12][0-9]{3})\b)?"
 _MONTH_FIRST = re.compile(rf"\b(?P<month>{MONTH})\s(?P<day>[0-3]?[0-9])(?![0-9.,]*[0-9]){_AND_YEAR}")
 _DAY_FIRST = re.compile(rf"\b(?P<day>[0-3]?[0-9])\s(?P<month>{MONTH}){_AND_YEAR}")
@@ -133,28 +112,28 @@ _TIME = re.compile(
     r"(?<![0-9:])(?P<hour>[01]?[0-9]|2[0-4]):(?P<minute>[0-5][0-9])(?::[0-5][0-9])?(?![0-9:])"
     r"(?:\s?(?P<half>[aApP])\.?[mM]\b\.?)?"
 )
-_MINUS = re.compile(rf"(?<![\w.,)\]-])[-−]\s?(?={SIGN}?[0-9])")
-_RANGE = re.compile(rf"(?<=[0-9%])\s?[~∼〜–]\s?(?={SIGN}?[0-9])")
+_MINUS = re.compile(rf"(?<![\w.,)\]-])[-−]\s?(?={numbers.SIGN}?[0-9])")
+_RANGE = re.compile(rf"(?<=[0-9%])\s?[~∼〜–]\s?(?={numbers.SIGN}?[0-9])")
 _MONEY = re.compile(
-    rf"(?P<currency>{either(CURRENCIES)})\s?(?P<number>{NUMBER})(?:\s?(?P<scale>(?i:{either(SCALES)}))\b)?"
+    rf"(?P<currency>{numbers.either(CURRENCIES)})\s?(?P<number>{numbers.NUMBER})(?:\s?(?P<scale>(?i:{numbers.either(SCALES)}))\b)?"
 )
-_UNIT = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<unit>{either(UNITS)})(?![A-Za-z])")
-_ORDINAL = re.compile(rf"{FIRST}(?P<number>[1-9][0-9]*)(?:st|nd|rd|th)\b")
-_YEAR = re.compile(rf"(?P<before>[A-Za-z]?){FIRST}(?P<number>1[1-9][0-9]{{2}}|20[0-9]{{2}})(?![0-9]|[.,][0-9])")
+_UNIT = re.compile(rf"{numbers.FIRST}(?P<number>{numbers.NUMBER})\s?(?P<unit>{numbers.either(UNITS)})(?![A-Za-z])")
+_ORDINAL = re.compile(rf"{numbers.FIRST}(?P<number>[1-9][0-9]*)(?:st|nd|rd|th)\b")
+_YEAR = re.compile(rf"(?P<before>[A-Za-z]?){numbers.FIRST}(?P<number>1[1-9][0-9]{{2}}|20[0-9]{{2}})(?![0-9]|[.,][0-9])")
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[numbers.Rule, ...] = (
     (_DATE, _date),
     (_MONTH_FIRST, _day_of_month),
     (_DAY_FIRST, _day_of_month),
     (_TIME, _time),
     (_MINUS, "minus "),
-    (DIGIT_GROUPS, lambda found: ", ".join(english_digits(group) for group in found[0].split("-"))),
-    (SECTION, lambda found: " point ".join(english(int(group)) for group in found[0].split("."))),
+    (numbers.DIGIT_GROUPS, lambda found: ", ".join(english_digits(group) for group in found[0].split("-"))),
+    (numbers.SECTION, lambda found: " point ".join(english(int(group)) for group in found[0].split("."))),
     (_RANGE, " to "),
     (_MONEY, _money),
     (_UNIT, lambda found: f"{_number(found['number'])} {UNITS[found['unit']]}"),
     (_ORDINAL, lambda found: english_ordinal(int(found["number"]))),
-    (LEADING_ZERO, lambda found: english_digits(found[0])),
-    (_YEAR, lambda found: apart(found, english_year(int(found["number"])))),
-    (ANY_NUMBER, lambda found: apart(found, _number(found["number"]))),
+    (numbers.LEADING_ZERO, lambda found: english_digits(found[0])),
+    (_YEAR, lambda found: numbers.apart(found, english_year(int(found["number"])))),
+    (numbers.ANY_NUMBER, lambda found: numbers.apart(found, _number(found["number"]))),
 )

@@ -5,23 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from tasks.rag.speech.spoken_numbers import (
-    ANY_NUMBER,
-    DATE,
-    DIGIT_GROUPS,
-    FIRST,
-    LEADING_ZERO,
-    NUMBER,
-    SECTION,
-    SIGN,
-    Rule,
-    apart,
-    by_symbol,
-    either,
-    in_words,
-    is_day,
-    spoken,
-)
+from tasks.rag.speech import spoken_numbers as numbers
 
 KOREAN_DIGITS = "영일이삼사오육칠팔구"
 KOREAN_LIMIT = 10**20
@@ -34,7 +18,7 @@ def korean(number: int) -> str:
     """`number` (not negative) in Sino-Korean, a space after each group of four digits: 십이억 오천만."""
     if number >= KOREAN_LIMIT:
         return korean_digits(str(number))
-    return in_words(number, lang="ko").replace(" 만", " 일만")  # 만, but 일억 일만, which num2words calls 일억 만
+    return numbers.in_words(number, lang="ko").replace(" 만", " 일만")  # 일억 일만; num2words says 일억 만
 
 
 def korean_digits(digits: str) -> str:
@@ -52,7 +36,7 @@ MONTHS = {6: "유월", 10: "시월"}
 """Months that are not said as their number."""
 COUNTED_NATIVELY = 40
 """Below this things are counted in Korean's own words: 세 명, but 오십 명."""
-CURRENCIES = by_symbol(
+CURRENCIES = numbers.by_symbol(
     {
         "달러": ("US$", "$", "USD"),
         "원": ("₩", "￦", "KRW"),
@@ -62,7 +46,7 @@ CURRENCIES = by_symbol(
     }
 )
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-UNITS = by_symbol(
+UNITS = numbers.by_symbol(
     {
         "퍼센트": ("%",),
         "퍼센트포인트": ("%p",),
@@ -79,11 +63,6 @@ UNITS = by_symbol(
 )
 
 
-def in_korean(text: str) -> str:
-    """`text` without a digit."""
-    return spoken(text, RULES)
-
-
 def _number(written: str) -> str:
     whole, _, decimals = written.replace(",", "").partition(".")
     digits = "".join(KOREAN_DIGITS[int(digit)] for digit in decimals)
@@ -92,7 +71,7 @@ def _number(written: str) -> str:
 
 def _date(found: re.Match[str]) -> str:
     month, day = int(found["month"]), int(found["day"])
-    if not is_day(month, day):
+    if not numbers.is_day(month, day):
         return found[0]
     weekday = f" {found['weekday']}요일" if found["weekday"] else ""
     return f"{korean(int(found['year']))}년 {_month(month)} {korean(day)}일{weekday}"
@@ -134,34 +113,36 @@ def _won(found: re.Match[str]) -> str:
     return f"{number}{found['scale']} 원"
 
 
-_DATE = re.compile(rf"{DATE}(?:\s?\((?P<weekday>[월화수목금토일])\))?")
+_DATE = re.compile(rf"{numbers.DATE}(?:\s?\((?P<weekday>[월화수목금토일])\))?")
 _YEAR_AND_MONTH = re.compile(r"(?<![0-9.])(?P<year>[12][0-9]{3})\.\s(?P<month>[1-9]|1[0-2])\.(?!\s?[0-9])")
 _MONTH_OF_ITS_OWN = re.compile(r"(?<![0-9.])0?(?P<month>6|10)월")
 _TIME = re.compile(
     r"(?<![0-9:])(?P<hour>[01]?[0-9]|2[0-4]):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]))?(?![0-9:])"
 )
-_HOUR = re.compile(rf"{FIRST}(?P<hour>[01]?[0-9]|2[0-4])시(?![간가-힣])")
-_MINUS = re.compile(rf"(?<![\w.,)\]-])[-−△▲]\s?(?={SIGN}?[0-9])")
-_RANGE = re.compile(rf"(?<=[0-9])\s?[~∼〜–]\s?(?={SIGN}?[0-9])|(?<=[원%년월일시분개명])\s?[~∼〜]\s?(?=[0-9])")
-_SCALE = rf"(?P<scale>(?i:{either(SCALES)}))\b"
-_FOREIGN_MONEY = re.compile(rf"(?P<currency>{either(CURRENCIES)})\s?(?P<number>{NUMBER})(?:\s?{_SCALE})?")
-_FOREIGN_SCALE = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?{_SCALE}")
-_WON_IN_SCALE = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<scale>[만억조]|[십백천]만)\s?원")
-_WON = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<won>[백천]?원)")
-_UNIT = re.compile(rf"{FIRST}(?P<number>{NUMBER})\s?(?P<unit>{either(UNITS)})(?![A-Za-z])")
+_HOUR = re.compile(rf"{numbers.FIRST}(?P<hour>[01]?[0-9]|2[0-4])시(?![간가-힣])")
+_MINUS = re.compile(rf"(?<![\w.,)\]-])[-−△▲]\s?(?={numbers.SIGN}?[0-9])")
+_RANGE = re.compile(rf"(?<=[0-9])\s?[~∼〜–]\s?(?={numbers.SIGN}?[0-9])|(?<=[원%년월일시분개명])\s?[~∼〜]\s?(?=[0-9])")
+_SCALE = rf"(?P<scale>(?i:{numbers.either(SCALES)}))\b"
+_FOREIGN_MONEY = re.compile(
+    rf"(?P<currency>{numbers.either(CURRENCIES)})\s?(?P<number>{numbers.NUMBER})(?:\s?{_SCALE})?"
+)
+_FOREIGN_SCALE = re.compile(rf"{numbers.FIRST}(?P<number>{numbers.NUMBER})\s?{_SCALE}")
+_WON_IN_SCALE = re.compile(rf"{numbers.FIRST}(?P<number>{numbers.NUMBER})\s?(?P<scale>[만억조]|[십백천]만)\s?원")
+_WON = re.compile(rf"{numbers.FIRST}(?P<number>{numbers.NUMBER})\s?(?P<won>[백천]?원)")
+_UNIT = re.compile(rf"{numbers.FIRST}(?P<number>{numbers.NUMBER})\s?(?P<unit>{numbers.either(UNITS)})(?![A-Za-z])")
 _COUNTED = re.compile(
-    rf"{FIRST}(?P<number>[0-9]{{1,2}})\s?(?P<counter>개(?![월년소])|명|가지|번째|살|시간|곳|건|권|마리|사람)"
+    rf"{numbers.FIRST}(?P<number>[0-9]{{1,2}})\s?(?P<counter>개(?![월년소])|명|가지|번째|살|시간|곳|건|권|마리|사람)"
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[numbers.Rule, ...] = (
     (_DATE, _date),
     (_YEAR_AND_MONTH, lambda found: f"{korean(int(found['year']))}년 {_month(int(found['month']))}"),
     (_MONTH_OF_ITS_OWN, lambda found: MONTHS[int(found["month"])]),
     (_TIME, _time),
     (_HOUR, lambda found: _hour(int(found["hour"]))),
     (_MINUS, "마이너스 "),
-    (DIGIT_GROUPS, lambda found: " ".join(korean_digits(group) for group in re.split("[-.]", found[0]))),
-    (SECTION, lambda found: "점".join(korean(int(group)) for group in found[0].split("."))),
+    (numbers.DIGIT_GROUPS, lambda found: " ".join(korean_digits(group) for group in re.split("[-.]", found[0]))),
+    (numbers.SECTION, lambda found: "점".join(korean(int(group)) for group in found[0].split("."))),
     (_RANGE, "에서 "),
     (_FOREIGN_MONEY, lambda found: f"{_scaled(found['number'], found['scale'])} {CURRENCIES[found['currency']]}"),
     (_FOREIGN_SCALE, lambda found: _scaled(found["number"], found["scale"])),
@@ -169,6 +150,6 @@ RULES: tuple[Rule, ...] = (
     (_WON, lambda found: f"{_number(found['number'])} {found['won']}"),
     (_UNIT, lambda found: f"{_number(found['number'])} {UNITS[found['unit']]}"),
     (_COUNTED, _counted),
-    (LEADING_ZERO, lambda found: korean_digits(found[0])),
-    (ANY_NUMBER, lambda found: apart(found, _number(found["number"]))),
+    (numbers.LEADING_ZERO, lambda found: korean_digits(found[0])),
+    (numbers.ANY_NUMBER, lambda found: numbers.apart(found, _number(found["number"]))),
 )

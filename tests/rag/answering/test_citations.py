@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rag.answering.citations import MOST_QUOTE_CHARS, Cited, cite, cited_hits
+from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits
+from tasks.rag.answers import Draft
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.retrieval.search import Hit
 
@@ -31,7 +32,7 @@ TABLE = hit(3, "(단위: 백만원)\n구분 | 2023\n매출 | 1,200\n비용 | 900
 HITS = (BUDGET, SALES, TABLE)
 
 
-def cited(text: str) -> Cited:
+def cited(text: str) -> Draft:
     return cite(text, HITS)
 
 

@@ -133,12 +133,12 @@ def wired(server: Server, name: WiringName, *, store: Kept | None = None, **limi
     """The wiring as `trivet rag ask --llm` opens it, at the server of the test."""
     if name == "local":
         one = Model(OpenAIChat("small-vision", base_url=server.base_url), limits(**limited))
-        return Wiring("local", large=one, small=one, responses=store or Kept())
+        return Wiring(large=one, small=one, responses=store or Kept())
     large, small = (
         Model(OpenAIResponses(model, base_url=server.base_url), limits(**limited))
         for model in ("gpt-5-mini", "gpt-4o-mini")
     )
-    return Wiring("openai", large=large, small=small, responses=store or Kept())
+    return Wiring(large=large, small=small, responses=store or Kept())
 
 
 def assistant(index: Index, wiring: Wiring = WITHOUT_MODEL) -> Assistant:
@@ -280,7 +280,7 @@ def test_a_question_that_the_model_refuses_is_no_sign_of_its_absence(index: Inde
 
 def test_a_model_without_a_chat_template_is_no_sign_of_its_absence_either(index: Index, tmp_path: Path) -> None:
     bare = Model(CausalLM(str(make_tiny_model(tmp_path, chat_template=None)), device="cpu"), limits())
-    answered = assistant(index, Wiring("local", large=bare, small=bare, responses=Kept())).ask(BUDGET)
+    answered = assistant(index, Wiring(large=bare, small=bare, responses=Kept())).ask(BUDGET)
     assert (answered.model_refused, answered.model_away) == (True, False)
     [note] = answered.notes
     assert note.endswith("has no chat template; name another model with `--llm`")

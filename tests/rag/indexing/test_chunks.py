@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.documents.blocks import BBox, Block, Cell, Document, Kind, Page, PageStatus, Place
 from tasks.rag.indexing.chunk_pieces import split_text
-from tasks.rag.indexing.chunks import Chunk, FigureText, chunk_document, preview
+from tasks.rag.indexing.chunks import Chunk, FigureText, chunk_document
 
 DIGEST = "ab" * 32
 
@@ -290,13 +290,7 @@ def test_headers_and_footers_make_one_chunk_at_the_end() -> None:
 
 
 def test_an_empty_document_has_no_chunks() -> None:
-    assert (_chunks([]), preview([], 5)) == ([], [])
-
-
-def test_a_preview_is_spread_over_the_chunks() -> None:
-    chunks = _chunks(*([_block("가" * (10 + number))] for number in range(10)))
-
-    assert [shown["page"] for shown in preview(chunks, 3)] == [1, 4, 7]
+    assert _chunks([]) == []
 
 
 WORDS = st.text(alphabet="가나다라 abc.,123\n", min_size=1, max_size=120).filter(lambda text: bool(text.strip()))

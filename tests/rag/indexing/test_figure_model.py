@@ -10,8 +10,8 @@ import pytest
 
 from models.chats import local_of
 from models.model_errors import ModelUnavailable
-from tasks.rag.indexing.figure_model import figure_model
 from tasks.rag.indexing.figures import FigureSettings
+from tasks.rag.indexing.picturing import figure_model
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from storage.responses import StoredResponse
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
 from tasks.documents.blocks import ImageCandidate
+from tasks.rag.indexing.chunks import figure_label
 from tasks.rag.indexing.figures import (
     FigureRecord,
     FigureSettings,
@@ -29,7 +30,6 @@ from tasks.rag.indexing.figures import (
     figure_request,
     found,
     is_informative,
-    label,
     look_alike,
     measure,
     plan,
@@ -287,7 +287,7 @@ def test_a_description_is_labelled_with_page_and_number(kept: FigureRecord, stor
 
 
 def test_a_format_without_pages_has_a_label_without_a_page(store: Store):
-    assert label(record(store, chart(90, 150, 60), page=None, n=4)) == "[IMAGE 4]"
+    assert figure_label(None, 4) == "[IMAGE 4]"
 
 
 def test_the_model_is_asked_at_temperature_zero_for_512_tokens(store: Store, kept: FigureRecord):

@@ -26,9 +26,9 @@ def _csv(folder: Path, text: str, encoding: str = "utf-8-sig") -> Path:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp949", "utf-16"])
 def test_columns_get_our_names_in_any_encoding(tmp_path: Path, encoding: str) -> None:
-    row = read_table(_csv(tmp_path, f"{HEADER}\n{ROW}\n", encoding)).rows[0]
+    (row,) = read_table(_csv(tmp_path, f"{HEADER}\n{ROW}\n", encoding)).rows.values()
 
-    assert row.fields == {
+    assert row == {
         "notice_id": "20240001",
         "notice_round": "0",
         "project_name": "ERP, 구축",
@@ -47,7 +47,7 @@ def test_columns_get_our_names_in_any_encoding(tmp_path: Path, encoding: str) ->
 def test_headers_may_have_spaces_and_brackets_and_strangers(tmp_path: Path, separator: str) -> None:
     text = separator.join(("사업금액(원)", " 파 일 명 ", "담당자")) + "\n" + separator.join(("100", "a.pdf", "김"))
 
-    fields = read_table(_csv(tmp_path, text)).rows[0].fields
+    (fields,) = read_table(_csv(tmp_path, text)).rows.values()
 
     assert fields == {"project_amount": "100", "file_name": "a.pdf", "담당자": "김"}
 
@@ -79,14 +79,13 @@ def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
     matched = match_rows(table, ["a.pdf", "b.pdf"])
 
     assert matched.by_file["a.pdf"]["project_name"] == "가"
-    assert [(warning.code, warning.line, warning.file) for warning in matched.warnings] == [
-        ("duplicate_notice", 2, None),
-        ("duplicate_notice", 3, None),
-        ("duplicate_file", 3, "a.pdf"),
-        ("row_without_file", 4, None),
-        ("row_without_file", 5, None),
-        ("file_without_row", None, "b.pdf"),
-    ]
+    assert matched.warnings == (
+        *2 * ["The notice 1 (차수 0) stands in 2 rows; all are kept, mend the CSV if one is wrong."],
+        "Line 3 names a file that a row above names too: `a.pdf`; the first row counts.",
+        "Line 4 names the file `missing.pdf`, which is not in the folder.",
+        "Line 5 names the file ``, which is not in the folder.",
+    )
+    assert matched.files_without_row == ("b.pdf",)
 
 
 def test_a_later_row_fills_what_the_first_leaves_open(tmp_path: Path) -> None:

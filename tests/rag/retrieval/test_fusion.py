@@ -37,18 +37,18 @@ VECTORS = np.array([[1, 0], [1, 0], [0, 1]], np.float32)
 
 def test_what_repeats_gives_way_to_what_is_new() -> None:
     chosen = maximal_marginal_relevance(RELEVANCE, VECTORS, count=3, trade_off=0.7)
-    assert [one.position for one in chosen] == [0, 2, 1]
-    assert [one.score for one in chosen] == pytest.approx([0.63, 0.56, 0.63 - 0.3])
+    assert chosen.rows == [0, 2, 1]
+    assert chosen.scores == pytest.approx([0.63, 0.56, 0.63 - 0.3])
 
 
 def test_relevance_alone_keeps_the_order() -> None:
-    assert [one.position for one in maximal_marginal_relevance(RELEVANCE, VECTORS, count=2, trade_off=1)] == [0, 1]
+    assert maximal_marginal_relevance(RELEVANCE, VECTORS, count=2, trade_off=1).rows == [0, 1]
 
 
 def test_opposites_are_preferred_to_what_is_merely_unrelated() -> None:
     vectors = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
     relevance = np.array([0.5, 0.1, 0.1], np.float32)
-    assert [one.position for one in maximal_marginal_relevance(relevance, vectors, count=2, trade_off=0.5)] == [0, 2]
+    assert maximal_marginal_relevance(relevance, vectors, count=2, trade_off=0.5).rows == [0, 2]
 
 
 def fused(*rows: int) -> list[Fused]:
