@@ -245,15 +245,15 @@ def train_grpo(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
-    from tasks.lever.learning.training_inputs import groups_in, online_rewards, pools_in
+    from tasks.lever.learning.training_inputs import groups_in, online_rewards
     from tasks.lever.learning.trainings import learn_grpo
 
     epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
-        start, judged = open_weights(selector, opened.run.device), artifacts().get(data)
-        groups = groups_in(opened.setting, judged, mode=reward, shots=learning.shots)
-        online = online_rewards(opened.setting, pools_in(judged, opened.pools), groups.ids, mode=reward)
+        start = open_weights(selector, opened.run.device)
+        groups = groups_in(opened.setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        online = online_rewards(opened.setting, groups, mode=reward)
         return opened.kept(learn_grpo(start, groups, settings, opened.run, judge=online))
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from models.pointer import PointerSelector
 from storage import files
-from tasks.lever.lever_errors import LeverError, TrainingDiverged
+from tasks.lever.lever_errors import TrainingDiverged
 from tasks.lever.lever_options import Optimization
 from tasks.lever.lever_records import CurvePoint
 
@@ -152,8 +152,8 @@ class Loop:
                 self._save()
             yield Batch(update, epoch, self.plan.rows(update, seed=self.run.seed))
 
-    def learn(self, batch: Batch, objective: Objective, **known: float) -> dict[str, float]:
-        """One update; gives its figures, and `known` with them. Raises TrainingDiverged."""
+    def learn(self, batch: Batch, objective: Objective, **known: float) -> None:
+        """One update, whose figures are kept with `known`. Raises TrainingDiverged."""
         settings = self._settings
         lr = learning_rate(batch.update, self.plan.updates, peak=settings.lr, warmup_share=settings.warmup_share)
         for group in self._optimizer.param_groups:
@@ -174,9 +174,7 @@ class Loop:
                 f"{settings.lr} may be too high, or an embedding is no number"
             )
         self._optimizer.step()
-        figures |= known | {"lr": lr}
-        self._done(batch, figures)
-        return figures
+        self._done(batch, figures | known | {"lr": lr})
 
     def pass_over(self, batch: Batch, **known: float) -> None:
         """Count an update without a step, as there is nothing to learn."""
@@ -215,8 +213,6 @@ class Loop:
         self.selector.eval()
         with torch.no_grad():
             accuracy = float(self.run.validate(self.selector))
-        if not math.isfinite(accuracy):
-            raise LeverError(f"validation after epoch {epoch} gave {accuracy}; it must give an accuracy")
         done = self.progress
         if not done.validation or accuracy > done.validation[done.chosen_epoch]:
             done.chosen_epoch, self._best = epoch, self._weights()
@@ -292,11 +288,6 @@ def generator_of(seed: int, purpose: str, *numbers: int, device: torch.device | 
     return torch.Generator(device).manual_seed(seed_of(seed, purpose, *numbers))
 
 
-def order(count: int, *, seed: int, turn: int) -> Tensor:
-    """(count,) the order in which queries are seen at their `turn`-th time."""
-    return torch.randperm(count, generator=generator_of(seed, "order", turn))
-
-
 class Plan(NamedTuple):
     """Order and number of updates."""
 
@@ -322,7 +313,8 @@ class Plan(NamedTuple):
     def rows(self, update: int, *, seed: int) -> Tensor:
         """(b,) the queries of an update (0 …)."""
         turn, batch = divmod(update, self.batches)
-        return order(self.queries, seed=seed, turn=turn).tensor_split(self.batches)[batch]
+        order = torch.randperm(self.queries, generator=generator_of(seed, "order", turn))
+        return order.tensor_split(self.batches)[batch]
 
 
 class Batch(NamedTuple):
@@ -336,7 +328,7 @@ class Batch(NamedTuple):
 
 
 def key_of(stage: str, about: Mapping[str, BaseModel | int], tensors: Mapping[str, Tensor]) -> str:
-    """Names a training from the content of all that decides it; where it runs is no part of it."""
+    """Digest of everything that determines the result of a training; where it runs is not included."""
     described = {
         name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one for name, one in about.items()
     }
