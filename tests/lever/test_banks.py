@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.lever.data.embeddings import EmbeddingBank, bank_of, beside, content_hash, read_embeddings, require
+from tasks.lever.data.embeddings import EmbeddingBank, bank_of, beside, content_hash, read_embeddings
 from tasks.lever.lever_errors import FileUnusable
 
 VECTORS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -89,16 +89,6 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 def test_what_is_no_bank_is_refused_by_name(ids: list[str], vectors: torch.Tensor, said: str) -> None:
     with pytest.raises(FileUnusable, match=f"file.pt.*{said}"):
         bank_of(ids, vectors, encoder="", where="file.pt")
-
-
-def test_another_encoder_is_refused() -> None:
-    with pytest.raises(FileUnusable, match="embedded by clip-vit@abc, and digits is needed"):
-        require(BANK, where="q.pt", encoder="digits")
-
-
-def test_another_width_is_refused() -> None:
-    with pytest.raises(FileUnusable, match="embeddings of 2 numbers, and the network takes 512"):
-        require(BANK, where="q.pt", dimension=512)
 
 
 def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None:

@@ -107,17 +107,6 @@ def _floats(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
     return vectors.detach().to(device="cpu", dtype=torch.float32)
 
 
-def require(bank: EmbeddingBank, *, where: str, encoder: str | None = None, dimension: int | None = None) -> None:
-    """Raises FileUnusable unless the bank is of this encoder and as wide."""
-    if encoder is not None and bank.encoder and bank.encoder != encoder:
-        raise FileUnusable(f"{where}: embedded by {bank.encoder}, and {encoder} is needed; embed again")
-    if dimension is not None and bank.dimension != dimension:
-        raise FileUnusable(
-            f"{where}: embeddings of {bank.dimension} numbers, and the network takes {dimension}; "
-            "use the encoder that it was trained with"
-        )
-
-
 def beside(path: Path) -> Path:
     """The JSON file with the ids of an exported tensor."""
     return path.with_suffix(".json")

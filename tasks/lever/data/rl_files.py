@@ -2,8 +2,8 @@
 
 {query: {"meta": {…}, "candidate_pool": […], "candidate_pool_ids": […], "pointer_candidates": [{"pointer": [7, 22] …}]}}
 
-Beyond the seed it has `candidate_pool_ids` (pointers are positions in it), `behaviour_logp` and `status`. There is no
-InfoScore in it: `info_score.offline` gives that afterwards.
+Beyond the seed it has `candidate_pool_ids` (pointers are positions in it), `behaviour_logp` and `status`; it has no
+InfoScore.
 """
 
 from __future__ import annotations

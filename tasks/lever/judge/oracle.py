@@ -6,7 +6,8 @@ A query is done with its first entirely right pointer, so that most cost a handf
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -20,7 +21,6 @@ from tasks.lever.learning.selector_evaluation import (
     Search,
     SelectorResult,
     judge_pointers,
-    refuse_small_pools,
 )
 from tasks.lever.lever_records import Pools
 
@@ -48,11 +48,12 @@ def search_best(
     known: results of other selectors; what they found is taken over, so that no selector is better than the oracle,
     however few judgments are left. most_judgments: where the search ends; the best so far counts. `search` of the
     result tells of how many queries the best is known, and so whether the accuracy is a lower bound.
-    Raises PoolTooSmall, and what `judge` raises.
+    Raises what `judge` raises.
     """
-    refuse_small_pools(pools, queries, shots=shots)
-    found = _found_by(known, shots=shots)
-    searches = {query: _Search(query, found.get(query, ()), pools, shots=shots, seed=seed) for query in queries}
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in (one for result in known if result.shots == shots for one in result.outcomes):
+        found[outcome.query].append(outcome)
+    searches = {query: _Search(query, found[query], pools, shots=shots, seed=seed) for query in queries}
     judged, size = 0, FIRST_ROUND
     while asked := [(query, pointer) for query, search in searches.items() for pointer in search.take(size)]:
         affordable = asked[: None if most_judgments is None else max(0, most_judgments - judged)]
@@ -100,15 +101,6 @@ class _Search:
             self.best = outcome
 
 
-def _found_by(known: Iterable[SelectorResult], *, shots: int) -> Mapping[str, list[Outcome]]:
-    found: dict[str, list[Outcome]] = {}
-    for result in known:
-        if result.shots == shots:
-            for outcome in result.outcomes:
-                found.setdefault(outcome.query, []).append(outcome)
-    return found
-
-
 def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
     """All ordered pointers in random order, or as many of them as are affordable."""
     count = math.perm(size, shots)
@@ -116,12 +108,12 @@ def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Po
         for number in rng.permutation(count).astype(np.int32):
             yield _pointer(int(number), size, shots=shots)
     else:
-        yield from islice(_distinct(_drawn(size, shots=shots, rng=rng)), BEST_OF)
-
-
-def _drawn(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
-    while True:
-        yield tuple(rng.choice(size, shots, replace=False).tolist())
+        drawn = set[Pointer]()
+        while len(drawn) < BEST_OF:
+            pointer: Pointer = tuple(rng.choice(size, shots, replace=False).tolist())
+            if pointer not in drawn:
+                drawn.add(pointer)
+                yield pointer
 
 
 def _pointer(number: int, size: int, *, shots: int) -> Pointer:
@@ -131,14 +123,6 @@ def _pointer(number: int, size: int, *, shots: int) -> Pointer:
         place, number = divmod(number, math.perm(len(left) - 1, remaining))
         picked.append(left.pop(place))
     return tuple(picked)
-
-
-def _distinct(pointers: Iterable[Pointer]) -> Iterator[Pointer]:
-    seen = set[Pointer]()
-    for pointer in pointers:
-        if pointer not in seen:
-            seen.add(pointer)
-            yield pointer
 
 
 def _accuracy(outcome: Outcome) -> float:

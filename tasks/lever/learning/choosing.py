@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from models.pointer import PointerSelector
 from storage.artifacts import Artifacts
 from tasks import progress
 from tasks.lever.data.candidate_pools import DECIMALS, generator_of
-from tasks.lever.data.embeddings import EmbeddingBank, require
+from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.judge.judging import Asked, Judging, Judgment
 from tasks.lever.judge.oracle import search_best
-from tasks.lever.learning.selector_evaluation import Choose, Judge, SelectorResult, evaluate, refuse_small_pools
+from tasks.lever.learning.selector_evaluation import Choose, Judge, SelectorResult, evaluate
 from tasks.lever.learning.training_inputs import Setting, choose
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
@@ -45,13 +45,13 @@ def measure(
     banks: name of a similarity baseline → vectors of the queries and of the candidates.
     """
     queries = [item.id for item in setting.dataset.test]
-    choosers: dict[str, Choose] = {"random": lambda shots: choose_at_random(pools, queries, shots=shots, seed=seed)}
+    choosers: dict[str, Choose] = {"random": partial(choose_at_random, pools, queries, seed=seed)}
     for name, (of_queries, of_candidates) in banks.items():
-        choosers[name] = _by_shots(
-            partial(choose_most_similar, pools, queries, of_queries=of_queries, of_candidates=of_candidates)
+        choosers[name] = partial(
+            choose_most_similar, pools, queries, of_queries=of_queries, of_candidates=of_candidates
         )
     for name, selector in selectors.items():
-        choosers[name] = _by_shots(partial(choose, selector, setting, pools, queries))
+        choosers[name] = partial(choose, selector, setting, pools, queries)
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=shots)
     if oracle.most_judgments == 0:
         return results
@@ -65,10 +65,6 @@ def measure(
         most_judgments=oracle.most_judgments,
     )
     return (*results, best)
-
-
-def _by_shots(choosing: Callable[..., Chosen]) -> Choose:
-    return lambda shots: choosing(shots=shots)
 
 
 def _watched(judging: Judging, stage: str) -> Judge:
@@ -104,8 +100,7 @@ def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
 
 
 def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: int) -> Chosen:
-    """Distinct positions, uniformly; a query's own do not depend on the other queries. Raises PoolTooSmall."""
-    refuse_small_pools(pools, queries, shots=shots)
+    """Distinct positions, uniformly; a query's own do not depend on the other queries."""
     chosen: Chosen = {}
     for query in queries:
         drawn = generator_of(query, seed=seed, purpose=f"random {shots}")
@@ -118,10 +113,8 @@ def choose_most_similar(
 ) -> Chosen:
     """The largest inner products of the pool, the largest last; of equal ones the smaller id is the more similar one.
 
-    Raises PoolTooSmall, and FileUnusable for an id without an embedding and for banks of two encoders.
+    Raises FileUnusable for an id without an embedding.
     """
-    refuse_small_pools(pools, queries, shots=shots)
-    require(of_candidates, where="candidates", encoder=of_queries.encoder, dimension=of_queries.dimension)
     pooled = list(dict.fromkeys(chain.from_iterable(pools.pools[query] for query in queries)))
     row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
     chosen: Chosen = {}
@@ -158,13 +151,15 @@ def predict(
     pools: candidates of each query; None: its `pool_size` most similar ones, itself left out by id.
     Raises PoolTooSmall, and FileUnusable for vectors of another width, or ids without a vector.
     """
-    for what, bank in (("queries", queries), ("candidates", candidates)):
-        if bank.dimension != selector.config.embedding_dim:
-            raise FileUnusable(
-                f"the {what} have {bank.dimension} numbers each, the selector reads {selector.config.embedding_dim}; "
-                "export them with the encoder that it was trained with"
-            )
-    require(candidates, where="the candidates", encoder=queries.encoder or None)
+    if candidates.dimension != queries.dimension:
+        raise FileUnusable(
+            f"the candidates have {candidates.dimension} numbers each, the queries {queries.dimension}; "
+            "export them with the same encoder"
+        )
+    if candidates.encoder and queries.encoder and candidates.encoder != queries.encoder:
+        raise FileUnusable(
+            f"the candidates: embedded by {candidates.encoder}, and {queries.encoder} is needed; embed again"
+        )
     if pools is not None and (missing := [query for query in queries.ids if query not in pools]):
         raise FileUnusable(
             f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
