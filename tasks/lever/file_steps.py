@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.records import Record, Ref
+from tasks.lever.data.json_files import sha256_of
 from tasks.lever.lever_records import Dataset, Embedded, Pools
 from tasks.lever.opened_worlds import World
 from tasks.resources import artifacts
@@ -68,8 +69,8 @@ def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
     from tasks.lever.data.earlier_files import rl_data_in
     from tasks.lever.judge.judges import open_judge
 
-    found = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
-    return RlDataRead(data=artifacts().put("rl-data", found.content), notes=found.notes)
+    content, notes = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
+    return RlDataRead(data=artifacts().put("rl-data", content), notes=notes)
 
 
 @step(version=1, reads_world=True)
@@ -113,12 +114,6 @@ def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Expor
         bank.export_pt(folder / name)
         written += [folder / name, beside(folder / name)]
     return Exported(files={str(path): sha256_of(path) for path in written})
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of_folder(folder: Path) -> str:

@@ -175,7 +175,7 @@ def generate_rl_data(
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     ids = in_shard(setting.dataset.train_queries, shard)
     progress.expect("rl data", len(ids))
-    generated = generate(
+    data, away = generate(
         setting,
         candidates,
         ids,
@@ -186,18 +186,18 @@ def generate_rl_data(
         judge=open_judge(world.judge).id,
     )
     progress.advance("rl data", len(ids))
-    kept = artifacts().save("rl-part", RlPart(queries=generated.data))
-    if generated.away:
-        raise Incomplete(kept, generated.away)
+    kept = artifacts().save("rl-part", RlPart(queries=data))
+    if away:
+        raise Incomplete(kept, away)
     return kept
 
 
 @step(version=1)
 def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
     """All beam data as one file, in the new format of the seed."""
-    from tasks.lever.data.beam_data import beam_bytes, beams_of
+    from tasks.lever.data.beam_data import beam_bytes
 
-    return artifacts().put("beam-data", beam_bytes(beams_of(open_beams(parts), artifacts().load(Pools, pools))))
+    return artifacts().put("beam-data", beam_bytes(open_beams(parts), artifacts().load(Pools, pools)))
 
 
 @step(version=1)

@@ -13,7 +13,7 @@ from tasks.lever.data import dataset_embeddings
 from tasks.lever.data.dataset_embeddings import embed_dataset
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import DatasetUnusable
-from tasks.lever.lever_records import Dataset, VqaItem
+from tasks.lever.lever_records import Dataset
 from tests.lever.small_dataset import ColourEncoder, dataset, item, png
 
 RED, GREEN = png(255), png(0, 255)
@@ -133,26 +133,6 @@ def test_progress_adds_up_to_the_items(store: Artifacts, pictures: Path, monkeyp
     told: list[int] = []
     embed_dataset(small(pictures), ColourEncoder(), store, tell=told.append)
     assert told == [3, 2]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"validation": ("t1",)}, r"1 question ids stand there more than once \(t1\)"),
-        ({"train_queries": ("zz",)}, "train query zz is no train item"),
-        ({"train": (), "validation": (), "test": ()}, "has no questions"),
-    ],
-    ids=["repeated id", "strange train query", "empty"],
-)
-def test_a_dataset_that_contradicts_itself_is_refused(
-    store: Artifacts, pictures: Path, change: dict[str, tuple[str, ...]], said: str
-) -> None:
-    known = {one.id: one for one in small(pictures).train}
-    update: dict[str, tuple[VqaItem | str, ...]] = {
-        name: ids if name == "train_queries" else tuple(known[id] for id in ids) for name, ids in change.items()
-    }
-    with pytest.raises(DatasetUnusable, match=said):
-        embed_dataset(small(pictures).model_copy(update=update), ColourEncoder(), store)
 
 
 def test_a_picture_without_a_direction_is_named(store: Artifacts, pictures: Path) -> None:

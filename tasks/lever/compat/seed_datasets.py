@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from tasks.lever.compat.seed_selector import normalize_rewards_zscore
-from tasks.lever.data.beam_data import beam_of, by_number, pool_ids, read_beams, split_beams
+from tasks.lever.data.beam_data import beam_of, pool_ids, read_beams
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.json_files import read_by_query
 from tasks.lever.judge.rewards import reward_of
@@ -35,12 +35,20 @@ Vectors = EmbeddingBank | Mapping[Any, Tensor] | Tensor
 def load_beam_data(json_path: str | Path) -> BeamData:
     """Beam data, old or new, or RL data, as they stand in the file. Raises FileUnusable naming query and field."""
     read_beams(Path(json_path))
-    return read_by_query(Path(json_path), "the beam data").entries
+    return read_by_query(Path(json_path), "the beam data")[0]
 
 
 def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:
-    """The first queries by number, and the rest."""
-    return split_beams(beam_data, train_ratio)
+    """The first queries by id, numbers by size, and the rest; always the same ones."""
+    first = set(sorted(beam_data, key=_by_number)[: int(len(beam_data) * train_ratio)])
+    train = {query: beam for query, beam in beam_data.items() if query in first}
+    return train, {query: beam for query, beam in beam_data.items() if query not in first}
+
+
+def _by_number(query: str) -> tuple[bool, int, str]:
+    """Key that sorts ids that are numbers by size, before all others."""
+    number = query.isdecimal() and len(query) < 100
+    return not number, int(query) if number else 0, query
 
 
 class _Group(NamedTuple):
@@ -188,7 +196,7 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
         pooled = isinstance(candidate_embeddings, Tensor) and candidate_embeddings.ndim == 3
         samples = [
             group
-            for query in sorted(rl_data, key=by_number)
+            for query in sorted(rl_data, key=_by_number)
             if (group := _rl_group(query, rl_data[query], reward_mode, max_beams, shot_num, pooled=pooled)).labels
         ]
         super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)

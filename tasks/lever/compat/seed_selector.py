@@ -387,12 +387,9 @@ def generate_pointer_candidates_for_query(
         shots=shot_num,
         settings=settings,
         generator=generator or torch.default_generator,
-    )
+    ).values()
     fields = {"gen_method", "beam_rank", "beam_score", "logprob_score", "temperature", "behaviour_logp"}
-    return [
-        {"pointer": usable[list(record.pointer)].tolist(), **record.model_dump(include=fields)}
-        for record in drawn.pointers
-    ]
+    return [{"pointer": usable[list(record.pointer)].tolist(), **record.model_dump(include=fields)} for record in drawn]
 
 
 def evaluate_pointer_candidate(

@@ -8,13 +8,14 @@ question ► normalised ─┘
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
 from models.protocols import VisionEmbedder
 from storage.artifacts import Artifacts
@@ -46,10 +47,10 @@ def embed_dataset(
 
     Each shard is kept as soon as it is made, so that an interrupted export goes on where it stopped.
     tell: called with the number of items done since its last call.
-    Raises DatasetUnusable for a repeated id, a train query that is no train item and a picture that is missing, damaged
-    or without a usable vector, and what the encoder raises.
+    Raises DatasetUnusable for a picture that is missing, damaged or without a usable vector, and what the encoder
+    raises.
     """
-    items = _distinct_items(dataset)
+    items = [*dataset.train, *dataset.validation, *dataset.test]
     pictures = Pictures(most_bytes=0)  # each is needed once
 
     def look(shard: Sequence[VqaItem]) -> _Looks:
@@ -62,7 +63,7 @@ def embed_dataset(
 
     def read(shard: Sequence[VqaItem]) -> _Looks:
         vectors = encoder.embed_texts([item.question for item in shard])
-        return _Looks(_unit(vectors, shard, width=encoder.dimension), None)
+        return _Looks(_unit(vectors, shard, width=encoder.dimension))
 
     looks = _embedded("pictures", [(item.image_sha256, item) for item in items], encoder.id, artifacts, look, tell)
     questions = [(item.question, item) for item in items]
@@ -91,25 +92,7 @@ class _Looks(NamedTuple):
     """Vectors of pictures, or of questions, a row for each."""
 
     vectors: Vectors
-    classes: Vectors | None
-
-
-def _distinct_items(dataset: Dataset) -> list[VqaItem]:
-    """All items: of train, validation and test, in this order."""
-    items = [*dataset.train, *dataset.validation, *dataset.test]
-    if not items:
-        raise DatasetUnusable(f"{dataset.name} has no questions; see why all of them were left out")
-    if repeated := [name for name, count in Counter(item.id for item in items).items() if count > 1]:
-        raise DatasetUnusable(
-            f"{dataset.name}: {len(repeated)} question ids stand there more than once ({', '.join(repeated[:5])}); "
-            "a question belongs to one split, under an id of its own"
-        )
-    train = {item.id for item in dataset.train}
-    if strange := [name for name in dataset.train_queries if name not in train]:
-        raise DatasetUnusable(
-            f"{dataset.name}: the train query {strange[0]} is no train item; choose queries among these"
-        )
-    return items
+    classes: Vectors | None = None
 
 
 def _embedded(
@@ -126,10 +109,11 @@ def _embedded(
     while names := list(islice(remaining, PER_SHARD)):
         key = content_key(f"lever.embed_{of_what}", VERSION, {"encoder": encoder, of_what: names})
         if ref := artifacts.recall(key):
-            made.append(_read(artifacts.get(ref)))
+            made.append(_Looks(**load(artifacts.get(ref))))
         else:
             made.append(make([distinct[name] for name in names]))
-            artifacts.remember(key, artifacts.put("embedded-shard", _written(made[-1])))
+            known = {name: one for name, one in made[-1]._asdict().items() if one is not None}
+            artifacts.remember(key, artifacts.put("embedded-shard", save(known)))
         tell(sum(uses[name] for name in names))
     places = {name: place for place, name in enumerate(uses)}
     rows = [places[name] for name, _ in named]
@@ -156,16 +140,3 @@ def _unit(vectors: Vectors, items: Sequence[VqaItem], *, width: int) -> Vectors:
             "look at the picture, and leave the question out if nothing is on it"
         )
     return (exact / lengths).astype(np.float32)
-
-
-def _written(looks: _Looks) -> bytes:
-    from safetensors.numpy import save
-
-    return save({"vectors": looks.vectors} | ({"classes": looks.classes} if looks.classes is not None else {}))
-
-
-def _read(data: bytes) -> _Looks:
-    from safetensors.numpy import load
-
-    found: Mapping[str, Vectors] = load(data)
-    return _Looks(found["vectors"], found.get("classes"))

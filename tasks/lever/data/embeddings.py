@@ -7,7 +7,6 @@ query id of `[K, d]` says the same). Ids of a tensor stand in a JSON file, besid
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 import zipfile
@@ -21,7 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from storage import files
-from tasks.lever.data.json_files import first_twice
+from tasks.lever.data.json_files import first_twice, sha256_of
 from tasks.lever.lever_errors import FileUnusable
 
 FORMAT = "trivet embeddings"
@@ -81,7 +80,7 @@ class EmbeddingBank(NamedTuple):
         with files.replacing(path) as file:
             torch.save(self.vectors.contiguous().clone(), file)
         name, _, revision = self.encoder.partition("@")
-        about = {"ids": self.ids, "encoder": name, "revision": revision, "sha256": content_hash(path)}
+        about = {"ids": self.ids, "encoder": name, "revision": revision, "sha256": sha256_of(path)}
         files.write(beside(path), json.dumps(about, ensure_ascii=False).encode())
 
 
@@ -110,12 +109,6 @@ def _floats(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
 def beside(path: Path) -> Path:
     """The JSON file with the ids of an exported tensor."""
     return path.with_suffix(".json")
-
-
-def content_hash(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def header_of(data: bytes) -> Mapping[str, str]:
@@ -207,7 +200,7 @@ def _ids(path: Path, named: Path | None) -> _Ids | None:
     except (OSError, ValueError) as error:
         raise FileUnusable(f"the ids of {path}: {place} cannot be read as JSON ({error})") from error
     about = cast(dict[str, Any], said) if isinstance(said, dict) else {"ids": said}
-    if about.get("sha256") not in (None, content_hash(path)):
+    if about.get("sha256") not in (None, sha256_of(path)):
         raise FileUnusable(
             f"{place} was written for another content of {path.name} (its sha256 differs); export both again"
         )
