@@ -39,12 +39,9 @@ def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -
     return save(state, metadata=header)
 
 
-def load_selector(
-    source: bytes | Path, *, dtype: torch.dtype | None = None, device: str | torch.device = "cpu"
-) -> PointerSelector:
+def load_selector(source: bytes | Path, *, device: str = "cpu") -> PointerSelector:
     """What `save_selector` wrote, ready for inference (`eval`). Draws no random numbers.
 
-    dtype: none leaves the weights as they were saved.
     Raises FileUnusable naming every weight that is missing, too many, of another shape, or not finite.
     """
     data, where = _bytes(source)
@@ -53,8 +50,7 @@ def load_selector(
         state = load(data)
     except (SafetensorError, ValueError) as error:
         raise FileUnusable(f"{where} is not whole ({error}); copy or train it again") from error
-    selector = selector_of(config, state, where)
-    return selector.to(device=device, dtype=dtype)
+    return selector_of(config, state, where).to(device)
 
 
 def read_header(source: bytes | Path) -> Header:

@@ -125,8 +125,9 @@ class Loop:
         )
         self._best = self._weights()
         if kept := load_state(run.folder, key):
-            parts = _parts(kept.tensors)
-            self.progress, self.held = kept.progress, parts.get("held", {})
+            self.progress, tensors = kept
+            parts = _parts(tensors)
+            self.held = parts.get("held", {})
             self.selector.load_state_dict(parts.get("weights", {}))
             self._best = {name: one.to(self.device) for name, one in parts.get("best", {}).items()}
             restore_moments(self._optimizer, parts.get("adam", {}))
@@ -336,13 +337,6 @@ def key_of(stage: str, about: Mapping[str, BaseModel | int], tensors: Mapping[st
     return _digest(text, tensors)
 
 
-class Kept(NamedTuple):
-    """Content of a state file."""
-
-    progress: Progress
-    tensors: dict[str, Tensor]
-
-
 def save_state(folder: Path | None, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
     """Replace the state that `folder` keeps; without a folder nothing is kept. Raises StoreUnreachable."""
     if folder is None:
@@ -352,7 +346,7 @@ def save_state(folder: Path | None, progress: Progress, tensors: Mapping[str, Te
     files.write(folder / NAME, save(held, metadata={PROGRESS: text, DIGEST: _digest(text, held)}))
 
 
-def load_state(folder: Path | None, key: str) -> Kept | None:
+def load_state(folder: Path | None, key: str) -> tuple[Progress, dict[str, Tensor]] | None:
     """The saved state of the training `key`; None, with a warning, if it is damaged or belongs to another training."""
     if folder is None or not (path := folder / NAME).exists():
         return None
@@ -371,7 +365,7 @@ def load_state(folder: Path | None, key: str) -> Kept | None:
         log.warning("training state %s is that of other data or settings: starting anew", path)
         return None
     log.info("training goes on after update=%d file=%s", progress.update, path)
-    return Kept(progress, tensors)
+    return progress, tensors
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

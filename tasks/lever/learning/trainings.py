@@ -236,7 +236,9 @@ class _Grpo:
             pointers, old = self._draw(epoch)
             loop.hold(pointers=pointers, old=old)
         if "rewards" not in loop.held:
-            loop.hold(rewards=_rewards(judge, loop.held["pointers"]))
+            groups = enumerate(loop.held["pointers"].tolist())
+            rewards = judge([(row, tuple(pointer)) for row, group in groups for pointer in group])
+            loop.hold(rewards=torch.tensor(rewards, dtype=torch.float64).view(loop.held["old"].shape))
         pointers, old, rewards = (loop.held[name].to(loop.device) for name in ("pointers", "old", "rewards"))
         judged = ~rewards.isnan()
         log.info("epoch=%d reward=%.4f judged=%d/%d", epoch, rewards[judged].mean(), judged.sum(), judged.numel())
@@ -285,9 +287,3 @@ def _entropy(log_probs: Tensor, log_ratio: Tensor) -> Tensor:
     """Estimate from pointers that another policy drew: each counts as the ratio says, in its group."""
     weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
     return -(weights * log_probs.nan_to_num(neginf=0)).sum(-1).mean()
-
-
-def _rewards(judge: Judge, pointers: Tensor) -> Tensor:
-    """(Q, G), NaN where the judge failed."""
-    asked = [(row, tuple(pointer)) for row, group in enumerate(pointers.tolist()) for pointer in group]
-    return torch.tensor(judge(asked), dtype=torch.float64).view(pointers.shape[:2])
