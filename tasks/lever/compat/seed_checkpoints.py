@@ -55,7 +55,7 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
     """The selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable."""
     if path.suffix in SEED_SUFFIXES:
         return read_seed_checkpoint(path, heads=heads)
-    encoder = read_header(path).meta.get("encoder")
+    encoder = read_header(path)[1].get("encoder")
     return Opened(load_selector(path), (), str(encoder) if encoder else None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from pydantic import JsonValue, ValidationError
@@ -21,13 +21,6 @@ FORMAT = "trivet pointer selector"
 NAMED_AT_MOST = 6
 WIDEST = 1 << 16
 """Largest width that a file may ask for; the usual ones are 256 and 512."""
-
-
-class Header(NamedTuple):
-    """Header of a checkpoint."""
-
-    config: PointerConfig
-    meta: dict[str, JsonValue]
 
 
 def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -> bytes:
@@ -53,17 +46,17 @@ def load_selector(source: bytes | Path, *, device: str = "cpu") -> PointerSelect
     return selector_of(config, state, where).to(device)
 
 
-def read_header(source: bytes | Path) -> Header:
+def read_header(source: bytes | Path) -> tuple[PointerConfig, dict[str, JsonValue]]:
     """The configuration and `meta` of a checkpoint of ours. Raises FileUnusable."""
     return _header(*_bytes(source))
 
 
-def _header(data: bytes, where: str) -> Header:
+def _header(data: bytes, where: str) -> tuple[PointerConfig, dict[str, JsonValue]]:
     try:
         about: Any = json.loads(header_of(data)["trivet"])
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ValueError(f"its header is of another format: {str(about)[:80]}")
-        return Header(PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"]))
+        return PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"])
     except (LookupError, ValueError, TypeError, ValidationError) as error:
         raise FileUnusable(
             f"{where} is no selector of ours; a checkpoint of Lever-Plus (.ckpt, .pt) is read by `read_seed_checkpoint`"
