@@ -355,13 +355,16 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
 @step(version=1, reads_world=True)
 def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str, ...] = ()) -> list[str]:
     """Show the run in the Prefect UI: a table, and the words with the plots, the learning curves and the files."""
+    from base64 import b64encode
+
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-    from tasks.lever.learning.lever_results import as_url, markdown_of, table_of
+    from tasks.lever.learning.lever_results import markdown_of, table_of
 
     key = f"lever-{summary.conditions.dataset}"
     create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")
-    urls = {name: as_url(artifacts().get(ref)) for name, ref in plots.items()}
+    pngs = {name: b64encode(artifacts().get(ref)).decode() for name, ref in plots.items()}
+    urls = {name: f"data:image/png;base64,{png}" for name, png in pngs.items()}
     told = markdown_of(summary, files=files, plots=urls)
     create_markdown_artifact(markdown=told, key=f"{key}-report", description="Accuracy, plots, learning curves, files")
     return [f"{key}-figures", f"{key}-report"]

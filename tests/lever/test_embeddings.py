@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from storage.artifacts import Artifacts
@@ -144,12 +143,3 @@ def test_a_picture_without_a_direction_is_named(store: Artifacts, pictures: Path
 def test_a_missing_picture_is_named(store: Artifacts, pictures: Path) -> None:
     with pytest.raises(DatasetUnusable, match="question gone"):
         embed_dataset(dataset([item("gone", picture=RED)]), ColourEncoder(), store)
-
-
-def test_an_encoder_that_leaves_pictures_out_is_refused(store: Artifacts, pictures: Path) -> None:
-    class Forgetful(ColourEncoder):
-        def embed_texts(self, texts: object) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-            return np.ones((1, 4), np.float32)
-
-    with pytest.raises(ValueError, match=r"\(1, 4\) for 4 items; \(4, 4\) is expected"):
-        embed_dataset(small(pictures), Forgetful(), store)

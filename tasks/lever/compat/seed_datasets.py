@@ -135,14 +135,7 @@ class _WithEmbedding(Dataset[Item]):
             return found.vectors if sample.pool is None else found.rows(sample.pool)
         if not isinstance(found, Tensor):
             raise FileUnusable("candidate embeddings are [N, d] with `candidate_indices`, [Q, K, d], or a bank")
-        if sample.pool is None:
-            return found
-        return found[torch.tensor([self._place(id, sample.query) for id in sample.pool], dtype=torch.long)]
-
-    def _place(self, id: str, query: str) -> int:
-        if id not in self.position:
-            raise PointerUnusable(f"query {query}: candidate {id} is not in `candidate_indices`; embed it")
-        return self.position[id]
+        return found if sample.pool is None else found[_places(sample.query, sample.pool, self.position)]
 
 
 class BeamDatasetWithEmbedding(_WithEmbedding):
@@ -164,11 +157,9 @@ class BeamDatasetWithEmbedding(_WithEmbedding):
         samples: list[_Group] = []
         for query, value in beam_data.items():
             beam = beam_of(query, value, f"query {query}")
-            place = {id: position for position, id in enumerate(beam.pool or everything)}
+            position = {id: place for place, id in enumerate(beam.pool or everything)}
             shown = [_shots(query, one, shot_num) for one in beam.demonstrations[:beam_size]]
-            if missing := [id for one in shown for id in one if id not in place]:
-                raise PointerUnusable(f"query {query}: candidate {missing[0]} is not in `candidate_indices`; embed it")
-            labels = [[place[id] for id in one] for one in shown]
+            labels = [_places(query, one, position) for one in shown]
             samples.append(_Group(query, beam.pool or None, labels, list(beam.scores[:beam_size])))
         super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
 
@@ -281,6 +272,12 @@ def _shots(query: str, shown: Sequence[Any], shots: int) -> Sequence[Any]:
     if len(shown) != shots:
         raise PointerUnusable(f"query {query}: {len(shown)} demonstrations, and shot_num is {shots}")
     return shown
+
+
+def _places(query: str, ids: Sequence[str], position: Mapping[str, int]) -> list[int]:
+    if missing := [id for id in ids if id not in position]:
+        raise PointerUnusable(f"query {query}: candidate {missing[0]} is not in `candidate_indices`; embed it")
+    return [position[id] for id in ids]
 
 
 def _number(id: str, what: str) -> int:

@@ -195,11 +195,10 @@ class SelectorWithEncoder(NamedTuple):
         return self._joint(images, texts, self.icd_encoding_flag)
 
     def _joint(self, images: Sequence[bytes], texts: Sequence[str], flags: Sequence[str]) -> Tensor:
-        embed: dict[str, Callable[[], Any]] = {
-            "image": lambda: self.encoder.embed_images(images),
-            "text": lambda: self.encoder.embed_texts(texts),
-        }
-        parts = [torch.from_numpy(embed[flag]()) for flag in flags]
+        parts = [
+            torch.from_numpy(self.encoder.embed_images(images) if flag == "image" else self.encoder.embed_texts(texts))
+            for flag in flags
+        ]
         return torch.nn.functional.normalize(torch.stack(parts).mean(0), dim=-1)
 
 

@@ -57,18 +57,18 @@ def embed_dataset(
         pngs = [pictures(item).png for item in shard]
         classes = encoder.embed_classes(pngs)
         return _Looks(
-            _unit(encoder.embed_images(pngs), shard, width=encoder.dimension),
-            _unit(classes, shard, width=classes.shape[-1]) if classes is not None else None,
+            _unit(encoder.embed_images(pngs), shard),
+            _unit(classes, shard) if classes is not None else None,
         )
 
     def read(shard: Sequence[VqaItem]) -> _Looks:
         vectors = encoder.embed_texts([item.question for item in shard])
-        return _Looks(_unit(vectors, shard, width=encoder.dimension))
+        return _Looks(_unit(vectors, shard))
 
     looks = _embedded("pictures", [(item.image_sha256, item) for item in items], encoder.id, artifacts, look, tell)
     questions = [(item.question, item) for item in items]
     texts = _embedded("questions", questions, encoder.id, artifacts, read, lambda _: None).vectors
-    joint = _unit(looks.vectors + texts, items, width=encoder.dimension)
+    joint = _unit(looks.vectors + texts, items)
     row = {item.id: number for number, item in enumerate(items)}
     train = [item.id for item in dataset.train]
     asked = [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
@@ -124,12 +124,8 @@ def _embedded(
     )
 
 
-def _unit(vectors: Vectors, items: Sequence[VqaItem], *, width: int) -> Vectors:
-    """The rows at length one; (len(items), width). Raises DatasetUnusable naming an item whose row has no direction."""
-    if vectors.shape != (len(items), width):
-        raise ValueError(
-            f"the encoder gave an array of {vectors.shape} for {len(items)} items; {(len(items), width)} is expected"
-        )
+def _unit(vectors: Vectors, items: Sequence[VqaItem]) -> Vectors:
+    """The rows at length one, one for each item. Raises DatasetUnusable naming an item whose row has no direction."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
     usable = np.isfinite(lengths[:, 0]) & (lengths[:, 0] > SHORTEST)

@@ -132,7 +132,6 @@ class _Ids(NamedTuple):
 class QueryPools(NamedTuple):
     """The candidates of each query, as `[Q, K, d]` files have them."""
 
-    queries: tuple[str, ...]
     pools: dict[str, tuple[str, ...]]
     bank: EmbeddingBank
     """Embeddings of all candidates, each once."""
@@ -259,4 +258,4 @@ def _pools(vectors: Tensor, queries: tuple[str, ...], known: _Ids | None, path: 
             if not torch.equal(kept.setdefault(id, vector), vector):
                 raise FileUnusable(f"{path}: candidate {id} has one embedding in one pool, another in another")
     bank = bank_of(list(kept), torch.stack(list(kept.values())), encoder=known.encoder, where=str(path))
-    return QueryPools(queries, pools, bank)
+    return QueryPools(pools, bank)

@@ -1,7 +1,7 @@
 """A training under way: deals batches, updates, validates after each epoch, and keeps all of it on disk.
 
-What is learnt comes from outside, as an Objective (trainings.py). All that the next update depends on is one file that
-is replaced whole; draws have seeds of their own (`seed_of`), so that no state of a generator is among it.
+The loss is an Objective of trainings.py. The state that the next update depends on is one file, replaced as a whole;
+each draw has its own seed (`seed_of`), so that a resumed training only needs the number of updates that are done.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ class Progress(BaseModel):
 class Loop:
     """Updates a copy of `start`. Raises LeverError where it cannot go on.
 
-    Every draw has a seed of its own, so that a resumed training needs to know only how many updates are done.
     key: identifies the training (`key_of`). dropout: whether it is on while learning.
     beta: weight of the KL divergence; the caller may change `progress.beta` at the end of an epoch.
     """
@@ -126,7 +125,7 @@ class Loop:
         self._best = self._weights()
         if kept := load_state(run.folder, key):
             self.progress, tensors = kept
-            parts = _parts(tensors)
+            parts = _nested(tensors, "/")
             self.held = parts.get("held", {})
             self.selector.load_state_dict(parts.get("weights", {}))
             self._best = {name: one.to(self.device) for name, one in parts.get("best", {}).items()}
@@ -236,10 +235,11 @@ class Loop:
         save_state(self.run.folder, self.progress, tensors)
 
 
-def _parts(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def _nested(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, Tensor]]:
+    """Tensors by the part of their names before the separator, then by the rest."""
     parts: dict[str, dict[str, Tensor]] = {}
-    for path, tensor in tensors.items():
-        part, _, name = path.partition("/")
+    for path, tensor in named.items():
+        part, _, name = path.partition(separator)
         parts.setdefault(part, {})[name] = tensor
     return parts
 
@@ -252,10 +252,7 @@ def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def restore_moments(optimizer: torch.optim.Optimizer, named: Mapping[str, Tensor]) -> None:
     """Give an optimizer the state that `moments_of` named."""
-    states: dict[int, dict[str, Tensor]] = {}
-    for name, value in named.items():
-        number, _, moment = name.partition(".")
-        states.setdefault(int(number), {})[moment] = value
+    states = {int(number): moments for number, moments in _nested(named, ".").items()}
     optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
 
 
