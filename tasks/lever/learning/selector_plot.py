@@ -134,7 +134,7 @@ def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int
 
 
 def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text: str, bold: bool) -> None:
-    """The interval, a dot per seed, and the number at its right, on the colour of its row so that no line crosses it."""
+    """The interval, a dot per seed, and the number at its right, on the colour of its row: no line crosses it."""
     if one.low is not None and one.high is not None:
         axes.plot([one.low, one.high], [at, at], color=tint, linewidth=1.6, solid_capstyle="butt", zorder=3)
     across = list(one.by_seed.values())
