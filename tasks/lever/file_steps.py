@@ -1,4 +1,4 @@
-"""Steps between the lever and files: those of earlier runs, ours or the seed's, and those that users see."""
+"""Steps that read files of earlier runs, ours or Lever-Plus's, and write files for users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.records import Record, Ref
+from tasks.lever.data.json_files import sha256_of
 from tasks.lever.lever_records import Dataset, Embedded, Pools
 from tasks.lever.opened_worlds import World
 from tasks.resources import artifacts
@@ -14,16 +15,16 @@ from tasks.step import step
 
 
 class CheckpointRead(Record):
-    """A selector of a file."""
+    """A selector that was read from a file."""
 
     weights: Ref
     notes: tuple[str, ...]
-    """Notes for the user on how it was read."""
+    """Notes for the user."""
 
 
 @step(version=1, reads_world=True)
 def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
-    """A selector of a file: ours, or a checkpoint of the seed, of which nothing is executed."""
+    """The selector in a checkpoint, ours or Lever-Plus's; nothing in the file is executed."""
     from tasks.lever.compat.seed_checkpoints import open_selector
     from tasks.lever.learning.checkpoints import save_selector
 
@@ -35,18 +36,18 @@ def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> Checkpoint
 
 
 class BeamsRead(Record):
-    """Beam data of a file."""
+    """Beam data that were read from a file."""
 
     beams: Ref
     pools: Ref
-    """With all that the beams show in them."""
+    """Pools of this run, extended by the candidates that the beams show."""
     notes: tuple[str, ...]
-    """What a user should know of it."""
+    """Notes for the user."""
 
 
 @step(version=1, reads_world=True)
 def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> BeamsRead:
-    """Beam data of a file, for the train queries; a pool takes in what its beams show."""
+    """Beam data from a file for the train queries, in pools that contain what the beams show."""
     from tasks.lever.data.earlier_files import beams_in
 
     found = beams_in(path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots)
@@ -55,26 +56,26 @@ def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> BeamsRead
 
 
 class RlDataRead(Record):
-    """RL data of a file."""
+    """RL data that were read from a file."""
 
     data: Ref
     notes: tuple[str, ...]
-    """What a user should know of it."""
+    """Notes for the user."""
 
 
 @step(version=1, reads_world=True)
 def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
-    """RL data of a file, every record checked; what counts as right is told by this run's threshold."""
+    """RL data from a file, every record checked; this run's threshold decides which answers are right."""
     from tasks.lever.data.earlier_files import rl_data_in
     from tasks.lever.judge.judges import open_judge
 
-    found = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
-    return RlDataRead(data=artifacts().put("rl-data", found.content), notes=found.notes)
+    content, notes = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
+    return RlDataRead(data=artifacts().put("rl-data", content), notes=notes)
 
 
 @step(version=1, reads_world=True)
 def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
-    """Vectors of two files in place of an encoder's."""
+    """Embeddings from two files instead of an encoder."""
     from tasks.lever.data.earlier_files import embedded_in
 
     return embedded_in(queries, candidates, artifacts())
@@ -94,7 +95,7 @@ def _is_exported(result: Exported, inputs: dict[str, Any]) -> bool:
 
 @step(version=1, verify=_is_exported)
 def export_files(files: dict[str, Ref]) -> Exported:
-    """Write artifacts where users look for them, each whole or not at all."""
+    """Write artifacts to the given paths, each file atomically."""
     from storage.files import write
 
     for path, ref in files.items():
@@ -104,7 +105,7 @@ def export_files(files: dict[str, Ref]) -> Exported:
 
 @step(version=1, verify=_is_exported)
 def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
-    """Write the vectors of candidates and queries as the seed has them, each split its file, ids beside it."""
+    """Write embeddings in Lever-Plus's layout: a file for the candidates and for each split, with its ids beside it."""
     from tasks.lever.data.earlier_files import banks_by_file
     from tasks.lever.data.embeddings import beside
 
@@ -113,12 +114,6 @@ def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Expor
         bank.export_pt(folder / name)
         written += [folder / name, beside(folder / name)]
     return Exported(files={str(path): sha256_of(path) for path in written})
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of_folder(folder: Path) -> str:

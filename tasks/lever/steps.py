@@ -175,7 +175,7 @@ def generate_rl_data(
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     ids = in_shard(setting.dataset.train_queries, shard)
     progress.expect("rl data", len(ids))
-    generated = generate(
+    data, away = generate(
         setting,
         candidates,
         ids,
@@ -186,18 +186,18 @@ def generate_rl_data(
         judge=open_judge(world.judge).id,
     )
     progress.advance("rl data", len(ids))
-    kept = artifacts().save("rl-part", RlPart(queries=generated.data))
-    if generated.away:
-        raise Incomplete(kept, generated.away)
+    kept = artifacts().save("rl-part", RlPart(queries=data))
+    if away:
+        raise Incomplete(kept, away)
     return kept
 
 
 @step(version=1)
 def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
     """All beam data as one file, in the new format of the seed."""
-    from tasks.lever.data.beam_data import beam_bytes, beams_of
+    from tasks.lever.data.beam_data import beam_bytes
 
-    return artifacts().put("beam-data", beam_bytes(beams_of(open_beams(parts), artifacts().load(Pools, pools))))
+    return artifacts().put("beam-data", beam_bytes(open_beams(parts), artifacts().load(Pools, pools)))
 
 
 @step(version=1)
@@ -245,15 +245,15 @@ def train_grpo(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
-    from tasks.lever.learning.training_inputs import groups_in, online_rewards, pools_in
+    from tasks.lever.learning.training_inputs import groups_in, online_rewards
     from tasks.lever.learning.trainings import learn_grpo
 
     epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
-        start, judged = open_weights(selector, opened.run.device), artifacts().get(data)
-        groups = groups_in(opened.setting, judged, mode=reward, shots=learning.shots)
-        online = online_rewards(opened.setting, pools_in(judged, opened.pools), groups.ids, mode=reward)
+        start = open_weights(selector, opened.run.device)
+        groups = groups_in(opened.setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        online = online_rewards(opened.setting, groups, mode=reward)
         return opened.kept(learn_grpo(start, groups, settings, opened.run, judge=online))
 
 
@@ -355,13 +355,16 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
 @step(version=1, reads_world=True)
 def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str, ...] = ()) -> list[str]:
     """Show the run in the Prefect UI: a table, and the words with the plots, the learning curves and the files."""
+    from base64 import b64encode
+
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-    from tasks.lever.learning.lever_results import as_url, markdown_of, table_of
+    from tasks.lever.learning.lever_results import markdown_of, table_of
 
     key = f"lever-{summary.conditions.dataset}"
     create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")
-    urls = {name: as_url(artifacts().get(ref)) for name, ref in plots.items()}
+    pngs = {name: b64encode(artifacts().get(ref)).decode() for name, ref in plots.items()}
+    urls = {name: f"data:image/png;base64,{png}" for name, png in pngs.items()}
     told = markdown_of(summary, files=files, plots=urls)
     create_markdown_artifact(markdown=told, key=f"{key}-report", description="Accuracy, plots, learning curves, files")
     return [f"{key}-figures", f"{key}-report"]

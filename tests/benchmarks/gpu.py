@@ -224,7 +224,8 @@ def pointer_updates(device: str, shapes: Shapes) -> float:
         return 0.0
 
     settings = GrpoSettings(batch_size=shapes.batch, offline_epochs=shapes.epochs, offline_only=True)
-    learn_grpo(PointerSelector(config), groups, settings, TrainingRun(mark, device=device))
+    run = TrainingRun(mark, device=device)
+    learn_grpo(PointerSelector(config), groups, settings, run, judge=lambda asked: [0.0] * len(asked))
     updates = math.ceil(queries / shapes.batch) * (shapes.epochs - 1)
     return updates / (marks[-1] - marks[1])
 

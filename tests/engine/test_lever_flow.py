@@ -47,14 +47,14 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    from models.local import release_held
     from tasks.lever.digits.digits_judge import DigitsJudge
-    from tasks.lever.judge.judges import release_judges
 
     folder, ask = tmp_path_factory.mktemp("lever"), DigitsJudge.complete_many
     count_questions(folder / "questions")
     yield World(folder)
     DigitsJudge.complete_many = ask
-    release_judges()
+    release_held()
 
 
 def test_a_run_tells_the_accuracy_of_every_selector(world: World) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
-from tasks.lever.learning.selector_evaluation import Conditions, Evaluated, Outcome, SelectorResult, mean
+from tasks.lever.learning.selector_evaluation import Conditions, Evaluated, Outcome, SelectorResult
 
 CONDITIONS = Conditions(
     dataset="digits",
@@ -34,4 +35,5 @@ def seed_of(number: int, of: Mapping[str, Sequence[float | None]]) -> Evaluated:
 
 def accuracy_of(found: SelectorResult) -> float | None:
     """Mean accuracy over the queries that were scored."""
-    return mean([one.accuracy for one in found.outcomes if one.accuracy is not None])
+    scored = [one.accuracy for one in found.outcomes if one.accuracy is not None]
+    return fmean(scored) if scored else None

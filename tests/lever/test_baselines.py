@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
+from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.learning.choosing import choose_at_random, choose_most_similar
-from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
+from tasks.lever.learning.choosing import choose_at_random, choose_most_similar, predict
+from tasks.lever.lever_errors import FileUnusable
 from tests.lever.small_dataset import bank, pools
 
 POOLS = pools({"q": ("a", "b", "c", "d"), "r": ("d", "c", "b", "a")})
@@ -37,14 +38,6 @@ def test_a_candidate_without_a_vector_is_named() -> None:
         similar(2, of_candidates=bank({name: [0.6, 0.8] for name in "abc"}))
 
 
-@pytest.mark.parametrize(
-    "other", [CANDIDATES._replace(encoder="another"), bank({name: [1.0, 0.0, 0.0] for name in "abcd"})]
-)
-def test_vectors_of_another_encoder_or_length_are_refused(other: EmbeddingBank) -> None:
-    with pytest.raises(FileUnusable, match="candidates"):
-        similar(2, of_candidates=other)
-
-
 def test_random_positions_are_distinct_and_a_query_s_own() -> None:
     both = choose_at_random(POOLS, ["q", "r"], shots=3, seed=1)
     assert choose_at_random(POOLS, ["r"], shots=3, seed=1)["r"] == both["r"]
@@ -58,8 +51,14 @@ def test_every_ordered_pointer_is_drawn_alike() -> None:
     assert all(abs(count - 200) < 81 for count in drawn.values())
 
 
-def test_more_shots_than_candidates_are_refused() -> None:
-    with pytest.raises(PoolTooSmall, match="query q: 4 candidates, 5 are to be shown"):
-        choose_at_random(POOLS, ["q"], shots=5, seed=0)
-    with pytest.raises(PoolTooSmall, match="query q: 4 candidates, 5 are to be shown"):
-        similar(5)
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (CANDIDATES._replace(encoder="another"), "embedded by another, and by hand is needed"),
+        (bank({name: [1.0, 0.0, 0.0] for name in "abcd"}), "3 numbers each, the queries 2"),
+    ],
+)
+def test_a_selector_is_not_asked_about_vectors_of_two_encoders(other: EmbeddingBank, said: str) -> None:
+    selector = PointerSelector(PointerConfig(embedding_dim=2, hidden=8, layers=1))
+    with pytest.raises(FileUnusable, match=said):
+        predict(selector, QUERIES, other, shots=1)

@@ -59,12 +59,6 @@ def test_loading_draws_no_random_numbers() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_the_precision_can_be_chosen() -> None:
-    assert (
-        next(load_selector(save_selector(selector(), meta={}), dtype=torch.float64).parameters()).dtype == torch.float64
-    )
-
-
 def test_equal_selectors_give_equal_bytes_in_every_process() -> None:
     code = (
         "import sys; from tests.lever.test_checkpoints import META, selector;"

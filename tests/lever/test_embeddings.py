@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from storage.artifacts import Artifacts
@@ -13,7 +12,7 @@ from tasks.lever.data import dataset_embeddings
 from tasks.lever.data.dataset_embeddings import embed_dataset
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import DatasetUnusable
-from tasks.lever.lever_records import Dataset, VqaItem
+from tasks.lever.lever_records import Dataset
 from tests.lever.small_dataset import ColourEncoder, dataset, item, png
 
 RED, GREEN = png(255), png(0, 255)
@@ -135,26 +134,6 @@ def test_progress_adds_up_to_the_items(store: Artifacts, pictures: Path, monkeyp
     assert told == [3, 2]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"validation": ("t1",)}, r"1 question ids stand there more than once \(t1\)"),
-        ({"train_queries": ("zz",)}, "train query zz is no train item"),
-        ({"train": (), "validation": (), "test": ()}, "has no questions"),
-    ],
-    ids=["repeated id", "strange train query", "empty"],
-)
-def test_a_dataset_that_contradicts_itself_is_refused(
-    store: Artifacts, pictures: Path, change: dict[str, tuple[str, ...]], said: str
-) -> None:
-    known = {one.id: one for one in small(pictures).train}
-    update: dict[str, tuple[VqaItem | str, ...]] = {
-        name: ids if name == "train_queries" else tuple(known[id] for id in ids) for name, ids in change.items()
-    }
-    with pytest.raises(DatasetUnusable, match=said):
-        embed_dataset(small(pictures).model_copy(update=update), ColourEncoder(), store)
-
-
 def test_a_picture_without_a_direction_is_named(store: Artifacts, pictures: Path) -> None:
     black = dataset([item("night", picture=png(0), question="a", folder=pictures)])
     with pytest.raises(DatasetUnusable, match=r"question night .* zero or no number"):
@@ -164,12 +143,3 @@ def test_a_picture_without_a_direction_is_named(store: Artifacts, pictures: Path
 def test_a_missing_picture_is_named(store: Artifacts, pictures: Path) -> None:
     with pytest.raises(DatasetUnusable, match="question gone"):
         embed_dataset(dataset([item("gone", picture=RED)]), ColourEncoder(), store)
-
-
-def test_an_encoder_that_leaves_pictures_out_is_refused(store: Artifacts, pictures: Path) -> None:
-    class Forgetful(ColourEncoder):
-        def embed_texts(self, texts: object) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-            return np.ones((1, 4), np.float32)
-
-    with pytest.raises(ValueError, match=r"\(1, 4\) for 4 items; \(4, 4\) is expected"):
-        embed_dataset(small(pictures), Forgetful(), store)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tasks.lever.judge.info_score import offline, search
+from tasks.lever.judge.info_score import search
 from tasks.lever.judge.judging import Asked
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings
@@ -66,9 +66,3 @@ def test_fewer_candidates_may_be_tried_always_the_same_ones() -> None:
 def test_fewer_candidates_than_shots_are_refused() -> None:
     with pytest.raises(PoolTooSmall, match="query q: 1 candidates are tried for 2 shots"):
         found(Likelihoods(), candidates=1)
-
-
-def test_offline_it_is_the_soft_score_less_that_without_demonstrations() -> None:
-    judged = PointerRecord(pointer=(0, 1), gen_method="beam", vqa_acc_score=0.9)
-    failed = PointerRecord(pointer=(1, 0), gen_method="beam", status="eval_failed")
-    assert offline({"q": [judged, failed]}, {"q": 0.3}) == {"q": (pytest.approx(0.6), None)}

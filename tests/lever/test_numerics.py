@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerSelector
-from tasks.lever.learning.kl import countable, exact_kl, step_log_probs
+from tasks.lever.learning.kl import exact_kl, step_log_probs
 from tasks.lever.learning.losses import advantages, grpo_loss, k3, rce_loss, sft_loss
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 from tests.lever.small_policies import Problem, all_pointers, problem, small_selector
@@ -154,24 +154,6 @@ def test_padding_changes_neither_the_divergence_nor_its_gradient():
     torch.testing.assert_close(kls[1], kls[0], rtol=0, atol=1e-12)
     for found, wanted in zip(_gradients(kls[1].sum(), policy), _gradients(kls[0].sum(), policy), strict=True):
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize(
-    ("candidates", "shots", "expected"),
-    [(64, 1, True), (64, 2, True), (316, 2, True), (317, 2, False), (46, 3, True), (48, 3, False), (18, 4, True)],
-)
-def test_a_hundred_thousand_pointers_are_gone_through_and_no_more(candidates: int, shots: int, expected: bool):
-    assert countable(candidates, shots) is expected
-
-
-@pytest.mark.parametrize(
-    ("candidates", "shots", "words"),
-    [(48, 3, "103,776 ordered pointers are more than the 100,000"), (2, 3, "3 picks from a pool of 2")],
-)
-def test_what_cannot_be_gone_through_is_refused(candidates: int, shots: int, words: str):
-    selector, given = small_selector(), problem(candidates=candidates)
-    with pytest.raises(ValueError, match=words):
-        step_log_probs(selector, selector.encode(*given), shots=shots)
 
 
 @pytest.mark.parametrize("config", NETWORKS)

@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from tasks.lever.judge.oracle import BEST_OF, search_best
+from tasks.lever.learning.choosing import BEST_OF, search_best
 from tasks.lever.learning.selector_evaluation import Outcome, SelectorResult
-from tasks.lever.lever_errors import PoolTooSmall
 from tests.lever.outcomes import accuracy_of
 from tests.lever.small_dataset import Verdicts, pools
 
@@ -99,8 +98,3 @@ def test_the_same_seed_searches_alike() -> None:
     search_best(["q", "r"], POOLS, third, shots=3, seed=5)
     of_r = [[asked for asked in judge.asked if asked.query == "r"] for judge in (one, other, third)]
     assert of_r[0] == of_r[1] != of_r[2]
-
-
-def test_more_shots_than_candidates_are_refused() -> None:
-    with pytest.raises(PoolTooSmall, match="query q: 8 candidates, 9 are to be shown"):
-        search_best(["q"], POOLS, only(), shots=9, seed=0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.rl_data import Candidates, draw, judge_all
+from tasks.lever.data.rl_data import draw, judge_all
 from tasks.lever.judge.judging import Asked, Judgment
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import RlDataSettings
@@ -25,9 +25,9 @@ def selector() -> PointerSelector:
 
 def drawn(
     selector: PointerSelector, *, queries: int = 3, shots: int = 2, seed: int = 0, **settings: object
-) -> list[Candidates]:
+) -> list[list[PointerRecord]]:
     made = torch.Generator().manual_seed(5)
-    return draw(
+    found = draw(
         selector,
         [f"q{number}" for number in range(queries)],
         queries=torch.randn(queries, D, generator=made),
@@ -36,11 +36,12 @@ def drawn(
         settings=RlDataSettings.model_validate(settings),
         generator=torch.Generator().manual_seed(seed),
     )
+    return list(found.values())
 
 
 def test_a_query_gets_beams_then_samples_then_random_pointers(selector: PointerSelector) -> None:
     for query in drawn(selector):
-        methods = [record.gen_method for record in query.pointers]
+        methods = [record.gen_method for record in query]
         assert methods[:5] == ["beam"] * 5
         assert methods == sorted(methods, key=["beam", "sample", "random"].index)
         assert len(methods) == 10
@@ -48,23 +49,23 @@ def test_a_query_gets_beams_then_samples_then_random_pointers(selector: PointerS
 
 def test_ordered_pointers_stand_there_once_and_a_reversed_one_is_another(selector: PointerSelector) -> None:
     [query] = drawn(selector, queries=1, beams=0, samples=0, random=math.perm(K, 2))
-    pointers = {record.pointer for record in query.pointers}
-    assert len(pointers) == len(query.pointers) == math.perm(K, 2)
+    pointers = {record.pointer for record in query}
+    assert len(pointers) == len(query) == math.perm(K, 2)
     assert {(b, a) for a, b in pointers} == pointers
 
 
 def test_no_more_is_wanted_than_there_is(selector: PointerSelector) -> None:
-    assert all(len(query.pointers) == K for query in drawn(selector, shots=1, random=100))
+    assert all(len(query) == K for query in drawn(selector, shots=1, random=100))
 
 
 def test_beams_tell_probabilities_and_all_tell_what_the_policy_thought(selector: PointerSelector) -> None:
     for query in drawn(selector, random=3):
-        for record in query.pointers:
+        for record in query:
             assert record.behaviour_logp is not None
             assert record.behaviour_logp < 0
             assert (record.logprob_score is None) == (record.gen_method == "random")
             assert (record.beam_score is None) == (record.gen_method != "beam")
-        beams = [record for record in query.pointers if record.gen_method == "beam"]
+        beams = [record for record in query if record.gen_method == "beam"]
         assert [record.beam_rank for record in beams] == list(range(len(beams)))
         scores = [record.logprob_score or 0.0 for record in beams]
         assert scores == sorted(scores, reverse=True)
@@ -73,7 +74,7 @@ def test_beams_tell_probabilities_and_all_tell_what_the_policy_thought(selector:
 
 def test_the_sum_over_all_pointers_of_what_the_policy_thought_is_one(selector: PointerSelector) -> None:
     [query] = drawn(selector, queries=1, random=math.perm(K, 2))
-    assert math.fsum(math.exp(record.behaviour_logp or 0) for record in query.pointers) == pytest.approx(1, abs=1e-5)
+    assert math.fsum(math.exp(record.behaviour_logp or 0) for record in query) == pytest.approx(1, abs=1e-5)
 
 
 def test_a_seed_gives_the_same_pointers_again(selector: PointerSelector) -> None:
@@ -85,10 +86,12 @@ def test_retrieval_shows_the_most_similar_last(selector: PointerSelector) -> Non
     made = torch.Generator().manual_seed(5)
     query, pool = torch.randn(1, D, generator=made), torch.randn(1, K, D, generator=made)
     settings = RlDataSettings(beams=0, samples=0, random=0, retrieval=True)
-    [found] = draw(selector, ["q"], queries=query, pools=pool, shots=2, settings=settings, generator=torch.Generator())
+    [found] = draw(
+        selector, ["q"], queries=query, pools=pool, shots=2, settings=settings, generator=torch.Generator()
+    ).values()
     similar = (pool[0] @ query[0]).argsort().tolist()
-    assert found.pointers[0].pointer == tuple(similar[-2:])
-    assert found.pointers[0].gen_method == "retrieval"
+    assert found[0].pointer == tuple(similar[-2:])
+    assert found[0].gen_method == "retrieval"
 
 
 def test_a_pool_smaller_than_the_shots_is_refused(selector: PointerSelector) -> None:
@@ -113,9 +116,9 @@ class Judge:
 def test_a_failure_is_a_record_and_only_what_may_get_better_is_asked_again() -> None:
     pools = Pools(sampler="RandSampler", size=3, seed=0, pools={"q": ("c0", "c1", "c2")})
     pointers = tuple(PointerRecord(pointer=(at, (at + 1) % 3), gen_method="random") for at in range(3))
-    found = judge_all([Candidates("q", pointers)], pools, Judge())  # pyright: ignore[reportArgumentType]
-    right, away, damaged = found.pointers["q"]
+    found, retryable = judge_all({"q": pointers}, pools, Judge())  # pyright: ignore[reportArgumentType]
+    right, away, damaged = found["q"]
     assert (right.vqa_pred_answer, right.vqa_correct, right.vqa_acc_score, right.status) == ("right", 1, 0.9, "judged")
     assert (away.status, away.vqa_correct, away.reason) == ("eval_failed", None, "the server is away")
     assert damaged.status == "eval_failed"
-    assert found.away == {"query q, pointer [1, 2]": "the server is away"}
+    assert retryable == {"query q, pointer [1, 2]": "the server is away"}

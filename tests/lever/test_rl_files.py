@@ -140,11 +140,6 @@ def test_any_data_survive(data: dict[str, RlQuery]) -> None:
     assert read_rl_data(rl_data_bytes(data)) == data
 
 
-def test_a_query_that_cannot_be_written_gives_no_file() -> None:
-    with pytest.raises(FileUnusable):
-        rl_data_bytes({**DATA, "9": query()})
-
-
 def test_the_seeds_own_file_is_read_where_it_names_its_candidates() -> None:
     record = {
         "pointer": [1, 0],

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.lever.learning.training_loop import generator_of, learning_rate, order, seed_of
+from tasks.lever.learning.training_loop import Plan, generator_of, learning_rate, seed_of
+
+WHOLE = Plan(queries=50, batch_size=50, turns=(3,))
 
 
 @pytest.mark.parametrize(
@@ -31,12 +33,12 @@ def test_one_update_alone_has_a_rate():
 
 
 def test_an_order_holds_every_query_once():
-    assert sorted(order(50, seed=3, turn=2).tolist()) == list(range(50))
+    assert sorted(WHOLE.rows(2, seed=3).tolist()) == list(range(50))
 
 
 @pytest.mark.parametrize(("seed", "turn"), [(1, 0), (0, 1)], ids=["another seed", "another turn"])
 def test_orders_differ(seed: int, turn: int):
-    assert not torch.equal(order(50, seed=0, turn=0), order(50, seed=seed, turn=turn))
+    assert not torch.equal(WHOLE.rows(0, seed=0), WHOLE.rows(turn, seed=seed))
 
 
 def test_draws_for_different_purposes_have_different_seeds():

@@ -39,26 +39,26 @@ both_formats = pytest.mark.parametrize("legacy", [False, True], ids=["zip", "leg
 @both_formats
 def test_a_lightning_checkpoint_gives_the_very_weights(tmp_path: Path, *, legacy: bool) -> None:
     read = read_seed_checkpoint(save(lightning(STATE), tmp_path / "v2.ckpt", legacy=legacy))
-    assert read.config == CONFIG
-    assert read.state.keys() == STATE.keys()
-    assert all(torch.equal(read.state[key], STATE[key]) for key in STATE)
+    assert read.selector.config == CONFIG
+    assert read.selector.state_dict().keys() == STATE.keys()
+    assert all(torch.equal(read.selector.state_dict()[key], STATE[key]) for key in STATE)
 
 
 @both_formats
 def test_a_grpo_checkpoint_gives_the_very_weights(tmp_path: Path, *, legacy: bool) -> None:
     content = {"epoch": 2, "phase": "grpo", "model_state_dict": STATE, "kl_beta": 0.1, "metrics": {"loss": 1.0}}
     read = read_seed_checkpoint(save(content, tmp_path / "v3.pt", legacy=legacy))
-    assert all(torch.equal(read.state[key], STATE[key]) for key in STATE)
+    assert all(torch.equal(read.selector.state_dict()[key], STATE[key]) for key in STATE)
 
 
 def test_a_bare_state_dict_with_the_prefix_is_read(tmp_path: Path) -> None:
     path = save({PREFIX + key: value for key, value in STATE.items()}, tmp_path / "bare.pt")
-    assert read_seed_checkpoint(path).config == CONFIG
+    assert read_seed_checkpoint(path).selector.config == CONFIG
 
 
 def test_the_selector_answers_as_the_one_that_was_saved(tmp_path: Path) -> None:
     original = PointerSelector(CONFIG).eval()
-    read = read_seed_checkpoint(save(lightning(original.state_dict()), tmp_path / "v2.ckpt")).selector()
+    read = read_seed_checkpoint(save(lightning(original.state_dict()), tmp_path / "v2.ckpt")).selector
     query, pool = torch.randn(3, 6), torch.randn(3, 5, 6)
     pointers = torch.tensor([[[0, 4]], [[1, 2]], [[3, 0]]])
     assert torch.equal(read.log_probs(query, pool, pointers), original.log_probs(query, pool, pointers))
@@ -68,7 +68,7 @@ def test_the_selector_answers_as_the_one_that_was_saved(tmp_path: Path) -> None:
 def test_reading_draws_no_random_numbers(tmp_path: Path) -> None:
     path = save(lightning(STATE), tmp_path / "v2.ckpt")
     before = torch.random.get_rng_state()
-    read_seed_checkpoint(path).selector()
+    read_seed_checkpoint(path)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -83,7 +83,7 @@ def test_reading_draws_no_random_numbers(tmp_path: Path) -> None:
     ],
 )
 def test_the_shape_of_the_network_is_read_off_its_weights(tmp_path: Path, config: PointerConfig) -> None:
-    assert read_seed_checkpoint(save(lightning(seed_state(config)), tmp_path / "v2.ckpt")).config == config
+    assert read_seed_checkpoint(save(lightning(seed_state(config)), tmp_path / "v2.ckpt")).selector.config == config
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_lora_encoders_are_warned_of(tmp_path: Path) -> None:
 def test_half_precision_becomes_float32(tmp_path: Path) -> None:
     half = {key: value.to(torch.bfloat16) for key, value in STATE.items()}
     read = read_seed_checkpoint(save(lightning(half), tmp_path / "v2.ckpt"))
-    assert all(torch.equal(read.state[key], half[key].float()) for key in half)
+    assert all(torch.equal(read.selector.state_dict()[key], half[key].float()) for key in half)
 
 
 @both_formats
@@ -121,7 +121,7 @@ def test_parameters_views_and_transposed_weights_are_read(tmp_path: Path, *, leg
         at += value.numel()
     state["query_proj.weight"] = torch.nn.Parameter(STATE["query_proj.weight"].t().contiguous().t())
     read = read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt", legacy=legacy))
-    assert all(torch.equal(read.state[key], STATE[key]) for key in STATE)
+    assert all(torch.equal(read.selector.state_dict()[key], STATE[key]) for key in STATE)
 
 
 @both_formats
@@ -133,7 +133,7 @@ def test_hyper_parameters_of_a_class_that_is_not_installed_do_no_harm(tmp_path: 
         path = save(content, tmp_path / "v2.ckpt", legacy=legacy)
     with pytest.raises((ModuleNotFoundError, AttributeError)):
         torch.load(path, weights_only=False)
-    assert read_seed_checkpoint(path).config == CONFIG
+    assert read_seed_checkpoint(path).selector.config == CONFIG
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_hyper_parameters_of_a_class_that_is_not_installed_do_no_harm(tmp_path: 
 )
 def test_heads_come_from_the_hyper_parameters(tmp_path: Path, hyper: dict[str, Any], heads: int) -> None:
     path = save(lightning(STATE, hyper_parameters=hyper), tmp_path / "v2.ckpt")
-    assert read_seed_checkpoint(path).config.heads == heads
+    assert read_seed_checkpoint(path).selector.config.heads == heads
 
 
 def test_heads_are_found_inside_a_class_that_is_not_installed(tmp_path: Path) -> None:
@@ -157,12 +157,12 @@ def test_heads_are_found_inside_a_class_that_is_not_installed(tmp_path: Path) ->
         node.__dict__ = {"_val": 2, "_parent": cfg}
         cfg.__dict__ = {"_content": {"num_heads": node}, "_parent": None}
         path = save(lightning(STATE, hyper_parameters={"cfg": cfg}), tmp_path / "v2.ckpt")
-    assert read_seed_checkpoint(path).config.heads == 2
+    assert read_seed_checkpoint(path).selector.config.heads == 2
 
 
 def test_heads_that_are_given_come_first(tmp_path: Path) -> None:
     path = save(lightning(STATE, hyper_parameters={"num_heads": 4}), tmp_path / "v2.ckpt")
-    assert read_seed_checkpoint(path, heads=2).config.heads == 2
+    assert read_seed_checkpoint(path, heads=2).selector.config.heads == 2
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_checkpoint_of_something_else_is_refused_with_its_keys(tmp_path: Path)
 def test_nan_weights_are_refused(tmp_path: Path) -> None:
     state = {**STATE, "cand_proj.weight": torch.full((8, 8), torch.nan)}
     with pytest.raises(FileUnusable, match=r"cand_proj\.weight: not finite"):
-        read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt")).selector()
+        read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt"))
 
 
 def text(value: str) -> bytes:
@@ -298,7 +298,7 @@ def test_what_a_checkpoint_would_run_is_not_run(tmp_path: Path, trap: Path, evil
     path = save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt", legacy=legacy)
     read = read_seed_checkpoint(plant(path, evils(str(trap))[evil]))
     assert not trap.exists()
-    assert torch.equal(read.state["cand_proj.weight"], STATE["cand_proj.weight"])
+    assert torch.equal(read.selector.state_dict()["cand_proj.weight"], STATE["cand_proj.weight"])
     assert "evil_when_imported" not in sys.modules
 
 
@@ -436,7 +436,7 @@ def test_a_flipped_bit_in_a_weight_is_found_where_the_format_can_tell(tmp_path: 
     data[data.index(STATE["cand_proj.weight"].numpy().tobytes()) + 3] ^= 1
     path.write_bytes(data)
     if legacy:  # no check sum
-        assert read_seed_checkpoint(path).config == CONFIG
+        assert read_seed_checkpoint(path).selector.config == CONFIG
     else:
         with pytest.raises(FileUnusable, match="CRC"):
             read_seed_checkpoint(path)
@@ -487,7 +487,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 def test_pickles_that_would_exhaust_a_reader_are_read_or_refused(tmp_path: Path, opcodes: bytes) -> None:
     path = plant(save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt"), opcodes)
     with suppress(FileUnusable):
-        assert read_seed_checkpoint(path).config == CONFIG
+        assert read_seed_checkpoint(path).selector.config == CONFIG
     path = plant(save({"state_dict": {MARKER: 1, "x": MARKER * 2}}, tmp_path / "v2.ckpt"), opcodes)
     with pytest.raises(FileUnusable):
         read_seed_checkpoint(path)
@@ -496,7 +496,7 @@ def test_pickles_that_would_exhaust_a_reader_are_read_or_refused(tmp_path: Path,
 def test_one_large_dict_referred_to_many_times_is_searched_once(tmp_path: Path) -> None:
     large = {f"key {number}": number for number in range(20_000)}
     path = save(lightning(STATE, hyper_parameters={str(one): large for one in range(20_000)}), tmp_path / "v2.ckpt")
-    assert read_seed_checkpoint(path).config == CONFIG
+    assert read_seed_checkpoint(path).selector.config == CONFIG
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -510,7 +510,7 @@ def test_no_damage_gives_anything_but_a_refusal_or_a_checkpoint(
     changed = data.draw(st.binary(max_size=4))
     path.write_bytes(whole[:at] + changed + whole[at + data.draw(st.integers(0, 4)) :])
     with suppress(FileUnusable):
-        assert read_seed_checkpoint(path).state.keys() == STATE.keys()
+        assert read_seed_checkpoint(path).selector.state_dict().keys() == STATE.keys()
 
 
 @settings(max_examples=300)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasks.lever import (
     BeamDataset,
@@ -153,3 +155,15 @@ def test_a_damaged_file_is_not_loaded(tmp_path: Path) -> None:
     (tmp_path / "beams.json").write_text('{"0": {"id_list": [[7, 8, 1]], "score_list": [1]}}')
     with pytest.raises(FileUnusable, match=r"query 0: `id_list\[0\]` ends with '1'"):
         load_beam_data(tmp_path / "beams.json")
+
+
+def test_the_first_queries_by_number_are_for_training() -> None:
+    train, validation = split_beam_data({key: {} for key in ("10", "9", "x", "2", "30")}, train_ratio=0.6)
+    assert (train, validation) == ({"10": {}, "9": {}, "2": {}}, {"x": {}, "30": {}})
+
+
+@given(st.dictionaries(st.text(max_size=3), st.just({}), max_size=20), st.floats(0, 1))
+def test_a_split_loses_nothing(beams: dict[str, dict[str, Any]], ratio: float) -> None:
+    train, validation = split_beam_data(beams, ratio)
+    assert {**train, **validation} == beams
+    assert len(train) == int(len(beams) * ratio)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.data.earlier_files import beams_in, queries_in, with_queries_of
+from tasks.lever.data.earlier_files import beams_in, with_queries_of
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset
 from tests.lever.small_dataset import dataset, item, pools
@@ -55,7 +55,6 @@ def test_numbers_are_those_of_the_training_file(tmp_path: Path) -> None:
     path = old(tmp_path / "vqa.json", {"0": [["2", "1"]], "3": [["1", "0"]]})
     assert shown(path) == {"9251": [("250", "9250")], "3": [("9250", "9251")]}
     assert "by their numbers" in beams_in(path, POOLS, okvqa(), shots=2).notes[0]
-    assert queries_in(path, IDS) == ("9251", "3")
     assert with_queries_of(okvqa(), path).train_queries == ("9251", "3")
 
 

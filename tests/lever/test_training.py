@@ -17,7 +17,6 @@ from tasks.lever.learning.losses import ess
 from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import Trained, TrainingRun
 from tasks.lever.learning.trainings import learn_grpo, learn_rce, learn_sft
-from tasks.lever.lever_errors import JudgeUnusable, LeverError, RewardUnusable
 from tasks.lever.lever_options import GrpoSettings, RceSettings, SftSettings
 from tests.lever.small_trainings import (
     CONFIG,
@@ -58,7 +57,7 @@ def _likelihood(selector: PointerSelector, groups: Groups, number: int) -> float
 
 def _grpo(groups: Groups, settings: GrpoSettings = OFFLINE, start: PointerSelector | None = None) -> Trained:
     validate = GreedyReward(small_groups())
-    return learn_grpo(start or small_start(), groups, settings, TrainingRun(validate))
+    return learn_grpo(start or small_start(), groups, settings, TrainingRun(validate), judge=FeatureJudge(groups))
 
 
 # what they must learn
@@ -106,7 +105,7 @@ def test_grpo_makes_the_better_stored_pointers_likelier():
         log_probs = selector.log_probs(groups.queries, groups.bank[groups.pools], groups.pointers).sum(-1)
         return (log_probs[better].mean() - log_probs[~better].mean()).item()
 
-    trained = learn_grpo(small_start(), groups, OFFLINE, TrainingRun(preference))
+    trained = learn_grpo(small_start(), groups, OFFLINE, TrainingRun(preference), judge=FeatureJudge(groups))
     assert trained.validation[2] > trained.validation[0] + 0.1
 
 
@@ -290,19 +289,10 @@ def test_each_round_asks_for_all_draws_of_all_queries_and_none_is_impossible():
     assert all(len(set(pointer)) == SHOTS and set(pointer) <= set(range(6)) for _, pointer in judge.asked[0])
 
 
-def test_without_a_judge_only_stored_pointers_are_learnt_from():
-    assert set(small_grpo(judge=None).validation) == {0, 1, 2}
-
-
 def test_offline_only_asks_no_judge():
     judge = FeatureJudge(small_groups())
     small_grpo(settings=OFFLINE, judge=judge)
     assert judge.asked == []
-
-
-def test_without_a_judge_and_without_stored_epochs_nothing_could_be_learnt():
-    with pytest.raises(JudgeUnusable, match="no judge and no offline epochs"):
-        small_grpo(settings=ONLINE, judge=None)
 
 
 class FailingJudge(FeatureJudge):
@@ -319,19 +309,6 @@ def test_queries_and_pointers_that_could_not_be_judged_are_left_out_of_a_round()
     figures = [value for point in curve for value in point.figures.values()]
     assert all(map(math.isfinite, figures))
     assert any("loss" in point.figures for point in curve)
-
-
-@pytest.mark.parametrize(
-    ("rewards", "error", "said"),
-    [
-        pytest.param([0.5], JudgeUnusable, "gave 1 rewards for 80 pointers", id="too few"),
-        pytest.param([math.nan] * 80, JudgeUnusable, "failed on all 80 pointers", id="all failed"),
-        pytest.param([0.5] * 79 + [math.inf], RewardUnusable, r"query q19, pointer \[\d, \d\]", id="infinite"),
-    ],
-)
-def test_a_judge_is_refused_whose_rewards_are(rewards: list[float], error: type[LeverError], said: str):
-    with pytest.raises(error, match=said):
-        small_grpo(settings=ONLINE, judge=lambda _: rewards)
 
 
 # going on after an interruption

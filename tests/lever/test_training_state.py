@@ -50,15 +50,15 @@ def saved(tmp_path: Path) -> Path:
 def test_what_is_read_is_what_was_written_to_the_bit(saved: Path):
     kept = load_state(saved.parent, "this")
     assert kept is not None
-    assert kept.progress == PROGRESS
-    assert _bits(kept.tensors) == _bits(TENSORS)
+    assert kept[0] == PROGRESS
+    assert _bits(kept[1]) == _bits(TENSORS)
 
 
 def test_a_state_is_replaced_and_nothing_is_left_beside_it(saved: Path):
     save_state(saved.parent, PROGRESS.model_copy(update={"update": 8}), TENSORS)
     kept = load_state(saved.parent, "this")
     assert kept is not None
-    assert (kept.progress.update, [path.name for path in saved.parent.iterdir()]) == (8, [NAME])
+    assert (kept[0].update, [path.name for path in saved.parent.iterdir()]) == (8, [NAME])
 
 
 def test_without_a_folder_nothing_is_kept():

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
-from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.compat.inert_pickle import Made
@@ -28,27 +27,6 @@ LAYER = re.compile(r"(?:cross_attn_layers|attn_norms)\.(\d+)\.")
 LOOKED_AT_MOST = 20_000
 """Values of the hyper-parameters that are searched for the number of heads."""
 MOST_HEADS = 1000
-
-
-class SeedCheckpoint(NamedTuple):
-    """A pointer network of Lever-Plus."""
-
-    config: PointerConfig
-    state: dict[str, Tensor]
-    """float32, with the keys of PointerSelector."""
-    notes: tuple[str, ...]
-    """Notes for the user on how it was read, one sentence each."""
-
-    def selector(self) -> PointerSelector:
-        """Ready for inference."""
-        return selector_of(self.config, self.state, "the checkpoint")
-
-
-class _Found(NamedTuple):
-    """The tensors of the pointer network, and notes on all others."""
-
-    tensors: dict[str, TensorFacts]
-    notes: tuple[str, ...]
 
 
 class Opened(NamedTuple):
@@ -76,13 +54,12 @@ class Opened(NamedTuple):
 def open_selector(path: Path, *, heads: int | None = None) -> Opened:
     """The selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable."""
     if path.suffix in SEED_SUFFIXES:
-        seed = read_seed_checkpoint(path, heads=heads)
-        return Opened(seed.selector(), seed.notes, None)
-    encoder = read_header(path).meta.get("encoder")
+        return read_seed_checkpoint(path, heads=heads)
+    encoder = read_header(path)[1].get("encoder")
     return Opened(load_selector(path), (), str(encoder) if encoder else None)
 
 
-def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> SeedCheckpoint:
+def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> Opened:
     """The pointer network in a checkpoint of Lever-Plus; the image and text encoders in it are not read.
 
     heads: of each layer; the weights do not tell. None takes `num_heads` from the hyper-parameters, else 1.
@@ -95,16 +72,20 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> SeedCheckpo
         tensors, notes = _pointer_tensors(top, path)
         config, more = _config(tensors, top, heads, path)
         require_layout({key: facts.size for key, facts in tensors.items()}, config, str(path))
-        return SeedCheckpoint(config, archive.read(tensors), (*notes, *more))
+        return Opened(selector_of(config, archive.read(tensors), str(path)), (*notes, *more), None)
 
 
-def _pointer_tensors(top: Mapping[Any, Any], path: Path) -> _Found:
+Found = tuple[dict[str, TensorFacts], tuple[str, ...]]
+"""The tensors of the pointer network, and notes on all others."""
+
+
+def _pointer_tensors(top: Mapping[Any, Any], path: Path) -> Found:
     state, bare = as_mapping(top.get("state_dict")), as_mapping(top.get("model_state_dict"))
     for where in (state, top):
         if where is not None and any(key.startswith(PREFIX) for key in _texts(where)):
             return _below_prefix(where, path)
     if bare is not None:
-        return _Found(_facts({key: bare[key] for key in _texts(bare)}, path), ())
+        return _facts({key: bare[key] for key in _texts(bare)}, path), ()
     keys = [key[:100] for key in _texts(state or top)]
     raise FileUnusable(
         f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
@@ -116,7 +97,7 @@ def _texts(mapping: Mapping[Any, Any]) -> list[str]:
     return [key for key in mapping if isinstance(key, str)]
 
 
-def _below_prefix(state: Mapping[Any, Any], path: Path) -> _Found:
+def _below_prefix(state: Mapping[Any, Any], path: Path) -> Found:
     inside = {key.removeprefix(PREFIX): state[key] for key in _texts(state) if key.startswith(PREFIX)}
     outside = [key for key in _texts(state) if not key.startswith(PREFIX)]
     encoders = [key for key in outside if key.startswith(ENCODERS)]
@@ -127,7 +108,7 @@ def _below_prefix(state: Mapping[Any, Any], path: Path) -> _Found:
         notes.append("its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from")
     if len(outside) > len(encoders):
         notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
-    return _Found(_facts(inside, path), tuple(notes))
+    return _facts(inside, path), tuple(notes)
 
 
 def _facts(state: Mapping[str, Any], path: Path) -> dict[str, TensorFacts]:
@@ -151,7 +132,9 @@ def _config(
     notes = [] if gate else ["it has no state gate (`gate=False`): every pick sees the same state"]
     if not layers:
         notes.append("it has no cross-attention (`layers=0`): it is a bi-encoder")
-    heads, told = (heads, "") if heads is not None else _heads(top, path)
+    if heads is None:
+        heads, told = _heads(top, path)
+        notes.append(told)
     try:
         config = PointerConfig(
             embedding_dim=entry.size[-1] if entry and entry.size else hidden,
@@ -162,7 +145,7 @@ def _config(
         )
     except ValidationError as error:
         raise FileUnusable(f"{path}: {heads} heads, {hidden} wide: {error.errors()[0]['msg']}") from error
-    return config, (*notes, *([told] if told else ()))
+    return config, tuple(notes)
 
 
 def _heads(top: Mapping[Any, Any], path: Path) -> tuple[int, str]:

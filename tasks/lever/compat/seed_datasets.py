@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from tasks.lever.compat.seed_selector import normalize_rewards_zscore
-from tasks.lever.data.beam_data import beam_of, by_number, pool_ids, read_beams, split_beams
+from tasks.lever.data.beam_data import beam_of, pool_ids, read_beams
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.json_files import read_by_query
 from tasks.lever.judge.rewards import reward_of
@@ -35,12 +35,20 @@ Vectors = EmbeddingBank | Mapping[Any, Tensor] | Tensor
 def load_beam_data(json_path: str | Path) -> BeamData:
     """Beam data, old or new, or RL data, as they stand in the file. Raises FileUnusable naming query and field."""
     read_beams(Path(json_path))
-    return read_by_query(Path(json_path), "the beam data").entries
+    return read_by_query(Path(json_path), "the beam data")[0]
 
 
 def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:
-    """The first queries by number, and the rest."""
-    return split_beams(beam_data, train_ratio)
+    """The first queries by id, numbers by size, and the rest; always the same ones."""
+    first = set(sorted(beam_data, key=_by_number)[: int(len(beam_data) * train_ratio)])
+    train = {query: beam for query, beam in beam_data.items() if query in first}
+    return train, {query: beam for query, beam in beam_data.items() if query not in first}
+
+
+def _by_number(query: str) -> tuple[bool, int, str]:
+    """Key that sorts ids that are numbers by size, before all others."""
+    number = query.isdecimal() and len(query) < 100
+    return not number, int(query) if number else 0, query
 
 
 class _Group(NamedTuple):
@@ -127,14 +135,7 @@ class _WithEmbedding(Dataset[Item]):
             return found.vectors if sample.pool is None else found.rows(sample.pool)
         if not isinstance(found, Tensor):
             raise FileUnusable("candidate embeddings are [N, d] with `candidate_indices`, [Q, K, d], or a bank")
-        if sample.pool is None:
-            return found
-        return found[torch.tensor([self._place(id, sample.query) for id in sample.pool], dtype=torch.long)]
-
-    def _place(self, id: str, query: str) -> int:
-        if id not in self.position:
-            raise PointerUnusable(f"query {query}: candidate {id} is not in `candidate_indices`; embed it")
-        return self.position[id]
+        return found if sample.pool is None else found[_places(sample.query, sample.pool, self.position)]
 
 
 class BeamDatasetWithEmbedding(_WithEmbedding):
@@ -156,11 +157,9 @@ class BeamDatasetWithEmbedding(_WithEmbedding):
         samples: list[_Group] = []
         for query, value in beam_data.items():
             beam = beam_of(query, value, f"query {query}")
-            place = {id: position for position, id in enumerate(beam.pool or everything)}
+            position = {id: place for place, id in enumerate(beam.pool or everything)}
             shown = [_shots(query, one, shot_num) for one in beam.demonstrations[:beam_size]]
-            if missing := [id for one in shown for id in one if id not in place]:
-                raise PointerUnusable(f"query {query}: candidate {missing[0]} is not in `candidate_indices`; embed it")
-            labels = [[place[id] for id in one] for one in shown]
+            labels = [_places(query, one, position) for one in shown]
             samples.append(_Group(query, beam.pool or None, labels, list(beam.scores[:beam_size])))
         super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
 
@@ -188,7 +187,7 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
         pooled = isinstance(candidate_embeddings, Tensor) and candidate_embeddings.ndim == 3
         samples = [
             group
-            for query in sorted(rl_data, key=by_number)
+            for query in sorted(rl_data, key=_by_number)
             if (group := _rl_group(query, rl_data[query], reward_mode, max_beams, shot_num, pooled=pooled)).labels
         ]
         super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
@@ -273,6 +272,12 @@ def _shots(query: str, shown: Sequence[Any], shots: int) -> Sequence[Any]:
     if len(shown) != shots:
         raise PointerUnusable(f"query {query}: {len(shown)} demonstrations, and shot_num is {shots}")
     return shown
+
+
+def _places(query: str, ids: Sequence[str], position: Mapping[str, int]) -> list[int]:
+    if missing := [id for id in ids if id not in position]:
+        raise PointerUnusable(f"query {query}: candidate {missing[0]} is not in `candidate_indices`; embed it")
+    return [position[id] for id in ids]
 
 
 def _number(id: str, what: str) -> int:

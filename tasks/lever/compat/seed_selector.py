@@ -195,11 +195,10 @@ class SelectorWithEncoder(NamedTuple):
         return self._joint(images, texts, self.icd_encoding_flag)
 
     def _joint(self, images: Sequence[bytes], texts: Sequence[str], flags: Sequence[str]) -> Tensor:
-        embed: dict[str, Callable[[], Any]] = {
-            "image": lambda: self.encoder.embed_images(images),
-            "text": lambda: self.encoder.embed_texts(texts),
-        }
-        parts = [torch.from_numpy(embed[flag]()) for flag in flags]
+        parts = [
+            torch.from_numpy(self.encoder.embed_images(images) if flag == "image" else self.encoder.embed_texts(texts))
+            for flag in flags
+        ]
         return torch.nn.functional.normalize(torch.stack(parts).mean(0), dim=-1)
 
 
@@ -387,12 +386,9 @@ def generate_pointer_candidates_for_query(
         shots=shot_num,
         settings=settings,
         generator=generator or torch.default_generator,
-    )
+    ).values()
     fields = {"gen_method", "beam_rank", "beam_score", "logprob_score", "temperature", "behaviour_logp"}
-    return [
-        {"pointer": usable[list(record.pointer)].tolist(), **record.model_dump(include=fields)}
-        for record in drawn.pointers
-    ]
+    return [{"pointer": usable[list(record.pointer)].tolist(), **record.model_dump(include=fields)} for record in drawn]
 
 
 def evaluate_pointer_candidate(

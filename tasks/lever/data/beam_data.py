@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, FiniteFloat
 
@@ -19,25 +19,16 @@ from tasks.lever.data.json_files import first_twice, read_by_query, validated
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
 from tasks.lever.lever_records import PointerRecord, Pools
 
-Value = TypeVar("Value")
-
 
 class BeamQuery(NamedTuple):
     """Sequences of one query, best first."""
 
-    query: str
     demonstrations: tuple[tuple[str, ...], ...]
     """Ids, in the order in which they are shown."""
     scores: tuple[float, ...]
     """One for each sequence."""
     pool: tuple[str, ...] = ()
     """Ids of its candidates in the order in which pointers count them; empty in the old format, which has none."""
-
-    @classmethod
-    def best_first(cls, query: str, scored: list[tuple[tuple[str, ...], float]], pool: tuple[str, ...]) -> BeamQuery:
-        """Sequences with their scores; equals stay in their order."""
-        best = sorted(scored, key=lambda one: -one[1])
-        return cls(query, tuple(ids for ids, _ in best), tuple(score for _, score in best), pool)
 
 
 Beams = dict[str, BeamQuery]
@@ -53,32 +44,17 @@ def read_beams(source: Path | bytes) -> Beams:
     return beams
 
 
-def beam_bytes(beams: Mapping[str, BeamQuery]) -> bytes:
-    """Beam data in the new format. Raises FileUnusable for a query without a pool."""
-    written: dict[str, Any] = {}
-    for key, beam in beams.items():
-        place = {id: position for position, id in enumerate(beam.pool)}
-        if any(id not in place for ids in beam.demonstrations for id in ids):
-            raise FileUnusable(f"query {beam.query}: its demonstrations are not in its pool; nothing can point at them")
-        ranked = enumerate(zip(beam.demonstrations, beam.scores, strict=True))
-        written[key] = {
-            "candidate_pool_ids": beam.pool,
-            "pointer_candidates": [
-                {"pointer": [place[id] for id in ids], "gen_method": "beam", "beam_rank": rank, "beam_score": score}
-                for rank, (ids, score) in ranked
-            ],
+def beam_bytes(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> bytes:
+    """Sequences that were searched for in these pools, best first, in the new format."""
+    kept = {"pointer", "gen_method", "beam_rank", "beam_score"}
+    written = {
+        query: {
+            "candidate_pool_ids": pools.pools[query],
+            "pointer_candidates": [record.model_dump(include=kept) for record in records],
         }
+        for query, records in found.items()
+    }
     return json.dumps(written, ensure_ascii=False).encode()
-
-
-def beams_of(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> Beams:
-    """Sequences that were searched for in these pools; their score is `beam_score`."""
-    beams: Beams = {}
-    for query, records in found.items():
-        pool = pools.pools[query]
-        scored = [(record.beam_score, tuple(pool[at] for at in record.pointer)) for record in records]
-        beams[query] = BeamQuery.best_first(query, [(ids, score) for score, ids in scored if score is not None], pool)
-    return beams
 
 
 def pointers_in(beams: Mapping[str, BeamQuery], pools: Pools, *, shots: int) -> dict[str, tuple[PointerRecord, ...]]:
@@ -155,26 +131,10 @@ def with_ids(beams: Mapping[str, BeamQuery], ids: Sequence[str]) -> Beams:
 
     return {
         name(query): BeamQuery(
-            name(query),
-            tuple(tuple(map(name, shown)) for shown in beam.demonstrations),
-            beam.scores,
-            tuple(map(name, beam.pool)),
+            tuple(tuple(map(name, shown)) for shown in beam.demonstrations), beam.scores, tuple(map(name, beam.pool))
         )
         for query, beam in beams.items()
     }
-
-
-def split_beams(beams: Mapping[str, Value], train_ratio: float = 0.8) -> tuple[dict[str, Value], dict[str, Value]]:
-    """The first queries by id, numbers by size, and the rest; always the same ones."""
-    first = set(sorted(beams, key=by_number)[: int(len(beams) * train_ratio)])
-    train = {query: beam for query, beam in beams.items() if query in first}
-    return train, {query: beam for query, beam in beams.items() if query not in first}
-
-
-def by_number(query: str) -> tuple[bool, int, str]:
-    """Key that sorts ids that are numbers by size, before all others."""
-    number = query.isdecimal() and len(query) < 100
-    return not number, int(query) if number else 0, query
 
 
 class _Old(BaseModel):
@@ -210,6 +170,7 @@ class _New(BaseModel):
 def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
     """The sequences of one query, in either format. Raises FileUnusable naming `where` and the field."""
     scored: list[tuple[tuple[str, ...], float]] = []
+    pool: tuple[str, ...] = ()
     if "pointer_candidates" in value:
         pool = pool_ids(value, where)
         for place, record in enumerate(validated(_New, value, where).pointer_candidates):
@@ -218,24 +179,25 @@ def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
                 raise FileUnusable(f"{where}: `{field}` has {outside[0]}; positions are 0 to {len(pool) - 1}")
             if record.score is not None:
                 scored.append((_shown(query, [pool[at] for at in record.pointer], where, field), record.score))
-        return BeamQuery.best_first(query, scored, pool)
-    if not {"id_list", "score_list"} <= value.keys():
+    elif {"id_list", "score_list"} <= value.keys():
+        old = validated(_Old, value, where)
+        if len(old.id_list) != len(old.score_list):
+            raise FileUnusable(
+                f"{where}: `id_list` has {len(old.id_list)} sequences, `score_list` {len(old.score_list)} scores"
+            )
+        for place, (listed, score) in enumerate(zip(old.id_list, old.score_list, strict=True)):
+            *shown, last = map(str, listed or [""])
+            if last != query:
+                raise FileUnusable(
+                    f"{where}: `id_list[{place}]` ends with {last[:80]!r}; the query's own id is expected there"
+                )
+            scored.append((_shown(query, shown, where, f"id_list[{place}]"), score))
+    else:
         raise FileUnusable(
             f"{where}: neither `pointer_candidates` nor `id_list` and `score_list`, but {list(value)[:5]}"
         )
-    old = validated(_Old, value, where)
-    if len(old.id_list) != len(old.score_list):
-        raise FileUnusable(
-            f"{where}: `id_list` has {len(old.id_list)} sequences, `score_list` {len(old.score_list)} scores"
-        )
-    for place, (listed, score) in enumerate(zip(old.id_list, old.score_list, strict=True)):
-        *shown, last = map(str, listed or [""])
-        if last != query:
-            raise FileUnusable(
-                f"{where}: `id_list[{place}]` ends with {last[:80]!r}; the query's own id is expected there"
-            )
-        scored.append((_shown(query, shown, where, f"id_list[{place}]"), score))
-    return BeamQuery.best_first(query, scored, ())
+    best = sorted(scored, key=lambda one: -one[1])  # equals stay in their order
+    return BeamQuery(tuple(ids for ids, _ in best), tuple(score for _, score in best), pool)
 
 
 def _shown(query: str, ids: Sequence[str], where: str, field: str) -> tuple[str, ...]:

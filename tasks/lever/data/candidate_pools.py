@@ -7,7 +7,7 @@ the dataset. A query is never its own candidate, by id; another question about t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from storage.artifacts import Artifacts
 from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, PoolTooSmall
+from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Dataset, Embedded, Pools, Sampler
 
 Rows = NDArray[np.int64]
@@ -28,11 +28,8 @@ DECIMALS = 9
 """Sums of products of fp32 numbers differ in the 16th with the shape of the matrices; equal ones must stay equal."""
 
 
-class Banks(NamedTuple):
-    """What similarity is told from; either may be missing where nothing asks for it."""
-
-    images: EmbeddingBank | None
-    texts: EmbeddingBank | None
+Banks = Mapping[str, EmbeddingBank]
+"""`images` and `texts` alone, from which similarity is computed; those that a sampler does not need may be missing."""
 
 
 def build(
@@ -40,11 +37,13 @@ def build(
 ) -> Pools:
     """Pools of the train, validation and test queries from the train items.
 
-    Raises PoolTooSmall, DatasetUnusable for a repeated id, FileUnusable for one without an embedding.
+    Raises PoolTooSmall, FileUnusable for an id without an embedding.
     """
-    images = embedded.images if sampler in ("ImgSimSampler", "MixSampler") else None
-    texts = embedded.texts if sampler in ("TextSimSampler", "MixSampler") else None
-    banks = Banks(*(EmbeddingBank.from_bytes(artifacts.get(ref)) if ref else None for ref in (images, texts)))
+    refs = {
+        "images": embedded.images if sampler in ("ImgSimSampler", "MixSampler") else None,
+        "texts": embedded.texts if sampler in ("TextSimSampler", "MixSampler") else None,
+    }
+    banks = {name: EmbeddingBank.from_bytes(artifacts.get(ref)) for name, ref in refs.items() if ref}
     queries = [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
     candidates = [item.id for item in dataset.train]
     return draw_pools(queries, candidates, banks, sampler=sampler, size=size, seed=seed)
@@ -57,16 +56,8 @@ def draw_pools(
 
     TextSimSampler and ImgSimSampler take the largest inner products, of equal ones the smaller id. MixSampler takes a
     quarter by text, as many more by image, and fills up at random: half of the pool, or what is left.
-    Raises PoolTooSmall, DatasetUnusable for a repeated id, FileUnusable for one without an embedding.
+    Raises PoolTooSmall, FileUnusable for an id without an embedding.
     """
-    for ids, of_what in ((queries, "queries"), (candidates, "candidates")):
-        if len(set(ids)) < len(ids):
-            twice = next(name for name in ids if ids.count(name) > 1)
-            raise DatasetUnusable(
-                f"the id {twice} stands twice among the {of_what}; give each question an id of its own"
-            )
-    if size < 1:
-        raise PoolTooSmall(f"a pool of {size} candidates is none; ask for at least as many as are to be shown")
     sorted_ids = sorted(candidates)
     row = {name: number for number, name in enumerate(sorted_ids)}
     around = _Candidates(sorted_ids, queries, np.array([row.get(query, -1) for query in queries], np.int64))
@@ -122,13 +113,13 @@ def _chosen(around: _Candidates, banks: Banks, *, sampler: Sampler, size: int, s
             for query, own in zip(around.queries, around.own, strict=True):
                 yield _random(query, int(own), len(around.ids), size=size, seed=seed)
         case "TextSimSampler":
-            yield from _similar(around, banks.texts, "texts", count=size).tolist()
+            yield from _similar(around, banks, "texts", count=size).tolist()
         case "ImgSimSampler":
-            yield from _similar(around, banks.images, "images", count=size).tolist()
+            yield from _similar(around, banks, "images", count=size).tolist()
         case "MixSampler":
             quarter = size // 4
-            by_text = _similar(around, banks.texts, "texts", count=quarter)
-            by_image = _similar(around, banks.images, "images", count=2 * quarter)  # half may be taken already
+            by_text = _similar(around, banks, "texts", count=quarter)
+            by_image = _similar(around, banks, "images", count=2 * quarter)  # half may be taken already
             for at, (query, own) in enumerate(zip(around.queries, around.own, strict=True)):
                 drawn = _random(query, int(own), len(around.ids), size=size, seed=seed)
                 yield _mixed(by_text[at].tolist(), by_image[at].tolist(), drawn, quarter=quarter)
@@ -148,8 +139,8 @@ def _random(query: str, own: int, count: int, *, size: int, seed: int) -> list[i
     return (drawn + (drawn >= own) if own >= 0 else drawn).tolist()
 
 
-def _similar(around: _Candidates, bank: EmbeddingBank | None, of_what: str, *, count: int) -> Rows:
-    if bank is None:
+def _similar(around: _Candidates, banks: Banks, of_what: str, *, count: int) -> Rows:
+    if (bank := banks.get(of_what)) is None:
         raise FileUnusable(
             f"similar candidates need the embeddings of the {of_what} alone; export them, or use RandSampler"
         )

@@ -8,13 +8,14 @@ question ► normalised ─┘
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
 from models.protocols import VisionEmbedder
 from storage.artifacts import Artifacts
@@ -46,28 +47,28 @@ def embed_dataset(
 
     Each shard is kept as soon as it is made, so that an interrupted export goes on where it stopped.
     tell: called with the number of items done since its last call.
-    Raises DatasetUnusable for a repeated id, a train query that is no train item and a picture that is missing, damaged
-    or without a usable vector, and what the encoder raises.
+    Raises DatasetUnusable for a picture that is missing, damaged or without a usable vector, and what the encoder
+    raises.
     """
-    items = _distinct_items(dataset)
+    items = [*dataset.train, *dataset.validation, *dataset.test]
     pictures = Pictures(most_bytes=0)  # each is needed once
 
     def look(shard: Sequence[VqaItem]) -> _Looks:
         pngs = [pictures(item).png for item in shard]
         classes = encoder.embed_classes(pngs)
         return _Looks(
-            _unit(encoder.embed_images(pngs), shard, width=encoder.dimension),
-            _unit(classes, shard, width=classes.shape[-1]) if classes is not None else None,
+            _unit(encoder.embed_images(pngs), shard),
+            _unit(classes, shard) if classes is not None else None,
         )
 
     def read(shard: Sequence[VqaItem]) -> _Looks:
         vectors = encoder.embed_texts([item.question for item in shard])
-        return _Looks(_unit(vectors, shard, width=encoder.dimension), None)
+        return _Looks(_unit(vectors, shard))
 
     looks = _embedded("pictures", [(item.image_sha256, item) for item in items], encoder.id, artifacts, look, tell)
     questions = [(item.question, item) for item in items]
     texts = _embedded("questions", questions, encoder.id, artifacts, read, lambda _: None).vectors
-    joint = _unit(looks.vectors + texts, items, width=encoder.dimension)
+    joint = _unit(looks.vectors + texts, items)
     row = {item.id: number for number, item in enumerate(items)}
     train = [item.id for item in dataset.train]
     asked = [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
@@ -91,25 +92,7 @@ class _Looks(NamedTuple):
     """Vectors of pictures, or of questions, a row for each."""
 
     vectors: Vectors
-    classes: Vectors | None
-
-
-def _distinct_items(dataset: Dataset) -> list[VqaItem]:
-    """All items: of train, validation and test, in this order."""
-    items = [*dataset.train, *dataset.validation, *dataset.test]
-    if not items:
-        raise DatasetUnusable(f"{dataset.name} has no questions; see why all of them were left out")
-    if repeated := [name for name, count in Counter(item.id for item in items).items() if count > 1]:
-        raise DatasetUnusable(
-            f"{dataset.name}: {len(repeated)} question ids stand there more than once ({', '.join(repeated[:5])}); "
-            "a question belongs to one split, under an id of its own"
-        )
-    train = {item.id for item in dataset.train}
-    if strange := [name for name in dataset.train_queries if name not in train]:
-        raise DatasetUnusable(
-            f"{dataset.name}: the train query {strange[0]} is no train item; choose queries among these"
-        )
-    return items
+    classes: Vectors | None = None
 
 
 def _embedded(
@@ -126,10 +109,11 @@ def _embedded(
     while names := list(islice(remaining, PER_SHARD)):
         key = content_key(f"lever.embed_{of_what}", VERSION, {"encoder": encoder, of_what: names})
         if ref := artifacts.recall(key):
-            made.append(_read(artifacts.get(ref)))
+            made.append(_Looks(**load(artifacts.get(ref))))
         else:
             made.append(make([distinct[name] for name in names]))
-            artifacts.remember(key, artifacts.put("embedded-shard", _written(made[-1])))
+            known = {name: one for name, one in made[-1]._asdict().items() if one is not None}
+            artifacts.remember(key, artifacts.put("embedded-shard", save(known)))
         tell(sum(uses[name] for name in names))
     places = {name: place for place, name in enumerate(uses)}
     rows = [places[name] for name, _ in named]
@@ -140,12 +124,8 @@ def _embedded(
     )
 
 
-def _unit(vectors: Vectors, items: Sequence[VqaItem], *, width: int) -> Vectors:
-    """The rows at length one; (len(items), width). Raises DatasetUnusable naming an item whose row has no direction."""
-    if vectors.shape != (len(items), width):
-        raise ValueError(
-            f"the encoder gave an array of {vectors.shape} for {len(items)} items; {(len(items), width)} is expected"
-        )
+def _unit(vectors: Vectors, items: Sequence[VqaItem]) -> Vectors:
+    """The rows at length one, one for each item. Raises DatasetUnusable naming an item whose row has no direction."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
     usable = np.isfinite(lengths[:, 0]) & (lengths[:, 0] > SHORTEST)
@@ -156,16 +136,3 @@ def _unit(vectors: Vectors, items: Sequence[VqaItem], *, width: int) -> Vectors:
             "look at the picture, and leave the question out if nothing is on it"
         )
     return (exact / lengths).astype(np.float32)
-
-
-def _written(looks: _Looks) -> bytes:
-    from safetensors.numpy import save
-
-    return save({"vectors": looks.vectors} | ({"classes": looks.classes} if looks.classes is not None else {}))
-
-
-def _read(data: bytes) -> _Looks:
-    from safetensors.numpy import load
-
-    found: Mapping[str, Vectors] = load(data)
-    return _Looks(found["vectors"], found.get("classes"))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.lever.data.json_files import first_twice
-from tasks.lever.data.vqa_files import Asked, Pictures, nothing_left, read_questions
+from tasks.lever.data.vqa_files import Asked, look_at, nothing_left, read_questions, usable
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset
 
@@ -93,11 +94,11 @@ def open_dataset(
         raise DatasetUnusable(
             f"{data_dir}: question id {twice} is in two splits of {name}; the files do not belong together"
         )
-    pictures, left_out = Pictures(), dict[str, str]()
-    train = tuple(pictures.usable(drawn.train, left_out))
+    look, left_out = cache(look_at), dict[str, str]()  # several questions may share a picture
+    train = tuple(usable(drawn.train, left_out, look))
     held_out = {
-        "validation": tuple(islice(pictures.usable(drawn.validation, left_out), validation)),
-        "test": tuple(islice(pictures.usable(drawn.test, left_out), test)),
+        "validation": tuple(islice(usable(drawn.validation, left_out, look), validation)),
+        "test": tuple(islice(usable(drawn.test, left_out, look), test)),
     }
     for split, items in {"train": train, **held_out}.items():
         if not items:

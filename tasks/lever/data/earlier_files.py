@@ -26,19 +26,19 @@ class BeamsRead(NamedTuple):
     beams: BeamPart
     pools: Pools
     """Pools of this run, extended by the candidates that the beams show."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
     """Notes for the user."""
 
 
-def beams_in(path: Path, pools: Pools, dataset: Dataset | None = None, *, shots: int) -> BeamsRead:
+def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> BeamsRead:
     """Sequences to imitate, of demonstrations that may be shown. Raises FileUnusable, PointerUnusable, PoolTooSmall."""
     named = read_beams(path)
-    by_number = dataset is not None and are_numbers(named, dataset.counted)
-    beams = with_ids(named, dataset.counted) if dataset and by_number else named
+    by_number = _are_numbers(named, dataset.counted)
+    beams = with_ids(named, dataset.counted) if by_number else named
     found = {query: beam for query, beam in beams.items() if query in pools.pools}
     if not found:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
-    shown = _showable(found, {item.id for item in dataset.train}, pools) if dataset else found
+    shown = _showable(found, {item.id for item in dataset.train}, pools)
     if not _sequences(shown):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
     around = pools_around(shown, pools)
@@ -63,7 +63,6 @@ def _showable(beams: Beams, candidates: set[str], pools: Pools) -> Beams:
         pool = [one for one in beam.pool if one in candidates]
         spare = [one for one in pools.pools[query] if one not in pool]
         kept[query] = BeamQuery(
-            query,
             tuple(compress(beam.demonstrations, whole)),
             tuple(compress(beam.scores, whole)),
             (*pool, *spare[: len(beam.pool) - len(pool)]),
@@ -71,7 +70,7 @@ def _showable(beams: Beams, candidates: set[str], pools: Pools) -> Beams:
     return kept
 
 
-def are_numbers(beams: Beams, counted: Sequence[str]) -> bool:
+def _are_numbers(beams: Beams, counted: Sequence[str]) -> bool:
     """True where every name is a number of a training question, and not every one is an id of one.
 
     Files of Lever-Plus do not tell which of both their names are. Ids of VQA are those of pictures times ten and more,
@@ -81,33 +80,29 @@ def are_numbers(beams: Beams, counted: Sequence[str]) -> bool:
     return not names <= set(counted) and all(one.isdecimal() and int(one) < len(counted) for one in names)
 
 
-def queries_in(path: Path, counted: Sequence[str] = ()) -> tuple[str, ...]:
-    """Ids of the queries of beam data, of RL data or of embeddings, in the order of the file."""
-    if path.suffix == ".pt":
-        return read_bank(path).ids
-    if path.name.startswith("rl_data"):
-        return tuple(query for query, _ in iter_rl_data(path))
-    beams = read_beams(path)
-    return tuple(with_ids(beams, counted) if are_numbers(beams, counted) else beams)
-
-
 def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
-    """The dataset, whose train queries are those of a file. Raises FileUnusable if it has none of them."""
+    """The dataset, whose train queries are those of beam data, RL data or embeddings, in the order of the file.
+
+    Raises FileUnusable if it has none of them.
+    """
+    if path.suffix == ".pt":
+        named = read_bank(path).ids
+    elif path.name.startswith("rl_data"):
+        named = tuple(query for query, _ in iter_rl_data(path))
+    else:
+        beams = read_beams(path)
+        named = tuple(with_ids(beams, dataset.counted) if _are_numbers(beams, dataset.counted) else beams)
     train = {item.id for item in dataset.train}
-    if not (ids := tuple(query for query in queries_in(path, dataset.counted) if query in train)):
+    if not (ids := tuple(query for query in named if query in train)):
         raise FileUnusable(f"{path}: none of its queries is a training item of {dataset.name}; name its own dataset")
     return dataset.model_copy(update={"train_queries": ids})
 
 
-class RlDataRead(NamedTuple):
-    """RL data of a file, as one of this run."""
+def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> tuple[bytes, tuple[str, ...]]:
+    """RL data of a file, checked, and notes for the user. Raises FileUnusable.
 
-    content: bytes
-    notes: tuple[str, ...]
-
-
-def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> RlDataRead:
-    """Checked; `vqa_correct` is told anew where the file has another threshold. Raises FileUnusable."""
+    `vqa_correct` is computed anew where the file has another threshold.
+    """
     data = read_rl_data(path, shots=shots)
     others = sorted({str(one.meta.get("judge")) for one in data.values()} - {judge, "None"})
     thresholds = sorted({str(one.meta.get("threshold")) for one in data.values()} - {str(threshold), "None"})
@@ -115,7 +110,7 @@ def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> RlDat
     if thresholds:
         notes.append(f"{path.name} counts answers as right from {', '.join(thresholds)}; counted anew from {threshold}")
         data = {query: _counted_anew(one, threshold) for query, one in data.items()}
-    return RlDataRead(rl_data_bytes(data), tuple(notes))
+    return rl_data_bytes(data), tuple(notes)
 
 
 def _counted_anew(query: RlQuery, threshold: float) -> RlQuery:
@@ -137,11 +132,8 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
     banks = {path: read_bank(path) for path in (queries, *held_out, candidates)}
     first = banks[queries]
     for path, bank in banks.items():
-        for what, one, other in (
-            ("encoder", first.encoder, bank.encoder),
-            ("width", first.dimension, bank.dimension),
-        ):
-            if one != other:
+        for what, field in (("encoder", "encoder"), ("width", "dimension")):
+            if (one := getattr(first, field)) != (other := getattr(bank, field)):
                 raise FileUnusable(
                     f"{queries} and {path} differ in their {what} ({one!r}, {other!r}); embed both again"
                 )

@@ -7,7 +7,6 @@ query id of `[K, d]` says the same). Ids of a tensor stand in a JSON file, besid
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 import zipfile
@@ -21,7 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from storage import files
-from tasks.lever.data.json_files import first_twice
+from tasks.lever.data.json_files import first_twice, sha256_of
 from tasks.lever.lever_errors import FileUnusable
 
 FORMAT = "trivet embeddings"
@@ -81,7 +80,7 @@ class EmbeddingBank(NamedTuple):
         with files.replacing(path) as file:
             torch.save(self.vectors.contiguous().clone(), file)
         name, _, revision = self.encoder.partition("@")
-        about = {"ids": self.ids, "encoder": name, "revision": revision, "sha256": content_hash(path)}
+        about = {"ids": self.ids, "encoder": name, "revision": revision, "sha256": sha256_of(path)}
         files.write(beside(path), json.dumps(about, ensure_ascii=False).encode())
 
 
@@ -107,26 +106,9 @@ def _floats(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
     return vectors.detach().to(device="cpu", dtype=torch.float32)
 
 
-def require(bank: EmbeddingBank, *, where: str, encoder: str | None = None, dimension: int | None = None) -> None:
-    """Raises FileUnusable unless the bank is of this encoder and as wide."""
-    if encoder is not None and bank.encoder and bank.encoder != encoder:
-        raise FileUnusable(f"{where}: embedded by {bank.encoder}, and {encoder} is needed; embed again")
-    if dimension is not None and bank.dimension != dimension:
-        raise FileUnusable(
-            f"{where}: embeddings of {bank.dimension} numbers, and the network takes {dimension}; "
-            "use the encoder that it was trained with"
-        )
-
-
 def beside(path: Path) -> Path:
     """The JSON file with the ids of an exported tensor."""
     return path.with_suffix(".json")
-
-
-def content_hash(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def header_of(data: bytes) -> Mapping[str, str]:
@@ -150,7 +132,6 @@ class _Ids(NamedTuple):
 class QueryPools(NamedTuple):
     """The candidates of each query, as `[Q, K, d]` files have them."""
 
-    queries: tuple[str, ...]
     pools: dict[str, tuple[str, ...]]
     bank: EmbeddingBank
     """Embeddings of all candidates, each once."""
@@ -218,7 +199,7 @@ def _ids(path: Path, named: Path | None) -> _Ids | None:
     except (OSError, ValueError) as error:
         raise FileUnusable(f"the ids of {path}: {place} cannot be read as JSON ({error})") from error
     about = cast(dict[str, Any], said) if isinstance(said, dict) else {"ids": said}
-    if about.get("sha256") not in (None, content_hash(path)):
+    if about.get("sha256") not in (None, sha256_of(path)):
         raise FileUnusable(
             f"{place} was written for another content of {path.name} (its sha256 differs); export both again"
         )
@@ -277,4 +258,4 @@ def _pools(vectors: Tensor, queries: tuple[str, ...], known: _Ids | None, path: 
             if not torch.equal(kept.setdefault(id, vector), vector):
                 raise FileUnusable(f"{path}: candidate {id} has one embedding in one pool, another in another")
     bank = bank_of(list(kept), torch.stack(list(kept.values())), encoder=known.encoder, where=str(path))
-    return QueryPools(queries, pools, bank)
+    return QueryPools(pools, bank)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,16 +15,8 @@ from tasks.lever.lever_errors import FileUnusable
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class ByQuery(NamedTuple):
-    """The content of a file."""
-
-    entries: dict[str, dict[str, Any]]
-    where: str
-    """How errors name the file."""
-
-
-def read_by_query(source: Path | bytes, what: str) -> ByQuery:
-    """A JSON object of an object for each query id. what: how errors name bytes.
+def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """A JSON object of an object for each query id, and how errors name the file. what: how they name bytes.
 
     Raises FileUnusable: no such file, no UTF-8, no JSON, NaN, a key twice, an entry that is no object.
     """
@@ -42,7 +35,7 @@ def read_by_query(source: Path | bytes, what: str) -> ByQuery:
     entries = cast(dict[str, Any], found)
     if wrong := [key for key, value in entries.items() if not isinstance(value, dict)]:
         raise FileUnusable(f"{where}: {wrong[0][:80]!r} is no object; an object for each query id is expected")
-    return ByQuery(entries, where)
+    return entries, where
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -63,6 +56,12 @@ def validated(model: type[Model], value: Any, where: str) -> Model:
         first = error.errors()[0]
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
         raise FileUnusable(f"{where}: `{field}`: {first['msg']}, not {str(first['input'])[:80]!r}") from error
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def first_twice(ids: Iterable[str]) -> str | None:

@@ -8,8 +8,7 @@ random ┘   (beam before sample before random)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -22,14 +21,6 @@ from tasks.lever.lever_options import RlDataSettings
 from tasks.lever.lever_records import Method, PointerRecord, Pools, RlData, RlQuery, VqaItem
 
 
-class Generated(NamedTuple):
-    """RL data of some queries."""
-
-    data: RlData
-    away: dict[str, str]
-    """Pointers that could not be judged, and may be another time → why."""
-
-
 def generate(
     setting: Setting,
     pools: Pools,
@@ -40,8 +31,11 @@ def generate(
     settings: RlDataSettings,
     seed: int,
     judge: str,
-) -> Generated:
-    """The RL data of these train queries. Raises PoolTooSmall, and what Judging raises."""
+) -> tuple[RlData, dict[str, str]]:
+    """The RL data of these train queries, and the pointers to judge another time → why.
+
+    Raises PoolTooSmall, and what Judging raises.
+    """
     selector.eval()
     drawn = draw(
         selector,
@@ -58,14 +52,7 @@ def generate(
         query: _described(items[query], [items[one] for one in pools.pools[query]], pointers, setting.judging, judge)
         for query, pointers in judged.items()
     }
-    return Generated(data, away)
-
-
-class Candidates(NamedTuple):
-    """The pointers of one query before they are judged."""
-
-    query: str
-    pointers: tuple[PointerRecord, ...]
+    return data, away
 
 
 def draw(
@@ -77,8 +64,8 @@ def draw(
     shots: int,
     settings: RlDataSettings,
     generator: torch.Generator,
-) -> list[Candidates]:
-    """Distinct pointers for each query, each with its log-probability under the selector.
+) -> dict[str, list[PointerRecord]]:
+    """Distinct pointers for each query, each with its log-probability under the selector, not judged yet.
 
     queries: (B, d); pools: (B, K, d). Raises PoolTooSmall.
     """
@@ -91,10 +78,7 @@ def draw(
     with torch.no_grad():
         pointers = torch.tensor([[one.pointer for one in query] for query in chosen], device=queries.device)
         steps = selector.log_probs(queries, pools, pointers).double().cpu()  # (B, G, S)
-    return [
-        Candidates(name, tuple(map(_with_log_prob, query, steps[row])))
-        for row, (name, query) in enumerate(zip(ids, chosen, strict=True))
-    ]
+    return {name: list(map(_with_log_prob, chosen[row], steps[row])) for row, name in enumerate(ids)}
 
 
 def _proposed(
@@ -161,26 +145,20 @@ def _with_log_prob(record: PointerRecord, steps: Tensor) -> PointerRecord:
     return record.model_copy(update=update)
 
 
-class Judged(NamedTuple):
-    """Pointers with what the judge answered, by query."""
-
-    pointers: dict[str, tuple[PointerRecord, ...]]
-    away: dict[str, str]
-    """As in Generated."""
-
-
-def judge_all(drawn: Sequence[Candidates], pools: Pools, judging: Judging, *, gt_prob: bool = False) -> Judged:
-    """What the judge answers to each pointer; where it failed, `eval_failed` and the reason."""
-    every = [(query.query, record) for query in drawn for record in query.pointers]
+def judge_all(
+    drawn: Mapping[str, Sequence[PointerRecord]], pools: Pools, judging: Judging, *, gt_prob: bool = False
+) -> tuple[dict[str, list[PointerRecord]], dict[str, str]]:
+    """The pointers as judged, `eval_failed` where the judge failed, and those to judge another time → why."""
+    every = [(query, record) for query, records in drawn.items() for record in records]
     asked = [Asked(query, tuple(pools.pools[query][at] for at in record.pointer)) for query, record in every]
     likely = judging.gt_prob(asked) if gt_prob else [None] * len(asked)
-    pointers: dict[str, list[PointerRecord]] = {query.query: [] for query in drawn}
+    pointers: dict[str, list[PointerRecord]] = {query: [] for query in drawn}
     away: dict[str, str] = {}
     for (query, record), judgment, p in zip(every, judging.judge(asked), likely, strict=True):
         pointers[query].append(_judged(record, judgment, p))
         if judgment.retryable:
             away[f"query {query}, pointer {list(record.pointer)}"] = judgment.failed or ""
-    return Judged({query: tuple(records) for query, records in pointers.items()}, away)
+    return pointers, away
 
 
 def _judged(record: PointerRecord, judgment: Judgment, likely: float | None) -> PointerRecord:
@@ -191,7 +169,7 @@ def _judged(record: PointerRecord, judgment: Judgment, likely: float | None) -> 
 
 
 def _described(
-    query: VqaItem, pool: Sequence[VqaItem], pointers: tuple[PointerRecord, ...], judging: Judging, judge: str
+    query: VqaItem, pool: Sequence[VqaItem], pointers: Sequence[PointerRecord], judging: Judging, judge: str
 ) -> RlQuery:
     """A query of `rl_data_*.json`."""
     meta = {"image_id": query.image_id, "question": query.question, "split": "train"}
@@ -202,5 +180,5 @@ def _described(
             for one in pool
         ),
         candidate_pool_ids=tuple(one.id for one in pool),
-        pointer_candidates=pointers,
+        pointer_candidates=tuple(pointers),
     )

@@ -2,8 +2,8 @@
 
 {query: {"meta": {…}, "candidate_pool": […], "candidate_pool_ids": […], "pointer_candidates": [{"pointer": [7, 22] …}]}}
 
-Beyond the seed it has `candidate_pool_ids` (pointers are positions in it), `behaviour_logp` and `status`. There is no
-InfoScore in it: `info_score.offline` gives that afterwards.
+Beyond the seed it has `candidate_pool_ids` (pointers are positions in it), `behaviour_logp` and `status`; it has no
+InfoScore.
 """
 
 from __future__ import annotations
@@ -46,13 +46,9 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
 
 
 def rl_data_bytes(data: RlData) -> bytes:
-    """The file's content. Raises FileUnusable for NaN and for pointers that no reader would take."""
+    """The file's content. Raises FileUnusable for a value that JSON does not know."""
     lines: list[str] = []
-    shots: int | None = None
     for key, query in data.items():
-        where = f"query {key} of the RL data"
-        shots = shots or len(query.pointer_candidates[0].pointer) if query.pointer_candidates else shots
-        _check(key, query, where, shots=shots)
         said = query.model_dump()
         said["pointer_candidates"] = [
             {field: value for field, value in record.items() if value is not None or field not in ONLY_IF_KNOWN}
@@ -61,7 +57,9 @@ def rl_data_bytes(data: RlData) -> bytes:
         try:
             written = json.dumps(said, ensure_ascii=False, allow_nan=False)
         except (ValueError, TypeError) as error:
-            raise FileUnusable(f"{where}: {error}; every value must be one that JSON knows") from error
+            raise FileUnusable(
+                f"query {key} of the RL data: {error}; every value must be one that JSON knows"
+            ) from error
         lines.append(f"{json.dumps(key, ensure_ascii=False)}: {written}")
     return ("{" + ",\n".join(lines) + "}\n").encode()
 

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -143,37 +143,30 @@ def _answers(annotation: Mapping[str, Any] | None) -> tuple[str, ...]:
     return tuple(texts) if len(texts := [one for one in given if isinstance(one, str)]) == len(given) else ()
 
 
-class Pictures:
-    """Picture files, each looked at once."""
-
-    def __init__(self) -> None:
-        self._seen: dict[Path, tuple[str, str | None]] = {}
-
-    def usable(self, asked: Sequence[Asked], left_out: dict[str, str]) -> Iterator[VqaItem]:
-        """Those that can be used, in order; of the others `left_out` gets to know why."""
-        for one in asked:
-            digest, wrong = ("", one.wrong) if one.image is None or one.wrong else self._look(one.image)
-            if wrong is not None or one.image is None:
-                left_out[one.id] = wrong or "it has no picture"
-                continue
-            yield VqaItem(
-                id=one.id,
-                image_id=one.image_id,
-                image=str(one.image),
-                image_sha256=digest,
-                question=one.question,
-                answers=one.answers,
-                answer_type=one.answer_type,
-            )
-
-    def _look(self, path: Path) -> tuple[str, str | None]:
-        """SHA-256 (hex) of a picture, and what is wrong with it."""
-        if path not in self._seen:
-            self._seen[path] = _look(path)
-        return self._seen[path]
+Look = Callable[[Path], tuple[str, str | None]]
+"""Picture file → its SHA-256 (hex), and what is wrong with it."""
 
 
-def _look(path: Path) -> tuple[str, str | None]:
+def usable(asked: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
+    """Those that can be used, in order; `left_out` receives the others with the reason."""
+    for one in asked:
+        digest, wrong = ("", one.wrong) if one.image is None or one.wrong else look(one.image)
+        if wrong is not None or one.image is None:
+            left_out[one.id] = wrong or "it has no picture"
+            continue
+        yield VqaItem(
+            id=one.id,
+            image_id=one.image_id,
+            image=str(one.image),
+            image_sha256=digest,
+            question=one.question,
+            answers=one.answers,
+            answer_type=one.answer_type,
+        )
+
+
+def look_at(path: Path) -> tuple[str, str | None]:
+    """SHA-256 (hex) of a picture, and what is wrong with it."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -2,14 +2,14 @@
 
 Source: Yang et al. 2023, "Lever LM: Configuring In-Context Sequence to Lever Large Vision Language Models",
 arXiv:2312.10104. The score of a sequence is P(answer | sequence) - P(answer | nothing shown): the gains of its picks
-add up to that. RL data hold no InfoScore; `offline` gives it afterwards, from the soft scores that they hold.
+add up to that. RL data hold no InfoScore.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -47,7 +47,10 @@ def search(
             kept[query] = sorted(scored, key=lambda pair: -pair[1])[: settings.width]
     return {
         query: tuple(
-            _record(one, rank, math.exp(score) - math.exp(alone[query])) for rank, (one, score) in enumerate(best)
+            PointerRecord(
+                pointer=one, gen_method="beam", beam_rank=rank, beam_score=math.exp(score) - math.exp(alone[query])
+            )
+            for rank, (one, score) in enumerate(best)
         )
         for query, best in kept.items()
     }
@@ -59,29 +62,6 @@ def _tried(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed
     count = min(settings.candidates or size, size)
     if count < shots:
         raise PoolTooSmall(f"query {query}: {count} candidates are tried for {shots} shots; try more, or show fewer")
-    generator = torch.Generator().manual_seed(hash_of(query, seed))
+    digest = hashlib.sha256(f"{seed}:{query}".encode()).digest()  # draws do not depend on the other queries
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7]))
     return sorted(torch.randperm(size, generator=generator)[:count].tolist())
-
-
-def hash_of(query: str, seed: int) -> int:
-    """A seed of a query's own, so that what is drawn for it does not depend on the others."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{query}".encode()).digest()[:7])
-
-
-def _record(pointer: tuple[int, ...], rank: int, score: float) -> PointerRecord:
-    return PointerRecord(pointer=pointer, gen_method="beam", beam_rank=rank, beam_score=score)
-
-
-def offline(
-    data: Mapping[str, Sequence[PointerRecord]], baseline: Mapping[str, float]
-) -> dict[str, tuple[float | None, ...]]:
-    """InfoScore of judged pointers: their soft score less that of the same query with no demonstration, or with one.
-
-    baseline: query id → soft score. None where the judge failed. Raises KeyError for a query without a baseline.
-    """
-    return {
-        query: tuple(
-            None if record.vqa_acc_score is None else record.vqa_acc_score - baseline[query] for record in records
-        )
-        for query, records in data.items()
-    }

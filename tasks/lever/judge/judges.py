@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from models.chats import is_in_process, revision_of
-from models.local import release_held
 from models.protocols import ChatRequest, Image, Message, Text
 from models.registry import press_of
 from storage.records import Record, Ref
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
     from models.protocols import Chat, VisionEmbedder
 
+
+Model = TypeVar("Model")
 
 DIGITS = "digits"
 WEIGHTS = "digits-judge"
@@ -93,8 +94,10 @@ def open_judge(spec: JudgeSpec) -> Chat:
     """The judge. Raises models.model_errors.ModelUnavailable."""
     if spec.weights is None:
         return vision(spec.name, revision=spec.fingerprint)
+    from tasks.lever.digits.digits_judge import DigitsJudge
+
     with _opening:
-        return _digits_judge(spec.weights.digest, spec.weights.size)
+        return _opened(DigitsJudge, spec.weights.digest, spec.weights.size)
 
 
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
@@ -106,15 +109,15 @@ def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
         from models.clip import ClipEmbedder
 
         return ClipEmbedder(spec.name, adapters=spec.adapters)
+    from tasks.lever.digits.digits_judge import DigitsEncoder
+
     with _opening:
-        return _digits_encoder(spec.weights.digest, spec.weights.size)
+        return _opened(DigitsEncoder, spec.weights.digest, spec.weights.size)
 
 
-def release_judges() -> None:
-    """Forget the models of this process."""
-    for opened in (_digits_judge, _digits_encoder):
-        opened.cache_clear()
-    release_held()
+@cache
+def _opened(kind: Callable[[bytes], Model], digest: str, size: int) -> Model:
+    return kind(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
 
 
 @cache
@@ -123,20 +126,6 @@ def limits_of(name: str, *, concurrency: int) -> Limits:
     press = press_of(name)
     at_once = min(concurrency, press.pop("concurrency", concurrency))
     return Limits(CallSettings(concurrency=at_once).model_copy(update=press), rng=random.Random())
-
-
-@cache
-def _digits_judge(digest: str, size: int) -> Chat:
-    from tasks.lever.digits.digits_judge import DigitsJudge
-
-    return DigitsJudge(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
-
-
-@cache
-def _digits_encoder(digest: str, size: int) -> VisionEmbedder:
-    from tasks.lever.digits.digits_judge import DigitsEncoder
-
-    return DigitsEncoder(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
 
 
 Shown = TypeVar("Shown")

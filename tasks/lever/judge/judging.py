@@ -45,12 +45,12 @@ class Asked(NamedTuple):
 class Judgment(NamedTuple):
     """What the judge made of it: an answer with its worth, or why there is none."""
 
-    answer: str | None
-    correct: int | None
+    answer: str | None = None
+    correct: int | None = None
     """1 from the threshold on, else 0."""
-    accuracy: float | None
+    accuracy: float | None = None
     """VQA accuracy, 0 to 1."""
-    failed: str | None
+    failed: str | None = None
     retryable: bool = False
     """True when the judge may answer another time; a picture that cannot be shown stays so."""
     key: str | None = None
@@ -169,7 +169,7 @@ class Judging:
             try:
                 request = self._request(one)
             except DatasetUnusable as error:
-                self._judged[one] = _failed(str(error))
+                self._judged[one] = Judgment(failed=str(error))
             else:
                 yield one, request
 
@@ -180,13 +180,16 @@ class Judging:
 
     def _judgment(self, asked: Asked, answer: Answer | ModelError) -> Judgment:
         if isinstance(answer, ModelError):
-            return _failed(str(answer), retryable=isinstance(answer, TransientModelError))
+            return Judgment(failed=str(answer), retryable=isinstance(answer, TransientModelError))
         said = answer_in(answer.response.text)
         accuracy = accuracy_among(people(self._items[asked.query].answers, stem=self._stem), said)
-        return Judgment(said, int(accuracy >= self.threshold), accuracy, failed=None, key=answer.key)
+        return Judgment(said, int(accuracy >= self.threshold), accuracy, key=answer.key)
 
     def _find_log_probs(self, judge: AnswerLikelihood, pairs: Sequence[tuple[Asked, str]]) -> None:
-        """Remembers them, from the store or from the judge."""
+        """Remember them, from the store or from the judge; NaN where it refuses.
+
+        Raises JudgeUnusable where no question at all has a log-probability.
+        """
         questions: dict[str, _Question] = {}
         for one, group in groupby(pairs, key=lambda pair: pair[0]):
             answers = [answer for _, answer in group]
@@ -197,34 +200,33 @@ class Judging:
                 continue
             for question in (_Question(request, answer, []) for answer in answers):
                 questions.setdefault(question.key(judge.id), question).asked_by.append(one)
-        found = {key: _log_prob_in(kept) for key, kept in self._responses.many(list(questions)).items()}
-        refused: list[RequestRefused] = []
-        missing = {key: one for key, one in questions.items() if key not in found}
-        found |= self._new_log_probs(judge, missing, refused)
+        stored = self._responses.many(list(questions))
+        found = {key: float(cast("dict[str, Any]", kept.response)["log_prob"]) for key, kept in stored.items()}
+        given, refusal = self._new_log_probs(judge, {key: one for key, one in questions.items() if key not in found})
+        found |= given
         for key, value in found.items():
             self._likely |= {(one, questions[key].answer): value for one in questions[key].asked_by}
-        if refused:
-            self._tell_refused([one for key, one in missing.items() if key not in found], refused[0])
-
-    def _tell_refused(self, questions: Sequence[_Question], refusal: RequestRefused) -> None:
-        """NaN for each. Raises JudgeUnusable where no question at all has a log-probability."""
-        asked = {one: refusal for question in questions for one in question.asked_by}
+        if refusal is None:
+            return
+        left = [(who, one.answer) for key, one in questions.items() if key not in found for who in one.asked_by]
+        asked = {who: refusal for who, _ in left}
         if all(math.isnan(one) for one in self._likely.values()):
             raise self._useless(asked)
         log.warning("no log-probability prompts=%d query=%s error=%s", len(asked), next(iter(asked)).query, refusal)
-        self._likely |= {(one, question.answer): math.nan for question in questions for one in question.asked_by}
+        self._likely |= dict.fromkeys(left, math.nan)
 
     def _new_log_probs(
-        self, judge: AnswerLikelihood, questions: Mapping[str, _Question], refused: list[RequestRefused]
-    ) -> dict[str, float]:
-        """By key, from the judge; each is stored while the judge goes on, so that a kill loses the last few.
+        self, judge: AnswerLikelihood, questions: Mapping[str, _Question]
+    ) -> tuple[dict[str, float], RequestRefused | None]:
+        """By key, from the judge, and its word where it refuses some, which have none then.
 
-        refused: gets the judge's word where it refuses some, which have none then.
+        Each is stored while the judge goes on, so that a kill loses the last few.
         """
         if not questions:
-            return {}
+            return {}, None
         keys, started = list(questions), self._limits.clock()
         given: dict[str, float] = {}
+        refusal: RequestRefused | None = None
         troubles: list[Exception | None] = []
         with GroupCommit[None](self._responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
             try:
@@ -239,12 +241,12 @@ class Judging:
                     given[key] = value
                     refuse_when_stopped()
             except RequestRefused as error:
-                refused.append(error)
+                refusal = error
         if trouble := next(filter(None, troubles), None):
             raise trouble
-        if len(given) < len(keys) and not refused:
+        if len(given) < len(keys) and refusal is None:
             raise RuntimeError(f"{judge.id} gave {len(given)} log-probabilities for {len(keys)} answers")
-        return given
+        return given, refusal
 
     def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
         for one in asked:
@@ -280,11 +282,3 @@ class _Question(NamedTuple):
         return StoredResponse(
             backend=kind, model=model, request=self.plain(), response={"log_prob": value}, latency_s=latency_s
         )
-
-
-def _log_prob_in(stored: StoredResponse) -> float:
-    return float(cast("dict[str, Any]", stored.response)["log_prob"])
-
-
-def _failed(why: str, *, retryable: bool = False) -> Judgment:
-    return Judgment(None, None, None, why, retryable)

@@ -73,21 +73,11 @@ def compute_reward_for_candidate(
     if use_soft and vqa_acc_score is not None:
         reward += soft_weight * vqa_acc_score
     if beta:
-        reward += beta * _correctness(vqa_correct, vqa_acc_score, correctness_mode)
+        share = _needed(vqa_acc_score if vqa_correct is None else vqa_correct, "vqa_correct", "beta")
+        reward += beta * (2 * share - 1 if correctness_mode == "pm1" else share)
     if alpha:
-        reward += alpha * _quality(beam_score, logprob_score, use_logprob)
+        reward += alpha * (-logprob_score if use_logprob and logprob_score is not None else beam_score or 0.0)
     return _clipped(reward, reward_clip)
-
-
-def _correctness(hard: float | None, soft: float | None, mode: Literal["01", "pm1"]) -> float:
-    share = _needed(soft if hard is None else hard, "vqa_correct", "beta")
-    return 2 * share - 1 if mode == "pm1" else share
-
-
-def _quality(beam_score: float | None, logprob_score: float | None, use_logprob: bool) -> float:
-    if use_logprob and logprob_score is not None:
-        return -logprob_score
-    return 0.0 if beam_score is None else beam_score
 
 
 def _needed(value: float | None, field: str, by: str) -> float:

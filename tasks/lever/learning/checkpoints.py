@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from pydantic import JsonValue, ValidationError
@@ -23,13 +23,6 @@ WIDEST = 1 << 16
 """Largest width that a file may ask for; the usual ones are 256 and 512."""
 
 
-class Header(NamedTuple):
-    """Header of a checkpoint."""
-
-    config: PointerConfig
-    meta: dict[str, JsonValue]
-
-
 def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -> bytes:
     """The weights and configuration of `selector`, and `meta`; equal selectors give equal bytes."""
     about = {"format": FORMAT, "config": selector.config.model_dump(), "meta": dict(meta)}
@@ -39,12 +32,9 @@ def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -
     return save(state, metadata=header)
 
 
-def load_selector(
-    source: bytes | Path, *, dtype: torch.dtype | None = None, device: str | torch.device = "cpu"
-) -> PointerSelector:
+def load_selector(source: bytes | Path, *, device: str = "cpu") -> PointerSelector:
     """What `save_selector` wrote, ready for inference (`eval`). Draws no random numbers.
 
-    dtype: none leaves the weights as they were saved.
     Raises FileUnusable naming every weight that is missing, too many, of another shape, or not finite.
     """
     data, where = _bytes(source)
@@ -53,21 +43,20 @@ def load_selector(
         state = load(data)
     except (SafetensorError, ValueError) as error:
         raise FileUnusable(f"{where} is not whole ({error}); copy or train it again") from error
-    selector = selector_of(config, state, where)
-    return selector.to(device=device, dtype=dtype)
+    return selector_of(config, state, where).to(device)
 
 
-def read_header(source: bytes | Path) -> Header:
+def read_header(source: bytes | Path) -> tuple[PointerConfig, dict[str, JsonValue]]:
     """The configuration and `meta` of a checkpoint of ours. Raises FileUnusable."""
     return _header(*_bytes(source))
 
 
-def _header(data: bytes, where: str) -> Header:
+def _header(data: bytes, where: str) -> tuple[PointerConfig, dict[str, JsonValue]]:
     try:
         about: Any = json.loads(header_of(data)["trivet"])
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ValueError(f"its header is of another format: {str(about)[:80]}")
-        return Header(PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"]))
+        return PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"])
     except (LookupError, ValueError, TypeError, ValidationError) as error:
         raise FileUnusable(
             f"{where} is no selector of ours; a checkpoint of Lever-Plus (.ckpt, .pt) is read by `read_seed_checkpoint`"

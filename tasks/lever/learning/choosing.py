@@ -1,10 +1,12 @@
-"""How demonstrations are chosen, by chance, by similarity or by a trained selector, and how good each choice is."""
+"""Demonstrations chosen by chance, by similarity, by a trained selector or by trying all, and how good each is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +16,19 @@ from models.pointer import PointerSelector
 from storage.artifacts import Artifacts
 from tasks import progress
 from tasks.lever.data.candidate_pools import DECIMALS, generator_of
-from tasks.lever.data.embeddings import EmbeddingBank, require
+from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.judge.judging import Asked, Judging, Judgment
-from tasks.lever.judge.oracle import search_best
-from tasks.lever.learning.selector_evaluation import Choose, Judge, SelectorResult, evaluate, refuse_small_pools
+from tasks.lever.learning.selector_evaluation import (
+    ORACLE,
+    Choose,
+    Judge,
+    Outcome,
+    Pointer,
+    Search,
+    SelectorResult,
+    evaluate,
+    judge_pointers,
+)
 from tasks.lever.learning.training_inputs import Setting, choose
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
@@ -27,6 +38,13 @@ Chosen = dict[str, tuple[int, ...]]
 """Query → positions in its pool, in the order in which the demonstrations are shown."""
 PREDICTED_AT_ONCE = 256
 """Queries in a batch of `predict`."""
+ALL_UP_TO_SHOTS = 2
+"""Most shots for which all ordered pointers are tried: 992 in a pool of 32, 4,032 in one of 64."""
+BEST_OF = 500
+"""Pointers that are drawn and tried where there are more shots."""
+FIRST_ROUND, LARGEST_ROUND = 1, 256
+"""Pointers of a query that are judged together; each round has twice as many as the one before."""
+PERFECT = 1 - 1e-9
 
 
 def measure(
@@ -45,13 +63,13 @@ def measure(
     banks: name of a similarity baseline → vectors of the queries and of the candidates.
     """
     queries = [item.id for item in setting.dataset.test]
-    choosers: dict[str, Choose] = {"random": lambda shots: choose_at_random(pools, queries, shots=shots, seed=seed)}
+    choosers: dict[str, Choose] = {"random": partial(choose_at_random, pools, queries, seed=seed)}
     for name, (of_queries, of_candidates) in banks.items():
-        choosers[name] = _by_shots(
-            partial(choose_most_similar, pools, queries, of_queries=of_queries, of_candidates=of_candidates)
+        choosers[name] = partial(
+            choose_most_similar, pools, queries, of_queries=of_queries, of_candidates=of_candidates
         )
     for name, selector in selectors.items():
-        choosers[name] = _by_shots(partial(choose, selector, setting, pools, queries))
+        choosers[name] = partial(choose, selector, setting, pools, queries)
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=shots)
     if oracle.most_judgments == 0:
         return results
@@ -65,10 +83,6 @@ def measure(
         most_judgments=oracle.most_judgments,
     )
     return (*results, best)
-
-
-def _by_shots(choosing: Callable[..., Chosen]) -> Choose:
-    return lambda shots: choosing(shots=shots)
 
 
 def _watched(judging: Judging, stage: str) -> Judge:
@@ -104,8 +118,7 @@ def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
 
 
 def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: int) -> Chosen:
-    """Distinct positions, uniformly; a query's own do not depend on the other queries. Raises PoolTooSmall."""
-    refuse_small_pools(pools, queries, shots=shots)
+    """Distinct positions, uniformly; a query's own do not depend on the other queries."""
     chosen: Chosen = {}
     for query in queries:
         drawn = generator_of(query, seed=seed, purpose=f"random {shots}")
@@ -118,10 +131,8 @@ def choose_most_similar(
 ) -> Chosen:
     """The largest inner products of the pool, the largest last; of equal ones the smaller id is the more similar one.
 
-    Raises PoolTooSmall, and FileUnusable for an id without an embedding and for banks of two encoders.
+    Raises FileUnusable for an id without an embedding.
     """
-    refuse_small_pools(pools, queries, shots=shots)
-    require(of_candidates, where="candidates", encoder=of_queries.encoder, dimension=of_queries.dimension)
     pooled = list(dict.fromkeys(chain.from_iterable(pools.pools[query] for query in queries)))
     row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
     chosen: Chosen = {}
@@ -131,6 +142,105 @@ def choose_most_similar(
         best = sorted(range(len(pool)), key=lambda at: (-scores[at], pool[at]))[:shots]
         chosen[query] = tuple(reversed(best))
     return chosen
+
+
+def search_best(
+    queries: Sequence[str],
+    pools: Pools,
+    judge: Judge,
+    *,
+    shots: int,
+    seed: int,
+    known: Iterable[SelectorResult] = (),
+    most_judgments: int | None = None,
+) -> SelectorResult:
+    """For each query the pointer with the highest accuracy, of equals the one that was tried first.
+
+    All ordered pointers of a pool are tried, or some hundred of them; a query is done with its first entirely right
+    pointer, so that most cost a handful of judgments, not a thousand.
+
+    known: results of other selectors; what they found is taken over, so that no selector is better than the oracle,
+    however few judgments are left. most_judgments: where the search ends; the best so far counts. `search` of the
+    result tells of how many queries the best is known, and so whether the accuracy is a lower bound.
+    Raises what `judge` raises.
+    """
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in (one for result in known if result.shots == shots for one in result.outcomes):
+        found[outcome.query].append(outcome)
+    searches = {query: _Search(query, found[query], pools, shots=shots, seed=seed) for query in queries}
+    judged, size = 0, FIRST_ROUND
+    while asked := [(query, pointer) for query, search in searches.items() for pointer in search.take(size)]:
+        affordable = asked[: None if most_judgments is None else max(0, most_judgments - judged)]
+        for outcome in judge_pointers(affordable, pools, judge):
+            searches[outcome.query].add(outcome)
+        judged += len(affordable)
+        if len(affordable) < len(asked):
+            break
+        size = min(2 * size, LARGEST_ROUND)
+    settled = sum(search.is_settled for search in searches.values())
+    return SelectorResult(
+        selector=ORACLE,
+        shots=shots,
+        outcomes=tuple(search.best for search in searches.values()),
+        search=Search(judged=judged, settled=settled, queries=len(queries)),
+    )
+
+
+class _Search:
+    """The pointers of one query: those to be tried, and the best so far."""
+
+    def __init__(self, query: str, found: Iterable[Outcome], pools: Pools, *, shots: int, seed: int) -> None:
+        size = len(pools.pools[query])
+        self._all = math.perm(size, shots)
+        self._scored = 0
+        self.best = Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged")
+        known = {outcome.pointer: outcome for outcome in found if outcome.accuracy is not None}
+        for outcome in known.values():
+            self.add(outcome)
+        rng = generator_of(query, seed=seed, purpose=f"oracle {shots}")
+        self._untried = (one for one in _pointers(size, shots=shots, rng=rng) if one not in known)
+
+    @property
+    def is_settled(self) -> bool:
+        """True when the best is known."""
+        return _accuracy(self.best) >= PERFECT or self._scored == self._all
+
+    def take(self, count: int) -> list[Pointer]:
+        """The next pointers to try; none when it is done."""
+        return [] if self.is_settled else list(islice(self._untried, count))
+
+    def add(self, outcome: Outcome) -> None:
+        self._scored += outcome.accuracy is not None
+        if not self.best.pointer or _accuracy(outcome) > _accuracy(self.best):
+            self.best = outcome
+
+
+def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
+    """All ordered pointers in random order, or as many of them as are affordable."""
+    count = math.perm(size, shots)
+    if shots <= ALL_UP_TO_SHOTS or count <= BEST_OF:
+        for number in rng.permutation(count).astype(np.int32):
+            yield _pointer(int(number), size, shots=shots)
+    else:
+        drawn = set[Pointer]()
+        while len(drawn) < BEST_OF:
+            pointer: Pointer = tuple(rng.choice(size, shots, replace=False).tolist())
+            if pointer not in drawn:
+                drawn.add(pointer)
+                yield pointer
+
+
+def _pointer(number: int, size: int, *, shots: int) -> Pointer:
+    """The ordered pointer of this number, in lexical order."""
+    left, picked = list(range(size)), list[int]()
+    for remaining in range(shots - 1, -1, -1):
+        place, number = divmod(number, math.perm(len(left) - 1, remaining))
+        picked.append(left.pop(place))
+    return tuple(picked)
+
+
+def _accuracy(outcome: Outcome) -> float:
+    return -1.0 if outcome.accuracy is None else outcome.accuracy
 
 
 class Prediction(NamedTuple):
@@ -158,13 +268,15 @@ def predict(
     pools: candidates of each query; None: its `pool_size` most similar ones, itself left out by id.
     Raises PoolTooSmall, and FileUnusable for vectors of another width, or ids without a vector.
     """
-    for what, bank in (("queries", queries), ("candidates", candidates)):
-        if bank.dimension != selector.config.embedding_dim:
-            raise FileUnusable(
-                f"the {what} have {bank.dimension} numbers each, the selector reads {selector.config.embedding_dim}; "
-                "export them with the encoder that it was trained with"
-            )
-    require(candidates, where="the candidates", encoder=queries.encoder or None)
+    if candidates.dimension != queries.dimension:
+        raise FileUnusable(
+            f"the candidates have {candidates.dimension} numbers each, the queries {queries.dimension}; "
+            "export them with the same encoder"
+        )
+    if candidates.encoder and queries.encoder and candidates.encoder != queries.encoder:
+        raise FileUnusable(
+            f"the candidates: embedded by {candidates.encoder}, and {queries.encoder} is needed; embed again"
+        )
     if pools is not None and (missing := [query for query in queries.ids if query not in pools]):
         raise FileUnusable(
             f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"

@@ -1,9 +1,9 @@
 """Log-probabilities of pointers under a policy and a frozen reference, and the divergence of the two.
 
-Where all ordered pointers of a pool can be enumerated (`countable`), the divergence is exact: by the chain rule it is
-the sum, over all prefixes, of the probability of the prefix times the divergence of its next pick; for two shots that
-takes 1 + K distributions of K instead of K·(K − 1) sequences. Unlike estimates from draws it is right whoever drew
-them, and the log-probabilities of given pointers are read off the same tables.
+Where all ordered pointers of a pool can be enumerated, the divergence is exact: by the chain rule it is the sum, over
+all prefixes, of the probability of the prefix times the divergence of its next pick; for two shots that takes 1 + K
+distributions of K instead of K·(K − 1) sequences. Unlike estimates from draws it is right whoever drew them, and the
+log-probabilities of given pointers are read off the same tables.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from torch.nn import functional as F  # noqa: N812  torch's own convention
 from models.pointer import Encoded, PointerSelector
 from tasks.lever.learning.training_inputs import Material
 
-MOST_SEQUENCES = 100_000
-"""Ordered pointers of a pool that are gone through; with more the divergence is estimated."""
 CHUNK = 256
 """Queries that go through a frozen policy at once."""
 MOST_KEPT_BYTES = 1 << 28
@@ -37,25 +35,12 @@ class ExactKl(NamedTuple):
     """(B,) of the policy's pointers."""
 
 
-def countable(candidates: int, shots: int) -> bool:
-    """Whether all ordered pointers of a pool are few enough."""
-    return math.perm(candidates, shots) <= MOST_SEQUENCES
-
-
 def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -> tuple[Tensor, ...]:
     """Log-probabilities of the next pick after every prefix: (B, P, K) for each pick, P the K!/(K − t)! prefixes.
 
-    Prefixes of t distinct positions are in the order of itertools.permutations. What a selector that no longer learns
-    gives can be kept. Raises ValueError if there are too many, or a pool is smaller than a pointer.
+    Prefixes of t distinct positions are in the order of itertools.permutations.
     """
-    candidates, fewest = encoded.keys.shape[1], int(encoded.usable.sum(-1).min())
-    if not 1 <= shots <= fewest:
-        raise ValueError(f"{shots} picks from a pool of {fewest}; pick at least 1 and at most as many as there are")
-    if not countable(candidates, shots):
-        raise ValueError(
-            f"{shots} of {candidates} candidates: {math.perm(candidates, shots):,} ordered pointers are more than "
-            f"the {MOST_SEQUENCES:,} that are gone through; estimate the divergence from draws (losses.k3)"
-        )
+    candidates = encoded.keys.shape[1]
     state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
     levels: list[Tensor] = []
     for picks in range(shots):

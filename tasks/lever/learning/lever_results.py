@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -296,13 +295,7 @@ def _checksum(items: Sequence[VqaItem]) -> str:
 def trainings_of(seeds: Sequence[SeedReport], artifacts: Artifacts) -> list[Training]:
     """All trainings of a run."""
     return [
-        Training(
-            stage=one.stage,
-            seed=seed.seed,
-            points=artifacts.load(Curve, one.curve).points,
-            validation=one.validation,
-            chosen_epoch=one.chosen_epoch,
-        )
+        Training(one.stage, seed.seed, artifacts.load(Curve, one.curve).points, one.validation, one.chosen_epoch)
         for seed in seeds
         for one in seed.trained
     ]
@@ -320,11 +313,6 @@ def figures_of(summary: Summary) -> dict[str, bytes]:
         "accuracy.json": _json(seed_json(summary)),
         "figures.json": _json(summary.model_dump(mode="json")),
     }
-
-
-def as_url(png: bytes) -> str:
-    """A picture as the Prefect UI takes it."""
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def _json(value: object) -> bytes:

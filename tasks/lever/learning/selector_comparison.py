@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import fsum
-from typing import NamedTuple, TypeVar
+from math import fsum, sqrt
+from statistics import fmean
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,8 +26,6 @@ from tasks.lever.learning.selector_evaluation import (
     Evaluated,
     Outcome,
     SelectorResult,
-    mean,
-    standard_error,
 )
 from tasks.measure.bootstrap import Values, percentiles, resample_crossed
 
@@ -109,22 +108,13 @@ class Summary(Record):
         return next((one for one in self.figures if (one.selector, one.shots) == wanted), None)
 
 
-class _Pair(NamedTuple):
-    better: Key
-    worse: Key
-
-
-def summarise(evaluated: Sequence[Evaluated], *, seed: int = 0) -> Summary:
-    """What several seeds found, together; `seed` is that of the bootstrap.
-
-    Raises ValueError without any, for two of the same seed, and for conditions that are not equal.
-    """
-    _refuse_mixed(evaluated)
+def summarise(evaluated: Sequence[Evaluated]) -> Summary:
+    """What several seeds found under the same conditions, together."""
     seeds = [one.seed for one in evaluated]
     accuracy = _tables(evaluated, lambda outcome: outcome.accuracy)
-    drawn = _resampled(accuracy, seed=seed)
+    drawn = _resampled(accuracy)
     right = _tables(evaluated, lambda outcome: outcome.correct)
-    drawn_right = _resampled(right, seed=seed)
+    drawn_right = _resampled(right)
     figures = {
         key: Figure(
             selector=key[0],
@@ -136,43 +126,24 @@ def summarise(evaluated: Sequence[Evaluated], *, seed: int = 0) -> Summary:
         )
         for key, table in accuracy.items()
     }
-    pairs = {pair: accuracy[pair.better] - accuracy[pair.worse] for pair in _pairs(figures)}
+    pairs = {(better, worse): accuracy[better] - accuracy[worse] for better, worse in _pairs(figures)}
     pairs = {pair: table for pair, table in pairs.items() if not np.isnan(table).all()}
-    drawn_pairs = _resampled(pairs, seed=seed)
+    drawn_pairs = _resampled(pairs)
     return Summary(
         conditions=evaluated[0].conditions,
         seeds=tuple(seeds),
         figures=tuple(figures.values()),
         gains=tuple(
             Gain(
-                better=pair.better[0],
-                worse=pair.worse[0],
-                shots=pair.better[1],
-                accuracy=_estimate(table, drawn_pairs[pair], seeds),
+                better=better[0],
+                worse=worse[0],
+                shots=better[1],
+                accuracy=_estimate(table, drawn_pairs[better, worse], seeds),
             )
-            for pair, table in pairs.items()
+            for (better, worse), table in pairs.items()
         ),
         ways=tuple(way for key in figures if (way := _way(key, figures, drawn))),
     )
-
-
-def strongest_similarity(figures: Mapping[tuple[str, int], Figure], *, shots: int) -> str | None:
-    """The similarity baseline with the highest accuracy on these very queries, which is in its favour."""
-    there = [figures[name, shots] for name in SIMILARITIES if (name, shots) in figures]
-    return max(there, key=lambda one: one.accuracy.value).selector if there else None
-
-
-def _refuse_mixed(evaluated: Sequence[Evaluated]) -> None:
-    if not evaluated:
-        raise ValueError("nothing was evaluated, so there is nothing to summarise")
-    first = evaluated[0].conditions
-    for one in evaluated:
-        if one.conditions != first:
-            raise ValueError(
-                f"seed {one.seed} was evaluated under {one.conditions}, others under {first}; keep them apart"
-            )
-    if len({one.seed for one in evaluated}) < len(evaluated):
-        raise ValueError(f"a seed counts once, and these are {[one.seed for one in evaluated]}")
 
 
 def _tables(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | None]) -> dict[Key, Values]:
@@ -201,28 +172,36 @@ def _results(evaluated: Sequence[Evaluated], key: Key) -> Iterator[SelectorResul
     return (result for one in evaluated for result in one.results if (result.selector, result.shots) == key)
 
 
-def _resampled(tables: Mapping[Name, Values], *, seed: int) -> dict[Name, Values]:
+def _resampled(tables: Mapping[Name, Values]) -> dict[Name, Values]:
     """(RESAMPLES,) means of resamples of each table."""
     if not tables:
         return {}
-    return dict(zip(tables, resample_crossed(np.stack(list(tables.values())), seed=seed).T, strict=True))
+    return dict(zip(tables, resample_crossed(np.stack(list(tables.values())), seed=0).T, strict=True))
 
 
 def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimate:
     """table: (R, Q), not empty; drawn: (RESAMPLES,) means of its resamples."""
     scored = {seed: row[~np.isnan(row)].tolist() for seed, row in zip(seeds, table, strict=True)}
-    by_seed = {seed: middle for seed, values in scored.items() if (middle := mean(values)) is not None}
+    by_seed = {seed: fmean(values) for seed, values in scored.items() if values}
     only = next(iter(by_seed))
     n = int((~np.isnan(table)).any(axis=0).sum())
     low, high = _interval(drawn) if n > 1 else (None, None)
     return SeedEstimate(
-        value=fsum(by_seed.values()) / len(by_seed),
-        se=standard_error(list(by_seed.values()) if len(by_seed) > 1 else scored[only]),
+        value=fmean(by_seed.values()),
+        se=_standard_error(list(by_seed.values()) if len(by_seed) > 1 else scored[only]),
         low=low,
         high=high,
         by_seed=by_seed,
         n=n,
     )
+
+
+def _standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean, dividing by n - 1; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    middle = fmean(values)
+    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
 def _interval(drawn: Values) -> tuple[float, float] | tuple[None, None]:
@@ -231,17 +210,21 @@ def _interval(drawn: Values) -> tuple[float, float] | tuple[None, None]:
     return percentiles(known) if known.size else (None, None)
 
 
-def _pairs(figures: Mapping[Key, Figure]) -> list[_Pair]:
-    """What is compared: what was trained with the strongest similarity, and each stage with the one before."""
-    pairs: list[_Pair] = []
+def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
+    """The better and the worse: what was trained over the strongest similarity, and each stage over the one before.
+
+    The strongest similarity is told by its accuracy on these very queries, which is in its favour.
+    """
+    pairs: list[tuple[Key, Key]] = []
     for shots in dict.fromkeys(key[1] for key in figures):
         there = [name for name, count in figures if count == shots]
         learnt = [name for name in there if name not in (RANDOM, *SIMILARITIES, ORACLE)]
         stages = [name for name in (*reversed(TRAINED), RANDOM) if name in there]
-        if similar := strongest_similarity(figures, shots=shots):
-            pairs += [_Pair((name, shots), (similar, shots)) for name in reversed(learnt)]
-            pairs += [_Pair((similar, shots), (RANDOM, shots))] if RANDOM in there else []
-        pairs += [_Pair((better, shots), (worse, shots)) for better, worse in pairwise(stages)]
+        if similarities := [(name, shots) for name in SIMILARITIES if name in there]:
+            similar = max(similarities, key=lambda key: figures[key].accuracy.value)
+            pairs += [((name, shots), similar) for name in reversed(learnt)]
+            pairs += [(similar, (RANDOM, shots))] if RANDOM in there else []
+        pairs += [((better, shots), (worse, shots)) for better, worse in pairwise(stages)]
     return pairs
 
 

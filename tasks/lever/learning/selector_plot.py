@@ -61,12 +61,9 @@ LEAST_GAP = 0.042
 """Smallest distance of two labels at the right of lines, as a share of the height."""
 
 
-def draw_accuracy(summary: Summary, *, shots: int | None = None, format: Format = "png") -> bytes:
-    """A bar for each selector with its 95 % interval and a dot per seed; its gain over the strongest similarity.
-
-    shots: None for those that the selectors were trained for.
-    """
-    return save(lambda: _accuracy_figure(summary, shots or summary.conditions.trained_shots), format)
+def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
+    """A bar for each selector with its 95 % interval and a dot per seed; its gain over the strongest similarity."""
+    return save(lambda: _accuracy_figure(summary, summary.conditions.trained_shots), format)
 
 
 def draw_shots(summary: Summary, *, format: Format = "png") -> bytes:
@@ -90,11 +87,8 @@ def _accuracy_figure(summary: Summary, shots: int) -> Drawing:
         rows(axes, [name(figure.selector) + _bound(figure) for figure in shown])
     _draw_values(values, shown)
     _draw_gains(gains, shown, summary, shots)
-    title(
-        drawing,
-        f"Accuracy with {_demonstrations(shots)} chosen by each selector",
-        _about(summary, "lines: 95 % intervals"),
-    )
+    shown_by = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
+    title(drawing, shown_by, _about(summary, "lines: 95 % intervals"))
     return drawing
 
 
@@ -107,10 +101,7 @@ def _draw_values(axes: Axes, rows: Sequence[Figure]) -> None:
             axes.barh(at, one.value, height=BAR, color="none", edgecolor=SOFT, linewidth=1, zorder=2)
         else:
             axes.barh(at, one.value, height=BAR, color=tint, alpha=0.78, linewidth=0, zorder=2)
-        _whisker(axes, one, at, INK)
-        _draw_seeds(axes, one, at + BAR / 2 - 0.12)
-        right = max([one.high or one.value, one.value, *one.by_seed.values()])
-        _write(axes, f"{one.value:.3f}", right, at, bold=figure.selector == "grpo")
+        _draw_estimate(axes, one, at, tint=INK, text=f"{one.value:.3f}", bold=figure.selector == "grpo")
     axes.set_xlim(0, 1.12)  # room for the oracle's number
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.set_xlabel("VQA accuracy")
@@ -127,11 +118,9 @@ def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int
         tint = colour(figure.selector)
         if gain := gains.get(figure.selector):
             one = gain.accuracy
-            _whisker(axes, one, at, tint)
-            _draw_seeds(axes, one, at + BAR / 2 - 0.12)
+            text = f"{one.value:+.3f}".replace("-", "−")
+            _draw_estimate(axes, one, at, tint=tint, text=text, bold=figure.selector == "grpo")
             axes.scatter([one.value], [at], s=44, color=tint, zorder=4)
-            right = max([one.high or one.value, one.value, *one.by_seed.values()])
-            _write(axes, f"{one.value:+.3f}".replace("-", "−"), right, at, bold=figure.selector == "grpo")
         elif figure.selector in compared:
             axes.scatter([0], [at], s=44, color="white", edgecolors=tint, linewidths=1.5, zorder=4)
     if not gains:
@@ -144,32 +133,25 @@ def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int
     axes.set_xlabel("gain over the strongest similarity, paired")
 
 
-def _draw_seeds(axes: Axes, one: SeedEstimate, height: float) -> None:
-    if len(one.by_seed) > 1:
-        across = list(one.by_seed.values())
-        axes.scatter(across, [height] * len(across), s=DOT, color="white", edgecolors=INK, linewidths=0.7, zorder=4)
-
-
-def _write(axes: Axes, text: str, across: float, at: float, *, bold: bool) -> None:
-    """A number right of what it tells, on the colour of its row, so that no line crosses it."""
-    behind = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
-    weight = "bold" if bold else "regular"
-    place: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-    axes.annotate(text, (across, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **place)
-
-
-def _whisker(axes: Axes, one: SeedEstimate, at: float, tint: str) -> None:
+def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text: str, bold: bool) -> None:
+    """The interval, a dot per seed, and the number at its right, on the colour of its row: no line crosses it."""
     if one.low is not None and one.high is not None:
         axes.plot([one.low, one.high], [at, at], color=tint, linewidth=1.6, solid_capstyle="butt", zorder=3)
+    across = list(one.by_seed.values())
+    if len(across) > 1:
+        height = at + BAR / 2 - 0.12
+        axes.scatter(across, [height] * len(across), s=DOT, color="white", edgecolors=INK, linewidths=0.7, zorder=4)
+    behind = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
+    right = max([one.high or one.value, one.value, *across])
+    weight = "bold" if bold else "regular"
+    place: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+    axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **place)
 
 
 def _shots_figure(summary: Summary) -> Drawing:
     drawing = new_figure(8.4, 5.2, title_in=TITLE_IN)
     axes = drawing.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
+    _set_grid(axes)
     counts = sorted({figure.shots for figure in summary.figures})
     selectors = list(dict.fromkeys(figure.selector for figure in summary.figures))
     trained = summary.conditions.trained_shots
@@ -239,10 +221,6 @@ def _about(summary: Summary, lines: str) -> str:
         f"{about.dataset} · {n:,} held-out questions, {of_seeds} · pools of {about.pool_size} by {about.sampler} · "
         f"judge {about.judge} · {lines}"
     )
-
-
-def _demonstrations(shots: int) -> str:
-    return f"{shots} demonstration{'s' if shots != 1 else ''}"
 
 
 PANELS = {
@@ -333,13 +311,18 @@ def _draw_panel(axes: Axes, trainings: Sequence[Training], panel: str) -> None:
 def _prepare(axes: Axes, across: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelsize=8)
+    _set_grid(axes)
+    axes.tick_params(labelsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel(across, fontsize=8, color=SOFT, labelpad=1)
+
+
+def _set_grid(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
 
 
 def _known(training: Training, panel: str) -> dict[int, float]:

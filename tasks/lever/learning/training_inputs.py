@@ -1,7 +1,4 @@
-"""What trainings learn from, opened from its references: tensors, and the judge behind a reward.
-
-Data that cannot be learnt from are refused by name before a training starts.
-"""
+"""Tensors that trainings learn from, and the judge behind a reward."""
 
 from __future__ import annotations
 
@@ -13,19 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from models.pointer import PointerConfig, PointerSelector
+from models.pointer import PointerSelector
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.rl_files import iter_rl_data
 from tasks.lever.judge.judging import Asked, Judging, Judgment
 from tasks.lever.judge.rewards import reward_of
-from tasks.lever.lever_errors import (
-    FileUnusable,
-    JudgeUnusable,
-    OptionUnusable,
-    PointerUnusable,
-    PoolTooSmall,
-    RewardUnusable,
-)
+from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, RewardUnusable
 from tasks.lever.lever_options import RewardMode
 from tasks.lever.lever_records import Dataset, PointerRecord, Pools, RlQuery
 
@@ -152,9 +142,8 @@ def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[Poi
 def groups_of(
     data: Iterable[tuple[str, RlQuery]], *, queries: EmbeddingBank, candidates: EmbeddingBank, mode: RewardMode
 ) -> Groups:
-    """Judged pointers of RL data; rows with fewer pointers than others are filled up, `judged` is False there.
+    """Judged pointers of RL data, padded to equal numbers; queries without a judged pointer are left out.
 
-    A query none of whose pointers could be judged teaches nothing and is left out.
     Raises RewardUnusable if none is left or a record lacks what `mode` needs, FileUnusable for an id without an
     embedding and for pools of different sizes.
     """
@@ -185,24 +174,17 @@ def groups_of(
         pointers=filled([[record.pointer for record in group] for group in groups], some),
         rewards=filled(rewards, 0.0),
         judged=filled([[record.status == "judged" for record in group] for group in groups], False),
-        behaviour=filled([[_behaviour(record) for record in group] for group in groups], math.nan),
+        behaviour=filled(
+            [[math.nan if one.behaviour_logp is None else one.behaviour_logp for one in group] for group in groups],
+            math.nan,
+        ),
     )
-
-
-def _behaviour(record: PointerRecord) -> float:
-    return math.nan if record.behaviour_logp is None else record.behaviour_logp
 
 
 def groups_in(setting: Setting, data: bytes, *, mode: RewardMode, shots: int) -> Groups:
     """The judged pointers of RL data; their pools are the file's own."""
     found = iter_rl_data(data, shots=shots)
     return groups_of(found, queries=setting.queries, candidates=setting.candidates, mode=mode)
-
-
-def pools_in(data: bytes, like: Pools) -> Pools:
-    """The pools of the queries of RL data."""
-    own = {query: one.candidate_pool_ids for query, one in iter_rl_data(data)}
-    return like.model_copy(update={"pools": like.pools | own})
 
 
 def choose(
@@ -228,7 +210,9 @@ def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[Po
 
     def accuracy(selector: PointerSelector) -> float:
         chosen = choose(selector, setting, pools, ids, shots=shots)
-        judged = setting.judging.judge([_asked(pools, query, chosen[query]) for query in ids])
+        judged = setting.judging.judge(
+            [Asked(query, tuple(pools.pools[query][at] for at in chosen[query])) for query in ids]
+        )
         _refuse_failures(judged)
         right = [one.accuracy for one in judged if one.accuracy is not None]
         return sum(right) / len(right)
@@ -237,22 +221,19 @@ def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[Po
 
 
 def online_rewards(
-    setting: Setting, pools: Pools, ids: Sequence[str], *, mode: RewardMode
+    setting: Setting, groups: Groups, *, mode: RewardMode
 ) -> Callable[[Sequence[tuple[int, tuple[int, ...]]]], list[float]]:
     """Rewards of pointers that a policy has just drawn: (row, pointer) → reward, NaN where the judge failed."""
+    names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, tuple[int, ...]]]) -> list[float]:
-        asked = [_asked(pools, ids[row], pointer) for row, pointer in drawn]
+        asked = [Asked(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn]
         judged = setting.judging.judge(asked)
         _refuse_failures(judged)
         likely = setting.judging.gt_prob(asked) if mode == "hard_plus_gtprob" else [None] * len(asked)
         return [_reward(one, p, mode) for one, p in zip(judged, likely, strict=True)]
 
     return rewards
-
-
-def _asked(pools: Pools, query: str, pointer: Sequence[int]) -> Asked:
-    return Asked(query, tuple(pools.pools[query][position] for position in pointer))
 
 
 def _reward(judgment: Judgment, likely: float | None, mode: RewardMode) -> float:
@@ -265,7 +246,7 @@ def _reward(judgment: Judgment, likely: float | None, mode: RewardMode) -> float
 
 
 def _refuse_failures(judged: Sequence[Judgment]) -> None:
-    """A judge that is away for now ends the step, so that its absence is nowhere learnt from and never kept."""
+    """Raise JudgeUnusable where the judge may answer later, or failed too often to learn from the rest."""
     if away := [one.failed for one in judged if one.retryable]:
         raise JudgeUnusable(
             f"the judge did not answer {len(away)} of {len(judged)} questions ({away[0]}); "
@@ -274,19 +255,6 @@ def _refuse_failures(judged: Sequence[Judgment]) -> None:
     failed = [one.failed for one in judged if one.failed is not None]
     if len(failed) > MOST_FAILED * len(judged):
         raise JudgeUnusable(f"{len(failed)} of {len(judged)} questions cannot be asked ({failed[0]}); see the dataset")
-
-
-def refuse_unlearnable(data: Labelled | Groups, config: PointerConfig) -> None:
-    """Raises RewardUnusable, PointerUnusable, PoolTooSmall or FileUnusable, and names the query."""
-    if not data.ids:
-        raise RewardUnusable("there is no query to learn from; see that the data of the stage before is not empty")
-    _refuse_widths(data, config)
-    _refuse_pools(data)
-    if isinstance(data, Labelled):
-        _refuse_pointers(data.ids, data.labels[:, None], torch.ones(len(data.ids), 1, dtype=torch.bool), data.pools)
-    else:
-        _refuse_groups(data)
-        _refuse_pointers(data.ids, data.pointers, data.judged, data.pools)
 
 
 def tensors_of(data: Labelled | Groups) -> dict[str, Tensor]:
@@ -298,53 +266,3 @@ def possible_pointers(groups: Groups) -> Tensor:
     """(Q, G, S) with some possible pointer where nothing was judged: padding need not be one."""
     some = torch.arange(groups.pointers.shape[-1]).expand_as(groups.pointers)
     return torch.where(groups.judged[..., None], groups.pointers, some)
-
-
-def _refuse_widths(data: Labelled | Groups, config: PointerConfig) -> None:
-    for name, width in (("queries", data.queries.shape[-1]), ("candidates", data.bank.shape[-1])):
-        if width != config.embedding_dim:
-            raise FileUnusable(
-                f"the embeddings of the {name} have {width} numbers, the selector reads {config.embedding_dim}; "
-                "export them with the encoder that the selector was made for"
-            )
-    rows = {name: len(tensor) for name, tensor in tensors_of(data).items() if name != "bank"}
-    if wrong := {name: count for name, count in rows.items() if count != len(data.ids)}:
-        listed = ", ".join(f"{name}={count}" for name, count in wrong.items())
-        raise FileUnusable(f"{len(data.ids)} queries, but rows {listed}; make the data of this stage anew")
-    if not (data.queries.isfinite().all() and data.bank.isfinite().all()):
-        raise FileUnusable("an embedding holds a value that is no number; export the embeddings again")
-
-
-def _refuse_pools(data: Labelled | Groups) -> None:
-    shots = (data.labels if isinstance(data, Labelled) else data.pointers).shape[-1]
-    size = data.pools.shape[1]
-    if size < shots or not shots:
-        raise PoolTooSmall(f"pools of {size} candidates, {shots} shots; lower the shots or widen the pools")
-    if data.pools.min() < 0 or data.pools.max() >= len(data.bank):
-        raise FileUnusable(f"a pool names row {int(data.pools.max())} of {len(data.bank)} embedded candidates")
-
-
-def _refuse_groups(groups: Groups) -> None:
-    judged = groups.judged
-    if not judged.any(-1).all():
-        name = groups.ids[int((~judged.any(-1)).nonzero()[0])]
-        raise RewardUnusable(f"query {name} has no judged pointer; judge it again, or leave it out")
-    if not groups.rewards[judged].isfinite().all():
-        row, column = (judged & ~groups.rewards.isfinite()).nonzero()[0].tolist()
-        raise RewardUnusable(
-            f"query {groups.ids[row]}, pointer {groups.pointers[row, column].tolist()}: reward "
-            f"{groups.rewards[row, column].item()} is no number; judge it again"
-        )
-
-
-def _refuse_pointers(ids: tuple[str, ...], pointers: Tensor, judged: Tensor, pools: Tensor) -> None:
-    """pointers: (Q, G, S)."""
-    last = pools.shape[1] - 1
-    outside = ((pointers < 0) | (pointers > last)).any(-1) & judged
-    in_order = pointers.sort(-1).values
-    repeated = (in_order[..., 1:] == in_order[..., :-1]).any(-1) & judged
-    for wrong, what in ((outside, f"leaves its pool (0 to {last})"), (repeated, "shows a candidate twice")):
-        if wrong.any():
-            row, column = wrong.nonzero()[0].tolist()
-            pointer = pointers[row, column].tolist()
-            raise PointerUnusable(f"query {ids[row]}: pointer {pointer} {what}; make the data of this stage anew")

@@ -1,7 +1,7 @@
 """A training under way: deals batches, updates, validates after each epoch, and keeps all of it on disk.
 
-What is learnt comes from outside, as an Objective (trainings.py). All that the next update depends on is one file that
-is replaced whole; draws have seeds of their own (`seed_of`), so that no state of a generator is among it.
+The loss is an Objective of trainings.py. The state that the next update depends on is one file, replaced as a whole;
+each draw has its own seed (`seed_of`), so that a resumed training only needs the number of updates that are done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from models.pointer import PointerSelector
 from storage import files
-from tasks.lever.lever_errors import LeverError, TrainingDiverged
+from tasks.lever.lever_errors import TrainingDiverged
 from tasks.lever.lever_options import Optimization
 from tasks.lever.lever_records import CurvePoint
 
@@ -99,7 +99,6 @@ class Progress(BaseModel):
 class Loop:
     """Updates a copy of `start`. Raises LeverError where it cannot go on.
 
-    Every draw has a seed of its own, so that a resumed training needs to know only how many updates are done.
     key: identifies the training (`key_of`). dropout: whether it is on while learning.
     beta: weight of the KL divergence; the caller may change `progress.beta` at the end of an epoch.
     """
@@ -125,8 +124,9 @@ class Loop:
         )
         self._best = self._weights()
         if kept := load_state(run.folder, key):
-            parts = _parts(kept.tensors)
-            self.progress, self.held = kept.progress, parts.get("held", {})
+            self.progress, tensors = kept
+            parts = _nested(tensors, "/")
+            self.held = parts.get("held", {})
             self.selector.load_state_dict(parts.get("weights", {}))
             self._best = {name: one.to(self.device) for name, one in parts.get("best", {}).items()}
             restore_moments(self._optimizer, parts.get("adam", {}))
@@ -152,8 +152,8 @@ class Loop:
                 self._save()
             yield Batch(update, epoch, self.plan.rows(update, seed=self.run.seed))
 
-    def learn(self, batch: Batch, objective: Objective, **known: float) -> dict[str, float]:
-        """One update; gives its figures, and `known` with them. Raises TrainingDiverged."""
+    def learn(self, batch: Batch, objective: Objective, **known: float) -> None:
+        """One update, whose figures are kept with `known`. Raises TrainingDiverged."""
         settings = self._settings
         lr = learning_rate(batch.update, self.plan.updates, peak=settings.lr, warmup_share=settings.warmup_share)
         for group in self._optimizer.param_groups:
@@ -174,9 +174,7 @@ class Loop:
                 f"{settings.lr} may be too high, or an embedding is no number"
             )
         self._optimizer.step()
-        figures |= known | {"lr": lr}
-        self._done(batch, figures)
-        return figures
+        self._done(batch, figures | known | {"lr": lr})
 
     def pass_over(self, batch: Batch, **known: float) -> None:
         """Count an update without a step, as there is nothing to learn."""
@@ -215,8 +213,6 @@ class Loop:
         self.selector.eval()
         with torch.no_grad():
             accuracy = float(self.run.validate(self.selector))
-        if not math.isfinite(accuracy):
-            raise LeverError(f"validation after epoch {epoch} gave {accuracy}; it must give an accuracy")
         done = self.progress
         if not done.validation or accuracy > done.validation[done.chosen_epoch]:
             done.chosen_epoch, self._best = epoch, self._weights()
@@ -239,10 +235,11 @@ class Loop:
         save_state(self.run.folder, self.progress, tensors)
 
 
-def _parts(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def _nested(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, Tensor]]:
+    """Tensors by the part of their names before the separator, then by the rest."""
     parts: dict[str, dict[str, Tensor]] = {}
-    for path, tensor in tensors.items():
-        part, _, name = path.partition("/")
+    for path, tensor in named.items():
+        part, _, name = path.partition(separator)
         parts.setdefault(part, {})[name] = tensor
     return parts
 
@@ -255,10 +252,7 @@ def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def restore_moments(optimizer: torch.optim.Optimizer, named: Mapping[str, Tensor]) -> None:
     """Give an optimizer the state that `moments_of` named."""
-    states: dict[int, dict[str, Tensor]] = {}
-    for name, value in named.items():
-        number, _, moment = name.partition(".")
-        states.setdefault(int(number), {})[moment] = value
+    states = {int(number): moments for number, moments in _nested(named, ".").items()}
     optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
 
 
@@ -292,11 +286,6 @@ def generator_of(seed: int, purpose: str, *numbers: int, device: torch.device | 
     return torch.Generator(device).manual_seed(seed_of(seed, purpose, *numbers))
 
 
-def order(count: int, *, seed: int, turn: int) -> Tensor:
-    """(count,) the order in which queries are seen at their `turn`-th time."""
-    return torch.randperm(count, generator=generator_of(seed, "order", turn))
-
-
 class Plan(NamedTuple):
     """Order and number of updates."""
 
@@ -322,7 +311,8 @@ class Plan(NamedTuple):
     def rows(self, update: int, *, seed: int) -> Tensor:
         """(b,) the queries of an update (0 …)."""
         turn, batch = divmod(update, self.batches)
-        return order(self.queries, seed=seed, turn=turn).tensor_split(self.batches)[batch]
+        order = torch.randperm(self.queries, generator=generator_of(seed, "order", turn))
+        return order.tensor_split(self.batches)[batch]
 
 
 class Batch(NamedTuple):
@@ -336,19 +326,12 @@ class Batch(NamedTuple):
 
 
 def key_of(stage: str, about: Mapping[str, BaseModel | int], tensors: Mapping[str, Tensor]) -> str:
-    """Names a training from the content of all that decides it; where it runs is no part of it."""
+    """Digest of everything that determines the result of a training; where it runs is not included."""
     described = {
         name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one for name, one in about.items()
     }
     text = json.dumps({"format": 1, "stage": stage, **described}, sort_keys=True)
     return _digest(text, tensors)
-
-
-class Kept(NamedTuple):
-    """Content of a state file."""
-
-    progress: Progress
-    tensors: dict[str, Tensor]
 
 
 def save_state(folder: Path | None, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
@@ -360,7 +343,7 @@ def save_state(folder: Path | None, progress: Progress, tensors: Mapping[str, Te
     files.write(folder / NAME, save(held, metadata={PROGRESS: text, DIGEST: _digest(text, held)}))
 
 
-def load_state(folder: Path | None, key: str) -> Kept | None:
+def load_state(folder: Path | None, key: str) -> tuple[Progress, dict[str, Tensor]] | None:
     """The saved state of the training `key`; None, with a warning, if it is damaged or belongs to another training."""
     if folder is None or not (path := folder / NAME).exists():
         return None
@@ -379,7 +362,7 @@ def load_state(folder: Path | None, key: str) -> Kept | None:
         log.warning("training state %s is that of other data or settings: starting anew", path)
         return None
     log.info("training goes on after update=%d file=%s", progress.update, path)
-    return Kept(progress, tensors)
+    return progress, tensors
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

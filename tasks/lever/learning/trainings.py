@@ -35,7 +35,6 @@ from tasks.lever.learning.training_inputs import (
     Labelled,
     Material,
     possible_pointers,
-    refuse_unlearnable,
     tensors_of,
 )
 from tasks.lever.learning.training_loop import (
@@ -49,7 +48,6 @@ from tasks.lever.learning.training_loop import (
     seed_of,
     seeded,
 )
-from tasks.lever.lever_errors import JudgeUnusable, RewardUnusable
 from tasks.lever.lever_options import GrpoSettings, Optimization, RceSettings, SftSettings
 
 log = logging.getLogger(__name__)
@@ -59,8 +57,7 @@ Judge = Callable[[Sequence[tuple[int, tuple[int, ...]]]], Sequence[float]]
 
 
 def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
-    """A new selector that imitates the labels. Raises LeverError."""
-    refuse_unlearnable(labelled, config)
+    """A new selector that imitates the labels."""
     with seeded(seed_of(run.seed, "weights"), torch.device("cpu")):
         start = PointerSelector(config).to(labelled.queries.dtype)
     plan = Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs)
@@ -79,11 +76,7 @@ def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, 
 
 
 def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run: TrainingRun) -> Trained:
-    """A copy of `start` that imitates rewarded pointers, all alike at first and the best ones in the end.
-
-    Raises LeverError.
-    """
-    refuse_unlearnable(groups, start.config)
+    """A copy of `start` that imitates rewarded pointers, all alike at first and the best ones in the end."""
     plan = Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs)
     loop = Loop(start, plan, settings, run, key=_key("rce", start, groups, settings, seed=run.seed))
     material = Material.of(groups, start, device=loop.device)
@@ -106,18 +99,17 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
 
 
 def learn_grpo(
-    start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: Judge | None = None
+    start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: Judge
 ) -> Trained:
     """A copy of `start` that prefers what is rewarded more than the rest of its group, and stays near `start`.
 
     First on the stored groups, with ratios to `start`, not to the policy that drew them: training has moved on since.
-    Then, where there is a judge, in rounds: draw from the policy, judge, learn with ratios to the policy that drew.
-    Raises LeverError.
+    Then in rounds: draw from the policy, judge, learn with ratios to the policy that drew.
     """
-    grpo = _Grpo(start, groups, settings, run, rounds=settings.rounds if judge and not settings.offline_only else 0)
+    grpo = _Grpo(start, groups, settings, run)
     loop, known = grpo.loop, grpo.stored()
     for epoch in loop.epochs():
-        if epoch > settings.offline_epochs and judge is not None:
+        if epoch > settings.offline_epochs:
             known = grpo.drawn(epoch, judge)
         for batch in loop.batches(epoch):
             batch = batch._replace(rows=known.known(batch.rows))
@@ -172,15 +164,9 @@ class Experience(NamedTuple):
 class _Grpo:
     """One GRPO training: its loop, its frozen reference, and the pointers that it learns from."""
 
-    def __init__(
-        self, start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, rounds: int
-    ) -> None:
-        refuse_unlearnable(groups, start.config)
+    def __init__(self, start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun) -> None:
+        rounds = 0 if settings.offline_only else settings.rounds
         turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * rounds
-        if not turns:
-            raise JudgeUnusable(
-                "no judge and no offline epochs: nothing would be learnt; give a judge or raise the epochs"
-            )
         self.groups, self.settings, self.shots = groups, settings, groups.pointers.shape[-1]
         self.objective = find_grpo_loss(settings.loss)
         self.loop = Loop(
@@ -244,16 +230,15 @@ class _Grpo:
             return self._experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
 
     def drawn(self, epoch: int, judge: Judge) -> Experience:
-        """Pointers that the policy draws now, judged; after a kill the very same.
-
-        Raises JudgeUnusable, RewardUnusable.
-        """
+        """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable."""
         loop = self.loop
         if "pointers" not in loop.held:
             pointers, old = self._draw(epoch)
             loop.hold(pointers=pointers, old=old)
         if "rewards" not in loop.held:
-            loop.hold(rewards=_rewards(judge, loop.held["pointers"], self.groups.ids))
+            groups = enumerate(loop.held["pointers"].tolist())
+            rewards = judge([(row, tuple(pointer)) for row, group in groups for pointer in group])
+            loop.hold(rewards=torch.tensor(rewards, dtype=torch.float64).view(loop.held["old"].shape))
         pointers, old, rewards = (loop.held[name].to(loop.device) for name in ("pointers", "old", "rewards"))
         judged = ~rewards.isnan()
         log.info("epoch=%d reward=%.4f judged=%d/%d", epoch, rewards[judged].mean(), judged.sum(), judged.numel())
@@ -302,18 +287,3 @@ def _entropy(log_probs: Tensor, log_ratio: Tensor) -> Tensor:
     """Estimate from pointers that another policy drew: each counts as the ratio says, in its group."""
     weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
     return -(weights * log_probs.nan_to_num(neginf=0)).sum(-1).mean()
-
-
-def _rewards(judge: Judge, pointers: Tensor, ids: tuple[str, ...]) -> Tensor:
-    """(Q, G), NaN where the judge failed."""
-    asked = [(row, tuple(pointer)) for row, group in enumerate(pointers.tolist()) for pointer in group]
-    given = list(judge(asked))
-    if len(given) != len(asked):
-        raise JudgeUnusable(f"the judge gave {len(given)} rewards for {len(asked)} pointers; it must give one each")
-    rewards = torch.tensor(given, dtype=torch.float64)
-    if rewards.isnan().all():
-        raise JudgeUnusable(f"the judge failed on all {len(asked)} pointers of a round; run again once it is back")
-    if rewards.isinf().any():
-        row, pointer = asked[int(rewards.isinf().nonzero()[0])]
-        raise RewardUnusable(f"query {ids[row]}, pointer {list(pointer)}: the judge's reward is infinite")
-    return rewards.view(pointers.shape[:2])
