@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from models.model_errors import ModelError, TransientModelError
 from tasks.calls import Answer
-from tasks.evaluation.evaluation_records import Counts, DataFacts, Estimate, Item, Response, Sample, Usage
+from tasks.evaluation.evaluation_records import DataFacts, Estimate, Item, Response, Sample, TaskResult, Usage
 from tasks.evaluation.harness.harness_model import Doc, Heard
 from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version
 from tasks.evaluation.running.generation import reply_of
@@ -30,23 +30,18 @@ HOUSEKEEPING = ("name", "alias", "sample_len", "sample_count")
 class HarnessOutcome(NamedTuple):
     """What the harness found about a model on a task, a group or a tag."""
 
-    metrics: dict[str, JsonValue]
-    """Under lm_eval's keys, `acc,none` and `acc_stderr,none`; of several tasks each under its name too."""
-    estimates: tuple[Estimate, ...]
-    """Standard errors are lm_eval's; figures of one of several tasks have the part `task=NAME`."""
+    result: TaskResult
+    """Without artifacts; its usage is that of log-probability requests, as generating calls are counted by the caller.
+
+    Metrics: lm_eval's keys, `acc,none` and `acc_stderr,none`; of several tasks each under its name too.
+    Estimates: standard errors are lm_eval's; figures of one of several tasks have the part `task=NAME`.
+    """
     samples: tuple[Sample, ...]
     """Score = the first metric under the first filter; a perplexity's is the negative log-likelihood per unit. The id
     of an item is its number in its task, behind the task's name where there are several."""
     items: tuple[Item, ...]
     responses: tuple[Response, ...]
     """Responses of tasks that generate."""
-    counts: Counts
-    usage: Usage | None
-    """Usage of log-probability requests; generating calls are counted by their caller."""
-    version: str
-    data: DataFacts
-    settings: dict[str, JsonValue]
-    notes: tuple[str, ...]
 
 
 def outcome_of(
@@ -56,10 +51,10 @@ def outcome_of(
     heard: Heard,
     *,
     settings: dict[str, Any],
-    usage: Usage | None,
-    notes: tuple[str, ...] = (),
+    usage: Usage,
+    notes: tuple[str, ...],
 ) -> HarnessOutcome:
-    """The results of `simple_evaluate`, in our words."""
+    """The results of `simple_evaluate` as our records."""
     read = [_Task(task, found, heard, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
     samples = tuple(sample for task in read for sample in task.samples())
     settings |= {
@@ -68,18 +63,24 @@ def outcome_of(
         "generation_kwargs": _of_all({task.name: task.config.get("generation_kwargs") for task in read}),
         "output_type": _of_all({task.name: task.config.get("output_type") for task in read}),
     }
-    return HarnessOutcome(
+    data = _data(name, loaded)
+    result = TaskResult(
+        task=data.name,
+        version=_version(found, read),
+        family="pretrain",
+        data=data,
+        settings=settings,
         metrics=_metrics(name, found, read),
         estimates=tuple(_estimates(name, found, read, samples)),
-        samples=samples,
-        items=tuple(item for task in read for item in task.items()),
-        responses=tuple(response for task in read for response in task.responses()),
         counts=tally(samples).counts,
         usage=usage,
-        version=_version(found, read),
-        data=_data(name, loaded),
-        settings=settings,
         notes=(*notes, *_notes(heard)),
+    )
+    return HarnessOutcome(
+        result,
+        samples,
+        items=tuple(item for task in read for item in task.items()),
+        responses=tuple(response for task in read for response in task.responses()),
     )
 
 

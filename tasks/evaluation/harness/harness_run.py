@@ -88,7 +88,7 @@ def evaluate_harness(
         loaded,
         heard,
         settings={name: plain[name] for name in SETTINGS},
-        usage=likelihoods.usage if likelihoods else None,
+        usage=likelihoods.usage if likelihoods else Usage(),
         notes=() if effective == settings else (NO_TEMPLATE,),
     )
 
@@ -218,14 +218,10 @@ def result_of(
         settings=settings,
         include_path=include_path,
     )
-    alike = ("version", "data", "settings", "metrics", "estimates", "counts", "notes")
-    facts: dict[str, Any] = {name: getattr(found, name) for name in alike}
-    return TaskResult(
-        task=found.data.name,
-        family="pretrain",
-        usage=asking.usage.plus(found.usage or Usage()),
-        samples=(write_lines(artifacts, "samples", found.samples),),
-        items=write_lines(artifacts, "items", found.items),
-        responses=(write_lines(artifacts, "responses", found.responses),) if found.responses else (),
-        **facts,
-    )
+    kept = {
+        "usage": asking.usage.plus(found.result.usage),
+        "samples": (write_lines(artifacts, "samples", found.samples),),
+        "items": write_lines(artifacts, "items", found.items),
+        "responses": (write_lines(artifacts, "responses", found.responses),) if found.responses else (),
+    }
+    return found.result.model_copy(update=kept)
