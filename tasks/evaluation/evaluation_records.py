@@ -138,6 +138,15 @@ class RunFacts(FiniteRecord):
     """What the user asked for, without secrets."""
 
 
+class AgainstLast(FiniteRecord):
+    """How a run compares with the last one of the same model, tasks, data and settings."""
+
+    lines: tuple[str, ...] = ()
+    """One for each task with a run before it."""
+    regressions: tuple[str, ...] = ()
+    """Tasks whose headline is worse, and not by chance."""
+
+
 class EvalReport(FiniteRecord):
     """A run and all that it found; what `results_TIME.json` holds beside the seed's keys."""
 

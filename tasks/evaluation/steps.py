@@ -11,7 +11,7 @@ from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
 from tasks.evaluation.evaluation_errors import PreflightFailed
-from tasks.evaluation.evaluation_records import EvalReport, TaskResult
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, read_items
@@ -216,22 +216,12 @@ def write_json(report: EvalReport, *, output_path: Path) -> Written:
     return Written(path=str(path), digest=digest_of(path))
 
 
-class Compared(Record):
-    """How a run stands against the last one of the same tasks and settings."""
-
-    lines: tuple[str, ...] = ()
-    """One for each task with a run before it."""
-    regressions: tuple[str, ...] = ()
-    """Tasks whose headline is worse, and not by chance."""
-
-
 @step(version=1, reads_world=True)
-def compare_with_last(report: EvalReport) -> Compared:
+def compare_with_last(report: EvalReport) -> AgainstLast:
     """Each task against the last run of the same model name, data and settings."""
     from tasks.evaluation.results.run_comparison import against_last
 
-    lines, regressions = against_last(report, artifacts(), evaluations())
-    return Compared(lines=tuple(lines), regressions=tuple(regressions))
+    return against_last(report, artifacts(), evaluations())
 
 
 @step(version=1, reads_world=True)

@@ -23,9 +23,9 @@ from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
 from tasks.evaluation.results.result_rows import sample_from_row
-from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regression
+from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regressed
 from tasks.keys import content_key
-from tasks.measure.paired_tests import SIGNIFICANT
+from tasks.measure.paired_tests import SIGNIFICANT, newcombe
 from tasks.nightly.night_records import (
     Change,
     Failure,
@@ -364,10 +364,11 @@ def _verdict(compared: Comparison, *, up: bool, least_drop: float) -> Verdict:
 def _from_intervals(now: Found, before: Found, told: Mapping[str, Any], *, least_drop: float) -> Change:
     """For runs without shared items: the two intervals are compared."""
     new, last = (Estimate.model_validate(one.measure.model_dump(exclude={"run"})) for one in (now, before))
-    found = regression(new, last)
-    sure = found.p is not None and found.p < SIGNIFICANT and abs(found.difference) >= least_drop
-    verdict: Verdict = "worse" if found.regressed and sure else "better" if sure else "within noise"
-    return Change(verdict=verdict, difference=found.difference, p=found.p, **told)
+    difference, p = new.value - last.value, newcombe(new, last)
+    sure = p is not None and p < SIGNIFICANT and abs(difference) >= least_drop
+    worse = regressed(difference, p, higher_is_better=new.higher_is_better)
+    verdict: Verdict = ("worse" if worse else "better") if sure else "within noise"
+    return Change(verdict=verdict, difference=difference, p=p, **told)
 
 
 def _samples(found: Found, task: str, evaluations: Evaluations) -> Iterable[Sample]:

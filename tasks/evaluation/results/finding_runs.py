@@ -5,10 +5,10 @@ A run is called by a results file, a folder of one, an id, or a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 20
 """Latest runs of a model of which one has to have ended."""
+Recall = Callable[[list[str]], "dict[str, StoredResponse]"]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class FoundRun:
@@ -126,9 +128,6 @@ def _latest_of(model: str, evaluations: Evaluations) -> Run | None:
     return next((run for run in runs if run.status != "running"), runs[0] if runs else None)
 
 
-Model = TypeVar("Model", bound=BaseModel)
-
-
 class Texts(NamedTuple):
     """The item and the response of a sample; None where the run has kept none."""
 
@@ -218,21 +217,16 @@ class Looked(Record):
     notes: tuple[str, ...] = ()
 
 
-class Store(Protocol):
-    """The response store."""
+def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, recall: Recall) -> Looked:
+    """The sample with its texts: from beside the results file, the artifacts, or else the response store.
 
-    def many(self, keys: Sequence[str]) -> dict[str, StoredResponse]:
-        """The answers that are there."""
-        ...
-
-
-def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, store: Store) -> Looked:
-    """The sample with its texts: from beside the results file, the artifacts, or else the response store."""
+    recall: looks up model calls by their keys; may raise DatabaseUnavailable.
+    """
     texts = _texts(found, task, sample, artifacts)
     notes: list[str] = []
     answers = [turn.key for turn in texts.response.turns if turn.key] if texts.response else list(sample.keys[:1])
     try:
-        calls = _calls(sample, answers, store.many(list(sample.keys)) if sample.keys else {})
+        calls = _calls(sample, answers, recall(list(sample.keys)) if sample.keys else {})
     except DatabaseUnavailable as error:
         calls = ()
         notes.append(f"the model calls are not shown: {error}")
@@ -241,8 +235,9 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, st
     if not (prompts and replies):
         beside = found.texts(task, sample)
         prompts, replies = prompts or tuple(beside[0]), replies or tuple(beside[1])
-    if not (prompts and replies):
-        prompts, replies = _from_calls(calls, prompts, replies)
+    if own := [call for call in calls if call.by == "model"]:  # the last turn's messages hold the turns before it
+        prompts = prompts or tuple(said.text for said in own[-1].prompt if said.role == "user")
+        replies = replies or tuple(call.answer for call in own)
     if not (prompts or replies):
         notes.append("neither prompt nor answer has been kept of it")
     return Looked(
@@ -294,17 +289,6 @@ def _said(message: Any) -> Said:
     parts = (_dict(part) for part in content)
     text = "".join(str(part.get("text", "")) or "(image)" for part in parts)
     return Said(role=str(_dict(message).get("role", "")), text=text)
-
-
-def _from_calls(
-    calls: Sequence[Call], prompts: tuple[str, ...], replies: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Texts out of the response store: the last turn's messages hold the turns before it."""
-    own = [call for call in calls if call.by == "model"]
-    if not own:
-        return prompts, replies
-    asked = tuple(said.text for said in own[-1].prompt if said.role == "user")
-    return prompts or asked, replies or tuple(call.answer for call in own)
 
 
 def _dict(value: Any) -> dict[str, Any]:

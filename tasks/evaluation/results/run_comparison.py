@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from storage.artifacts import Artifacts
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import Estimate, EvalReport, Sample, TaskResult
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import read_shards
 from tasks.measure.estimates import is_binary
 from tasks.measure.paired_tests import SIGNIFICANT, Method, newcombe, paired_test
@@ -77,25 +77,12 @@ class Comparison(Record):
         return self.p < SIGNIFICANT
 
 
-class Regression(Record):
-    """A new figure beside the last one of the same model, task, data and settings."""
-
-    regressed: bool
-    """Worse, and not by chance, at 95 %."""
-    difference: float
-    p: float | None
-    """None where an interval is missing, so that nothing can be said."""
-    paired: bool
-    """Compared item by item; else by the two intervals, which shows only larger drops."""
-
-
 def compare(
     before: Iterable[Sample],
     after: Iterable[Sample],
     *,
     differs: Sequence[str] = (),
     higher_is_better: bool = True,
-    seed: int = 0,
 ) -> Comparison:
     """How the run `after` differs from the run `before`; each is read once, of an item a few numbers are held.
 
@@ -112,7 +99,7 @@ def compare(
     gains = [pair.gain if higher_is_better else -pair.gain for pair in paired]
     differences = [pair.gain for pair in paired]
     binary = is_binary(scores.mean for pair in paired for scores in (pair.before, pair.after))
-    interval, p, method = paired_test(differences, binary=binary, seed=seed)
+    interval, p, method = paired_test(differences, binary=binary, seed=0)
     return Comparison(
         n=len(paired),
         before=fsum(pair.before.mean for pair in paired) / len(paired),
@@ -149,8 +136,8 @@ def compare_task(
     """Compare what two runs found on the same task. Raises ResultsUnusable as `compare` does."""
     up = after.headline.higher_is_better if after.headline else True
     found = compare(before_samples, after_samples, differs=differences(before, after), higher_is_better=up)
-    worse = found.difference < 0 if up else found.difference > 0
-    return TaskComparison(task=after.task, comparison=found, regressed=worse and found.significant)
+    is_worse = regressed(found.difference, found.p, higher_is_better=up)
+    return TaskComparison(task=after.task, comparison=found, regressed=is_worse)
 
 
 def differences(before: TaskResult, after: TaskResult) -> tuple[str, ...]:
@@ -164,21 +151,10 @@ def differing(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -
     return tuple(f"{name}: {_shown(first.get(name))} and {_shown(second.get(name))}" for name in names)
 
 
-def regression(new: Estimate, last: Estimate, *, compared: Comparison | None = None) -> Regression:
-    """Whether `new` is worse than `last` beyond chance.
-
-    compared: of the two runs' samples, last one first; without it the two intervals are laid beside each other, as if
-    the items were not the same. Where there is no interval nothing is flagged.
-    """
-    difference = compared.difference if compared else new.value - last.value
-    p = compared.p if compared else newcombe(new, last)
-    worse = difference < 0 if new.higher_is_better else difference > 0
-    return Regression(
-        regressed=worse and p is not None and p < SIGNIFICANT,
-        difference=difference,
-        p=p,
-        paired=compared is not None,
-    )
+def regressed(difference: float, p: float | None, *, higher_is_better: bool) -> bool:
+    """Worse, and not by chance, at 95 %; False without a p."""
+    worse = difference < 0 if higher_is_better else difference > 0
+    return worse and p is not None and p < SIGNIFICANT
 
 
 class _Scores(NamedTuple):
@@ -256,29 +232,23 @@ def _shown(value: JsonValue) -> str:
     return text if len(text) <= SHOWN_VALUE_CHARS else f"{text[:SHOWN_VALUE_CHARS]}…"
 
 
-class AgainstLast(NamedTuple):
-    """What is said of each task, and which of them are worse."""
-
-    lines: list[str]
-    regressions: list[str]
-
-
 def against_last(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> AgainstLast:
     """Every task that was evaluated before under the same settings, against that time. Raises DatabaseUnavailable."""
-    said = AgainstLast([], [])
+    lines, worse = list[str](), list[str]()
     for result in report.results:
         run, last = _last(report, result, evaluations)
         new, old = result.headline, last and last.headline
         if run is None or new is None or old is None:
             continue
-        found = regression(new, old, compared=_compared(result, run, artifacts, evaluations))
-        p = "" if found.p is None else f", p = {found.p:.3f}"
-        word = "REGRESSION, " if found.regressed else ""
-        moved = f"{old.value:.3f} → {new.value:.3f} ({found.difference:+.3f}{p})"
-        said.lines.append(f"{result.task}: {word}{moved} since run {run[:8]}")
-        if found.regressed:
-            said.regressions.append(result.task)
-    return said
+        compared = _compared(result, run, artifacts, evaluations)
+        difference = compared.difference if compared else new.value - old.value
+        p = compared.p if compared else newcombe(new, old)
+        if is_worse := regressed(difference, p, higher_is_better=new.higher_is_better):
+            worse.append(result.task)
+        word, chance = "REGRESSION, " if is_worse else "", "" if p is None else f", p = {p:.3f}"
+        moved = f"{old.value:.3f} → {new.value:.3f} ({difference:+.3f}{chance})"
+        lines.append(f"{result.task}: {word}{moved} since run {run[:8]}")
+    return AgainstLast(lines=tuple(lines), regressions=tuple(worse))
 
 
 def _last(report: EvalReport, result: TaskResult, evaluations: Evaluations) -> tuple[str | None, TaskResult | None]:
