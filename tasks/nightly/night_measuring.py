@@ -41,10 +41,9 @@ class Program(Record):
 
 
 class Measured(NamedTuple):
-    """The rows of a measurement, with notes for its readers."""
+    """The rows of a measurement."""
 
     rows: Evaluated
-    notes: tuple[str, ...]
     away: int
     """Number of questions answered with sentences of the documents, since the model was away."""
 
@@ -73,7 +72,7 @@ def measure_index(
             split=asked.split,
             settings=_settings(asked, models),
         )
-    return Measured(rows, gold.notes, sum(check.model_away for check in checks or ()))
+    return Measured(rows, sum(check.model_away for check in checks or ()))
 
 
 def _check(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
@@ -72,19 +71,10 @@ class ModelSpec(Record):
 
     def facts(self, chat: Chat) -> ModelFacts:
         """The model as results name it; the revision is what the backend's id says beyond the name."""
-        name, revision = _parts(chat.id, self)
+        _, _, rest = chat.id.partition(":")
+        known, _, revision = rest.partition("@")
+        if self.backend == "scripted":
+            known, revision = "", rest  # the digest of its script
+        revision = revision or str(self.args.get("revision", ""))
+        name = self.name or known or self.backend
         return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.args)
-
-
-class _Parts(NamedTuple):
-    name: str
-    revision: str
-
-
-def _parts(chat_id: str, spec: ModelSpec) -> _Parts:
-    _, _, rest = chat_id.partition(":")
-    known, _, revision = rest.partition("@")
-    if spec.backend == "scripted":
-        known, revision = "", rest  # the digest of its script
-    named: Any = spec.args.get("revision", "")
-    return _Parts(spec.name or known or spec.backend, revision or str(named))
