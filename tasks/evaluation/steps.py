@@ -1,4 +1,4 @@
-"""The steps of the evaluation pipeline: open, call, keep. What they do stands in the modules that they call."""
+"""The steps of the evaluation pipeline."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def plan(
 
 @step(version=1, reads_world=True)
 def preflight(task: PlannedTask) -> int:
-    """Check that golds match themselves, prompts render and judgments parse; gives the number of items checked."""
+    """Check that golds match themselves, prompts render and judgments parse; returns the number of items."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
     from tasks.evaluation.running.shard_grading import problems_of
 
@@ -97,7 +97,7 @@ def generate(
 
 
 def _asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = None) -> Asking:
-    """Asks a model within what this run may spend."""
+    """Asks a model within the budget of this run."""
     from tasks.evaluation.running.open_models import Asking
 
     spent = budget(paying_run(), spending)
@@ -106,7 +106,7 @@ def _asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = No
 
 @step(version=1)
 def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
-    """The recorded answers to a task; `digest` is of the file, so that another one is read anew."""
+    """The recorded answers to a task. digest: of the file, so that a changed one is read again."""
     from tasks.evaluation.running.replaying import replay
 
     del digest
@@ -154,7 +154,7 @@ def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, 
 
 @step(version=1, gpu=True, reads_world=True)
 def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> TaskResult:
-    """A benchmark with evalchemy's two methods, in one piece; its model calls are kept like all others."""
+    """Run a benchmark with evalchemy's two methods; its model calls are stored like all others."""
     from tasks.evaluation.running.whole_benchmarks import run
 
     asking = _asking(model, spending, batch_size=task.batch_size)
@@ -168,7 +168,7 @@ def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> Tas
 def run_harness(
     chosen: TaskChoice, *, model: ModelSpec, settings: RunSettings, include_path: Path | None, spending: Spending
 ) -> TaskResult:
-    """A task of the lm-evaluation-harness, with our backends as its model."""
+    """Run a task of the lm-evaluation-harness with our backends."""
     from tasks.evaluation.harness.harness_run import result_of
 
     asking = _asking(model, spending, batch_size=chosen.batch_size)
@@ -185,7 +185,7 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 
 @step(version=1, verify=_is_in_database)
 def write_database(report: EvalReport) -> str:
-    """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
+    """Store the run in PostgreSQL; returns its ID. Writing it again changes nothing."""
     from tasks.evaluation.results.result_rows import keep
 
     with slot("database"):
@@ -209,7 +209,7 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
 
 @step(version=1, verify=_is_written)
 def write_json(report: EvalReport, *, output_path: Path) -> Written:
-    """Write the results file of the seed, and the samples beside it."""
+    """Write the results file, and the samples beside it."""
     from tasks.evaluation.results.result_rows import write_files
 
     path = write_files(report, artifacts(), output_path=output_path)

@@ -1,4 +1,4 @@
-"""Measures a refreshed index with a file of questions, as `trivet rag eval` does, for the evaluation tables."""
+"""Measures an index with a file of questions, as `trivet rag eval` does, for the evaluation tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tasks.rag.measuring.ranking_metrics import Question, rank_questions, read_q
 
 
 class Program(Record):
-    """Version of the program that measured, so that a figure can be reproduced."""
+    """Version of the program that measured."""
 
     version: str
     git_commit: str | None
@@ -45,7 +45,7 @@ class Measured(NamedTuple):
 
     rows: Evaluated
     away: int
-    """Number of questions answered with sentences of the documents, since the model was away."""
+    """Number of questions answered with sentences of the documents, because the model was unavailable."""
 
 
 def measure_index(
@@ -84,7 +84,7 @@ def _check(
 
 
 def _counted(questions: Sequence[Question], stage: str) -> Iterator[Question]:
-    """The questions, with progress reported after each."""
+    """The questions; reports progress after each."""
     progress.expect(stage, len(questions))
     for question in questions:
         yield question
@@ -92,6 +92,6 @@ def _counted(questions: Sequence[Question], stage: str) -> Iterator[Question]:
 
 
 def _settings(asked: SuiteIndex, models: Models) -> dict[str, JsonValue]:
-    """Everything besides index and questions that can change a figure; named as `trivet rag eval` names it."""
+    """Everything besides index and questions that can change a figure, named as in `trivet rag eval`."""
     chosen = asked.model_dump(mode="json", include={"strategy", "bm25_weight", "route", "rerank", "answers"})
     return chosen | {"llm": models.wiring, "model": models.large}

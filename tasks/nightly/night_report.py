@@ -1,4 +1,4 @@
-"""A night in words: figures and state as the page and the flow run say them, and the whole report in markdown."""
+"""Formats figures and the state of a night for page and flow run, and writes the report in markdown."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ VERDICTS = {
 MINUS = "−"
 NONE = "–"
 NAMED = 4
-"""Parts that a sentence names; the report has all."""
+"""Maximum number of parts that a sentence names."""
 
 
 def figure(value: float | None, *, like: float | None = None) -> str:
-    """Three decimals for shares of one, two for other scales. like: the figure whose scale counts."""
+    """Three decimals up to 1, two above. like: the figure whose scale counts instead."""
     if value is None:
         return NONE
     decimals = 3 if abs(value if like is None else like) <= 1 else 2
@@ -37,7 +37,7 @@ def figure(value: float | None, *, like: float | None = None) -> str:
 
 
 def signed(value: float | None, *, like: float) -> str:
-    """A difference of figures of the scale of `like`."""
+    """A difference, with the decimals of `like`."""
     if value is None:
         return NONE
     decimals = 3 if abs(like) <= 1 else 2
@@ -46,21 +46,19 @@ def signed(value: float | None, *, like: float) -> str:
 
 
 def interval(measure: Measure) -> str:
-    """Its 95 % interval."""
     if measure.low is None or measure.high is None:
         return NONE
     return f"{figure(measure.low, like=measure.value)} to {figure(measure.high, like=measure.value)}"
 
 
 def difference_interval(change: Change) -> str:
-    """The 95 % interval of the difference; none where it is not paired."""
+    """The 95 % interval of the difference."""
     if change.low is None or change.high is None:
         return NONE
     return f"{signed(change.low, like=change.now.value)} to {signed(change.high, like=change.now.value)}"
 
 
 def chance(p: float | None) -> str:
-    """A p value."""
     if p is None:
         return NONE
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
@@ -72,7 +70,6 @@ def money(cost: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """How long something took."""
     if seconds is None:
         return NONE
     if seconds < 60:
@@ -83,7 +80,6 @@ def duration(seconds: float | None) -> str:
 
 
 def day(moment: datetime) -> str:
-    """The night, as people write it."""
     return f"{moment:%Y-%m-%d}"
 
 
@@ -93,7 +89,7 @@ def count(number: int, what: str) -> str:
 
 
 def caution(report: NightReport) -> str:
-    """Number of regressions to expect from chance alone; empty where nothing was compared."""
+    """Number of regressions to expect from chance alone; empty if nothing was compared."""
     tested = [change for change in report.changes if change.p is not None]
     if not tested:
         return ""
@@ -135,7 +131,7 @@ MARKS = {"worse": "▼ ", "better": "▲ "}
 
 
 def markdown_of(report: NightReport, *, plots: Mapping[str, str] | None = None) -> str:
-    """The night in words. plots: addresses of pictures that are shown, by name."""
+    """The report. plots: URLs of the pictures by name."""
     return "\n".join(_lines(report, plots or {})) + "\n"
 
 
@@ -170,7 +166,7 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str]) -> Iterator[str]:
-    """Rows below their headings; numbers: the columns that stand at the right."""
+    """A markdown table. numbers: the right-aligned columns."""
     yield f"| {' | '.join(columns)} |"
     yield f"|{'|'.join('---:' if column in numbers else ':---' for column in columns)}|"
     yield from (f"| {' | '.join(cells)} |" for cells in rows)
@@ -305,5 +301,5 @@ def _cost(one: ModelFactsOfNight) -> tuple[str, ...]:
 
 
 def _code(text: str) -> str:
-    """`text` as it may stand between backticks."""
+    """`text` escaped for use between backticks."""
     return " ".join(text.split()).replace("`", "'").replace("|", "/").replace("<", "‹").replace(">", "›")

@@ -1,4 +1,4 @@
-"""Steps of a night beside its evaluations: open what is needed, call the modules of this folder, keep the result."""
+"""Steps of a night besides its evaluations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.step import Incomplete, step
 
 @step(version=1, reads_world=True)
 def begin_night() -> datetime:
-    """When the night began; a retry goes on with the same."""
+    """Start of the night; a retry keeps it."""
     return datetime.now(UTC)
 
 
@@ -60,7 +60,7 @@ def measure_index(
 
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
-    """The report of a night, beside the nights before it; the night itself is kept for those to come."""
+    """Store the night and its report, which compares it with the nights before."""
     from storage.files import alone
     from storage.storage_errors import StorageError
     from tasks.calls import wait_for_twin
@@ -101,7 +101,7 @@ def _are_written(result: Written, inputs: dict[str, Any]) -> bool:
 
 @step(version=1, verify=_are_written)
 def write_files(report: Ref, *, plots: dict[str, Ref], output: Path) -> Written:
-    """report.md, report.html and the plots, whole and in place of those of the night before."""
+    """Write report.md, report.html and the plots in place of those of the night before."""
     import hashlib
 
     from storage import files

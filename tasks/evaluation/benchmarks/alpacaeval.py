@@ -37,7 +37,7 @@ INSTRUCTIONS = DataFile(
     "a list of objects: write one to a line.",
 )
 SEED = 0
-"""Seed of the positions: another one puts other answers first."""
+"""Seed of the order of the two answers."""
 LABELS = ("A", "B", "C")
 PREFERENCE = "preference"
 JUDGE_TOKENS = 1024
@@ -92,7 +92,7 @@ class AlpacaEval(BaseBenchmark):
     metric: ClassVar[str] = "win_rate"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """The instructions; `detail` holds the reference answer, and where the model's stands."""
+        """The instructions; `detail` holds the reference answer and the position of the model's."""
         return (_item(row) for row in fields.distinct(data.rows(INSTRUCTIONS)))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
@@ -123,7 +123,6 @@ class AlpacaEval(BaseBenchmark):
         return Summary(metrics, rates, found.counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """A prompt that does not render or does not name its labels."""
         yield from super().check(items, tools)
         yield from unread_labels(self, JUDGE_PROMPT, LABELS, parse=_label)
         for item in items:

@@ -113,13 +113,13 @@ class ArenaHard(BaseBenchmark):
             yield _item(row, answers[row.id])
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response: the share of its battles that it won; `values` has both by their number."""
+        """A sample for each response: the share of its battles that it won; `values` has both counts."""
         judge = needed_judge(self, tools)
         judged = judging.judge_all(answered, asks=self._asks, parse=_label, judge=judge)
         return (_sample(one, judge) for one in judged)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """The score with its interval, and how long the answers are where the model counts its tokens."""
+        """The score with its interval, and the mean length in tokens if the model counts them."""
         shares, tokens = dict[str, Share](), list[float]()
         counts = tally(_watch(samples, shares, tokens)).counts
         found = weighted_estimate(self.metric, shares, headline=True)
@@ -136,7 +136,6 @@ class ArenaHard(BaseBenchmark):
         return Summary(metrics, (score,) if score else (), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """A prompt that does not render or does not name its labels."""
         yield from super().check(items, tools)
         yield from unread_labels(self, JUDGE_PROMPT, LABELS, parse=_label)
         for item in items:

@@ -76,7 +76,7 @@ def _item(row: Row) -> Item:
 
 
 def grade_short(item: Item, response: Response, tools: Tools) -> Sample:
-    """Equal in words, else as mathematics."""
+    """Right if equal as text or as mathematics."""
     answer, gold = find_answer(response.text), str(item.gold)
     equal, failed, stage = False, None, "no answer was found"
     if answer is not None:

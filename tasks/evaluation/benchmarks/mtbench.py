@@ -93,7 +93,7 @@ class MTBench(BaseBenchmark):
         return Summary(metrics, tuple(one for one in estimates if one), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Prompts that do not render or whose own example has no rating, and references that are not there."""
+        """Prompts that do not render or whose example has no rating, and missing references."""
         yield from super().check(items, tools)
         for item in items:
             yield from _problems(item)
@@ -187,7 +187,7 @@ class _Ratings:
         self._by_category: dict[str, dict[str, dict[str, Share]]] = {}
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The samples, each noted as it passes."""
+        """The samples, passed on and counted."""
         for sample in samples:
             for turn in TURNS:
                 if (rated := sample.values.get(turn)) is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from storage.responses import StoredResponse
 
 WINDOW = 2048
-"""Texts that the model gets together: enough that batches of like lengths come out full."""
+"""Texts per model call: enough to fill batches of similar lengths."""
 STORED_TOGETHER = 64
 
 Asked = TypeVar("Asked", tuple[str, str], str)
@@ -34,7 +34,7 @@ Values = dict[str, float | bool | None]
 
 
 class Likelihoods:
-    """A LogLikelihood whose figures are stored as they come, in groups, and recalled when they are there."""
+    """A LogLikelihood whose results are stored in groups and recalled from the store."""
 
     def __init__(self, model: LogLikelihood, responses: GroupStore) -> None:
         self._model = model
@@ -114,7 +114,7 @@ def _key(model: str, asked: tuple[str, str] | str) -> str:
 
 
 def _finite(total: float) -> float | None:
-    """JSON has no infinity: what a model holds for impossible has no figure."""
+    """None for -inf, which JSON cannot hold."""
     return total if total > float("-inf") else None
 
 
@@ -123,9 +123,9 @@ def _total(response: Any) -> float:
 
 
 ANSWER_TOKENS = 256
-"""Most tokens of an answer where a task names none, as in lm_eval."""
+"""Token limit of tasks that set none, as in lm_eval."""
 HOTTEST_BY_DEFAULT = 1.0
-"""Temperature of a task that samples and names none, as in transformers."""
+"""Temperature of tasks that sample and set none, as in transformers."""
 
 
 class Doc(NamedTuple):
@@ -136,7 +136,7 @@ class Doc(NamedTuple):
 
 
 class Heard:
-    """What the model said to each item, in the order in which the harness asked."""
+    """The model's answers to each item and their keys, in the order in which the harness asked."""
 
     def __init__(self) -> None:
         self.answers: defaultdict[Doc, list[Answer | ModelError]] = defaultdict(list)
@@ -159,7 +159,7 @@ def harness_model(
             heard.keys[_doc(instance)].append(key)
 
     class Model(LM):
-        """Asks through our calls; what it was told is in `heard`."""
+        """Asks through our calls and records the answers in `heard`."""
 
         @property
         def tokenizer_name(self) -> str:
@@ -204,7 +204,7 @@ def _doc(instance: Any) -> Doc:
 
 
 def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int) -> Iterator[tuple[int, ChatRequest]]:
-    """The harness gives an instance once for each repeat."""
+    """The harness passes an instance once per repeat."""
     repeats: defaultdict[int, int] = defaultdict(int)
     for number, instance in enumerate(instances):
         prompt, options = instance.args[:2]
@@ -216,7 +216,7 @@ def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int)
 def _chat_request(
     prompt: str, options: Mapping[str, Any], *, template: bool | str, seed: int, draw: int
 ) -> ChatRequest:
-    """`temperature` above 0 samples, whatever `do_sample` says."""
+    """`temperature` above 0 samples, whatever `do_sample` is."""
     wanted = dict(options)
     if not any(wanted.get(name) for name in MAX_TOKENS):
         wanted["max_gen_toks"] = ANSWER_TOKENS

@@ -1,4 +1,4 @@
-"""What the lm-evaluation-harness found, as our records: figures with error bars, and samples."""
+"""Results of the lm-evaluation-harness as our records: figures with error bars, and samples."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tasks.measure.estimates import Z, estimate
 
 NO_FILTER = "none"
 NOT_FOUND = ("", "[invalid]")
-"""What the harness's filters make of a response without an answer."""
+"""Outputs of the harness's filters for a response without an answer."""
 ELSEWHERE = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
-"""Keys of a task's configuration that are no part of its definition."""
+"""Keys of a task's configuration that are not part of its definition."""
 HOUSEKEEPING = ("name", "alias", "sample_len", "sample_count")
 
 
 class HarnessOutcome(NamedTuple):
-    """What the harness found about a model on a task, a group or a tag."""
+    """Results of a model on a task, a group or a tag of the harness."""
 
     result: TaskResult
     """Without artifacts; its usage is that of log-probability requests, as generating calls are counted by the caller.
@@ -168,7 +168,7 @@ def _metrics(name: str, found: Mapping[str, Any], read: Sequence[_Task]) -> dict
 
 
 def _figures(results: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """lm_eval's figures; its `N/A` is None, and so is what JSON has no number for."""
+    """lm_eval's figures; `N/A`, NaN and infinity become None."""
     return {key: _number(value) for key, value in results.items() if key not in HOUSEKEEPING and "," in key}
 
 
@@ -194,7 +194,7 @@ def _estimates(
 
 
 def _of_group(name: str, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Figures of a group; a tag, and a group that defines none, has none."""
+    """Figures of a group; empty for a tag and for a group that defines none."""
     return found["results"].get(name) or next(iter(found.get("groups", {}).values()), {})
 
 
@@ -238,7 +238,7 @@ def _estimate(
 
 
 def _keys(results: Mapping[str, Any]) -> Iterator[str]:
-    """Keys of figures, `metric,filter`, without those of their standard errors."""
+    """Keys of figures, `metric,filter`, without those of standard errors."""
     return (key for key in results if "," in key and "_stderr," not in key)
 
 
@@ -248,12 +248,12 @@ def _std_err_key(key: str) -> str:
 
 
 def _short(key: str) -> str:
-    """A figure's name; the filter stands in it only where there is one."""
+    """A figure's name, without the filter `none`."""
     return key.removesuffix(f",{NO_FILTER}")
 
 
 def _values(logged: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
-    """The metrics of an item that are numbers of its own, under all filters."""
+    """An item's numeric metrics, under all filters."""
     for row in logged:
         for metric in row["metrics"]:
             value = row.get(metric)
@@ -272,7 +272,7 @@ def _number(value: Any) -> float | None:
 
 
 def _extracted(logged: Mapping[str, Any], *, generates: bool) -> str | None:
-    """The filtered answer, or the continuation that the model finds most likely."""
+    """The filtered answer, or the most likely continuation."""
     filtered: Sequence[Any] = logged["filtered_resps"]
     if generates:
         first: Any = filtered[0] if filtered else None
@@ -294,14 +294,14 @@ def _plain(value: Any) -> Any:
 
 
 def _of_all(by_task: Mapping[str, Any]) -> Any:
-    """What all tasks share, once; else by task."""
+    """The value if it is the same for all tasks; else the values by task."""
     plain: dict[str, Any] = {name: _plain(value) for name, value in by_task.items()}
     first = next(iter(plain.values()))
     return first if all(value == first for value in plain.values()) else plain
 
 
 def _version(found: Mapping[str, Any], read: Sequence[_Task]) -> str:
-    """The tasks' own number, lm_eval's, and the digest of their definitions, wherever they lie."""
+    """Version numbers of the tasks, version of lm_eval, and digest of the definitions."""
     definitions = {
         task.name: {name: value for name, value in task.config.items() if name not in ELSEWHERE} for task in read
     }

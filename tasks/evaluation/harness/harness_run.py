@@ -38,11 +38,11 @@ SETTINGS = (
     *("limit", "num_fewshot", "n_repeat", "max_tokens", "gen_kwargs", "apply_chat_template"),
     *("fewshot_as_multiturn", "system_instruction", "seed"),
 )
-"""What the results say of a run's settings."""
+"""The run's settings that are stored with results."""
 NO_TEMPLATE = "no chat template was applied: log-probabilities are of plain texts"
 
 _one_at_a_time = Lock()
-"""The harness seeds and reads the generators of the whole process."""
+"""The harness uses the global random generators of the process."""
 
 
 def evaluate_harness(
@@ -132,7 +132,7 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
 
 
 def _gen_kwargs(settings: RunSettings) -> dict[str, Any]:
-    """Under the names that are read first, so that they take the place of what the task says under another."""
+    """Under the names that are read first, so that they override those of the task."""
     named: dict[str, Any] = {**settings.gen_kwargs}
     tokens = [settings.max_tokens, *(named.pop(name, None) for name in MAX_TOKENS)]
     stops = [named.pop(name, None) for name in STOP]
@@ -143,7 +143,7 @@ def _gen_kwargs(settings: RunSettings) -> dict[str, Any]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """The harness prints nothing, starts no processes, and leaves environment and generators as they were."""
+    """Keep the harness from printing, starting processes, and changing the environment and the generators."""
     with _one_at_a_time, ExitStack() as undo:
         undo.enter_context(patch.dict(os.environ))
         undo.enter_context(quiet_loggers())
@@ -189,7 +189,7 @@ def _same_generators() -> Generator[None]:
 
 
 HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
-"""What a YAML of the harness begins with, and one of ours never has."""
+"""Keys of a YAML task of the harness, which ours never have."""
 
 
 def is_harness_task(name: str, include_path: Path | None) -> bool:
@@ -209,7 +209,7 @@ def is_harness_task(name: str, include_path: Path | None) -> bool:
 def result_of(
     name: str, asking: Asking, artifacts: Artifacts, *, settings: RunSettings, include_path: Path | None
 ) -> TaskResult:
-    """What the harness finds. Raises NeedsLogLikelihood, DataMissing, BenchmarkUnusable before anything is asked."""
+    """Evaluate a harness task and store its items, responses and samples. Raises as `evaluate_harness` does."""
     found = evaluate_harness(
         name,
         model=asking.chat,

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from storage.responses import StoredResponse
 
 LOOKED_AT = 20
-"""Latest runs of a model of which one has to have ended."""
+"""Number of latest runs of a model among which an ended one is looked for."""
 Recall = Callable[[list[str]], "dict[str, StoredResponse]"]
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class FoundRun:
-    """A run, out of a results file or out of the database."""
+    """A run, read from a results file or from the database."""
 
     def __init__(self, report: EvalReport, *, path: Path | None = None, evaluations: Evaluations | None = None) -> None:
         self.report = report
         self.path = path
-        """Its results file; None where it came out of the database."""
+        """Its results file; None if it is from the database."""
         self._evaluations = evaluations
 
     def samples(self, task: str) -> Iterator[Sample]:
@@ -59,7 +59,7 @@ class FoundRun:
         return sorted((one for one in self.samples(task) if one.item == item), key=lambda one: one.repeat)
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
-        """Prompts and replies of a sample, where the results file has them beside it. Raises ResultsUnusable."""
+        """Prompts and replies of a sample, if the results file has them beside it. Raises ResultsUnusable."""
         from tasks.evaluation.results.results_file import lines_beside
 
         for one, texts in lines_beside(self.path, task) if self.path else ():
@@ -123,20 +123,20 @@ def _in_database(which: str, evaluations: Evaluations) -> FoundRun:
 
 
 def _latest_of(model: str, evaluations: Evaluations) -> Run | None:
-    """The last run of a model, one that has ended before one that goes on."""
+    """The last run of a model; an ended one takes precedence over a running one."""
     runs = evaluations.runs(kind="benchmark", model=model, limit=LOOKED_AT)
     return next((run for run in runs if run.status != "running"), runs[0] if runs else None)
 
 
 class Texts(NamedTuple):
-    """The item and the response of a sample; None where the run has kept none."""
+    """The item and the response of a sample; None where the run kept none."""
 
     item: Item | None
     response: Response | None
 
 
 class Asked:
-    """Items and responses of a task by sample; where the lines begin is held, not the lines."""
+    """Items and responses of a task by sample; only offsets of lines are held."""
 
     def __init__(self, result: TaskResult, artifacts: Artifacts) -> None:
         self._result = result
@@ -178,14 +178,12 @@ class _Place(NamedTuple):
 
 
 class Said(Record):
-    """A message of a model call."""
-
     role: str
     text: str
 
 
 class Call(Record):
-    """A model call behind a sample, as the response store has it."""
+    """A model call behind a sample, from the response store."""
 
     key: str
     by: Literal["model", "judge"]
@@ -194,9 +192,9 @@ class Call(Record):
     answer: str
     finish_reason: str
     parameters: dict[str, JsonValue]
-    """What was asked for besides the messages."""
+    """The request without its messages."""
     sent: dict[str, JsonValue]
-    """Sampling parameters as the backend got them."""
+    """Sampling parameters as the backend received them."""
     prompt_tokens: int | None
     completion_tokens: int | None
     latency_s: float
@@ -208,9 +206,9 @@ class Looked(Record):
     sample: Sample
     system: str | None = None
     prompts: tuple[str, ...] = ()
-    """What the user said, turn by turn."""
+    """The user's turns."""
     replies: tuple[str, ...] = ()
-    """What the model said to it."""
+    """The model's turns."""
     missed: str | None = None
     """Why the model did not answer."""
     calls: tuple[Call, ...] = ()
@@ -260,7 +258,7 @@ def _texts(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts) -> 
 
 
 def _calls(sample: Sample, answers: Sequence[str], stored: dict[str, StoredResponse]) -> tuple[Call, ...]:
-    """Those that are there, in the order of the keys."""
+    """The stored calls, in the order of the keys."""
     return tuple(
         _call(key, stored[key], by="model" if key in answers else "judge") for key in sample.keys if key in stored
     )

@@ -21,7 +21,7 @@ Value = int | float | None
 
 
 class TaskColumn(NamedTuple):
-    """A column, computed from what the database and the results file keep of a task."""
+    """A column, computed from the counts and the usage of a task."""
 
     name: str
     """Heading in tables, key in csv and JSON."""
@@ -44,7 +44,6 @@ RANKED = tuple(column for column in COLUMNS if column.is_ranked)
 
 
 def columns_of(result: TaskResult) -> dict[str, Value]:
-    """All columns of a task by name."""
     return {column.name: column.value(result.counts, result.usage) for column in COLUMNS}
 
 
@@ -55,7 +54,6 @@ def ranked_columns_of(score: StoredScore) -> dict[str, Value]:
 
 
 def shown(value: Value, *, thousands: str = "") -> str:
-    """`value` as a cell of a table."""
     if value is None:
         return "–"
     return f"{value:{thousands}}" if isinstance(value, int) else f"{value:{thousands}.4g}"
@@ -68,7 +66,7 @@ EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RA
 STEPS = 5
 """Approximate number of steps on an axis."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet calculate a cell instead of showing it."""
+"""First characters of a cell that a spreadsheet would evaluate."""
 
 
 class Row(NamedTuple):
@@ -82,7 +80,7 @@ class Row(NamedTuple):
 
     @property
     def columns(self) -> dict[str, Value]:
-        """Further columns of the board by name."""
+        """Values of the board's further columns by name."""
         return ranked_columns_of(self.score)
 
 
@@ -91,20 +89,19 @@ class Board(NamedTuple):
 
     task: str
     variant: str
-    """Which data and settings, where the task was run in several ways; else empty."""
+    """Data and settings, if the task was run in several ways; else empty."""
     metric: str
     higher_is_better: bool
     rows: tuple[Row, ...]
-    """The best first."""
+    """Best first."""
 
     @property
     def name(self) -> str:
-        """The task, with its variant if it has one."""
         return f"{self.task} · {self.variant}" if self.variant else self.task
 
     @property
     def columns(self) -> tuple[TaskColumn, ...]:
-        """Columns besides those that every figure has."""
+        """Further columns."""
         return RANKED
 
     @property
@@ -123,12 +120,11 @@ class Board(NamedTuple):
         return f"{value:.{3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2}f}"
 
     def interval(self, score: StoredScore) -> str:
-        """The 95 % interval in words."""
         return "–" if score.low is None else f"{self.shown(score.low)}–{self.shown(score.high)}"
 
 
 def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
-    """Boards of the headlines among `scores`, by task; of a task's, the one with most models first."""
+    """Boards of the headlines, by task; among those of a task the one with most models first."""
     by_board = dict[tuple[str, ...], list[StoredScore]]()
     for score in scores:
         if score.headline and not score.part:
@@ -151,7 +147,7 @@ def latest(scores: Iterable[StoredScore]) -> list[StoredScore]:
 
 
 def scores_of(report: EvalReport) -> list[StoredScore]:
-    """The figures of a results file, as the database would give them."""
+    """The figures of a results file, as stored scores."""
     run, model = report.run, report.run.model
     return [
         StoredScore(
@@ -174,7 +170,7 @@ def scores_of(report: EvalReport) -> list[StoredScore]:
 
 
 def models_of(boards: Sequence[Board]) -> list[str]:
-    """Models by how often they are first, then by name: the rows of a table of models by tasks."""
+    """Models by number of first ranks, then by name."""
     firsts = dict[str, int]()
     for board in boards:
         for row in board.rows:
@@ -183,13 +179,13 @@ def models_of(boards: Sequence[Board]) -> list[str]:
 
 
 def cell(board: Board, model: str) -> Row | None:
-    """The model's row of a board, its latest where it has several."""
+    """The model's row of a board, its latest if it has several."""
     rows = [row for row in board.rows if row.name == model]
     return max(rows, key=lambda row: _when(row.score), default=None)
 
 
 def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
-    """What csv and JSON tell: a line per model and board, with everything that a score needs to be found again."""
+    """The rows of csv and JSON: one per model and board, with everything that identifies the score."""
     found = (
         {"board": board.name, "rank": row.rank} | row.score.model_dump(mode="json") | row.columns
         for board in boards
@@ -199,7 +195,7 @@ def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
 
 
 def as_csv(boards: Sequence[Board]) -> str:
-    """A line per model and board; a text that a spreadsheet would calculate begins with an apostrophe."""
+    """A line per model and board; an apostrophe precedes text that a spreadsheet would evaluate."""
     out = io.StringIO()
     writer = csv.DictWriter(out, EXPORTED, lineterminator="\n")
     writer.writeheader()
@@ -208,12 +204,12 @@ def as_csv(boards: Sequence[Board]) -> str:
 
 
 def as_markdown(boards: Sequence[Board]) -> str:
-    """A table per board; names are shown as they are, whatever markdown or HTML they hold."""
+    """A table per board; markdown and HTML in names are escaped."""
     return "\n".join(_markdown(board) for board in boards)
 
 
 def when(score: StoredScore) -> str:
-    """The day a run ended, as people write it."""
+    """The day a run ended."""
     return f"{score.ended_at:%Y-%m-%d}" if score.ended_at else "–"
 
 
@@ -226,7 +222,7 @@ def _board(key: tuple[str, ...], scores: Sequence[StoredScore], names: dict[_Mod
 
 
 def _variant(key: tuple[str, ...], keys: Iterable[tuple[str, ...]]) -> str:
-    """What tells a board from the others of its task."""
+    """What distinguishes a board from the others of its task."""
     ways = [other for other in keys if other[0] == key[0]]
     told = (key[1], f"data {key[2][:8]}", f"settings {key[3][:8]}")
     return ", ".join(words for at, words in enumerate(told, start=1) if len({way[at] for way in ways}) > 1)
@@ -240,7 +236,7 @@ def _model(score: StoredScore) -> _Model:
 
 
 def _names(scores: Iterable[StoredScore]) -> dict[_Model, str]:
-    """What to call each model: its name, and what tells it from another of that name."""
+    """Display names: the name of the model, with what distinguishes it from namesakes."""
     known = sorted(set(map(_model, scores)))
     return {one: _name(one, [other for other in known if other[0] == one[0]]) for one in known}
 
@@ -285,7 +281,7 @@ PARTS = Path(__file__).parent / "page"
 
 
 def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> str:
-    """The page. source: where the figures are from, for the head of the page."""
+    """The leaderboard page. source: origin of the figures, shown in its header."""
     return render(
         PARTS / "leaderboard.html",
         script=PARTS / "leaderboard.js",
@@ -303,12 +299,12 @@ def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "")
 
 
 def ticks_of(board: Board) -> list[tuple[str, float]]:
-    """The marks of its axis: place and value."""
+    """The ticks of its axis: position and value."""
     return [(board.axis.across(tick), tick) for tick in board.axis.ticks]
 
 
 def drawn_of(board: Board, row: Row) -> dict[str, Any]:
-    """Where dot and bar of a row are, in per cent of the axis, with the band that is the interval of the best."""
+    """Positions of a row's dot and bar, in per cent of the axis, with the band of the best interval."""
     axis, score, best = board.axis, row.score, board.rows[0].score
 
     def span(low: float | None, high: float | None) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Runs on their way into the evaluation tables and the results file, and back; also from results files of others."""
+"""Writes runs to the evaluation tables and the results file, reads them back, and imports results files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def keep(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> 
 
 
 def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sample]], evaluations: Evaluations) -> int:
-    """As `keep`, with samples from anywhere."""
+    """As `keep`, with samples from any source."""
     changed = evaluations.write_run(run_row(report))
     for result in report.results:
         changed += evaluations.write([rows_of(report, result, partial(samples, result))])
@@ -51,7 +51,7 @@ def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sampl
 
 
 def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
-    """Write the results file and the samples beside it; gives the path of the former. Raises StoreUnreachable."""
+    """Write the results file and the samples beside it; returns its path. Raises StoreUnreachable."""
     from tasks.evaluation.results.finding_runs import Asked
     from tasks.evaluation.results.results_file import write_results
 
@@ -81,7 +81,7 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
 
 
 def run_row(report: EvalReport) -> Run:
-    """The run itself, with the model that was measured."""
+    """The run as the tables hold it."""
     from storage.evaluated import Run
 
     run = report.run
@@ -111,7 +111,7 @@ def sample_row(sample: Sample) -> Row:
 
 
 def sample_from_row(row: Row) -> Sample:
-    """A sample that the tables held."""
+    """A sample read from the tables."""
     plain = row.model_dump(exclude={"item_group", "figures", "response_keys"})
     return Sample(**plain, group=row.item_group, values=row.figures, keys=row.response_keys)
 
@@ -177,15 +177,15 @@ def _result(one: Evaluated, task: Task) -> TaskResult:
 
 
 class Imported(Record):
-    """A results file that is in the database now."""
+    """An imported results file."""
 
     file: str
     run: str
     tasks: tuple[str, ...]
     samples: int
-    """That stand beside the file."""
+    """Number of samples beside the file."""
     changed: int
-    """Rows that were not there, or said something else; 0: it had been imported before."""
+    """New or changed rows; 0: it had been imported before."""
     notes: tuple[str, ...]
 
 
@@ -237,7 +237,7 @@ def import_file(path: Path, evaluations: Evaluations) -> Imported:
 
 
 def _results_files(folder: Path) -> list[Path]:
-    """Those with a name that we give, at any depth, and all JSON files of the folder itself."""
+    """Files with a name of ours at any depth, and all JSON files of the folder itself."""
     found = {*folder.rglob("results_*.json"), *folder.glob("*.json")}
     if not found:
         raise ResultsUnusable(f"{folder} has no results file; name results_TIME.json or the folder it is in")

@@ -36,13 +36,13 @@ class Change(Record):
     """Score in the first run, the mean over repeats."""
     after: float
     answer_before: str | None = None
-    """What was extracted, in the first repeat, shortened for people; empty: nothing had to be; None: no answer."""
+    """Extracted in the first repeat, shortened; empty: nothing is extracted in this task; None: no answer."""
     answer_after: str | None = None
     gold: str | None = None
 
 
 class Comparison(Record):
-    """The second run less the first, over the items that both could score."""
+    """The second run minus the first, over the items that both could score."""
 
     n: int
     """Items that both could score."""
@@ -51,29 +51,28 @@ class Comparison(Record):
     difference: float
     """`after` - `before`."""
     low: float | None
-    """Lower end of the 95 % interval of the difference; None for a single item that is neither right nor wrong."""
+    """Lower end of the 95 % interval of the difference; None for a single item with a non-binary score."""
     high: float | None
     p: float
-    """Two-sided: how often chance alone would set equal models this far apart."""
+    """Two-sided p value."""
     method: Method
     wins: int
     """Items on which the second run is better."""
     ties: int
     losses: int
     better: tuple[Change, ...]
-    """The items it won, the largest change first; where items are right or wrong: those that became right."""
+    """The items that the second run wins, the largest change first."""
     worse: tuple[Change, ...]
     only_before: tuple[str, ...] = ()
     """Items that the second run does not have."""
     only_after: tuple[str, ...] = ()
     unscored: tuple[str, ...] = ()
-    """Items of both runs that one of them could not score; not compared."""
+    """Items of both runs that are unscored in one of them; not compared."""
     differs: tuple[str, ...] = ()
-    """Why the two runs are no measure of the models alone: other data, settings or graders."""
+    """Differences in data, settings or graders, which confound the comparison."""
 
     @property
     def significant(self) -> bool:
-        """Chance alone explains it in fewer than 5 % of cases."""
         return self.p < SIGNIFICANT
 
 
@@ -141,12 +140,12 @@ def compare_task(
 
 
 def differences(before: TaskResult, after: TaskResult) -> tuple[str, ...]:
-    """What besides the model is not the same in two results of a task, a sentence part each; nothing if all is."""
+    """What differs between two results of a task besides the model, a phrase each."""
     return differing(_facts(before), _facts(after))
 
 
 def differing(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> tuple[str, ...]:
-    """`name: one value and the other` for every name whose values are not the same."""
+    """`name: one value and the other` for every name whose values differ."""
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
     return tuple(f"{name}: {_shown(first.get(name))} and {_shown(second.get(name))}" for name in names)
 
@@ -158,7 +157,7 @@ def regressed(difference: float, p: float | None, *, higher_is_better: bool) -> 
 
 
 class _Scores(NamedTuple):
-    """What is held of an item's samples."""
+    """Sum of an item's scores, and what is shown of its first sample."""
 
     n: int
     total: float
@@ -205,7 +204,7 @@ def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
 
 
 def _answer(sample: Sample) -> str | None:
-    """What was extracted; nothing where a rule or a judge looks at the whole answer, None where there was no answer."""
+    """The extracted answer; empty where rules or judges grade the whole text, None without an answer."""
     return _short(sample.extracted) if sample.missing or sample.extracted is not None else ""
 
 

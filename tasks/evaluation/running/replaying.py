@@ -32,7 +32,7 @@ EXPECTED = (
 
 
 def replay(task: PlannedTask, recorded: Path, artifacts: Artifacts) -> Generated:
-    """The recorded answers to the items of a task. Raises DataUnusable naming the line."""
+    """Store the recorded answers to a task. Raises DataUnusable naming the line."""
     limited = task.settings.get("limit") is not None
     responses = recorded_responses(read_items(artifacts, task.items), read_recorded(recorded), partial=limited)
     shards, kept = keep_shards(artifacts, responses)
@@ -69,13 +69,13 @@ def digest_of(path: Path) -> str:
 
 
 class Line(NamedTuple):
-    """What a line of the file holds for one item."""
+    """The answers on one line of the file."""
 
     repeats: list[list[str]]
     """Repeats → turns; an answer that the file has as null has no turns."""
     line: int
     language: str | None = None
-    """Of a program, as the line calls it."""
+    """Of a program, as the line names it."""
 
 
 class Recorded(dict[str, list[Line]]):
@@ -203,7 +203,7 @@ def _shape(row: Row) -> str:
 
 
 def _answers(row: Row, shape: str) -> list[list[str]]:
-    """The repeats of turns on a line."""
+    """The answers on a line: repeats → turns."""
     value = row[shape]
     if shape == "response":
         return [_turns(value, row, shape)]
@@ -230,13 +230,13 @@ def _turns(text: Any, row: Row, shape: str) -> list[str]:
 
 
 def _names(item: Item) -> tuple[str, ...]:
-    """What a line may call an item: its id, and the one in the data where several items have that."""
+    """IDs under which a line may name an item: its own, and the published one that several languages share."""
     published = item.detail.get("task_id")
     return (item.id, published) if isinstance(published, str) and published != item.id else (item.id,)
 
 
 def _is_for(item: Item, line: Line) -> bool:
-    """Whether a line with the id of an item means it; an item that is of no language takes all."""
+    """Whether a line's language is that of the item; an item without a language takes every line."""
     language = language_named(item.group) if item.group else None
     return not language or not line.language or language_named(line.language) == language
 

@@ -1,4 +1,4 @@
-"""Grades answers that are there: recorded ones of any origin, or those of a run, by today's grader."""
+"""Grades existing answers with today's grader: recorded ones of any origin, or those of a run."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from tasks.evaluation.running.shard_grading import problems_of, result_of, score
 from tasks.evaluation.running.task_choice import find, judge_of
 
 OWN = (".yaml", ".yml", ".py")
-"""How the files of benchmarks end."""
+"""Suffixes of benchmark files."""
 
 
 class Again(Record):
-    """A task of a run under today's grader."""
+    """A task of a run, graded before and with today's grader."""
 
     old: TaskResult
     new: TaskResult
     compared: Comparison | None
-    """None where nothing could be scored both times."""
+    """None if no item was scored both times."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The items whose score is another one now."""
+        """The items whose score has changed."""
         return (*self.compared.better, *self.compared.worse) if self.compared else ()
 
 
 class Rescored(Record):
-    """A run whose stored answers were graded again; nothing was generated, and nothing stored is changed."""
+    """A run whose stored answers were graded again; nothing is generated or overwritten."""
 
     run: str
     tasks: tuple[Again, ...]
@@ -163,7 +163,7 @@ def _name(named: str) -> str | None:
 def _planned(
     old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, *, ks: tuple[int, ...], unsafe_code: bool
 ) -> PlannedTask:
-    """The task as it was asked; only the grader is today's."""
+    """The task as it was asked, with today's grader."""
     from tasks.sandbox.sandbox_layout import another_python
 
     benchmark = find(named, None)

@@ -1,4 +1,4 @@
-"""Checks a benchmark before it is asked, grades shards of responses by its own grader, and sums up the figures."""
+"""Checks a benchmark before a run, grades shards of responses with its grader, and aggregates the figures."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from tasks.grading.math.math_grader import MathGrader
 
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
-"""What a grader of the user's own may raise when it meets an answer that it did not expect."""
+"""Errors of a user's own grader on an answer that it did not expect."""
 
 
 class Scored(Record):
-    """A shard of graded samples."""
-
     samples: Ref
     """JSONL of Sample."""
     judge: str | None = None
@@ -40,7 +38,7 @@ class Scored(Record):
 
 
 def grade_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, *, judge: Judge | None) -> Ref:
-    """The samples of a shard of responses, in its order."""
+    """Grade a shard of responses, in its order. Raises BenchmarkUnusable where a grader fails."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     answered = beside(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
@@ -52,7 +50,7 @@ def grade_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, *, judge: J
 
 
 def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, judge: Asking | None) -> Scored:
-    """The graded samples of a shard, with what grading took."""
+    """The graded samples of a shard, with judge and usage."""
     return Scored(
         samples=grade_shard(shard, task, artifacts, judge=judge and judge.as_judge),
         judge=judge and judge.chat.id,
@@ -62,13 +60,13 @@ def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, judge: Aski
 
 
 def left_by_judge(task: str, samples: Iterable[Sample], why: str) -> dict[str, str]:
-    """The items without a verdict, and why; a run that follows asks for these verdicts again."""
+    """Items without a verdict → reason; the next run asks for these verdicts again."""
     unscored = [sample for sample in samples if sample.status == "unscored"]
     return {f"{task} {sample.item}": f"judge: {why}" for sample in unscored} or {f"{task}, judge": why}
 
 
 def left_by_sandbox(task: str, samples: Iterable[Sample]) -> dict[str, str]:
-    """The items whose programs could not be executed, and why; a run that follows executes them again."""
+    """Items whose programs could not be executed → reason; the next run executes them again."""
     from tasks.grading.code.code_grading import BROKEN
 
     unscored = (sample for sample in samples if sample.status == "unscored" and sample.reason.startswith(BROKEN))
@@ -91,14 +89,14 @@ def beside(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tup
 
 
 def tools_for(task: PlannedTask, judge: Judge | None) -> Tools:
-    """What the grader of a task may use. Raises SandboxUnavailable for --unsafe-code where that is refused."""
+    """The tools of a task's grader. Raises SandboxUnavailable where --unsafe-code is refused."""
     from tasks.sandbox import shared_sandbox
 
     return Tools(math_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None)
 
 
 def executed_by(task: PlannedTask) -> str | None:
-    """What executes the programs of a task; None: its answers are none."""
+    """How the programs of a task are executed; None for other tasks."""
     from tasks.sandbox import shared_sandbox
 
     if task.family != "code":
@@ -110,7 +108,7 @@ def executed_by(task: PlannedTask) -> str | None:
 
 @cache
 def math_grader() -> MathGrader:
-    """The grader of mathematics of this process; its workers start with the first answer that needs them."""
+    """This process's math grader; its workers start with the first answer that needs them."""
     from tasks.grading.math.math_grader import MathGrader
 
     grader = MathGrader()
@@ -120,13 +118,13 @@ def math_grader() -> MathGrader:
 
 SHOWN_PROBLEMS = 5
 CHECKED_ITEMS = 2_000
-"""Items checked of a large benchmark, the first ones; `trivet eval check` checks all."""
+"""At most so many items, the first ones, are checked; `trivet eval check` checks all."""
 CHECKED_CHARS = 64 << 20
-"""Characters checked, so fewer large items: one LiveCodeBench problem may bring megabytes of tests."""
+"""At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
 
 
 def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
-    """What is wrong, a sentence each. Raises PreflightFailed without a judge, ModelUnavailable without its key."""
+    """Problems, a sentence each. Raises PreflightFailed without a judge, ModelUnavailable without its key."""
     judge = None
     if benchmark.judge is not None:
         if task.judge is None:
@@ -138,7 +136,7 @@ def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Ite
 
 
 def _first(items: Iterable[Item]) -> Iterator[Item]:
-    """As many as are checked, and one at least."""
+    """The items that are checked, at least one."""
     room = CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):
         yield item
@@ -157,7 +155,7 @@ REASON_CHARS = 160
 
 
 def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored], artifacts: Artifacts) -> TaskResult:
-    """What the samples of a task come to."""
+    """The figures of a task over all its samples."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     samples = tuple(shard.samples for shard in scored)
@@ -190,13 +188,13 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
 
 
 def unscored_of(shards: Sequence[Ref], artifacts: Artifacts) -> dict[str, str]:
-    """The items that have a sample without a score → why."""
+    """Items that have a sample without a score → reason."""
     samples = read_shards(artifacts, shards, Sample)
     return {sample.item: sample.reason for sample in samples if sample.status == "unscored"}
 
 
 def notes_of(task: PlannedTask, counts: Counts, unscored: Callable[[], dict[str, str]] = dict) -> Iterator[str]:
-    """What a reader must know beside the score. unscored: reads again which items have none."""
+    """What a reader must know beside the score. unscored: reads which items have no score."""
     if task.family == "code":
         yield from _samples_of_programs(task, counts)
     elif left := task.samples - counts.samples:
@@ -222,7 +220,7 @@ def _samples_of_programs(task: PlannedTask, counts: Counts) -> Iterator[str]:
 
 
 def left_out_of(metrics: Mapping[str, JsonValue]) -> Iterator[str]:
-    """The pass@k that were asked for and are not there, in a sentence for each reason."""
+    """A sentence for each reason why a requested pass@k is missing."""
     left_out = metrics.get("k_left_out")
     why = {str(name): str(reason) for name, reason in left_out.items()} if isinstance(left_out, dict) else {}
     for reason in dict.fromkeys(why.values()):

@@ -59,7 +59,7 @@ FAILING_SHARE = 0.1
 
 
 class BigCodeBench(CodeBenchmark):
-    """One of its two sizes, asked in one of its two ways; groups are the standard library and the others."""
+    """One of two sizes, asked in one of two ways; groups are the standard library and the others."""
 
     sampling = Sampling(temperature=0.0, max_tokens=1280)
     format_checked_only = True
@@ -124,7 +124,7 @@ class BigCodeBench(CodeBenchmark):
             log.warning("canonical solution fails benchmark=%s %s", self.name, problem)
 
     def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
-        """No answer at all is unscored too where the others are: else it would weigh more than they do."""
+        """As in the base class, but a missing answer is unscored if libraries are missing: the others are then, too."""
         sample = super().sample(item, response, sandbox)
         if sample.missing and (missing := _needed(item, sandbox).missing):
             return sample.model_copy(update={"status": "unscored", "score": None, "reason": reason_of(missing)})
@@ -169,7 +169,7 @@ BENCHMARKS = (
 
 MIB = 1024**2
 LIMITS = Limits(cpu_s=120, wall_s=120, memory_bytes=8192 * MIB, file_bytes=256 * MIB, processes=256)
-"""Time as evalchemy's. It bounds nothing else, and bigcodebench 30 GiB of memory: more than many a machine has."""
+"""Time as in evalchemy, which limits nothing else; bigcodebench allows 30 GiB of memory."""
 
 PRELUDE = """\
 import os, sys

@@ -156,19 +156,19 @@ assert f(??) == {output}
 [ANSWER]
 """,
 }
-"""By what is asked for, and how; with {code} and {input} or {output} to fill in."""
+"""By what is asked for and how; with {code} and {input} or {output} to fill in."""
 
 
 PARTS = ("input", "output")
 ANSWERS = Path(__file__).with_name("cruxeval_answers.py").read_text("utf-8")
 ANSWER_CHARS = 4_000
-"""More is no answer; the longest input of the data has 128."""
+"""Longer texts are wrong; the longest input of the data has 128."""
 LIMITS = Limits(cpu_s=10, wall_s=30)
 OPEN, CLOSE = "[ANSWER]", "[/ANSWER]"
 
 
 class CruxEval(CodeBenchmark):
-    """Groups are the two parts, `input` and `output`, by what is to be found."""
+    """Groups are the two parts, `input` and `output`."""
 
     name = "CruxEval"
     summary = "800 Python functions: which input gives an output, what output does an input give; thinking first"
@@ -205,7 +205,7 @@ class CruxEval(CodeBenchmark):
         return f"{OPEN}\nassert f({item.detail['input']}) == {item.detail['output']}\n{CLOSE}"
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every code benchmark; and with an empty body in its function, no item's own answer is right."""
+        """As in the base class; and with an emptied function no item's own answer is right."""
         yield from super().check(items, tools)
         hollow = [(empty, str(self.gold_response(item))) for item in items if (empty := emptied_item(item)) is not None]
         yield from (
@@ -235,7 +235,7 @@ class CruxEvalDirect(CruxEval):
 
 
 def answer_in(response: str) -> str:
-    """What stands between the tags; without tags, the code; see above."""
+    """The text between the tags; without tags, the code."""
     before, closed, _ = response.partition(CLOSE)
     _, opened, tagged = before.partition(OPEN)
     if opened or closed:
@@ -246,7 +246,7 @@ def answer_in(response: str) -> str:
 
 
 def program(item: Item, answer: str) -> Program:
-    """The item's program, with the question whether an answer is right for tests."""
+    """The item's program, with a test that the answer is right."""
     code, given, output = (str(item.detail[name]) for name in ("code", "input", "output"))
     if item.group == "input":
         test = f"assert output_of({answer!r}, globals()) == ({output})"
@@ -257,7 +257,7 @@ def program(item: Item, answer: str) -> Program:
 
 
 def emptied_item(item: Item) -> Item | None:
-    """An item whose function does nothing; None where that would do."""
+    """The item with an empty function; None if that would pass."""
     code = emptied(str(item.detail["code"]))
     if code is None or item.detail["output"] == "None":
         return None

@@ -47,7 +47,7 @@ INSTRUCT = (
 )
 """Source: build_deepseekcoder_instruction of evalchemy's HumanEval; language in lower case, prompt stripped."""
 LIMITS = Limits(cpu_s=3.0, wall_s=15.0)
-"""evalchemy's 3 seconds are on the clock; here they are the processor's, so that a busy machine fails nobody."""
+"""evalchemy's 3 seconds, but of CPU time, so that a busy machine fails no program."""
 
 
 class HumanEval(CodeBenchmark):
@@ -61,7 +61,7 @@ class HumanEval(CodeBenchmark):
     template = PROMPT
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Those of Python, then those of each language whose file is in the folder."""
+        """The Python items, then those of each language whose file is in the folder."""
         yield from (python_item(row, self.shown("Python", fields.text(row, "prompt"))) for row in data.rows(PYTHON))
         for extension, (language, file) in TRANSLATED.items():
             for row in data.rows(file) if data.find(file) else ():
@@ -83,7 +83,7 @@ class HumanEval(CodeBenchmark):
         return empty_answer(item) if item.group in TRANSLATED else python_answer(item, "    pass\n")
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every code benchmark, where the languages of the items can be run."""
+        """As in the base class, if the languages of the items can be run; else why they cannot."""
         missing = list(missing_tools(items))
         yield from missing or super().check(items, tools)
 

@@ -106,7 +106,7 @@ class HumanEvalPlus(CodeBenchmark):
         return python_answer(item, "    pass\n")
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """As every code benchmark, with `base_pass@k` beside."""
+        """As in the base class, with `base_pass@k`."""
         base = dict[str, list[float]]()
         summary = super().summarise(_noting_base(samples, base))
         named = [
@@ -164,7 +164,7 @@ def _tolerance(row: Row) -> float:
 
 
 def _noting_base(samples: Iterable[Sample], base: dict[str, list[float]]) -> Iterator[Sample]:
-    """Samples on their way; item → whether each one passed HumanEval's own inputs, where these are told apart."""
+    """The samples, passed on; `base` gets item → whether each passed HumanEval's own inputs, if these are distinct."""
     told = False
     for sample in samples:
         told = told or "base" in sample.values

@@ -54,13 +54,13 @@ TRIAL_FILE = "livecodebench_trial.py"
 
 
 class Window(NamedTuple):
-    """Days of contests, from the first on and before the second."""
+    """Days of contests: from `start` on and before `end`."""
 
     start: str
     end: str
 
     def holds(self, date: str) -> bool:
-        """Whether a day, as 2024-05-31, is one of them."""
+        """date: as 2024-05-31."""
         return self.start <= date < self.end
 
 
@@ -117,7 +117,7 @@ class LiveCodeBench(CodeBenchmark):
         return "```python\npass\n```"
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every code benchmark; and on problems of our own, right programs pass and wrong ones do not."""
+        """As in the base class; and on problems of our own right programs pass and wrong ones do not."""
         yield from super().check(items, tools)
         sandbox = tools.sandbox or shared_sandbox()
         for trial in TRIALS:
@@ -223,7 +223,7 @@ def _date(row: Row) -> str:
 
 
 def _function(row: Row) -> str:
-    """The name of the function that is called, which stands in the metadata."""
+    """The name of the function that is called, from the metadata."""
     try:
         name = value_of(text(row, "metadata"))["func_name"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -238,7 +238,7 @@ def _accuracy(metrics: dict[str, JsonValue], prefix: str) -> dict[str, JsonValue
 
 
 def _light(sample: Sample) -> Sample:
-    """What figures are made of, without texts."""
+    """The sample without its texts."""
     return sample.model_copy(update={"extracted": None, "reason": "", "detail": {}})
 
 
@@ -267,7 +267,7 @@ WITHOUT_STARTER_CODE = (
 
 
 class Asked(NamedTuple):
-    """What is sent."""
+    """Prompt and system message."""
 
     prompt: str
     system: str | None = None

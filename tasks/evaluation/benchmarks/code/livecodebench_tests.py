@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from tasks.sandbox import Execution, Limits, Program, Sandbox
 
 MOST_BYTES = 1 << 30
-"""Most bytes of one problem's unpacked tests. A packed text may expand a thousandfold."""
+"""Maximum bytes of one problem's unpacked tests; a packed text may expand a thousandfold."""
 TEXT = ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8")
 HARMLESS = ("PROTO", "FRAME", "MEMOIZE", "BINPUT", "STOP")
 
@@ -39,7 +39,7 @@ class Test(NamedTuple):
     __test__ = False
 
     name: str
-    """For people who look: `private test 3`."""
+    """`private test 3`."""
     input: str
     """Kind stdin: what the program reads. Kind functional: one argument as JSON per line."""
     output: str
@@ -56,7 +56,7 @@ def read_tests(public: str, private: str) -> Iterator[Test]:
 
 
 def checked_kind(public: str, private: str) -> Kind:
-    """What all tests are of; raises ValueError for tests that cannot be run."""
+    """The kind of all tests. Raises ValueError for tests that cannot be run."""
     kinds = set[Kind]()
     for test in (*_parsed(public, "public"), *_private(private)):
         kinds.add(test.kind)
@@ -164,14 +164,14 @@ def _whole_number(digits: str) -> object:
 
 
 SECONDS = 6
-"""For a test; evalchemy and LiveCodeBench have the same, on the clock."""
+"""Per test, as in evalchemy and LiveCodeBench, where it is wall-clock time."""
 LIMITS = Limits(cpu_s=SECONDS, wall_s=3 * SECONDS, memory_bytes=4 << 30)
-"""Processor seconds, so that a busy machine fails nobody, and the clock only for those who sleep."""
+"""CPU time, so that a busy machine fails no program; wall-clock time only against sleeping ones."""
 STARRED = (
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
     *("itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing"),
 )
-"""Modules whose names a program has without importing them; a later one's go before an earlier one's."""
+"""Modules whose names are predefined; later modules take precedence."""
 NAMED = tuple(name for name in STARRED if name not in ("builtins", "typing"))
 PRELUDE = "; ".join(
     (
@@ -184,14 +184,14 @@ PRELUDE = "; ".join(
 )
 FUTURE = re.compile(r"^from __future__ import (?:\([^)]*\)|[^\n]*)(?:\n|\Z)", re.M)
 MARK = "\x1e"
-"""Stands before the value that a function returned; JSON has no such character."""
+"""Precedes the value that a function returned; JSON has no such character."""
 NAMES = "names = {**globals()}\nfrom builtins import *\n"
-"""What the code defines; it may have a `min` or a `list` of its own, which what stands behind must not meet."""
+"""The names that the code defines; it may define `min` or `list`, which the following code must not use."""
 BY_NAME = """
 def called(name):
     return getattr(names["Solution"](), name) if "Solution" in names else names[name]
 """
-"""Gives the function that is called, as LiveCodeBench has it: a method where there is a class Solution."""
+"""Finds the function as LiveCodeBench does: a method if there is a class Solution."""
 BY_NAME_OR_FIRST = """
 from inspect import isfunction, unwrap
 def lines(some):
@@ -225,24 +225,24 @@ value = json.dumps(called(%r)(*arguments), default=plain)
 with open(1, "w", closefd=False) as told:
     told.write({MARK!r} + value + "\\n")
 """
-"""Calls it; scalars of NumPy are numbers. What the function prints is nobody's."""
+"""Calls the function, discards what it prints, and takes NumPy scalars for numbers."""
 LIBRARIES = ("numpy", "scipy", "sympy", "networkx", "sortedcontainers")
-"""The contests' own judges have them, so a program that imports one is not wrong where this machine lacks it."""
+"""The contests' judges have them, so a program that imports one is not wrong if this machine lacks it."""
 LACKS = 3
-"""Exit code of a program that looked for a library in vain."""
+"""Exit code if a library is missing."""
 LACKING = re.compile(r"^ModuleNotFoundError: No module named '(\w+)", re.M)
 UNCAUGHT = re.compile(r"Traceback \(most recent call last\):|^[A-Z]\w*Error:", re.M)
-"""What Python writes where a program ends by an error, or does not compile."""
+"""Output of Python for an uncaught error or a syntax error."""
 OF_SIGNALS = range(128, 193)
-"""Exit codes, as a shell has them."""
+"""Exit codes of signals, as in a shell."""
 SHOWN_CHARS = 60
 
 
 class Ran(NamedTuple):
-    """What came of a test."""
+    """Result of a test."""
 
     passed: bool | None
-    """None: nothing is known about the program."""
+    """None: the program could not be tested."""
     reason: str
     stderr: str = ""
 
@@ -321,7 +321,7 @@ def _equal_numbers(one: str, other: str) -> bool:
 
 
 def _lacking_library(execution: Execution, sandbox: Sandbox) -> str | None:
-    """The library for whose lack a program ended; that it is lacking is tried, not believed."""
+    """The missing library that ended a program; its absence is verified in the sandbox."""
     named = LACKING.findall(execution.stderr)
     if not named or named[-1] not in LIBRARIES:
         return None

@@ -26,9 +26,9 @@ from tasks.sandbox import Limits, Program, Sandbox
 
 HUB = "google-research-datasets/mbpp"
 ASKED = range(11, 511)
-"""Ids of the problems that are asked; the others are there for prompts and training."""
+"""IDs of the problems that are asked; the others are for prompts and training."""
 SHOTS = range(1, 4)
-"""Which lines of mbpp.jsonl are the examples, from 0."""
+"""0-based lines of mbpp.jsonl with the examples."""
 PROMPT = (
     "Please refer the given examples and generate a python function for my problem.\n"
     "Examples are listed as follows:\n{examples}\n\nHere is my problem:\n{problem}"
@@ -36,7 +36,7 @@ PROMPT = (
 LIMITS = Limits(cpu_s=10, wall_s=30)
 FUNCTION = re.compile(r"(?:async\s+)?def\s+(\w+)")
 GOES_ON = (" ", "\t", ")", "#")
-"""How the lines of a top-level function begin, but for its first."""
+"""First characters of the lines of a top-level function after its first."""
 
 
 class MBPP(CodeBenchmark):
@@ -141,7 +141,7 @@ def emptied(code: str) -> str | None:
 
 
 def _named(row: Row, *names: str) -> str:
-    """Which of its names a field has in a row; the first where it has none."""
+    """The name of a field that is in the row; the first if none is."""
     return next((name for name in names if name in row), names[0])
 
 

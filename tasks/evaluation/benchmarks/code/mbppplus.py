@@ -91,7 +91,7 @@ def _checked(row: Row) -> Row:
 
 
 def _item(row: Row, examples: Sequence[tuple[str, str]]) -> Item:
-    """examples: id and text of one more than stand in a prompt."""
+    """examples: ID and text, one more than a prompt shows."""
     others = [example for own, example in examples if own != row.id]
     return Item(
         id=row.id,

@@ -82,7 +82,7 @@ class MultiPLE(CodeBenchmark):
         return empty_answer(item)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every code benchmark, where the language can be run; else why it cannot."""
+        """As in the base class, if the language can be run; else why it cannot."""
         missing = list(missing_tools(items))
         yield from missing or super().check(items, tools)
 
