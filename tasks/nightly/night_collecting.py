@@ -1,8 +1,7 @@
 """Collects the report of a night from the database, and keeps the history of nights.
 
-A figure is compared with that of the last comparable night, paired by item. It is worse when the drop is larger than
-the suite tolerates, its 95 % interval excludes zero, and p is below 0.05. Only figures of equal data and settings are
-compared: other differences say nothing about the model.
+A figure is compared with that of the last night with equal data and settings, paired by item. It is worse if the drop
+exceeds the tolerance of the suite, its 95 % interval excludes zero, and p is below 0.05.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The pictures of a night: scores with their intervals, changes against the last night, and each benchmark over time.
-
-Equal values give equal bytes.
-"""
+"""The pictures of a night: scores, changes, and each benchmark over time. Equal values give equal bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A suite: which models are measured on what every night, and what counts as a regression.
-
-`read_suite` reads it from a YAML file and names file and line of what is wrong with it.
-"""
+"""A suite: which models are measured on what every night, and what counts as a regression."""
 
 from __future__ import annotations
 

@@ -85,14 +85,13 @@ After your explanation give your verdict once, as one of these labels, and write
 class ArenaHard(BaseBenchmark):
     """Share of battles won against the baseline, in per cent: a tie counts half, `much better` as three battles.
 
-    That is what the published score comes to. It fits Bradley-Terry strengths to the battles and gives the win rate
-    that they predict against the baseline; where a model meets nobody but the baseline, the fit's maximum is the share
-    itself. Here the 95 % interval resamples questions; the published one resamples battles, of which a question has up
-    to six that are not independent, and so is narrower. A question with a game that has no verdict is left out, as
-    there. No answer loses both games by far, without a judge. The judge's prompt is our own, with the published
-    labels, so scores compare with scores measured here.
-    Source: lmarena/arena-hard-auto v0.1 (show_result.py, gen_judgment.py, config: judge, weights, temperature 0 and
-    4,096 tokens of answers and judge). Proved on items of our own in that schema; the real data was not at hand.
+    The published score is a win rate predicted by Bradley-Terry strengths; where a model meets only the baseline, it
+    equals this share. The 95 % interval resamples questions; the published one resamples battles, up to six dependent
+    ones of a question, and is narrower. A question with a game without verdict is left out, as there. No answer loses
+    both games by far, without a judge. The judge's prompt is our own, with the published labels: compare only scores
+    measured here. Source: lmarena/arena-hard-auto v0.1 (show_result.py, gen_judgment.py, config: judge, weights,
+    temperature 0 and 4,096 tokens of answers and judge). Tested on items of our own in that schema, without the real
+    data.
     """
 
     name = "ArenaHard"

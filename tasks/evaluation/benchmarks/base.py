@@ -29,10 +29,10 @@ __all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 
 
 class BaseBenchmark:
-    """A benchmark; a subclass sets what it is and writes `items` and `grade`, or evalchemy's two methods.
+    """A benchmark; a subclass defines `items` and `grade`, or evalchemy's two methods.
 
     `items`, `grade` and `summarise` are run in shards, streamed, cached and re-scored. A subclass that overrides
-    `generate_responses` and `evaluate_responses` instead, as evalchemy's benchmarks do, is run as a whole.
+    `generate_responses` and `evaluate_responses` instead is run as a whole.
     """
 
     name: str
@@ -110,10 +110,7 @@ class BaseBenchmark:
         return f"The answer is \\boxed{{{', '.join(str(gold) for gold in golds)}}}."
 
     def generate_responses(self, model: Any) -> dict[str, Any]:
-        """evalchemy's first method: answers of an lm_eval LM to all items and repeats, as a dict that JSON can hold.
-
-        Empty in ranks other than the first.
-        """
+        """evalchemy's first method: an lm_eval LM's answers to all items and repeats, as JSON; empty in later ranks."""
         from tasks.evaluation.running.benchmark_data import Data
 
         items = list(self.items(self.data or Data(None)))
@@ -148,10 +145,7 @@ class BaseBenchmark:
         return self.evaluate_responses(self.generate_responses(model))
 
     def compute(self, model: Any, inputs: list[Any], do_slice: bool = True) -> list[str]:
-        """Answers of an lm_eval LM to its Instances, in their order.
-
-        do_slice: as evalchemy has it; here a run parts the items itself, and a model that it hands over is one rank.
-        """
+        """Answers of an lm_eval LM to its Instances, in order. do_slice: evalchemy's; here a run splits the items."""
         del do_slice
         for instance in inputs:
             instance.task_name = getattr(self, "name", type(self).__name__)

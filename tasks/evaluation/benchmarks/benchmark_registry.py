@@ -95,8 +95,8 @@ def near_names(name: str, known: list[str]) -> list[str]:
 def definition_digest(benchmark: BaseBenchmark) -> str:
     """SHA-256 (hex) of what defines a benchmark: the content of its YAML file, or the code of its class's module.
 
-    For a benchmark of programs also the code of the modules in the folder of programs that it uses. Imports, comments,
-    docstrings, formatting and the order of top-level statements do not count, so that moved code compares as before.
+    For a benchmark of programs also the code of the modules of their folder that it uses. Imports, comments,
+    docstrings, formatting and the order of top-level statements do not count, so that moved code keeps its digest.
     """
     if isinstance(benchmark, SimpleBenchmark):
         told = benchmark.definition.model_dump(mode="json", exclude={"summary": True, "data": {"get"}})

@@ -1,7 +1,7 @@
-"""Questions about documents: answers must hold the gold's numbers or words, and say so where nothing tells.
+"""Questions about documents: answers must contain the gold's numbers or words, or abstain if there is no answer.
 
 The file is a questions file of `trivet rag eval`: {id, question, document, pages, answer, answerable}. RAGQuestions
-grades answers that some system gave earlier; RAGReading asks a model, and needs the passages in a field `context`.
+grades recorded answers of any system; RAGReading asks a model, and needs the passages in a field `context`.
 """
 
 from __future__ import annotations

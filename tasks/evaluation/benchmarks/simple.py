@@ -1,7 +1,4 @@
-"""A benchmark that one YAML file describes: what the file may say, and how it becomes items, prompts and a grader.
-
-Every mistake is named with file and line.
-"""
+"""A benchmark in a YAML file: its schema, and how it becomes items, prompts and a grader."""
 
 from __future__ import annotations
 

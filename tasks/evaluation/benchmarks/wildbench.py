@@ -101,12 +101,10 @@ class WildBench(BaseBenchmark):
     """WB-Score: the judge's score s from 1 to 10 becomes (s - 5) · 2, so that 0 is just acceptable.
 
     A task counts in the categories of its primary and secondary tags. `task_macro_score` weighs the categories as the
-    leaderboard does; a category without a task, as with `--limit`, does not count. No answer scores 1, without a judge.
-    Earlier messages of a conversation, the assistant's too, are the data's own. The judge's prompt is our own; it
-    asks for the published JSON with `score`.
-    Source: allenai/WildBench v2 (README, src/eval.py, leaderboard/data_dir/_create_tables.py); temperature 0 and 4,096
-    tokens from its scripts; metric names of evalchemy. Proved on items of our own in that schema; the real data was
-    not at hand.
+    leaderboard does; categories without a task do not count. No answer scores 1, without a judge. Earlier messages of a
+    conversation are from the data. The judge's prompt is our own; it asks for the published JSON with `score`. Source:
+    allenai/WildBench v2 (README, src/eval.py, leaderboard/data_dir/_create_tables.py); temperature 0 and 4,096 tokens
+    from its scripts; metric names of evalchemy. Tested on items of our own in that schema, without the real data.
     """
 
     name = "WildBench"

@@ -1,6 +1,6 @@
 """Our backends in the shape that the lm-evaluation-harness asks: an `lm_eval.api.model.LM`.
 
-Log-probabilities are kept in the response store: a run that was killed asks only for what is missing.
+Log-probabilities are kept in the response store, so that an interrupted run resumes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Runs a task of the lm-evaluation-harness on a model of ours, quietly, and without a trace in this process.
-
-The result is kept as that of any other task of a run.
-"""
+"""Runs a task of the lm-evaluation-harness on one of our models, quietly and without side effects on the process."""
 
 from __future__ import annotations
 

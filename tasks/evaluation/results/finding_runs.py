@@ -1,7 +1,4 @@
-"""Finds a run by what a person calls it, and all that is known of one graded response: asked, answered, sent, judged.
-
-A run is called by a results file, a folder of one, an id, or a model.
-"""
+"""Finds a run by results file, folder, ID or model, and looks up the texts and model calls of its graded responses."""
 
 from __future__ import annotations
 

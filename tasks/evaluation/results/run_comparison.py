@@ -1,8 +1,7 @@
-"""Two runs over the same items: how far apart they are, how sure that is, and which items made the difference.
+"""Two runs over the same items: their difference, its significance, and the items that cause it.
 
-Runs are paired by item, and the repeats of an item are one value, their mean: what both runs find hard then cancels.
-Interval and p are those of `tasks.measure.paired_tests`. A run is also compared with the last one of the same model,
-data and settings: is it worse, and not by chance?
+Runs are paired by item, with the mean over its repeats. Interval and p are those of `tasks.measure.paired_tests`. A run
+is also compared with the last one of the same model, data and settings.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Asks a model all items of a benchmark, turn by turn and repeat by repeat, and keeps the answers in shards.
+"""Asks a model all items of a benchmark, turn by turn and repeat by repeat, and stores the answers in shards.
 
-Answers are written to a file as they come, in any order; only their places in it are held. So the memory that
-a run takes does not grow with what the model says, and a second turn reads the first one back. Several ranks ask a part
-of the items each, and their answers are merged as one rank would have given them.
+Answers are spooled to a file as they come, in any order, so that memory does not grow with their length. Several ranks
+ask a part of the items each, and their answers are merged into the order of one rank.
 """
 
 from __future__ import annotations

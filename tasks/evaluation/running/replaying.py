@@ -1,8 +1,8 @@
-"""Recorded answers take the place of a model's: what exists is scored.
+"""Grades recorded answers in place of a model's.
 
-Programs that a model wrote earlier are one to a line, `{task_id, completion}`, as openai/human-eval writes them.
-Lines of one item are its repeats, in the order of the file; items may have different numbers of them, or none. An
-optional `language` tells apart items of several languages that have one id; other fields are left unread.
+Programs are one to a line, `{task_id, completion}`, as in openai/human-eval. Lines of one item are its repeats, in the
+order of the file; items may have different numbers of them, or none. An optional `language` distinguishes items of
+several languages that share an ID; other fields are ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Benchmarks with evalchemy's two methods: generated and graded in one piece, their model calls kept as all are.
+"""Benchmarks with evalchemy's two methods: generated and graded in one piece, their model calls stored like all others.
 
 `AsLM` is the model of a run in the shape of an lm_eval LM, which these methods get.
 """
@@ -37,10 +37,7 @@ class Templated(str):
 
 
 class AsLM:
-    """What evalchemy's benchmarks use of an LM: `generate_until`, `apply_chat_template`, and who it is.
-
-    The chat template is the model's own, so `apply_chat_template` only carries the messages to it.
-    """
+    """What evalchemy's benchmarks use of an LM; `apply_chat_template` keeps the messages for the model's template."""
 
     rank = 0
     world_size = 1
@@ -54,10 +51,7 @@ class AsLM:
         system: str | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        """overrides: fields of `Sampling` that the run sets, in place of what the benchmark asks for.
-
-        system: the run's own system instruction, in place of the benchmark's.
-        """
+        """system, overrides (fields of `Sampling`): what the run sets in place of the benchmark's own."""
         self.tokenizer_name = name
         self.model_args = {"model": name, "pretrained": name}
         self.model = name
@@ -122,9 +116,9 @@ class AsLM:
 
 
 def sampling_of(options: Mapping[str, Any]) -> Sampling:
-    """How an answer is drawn, of generation arguments as lm_eval and evalchemy write them.
+    """Sampling of generation arguments as in lm_eval and evalchemy.
 
-    `do_sample: False` beside a temperature is not believed: evalchemy sends it with 0.7 and means to sample.
+    `do_sample: False` beside a temperature is ignored: evalchemy sends it with 0.7 and means to sample.
     """
     stop = next((options[name] for name in STOP if options.get(name)), ())
     seed = options.get("seed")

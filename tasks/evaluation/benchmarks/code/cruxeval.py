@@ -1,19 +1,14 @@
 """CruxEval: 800 short Python functions; what does one give for an input, and which input gives an output?
 
-Data as facebookresearch/cruxeval publishes it (data/cruxeval.jsonl): id, code, input, output. One benchmark with two
-parts, as mlfoundations/evalchemy has it (eval/chat_benchmarks/CruxEval/eval_instruct.py), whose temperature, length and
-metric keys these are. The prompts are the authors' (prompts.py, MIT; the same in evalchemy), and figures
-are comparable only under these very words. The authors let a model think first, as evalchemy does,
-or answer at once: CruxEvalDirect.
+Data as in facebookresearch/cruxeval (data/cruxeval.jsonl): id, code, input, output. The two parts, temperature, length
+and metric keys as in mlfoundations/evalchemy (eval/chat_benchmarks/CruxEval/eval_instruct.py); prompts of the authors
+(prompts.py, MIT), to think first (CruxEval) or to answer at once (CruxEvalDirect).
 
-The answer stands between [ANSWER] and [/ANSWER], the first of them; without them it is a block of code, or the whole
-text. The authors take it for right when `assert output == answer` holds, but for f of the given input as an output and
-for an input without `f(` (evaluation/utils_general.py). Here cruxeval_answers.py, in the sandbox, is stricter:
-- an output is a literal, as the prompt asks: no call, no operator that has Python do the work;
-- an input is one call of f and nothing around it. Its arguments may be computed, and be lambdas, but hold no further f
-  and nothing of which an object could be made that equals everything.
-Besides, `f(input) == output` of the data itself must hold for an output to be right: a sandbox where it does not is
-found out before a run.
+The answer is the text between the first [ANSWER] and [/ANSWER], else a block of code, else the whole text. The authors
+execute `assert output == answer` (evaluation/utils_general.py); here cruxeval_answers.py in the sandbox is stricter:
+- an output is a literal, without calls and operators;
+- an input is one call of f; its arguments may be computed, but without f and without objects that equal everything.
+An output is right only if `f(input) == output` of the data holds too, which detects an unsuitable sandbox.
 """
 
 from __future__ import annotations

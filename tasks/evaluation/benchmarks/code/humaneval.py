@@ -1,10 +1,9 @@
 """HumanEval: 164 functions of Python to complete, and their translations to Bash and JavaScript where they are there.
 
-Python: fields as openai/human-eval has them: task_id, prompt, entry_point, canonical_solution, test. The program is the
-prompt, completed, and `check(entry_point)` behind the item's tests. openai/human-eval executes a completion as it
-stands; so does this, but a body whose indentation was lost gets it back. Bash and JavaScript: see `translated`.
-mlfoundations/evalchemy (eval/chat_benchmarks/HumanEval): greedy, 1,024 tokens, 3 seconds; it puts imports of math, re,
-numpy and others before each Python program, which is not done here: prompts bring what they need.
+Python: fields as in openai/human-eval: task_id, prompt, entry_point, canonical_solution, test. The program is the
+completed prompt, the item's tests, and `check(entry_point)`; lost indentation of a body is restored. Bash and
+JavaScript: see `translated`. Greedy, 1,024 tokens and 3 seconds as in mlfoundations/evalchemy
+(eval/chat_benchmarks/HumanEval), but without its imports before each Python program.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""The tests of LiveCodeBench's problems: reads them as the published files keep them, and runs a program on one.
+"""The tests of LiveCodeBench's problems: reads the published files, and runs a program on one test.
 
-The private tests are base64 of zlib of a pickle of the JSON text (lcb_runner/benchmarks/code_generation.py of
-LiveCodeBench/LiveCodeBench loads them so). A pickle is a program, and a data file comes from elsewhere, so none is ever
-loaded here: the one shape that a pickled text has is read, and anything else is refused.
-
-What is expected never enters the sandbox: a program is given the input, and its output or the value that it returned is
-compared out here. So nothing that a program does, be it to print, to patch or to end early, brings it nearer to a test
-that it cannot solve; at most it knows the public tests, which stand in the prompt.
-Source of what counts as equal: grade_stdio and grade_call_based of lcb_runner/evaluation/testing_util.py in
-LiveCodeBench/LiveCodeBench.
+Private tests are base64 of zlib of a pickle of JSON text (lcb_runner/benchmarks/code_generation.py of
+LiveCodeBench/LiveCodeBench). Loading a pickle executes it, so only the opcodes of a pickled text are read.
+Expected outputs never enter the sandbox: outputs and returned values are compared outside, so a program cannot tamper
+with the comparison. Equality is that of grade_stdio and grade_call_based in lcb_runner/evaluation/testing_util.py.
 """
 
 from __future__ import annotations

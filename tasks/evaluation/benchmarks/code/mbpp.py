@@ -1,13 +1,10 @@
 """MBPP: 500 short Python problems, each with the asserts that a solution must pass; three solved ones are shown.
 
-Data as mlfoundations/evalchemy reads it (eval/chat_benchmarks/MBPP/eval_instruct.py): google-research's mbpp.jsonl
-(task_id, text, code, test_list, test_setup_code), whose second to fourth lines are the examples, and mbpp_test.jsonl,
-problems 11 to 510 of it with other names (task_id, prompt, code, test); either file may have either names. Prompt,
-length, greedy decoding and ten seconds for a program are evalchemy's too, and nothing is imported for a program.
-
-Otherwise than there, test_setup_code is executed. Of the 500 only problem 367 has some: it builds trees of the class
-that a solution brings along, so its place is between solution and asserts. Elsewhere it is left out or comes first, and
-even the canonical solution of 367 dies of a NameError.
+Data as in mlfoundations/evalchemy (eval/chat_benchmarks/MBPP/eval_instruct.py): google-research's mbpp.jsonl (task_id,
+text, code, test_list, test_setup_code), whose second to fourth lines are the examples, and mbpp_test.jsonl, problems 11
+to 510 of it with other names (task_id, prompt, code, test); either file may have either names. Prompt, length, greedy
+decoding and ten seconds for a program are evalchemy's too. Unlike there, test_setup_code is executed, between solution
+and asserts: only problem 367 has some, which uses the class of the solution and without which its gold fails.
 """
 
 from __future__ import annotations
