@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from tasks.measure.page_style import plain_markdown as _plain
-from tasks.nightly.night_records import Change, Measure, ModelFactsOfNight, NightReport, Score, State
+from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State
 
 WORDS: dict[State, str] = {
     "Completed": "nothing got worse beyond noise",
@@ -22,6 +22,7 @@ VERDICTS = {
     "first": "first",
     "not comparable": "not comparable",
 }
+MARKS = {"worse": "▼ ", "better": "▲ "}
 MINUS = "−"
 NONE = "–"
 NAMED = 4
@@ -127,9 +128,6 @@ def _few(parts: Sequence[str]) -> str:
     return "; ".join(parts[:NAMED]) + more
 
 
-MARKS = {"worse": "▼ ", "better": "▲ "}
-
-
 def markdown_of(report: NightReport, *, plots: Mapping[str, str] | None = None) -> str:
     """The report. plots: URLs of the pictures by name."""
     return "\n".join(_lines(report, plots or {})) + "\n"
@@ -150,11 +148,13 @@ def _lines(report: NightReport, plots: Mapping[str, str]) -> Iterator[str]:
     yield from _section("Failures", [_failure(report, number) for number in range(len(report.failures))])
     yield from _scores(report)
     yield from _changes(report)
+    if said := caution(report):
+        yield from ("", said)
     if plots:
         yield from ("", "## Plots", "")
         yield from (f"![{_plain(name)}]({address})\n" for name, address in plots.items())
-    yield from _figures("Index", report)
-    yield from _figures("Selector", report)
+    yield from _figures("Index", report.index, report.night.index)
+    yield from _figures("Selector", report.selector)
     yield from _costs(report)
     yield from _section("To know", [_plain(note) for note in report.notes])
 
@@ -165,8 +165,13 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield from (line if line.startswith(" ") else f"- {line}" for line in lines)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str]) -> Iterator[str]:
-    """A markdown table. numbers: the right-aligned columns."""
+def _table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str]
+) -> Iterator[str]:
+    """A markdown table below its title; nothing without rows. numbers: right-aligned columns."""
+    if not rows:
+        return
+    yield from ("", f"## {title}", "") if title else ()
     yield f"| {' | '.join(columns)} |"
     yield f"|{'|'.join('---:' if column in numbers else ':---' for column in columns)}|"
     yield from (f"| {' | '.join(cells)} |" for cells in rows)
@@ -193,13 +198,11 @@ def _failure(report: NightReport, number: int) -> str:
 
 
 def _scores(report: NightReport) -> Iterator[str]:
-    if not report.scores:
-        return
-    yield from ("", "## Scores", "")
     changes = {(change.of, change.task): change for change in report.changes}
     yield from _table(
+        "Scores",
         ("model", "benchmark", "metric", "score", "95 % interval", "change", "items", "unscored", "run"),
-        (_score(score, changes.get((score.model, score.task))) for score in report.scores),
+        [_score(score, changes.get((score.model, score.task))) for score in report.scores],
         numbers=("score", "change", "items", "unscored"),
     )
 
@@ -223,16 +226,12 @@ def _score(score: Score, change: Change | None) -> tuple[str, ...]:
 
 
 def _changes(report: NightReport) -> Iterator[str]:
-    if not report.changes:
-        return
-    yield from ("", "## Change against the last comparable night", "")
     yield from _table(
+        "Change against the last comparable night",
         ("what", "figure", "before", "now", "difference", "95 % interval", "p", "won / lost", "verdict"),
-        map(_change, report.changes),
+        list(map(_change, report.changes)),
         numbers=("before", "now", "difference", "p", "won / lost"),
     )
-    if said := caution(report):
-        yield from ("", said)
 
 
 def _change(change: Change) -> tuple[str, ...]:
@@ -251,9 +250,7 @@ def _change(change: Change) -> tuple[str, ...]:
     )
 
 
-def _figures(title: str, report: NightReport) -> Iterator[str]:
-    measures = report.index if title == "Index" else report.selector
-    built = report.night.index if title == "Index" else None
+def _figures(title: str, measures: Sequence[Measure], built: IndexRun | None = None) -> Iterator[str]:
     if not (measures or built):
         return
     yield from ("", f"## {title}", "")
@@ -264,10 +261,8 @@ def _figures(title: str, report: NightReport) -> Iterator[str]:
             f"{count(built.chunks, 'chunk')} · refreshed by run `{built.run[:8]}`"
         )
         yield ""
-    if measures:
-        yield from _table(
-            ("figure", "value", "95 % interval", "n", "run"), map(_figure, measures), numbers=("value", "n")
-        )
+    columns = ("figure", "value", "95 % interval", "n", "run")
+    yield from _table("", columns, list(map(_figure, measures)), numbers=("value", "n"))
 
 
 def _figure(one: Measure) -> tuple[str, ...]:
@@ -276,12 +271,10 @@ def _figure(one: Measure) -> tuple[str, ...]:
 
 
 def _costs(report: NightReport) -> Iterator[str]:
-    if not report.models:
-        return
-    yield from ("", "## Cost", "")
     yield from _table(
+        "Cost",
         ("model", "backend", "revision", "answers", "asked this night", "tokens", "cost", "took", "run"),
-        map(_cost, report.models),
+        list(map(_cost, report.models)),
         numbers=("answers", "asked this night", "tokens", "cost", "took"),
     )
 

@@ -16,9 +16,11 @@ from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.evaluation.yaml_file import YamlFile, read_yaml
-from tasks.grading.choice import LETTERS, canonical
+from tasks.grading.choice import LETTERS, canonical, grade_choice
+from tasks.grading.exact import grade_exact
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
+PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
 
 
 class DataSource(Record):
@@ -151,18 +153,9 @@ def _sentences(error: ValidationError, file: YamlFile) -> Iterator[str]:
 
 
 def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
-    kinds: dict[tuple[int | str, ...], type[Record]] = {
-        (): Definition,
-        ("data",): DataSource,
-        ("gold",): Gold,
-        ("options",): Options,
-        ("sampling",): Sampling,
-        ("grader",): Grader,
-    }
-    return list(kinds.get(loc, Definition).model_fields)
-
-
-PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
+    kinds = {"data": DataSource, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
+    kind = kinds.get(str(loc[0]), Definition) if len(loc) == 1 else Definition
+    return list(kind.model_fields)
 
 
 class Shown(NamedTuple):
@@ -209,12 +202,8 @@ class SimpleBenchmark(BaseBenchmark):
 
                 return grade_math(answered, tools.math)
             case "choice":
-                from tasks.grading.choice import grade_choice
-
                 return grade_choice(answered)
             case "exact":
-                from tasks.grading.exact import grade_exact
-
                 return grade_exact(answered)
             case "rules":
                 from tasks.grading.rules.rule_grading import grade_rules

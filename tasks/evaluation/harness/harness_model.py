@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from models.model_errors import ModelError
 from models.protocols import ChatRequest, LogLikelihood, LogProb
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 WINDOW = 2048
 """Texts per model call: enough to fill batches of similar lengths."""
 STORED_TOGETHER = 64
+ANSWER_TOKENS = 256
+"""Token limit of tasks that set none, as in lm_eval."""
+HOTTEST_BY_DEFAULT = 1.0
+"""Temperature of tasks that sample and set none, as in transformers."""
 
 Asked = TypeVar("Asked", tuple[str, str], str)
-Told = TypeVar("Told")
-Values = dict[str, float | bool | None]
 
 
 class Likelihoods:
@@ -43,51 +45,41 @@ class Likelihoods:
 
     def of_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, LogProb]]:
         """Key and log-probability of each continuation after its context."""
-        return self._all(
-            pairs,
-            self._model.loglikelihood,
-            keep=lambda result: {"total": _finite(result.total), "greedy": result.greedy},
-            read=lambda response: LogProb(_total(response), response["greedy"]),
-        )
+        return self._all(pairs, self._model.loglikelihood)
 
-    def of_texts(self, texts: Sequence[str]) -> list[tuple[str, float]]:
-        """Key and log-probability of each whole text."""
-        ask = self._model.loglikelihood_rolling
-        return self._all(texts, ask, keep=lambda total: {"total": _finite(total)}, read=_total)
+    def of_texts(self, texts: Sequence[str]) -> list[tuple[str, LogProb]]:
+        """Key and log-probability of each whole text, of which `greedy` is not known."""
+
+        def ask(texts: Sequence[str]) -> Iterator[tuple[int, LogProb]]:
+            return ((at, LogProb(total, greedy=False)) for at, total in self._model.loglikelihood_rolling(texts))
+
+        return self._all(texts, ask)
 
     def _all(
-        self,
-        asked: Sequence[Asked],
-        ask: Callable[[Sequence[Asked]], Iterator[tuple[int, Told]]],
-        *,
-        keep: Callable[[Told], Values],
-        read: Callable[[Any], Told],
-    ) -> list[tuple[str, Told]]:
-        told: list[tuple[str, Told]] = []
+        self, asked: Sequence[Asked], ask: Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
+    ) -> list[tuple[str, LogProb]]:
+        told: list[tuple[str, LogProb]] = []
         coming = iter(asked)
         while window := list(islice(coming, WINDOW)):
             keys = [_key(self._model.id, each) for each in window]
-            known = {key: read(stored.response) for key, stored in self._responses.many(list(set(keys))).items()}
+            known = {key: _read(stored.response) for key, stored in self._responses.many(list(set(keys))).items()}
             missing = {key: each for key, each in zip(keys, window, strict=True) if key not in known}
-            known |= self._new(missing, ask, keep)
+            known |= self._new(missing, ask)
             self.usage = self.usage.plus(Usage(calls=len(window), recalled=len(window) - len(missing)))
             told += [(key, known[key]) for key in keys]
         return told
 
     def _new(
-        self,
-        missing: dict[str, Asked],
-        ask: Callable[[Sequence[Asked]], Iterator[tuple[int, Told]]],
-        keep: Callable[[Told], Values],
-    ) -> dict[str, Told]:
+        self, missing: dict[str, Asked], ask: Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
+    ) -> dict[str, LogProb]:
         keys, texts = list(missing), list(missing.values())
-        told: dict[str, Told] = {}
+        told: dict[str, LogProb] = {}
         unsaved: dict[str, StoredResponse] = {}
         try:
             for number, result in ask(texts) if texts else ():
                 key = keys[number]
                 told[key] = result
-                unsaved[key] = self._stored(texts[number], keep(result))
+                unsaved[key] = self._stored(texts[number], result)
                 if len(unsaved) >= STORED_TOGETHER:
                     self._responses.put_many(unsaved)
                     unsaved = {}
@@ -99,33 +91,25 @@ class Likelihoods:
             raise RuntimeError(f"{self._model.id} said nothing of {len(texts) - len(told)} of {len(texts)} texts")
         return told
 
-    def _stored(self, asked: tuple[str, str] | str, values: Values) -> StoredResponse:
+    def _stored(self, asked: tuple[str, str] | str, result: LogProb) -> StoredResponse:
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
         kind, _, model = self._model.id.partition(":")
         request: Any = {"loglikelihood": list(asked) if isinstance(asked, tuple) else asked}
-        response = cast("Any", values)
+        # JSON has no infinity
+        response: Any = {"total": result.total if result.total > float("-inf") else None}
+        response |= {"greedy": result.greedy} if isinstance(asked, tuple) else {}
         return StoredResponse(backend=kind, model=model, request=request, response=response, latency_s=0.0)
+
+
+def _read(response: Any) -> LogProb:
+    total = response["total"]
+    return LogProb(float("-inf") if total is None else total, response.get("greedy", False))
 
 
 def _key(model: str, asked: tuple[str, str] | str) -> str:
     text = json.dumps({"backend": model, "loglikelihood": asked}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _finite(total: float) -> float | None:
-    """None for -inf, which JSON cannot hold."""
-    return total if total > float("-inf") else None
-
-
-def _total(response: Any) -> float:
-    return float("-inf") if response["total"] is None else response["total"]
-
-
-ANSWER_TOKENS = 256
-"""Token limit of tasks that set none, as in lm_eval."""
-HOTTEST_BY_DEFAULT = 1.0
-"""Temperature of tasks that sample and set none, as in transformers."""
 
 
 class Doc(NamedTuple):
@@ -194,7 +178,7 @@ def harness_model(
             assert likelihoods is not None, "tasks that want log-probabilities are refused before"
             told = likelihoods.of_texts([instance.args[0] for instance in requests])
             note_keys(requests, told)
-            return [total for _, total in told]
+            return [result.total for _, result in told]
 
     return Model()
 

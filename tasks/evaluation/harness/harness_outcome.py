@@ -104,6 +104,10 @@ class _Task:
         """Key of the figure that stands for the task: its first metric under its first filter."""
         return next(_keys(self.results))
 
+    def rises(self, key: str) -> bool:
+        """Whether a higher figure is better."""
+        return self.higher_is_better.get(key.partition(",")[0]) is not False
+
     @property
     def generates(self) -> bool:
         return self.config.get("output_type", "generate_until") == "generate_until"
@@ -183,10 +187,10 @@ def _estimates(
     n = sum(task.results["sample_len"] for task in read)
     for place, key in enumerate(keys):
         if (value := _number(group[key])) is not None:
-            better = all(task.higher_is_better.get(key.partition(",")[0]) is not False for task in read)
+            better = all(task.rises(key) for task in read)
             yield _estimate(key, value, _number(group.get(_std_err_key(key))), n=n, headline=place == 0, better=better)
     if not keys and (scores := tally(samples).scores):
-        better = all(task.higher_is_better.get(task.main.partition(",")[0]) is not False for task in read)
+        better = all(task.rises(task.main) for task in read)
         yield estimate(_short(read[0].main), scores, headline=True, higher_is_better=better)
     for task in read:
         of_task = [sample for sample in samples if sample.group == task.name]
@@ -211,7 +215,7 @@ def _of_task(task: _Task, samples: Sequence[Sample], *, part: str, headline: boo
             n=task.results["sample_len"],
             part=part,
             headline=headline and key == task.main,
-            better=task.higher_is_better.get(key.partition(",")[0]) is not False,
+            better=task.rises(key),
         )
         by_item = values.get(_short(key), {})
         if by_item and math.isclose(value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9):

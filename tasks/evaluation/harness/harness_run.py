@@ -37,6 +37,8 @@ SETTINGS = (
 )
 """The run's settings that are stored with results."""
 NO_TEMPLATE = "no chat template was applied: log-probabilities are of plain texts"
+HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
+"""Keys of a YAML task of the harness, which ours never have."""
 
 _one_at_a_time = Lock()
 """The harness uses the global random generators of the process."""
@@ -183,10 +185,6 @@ def _same_generators() -> Generator[None]:
         np.random.set_state(numpy)
         if torch and torch_state is not None:
             torch.set_rng_state(torch_state)
-
-
-HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
-"""Keys of a YAML task of the harness, which ours never have."""
 
 
 def is_harness_task(name: str, include_path: Path | None) -> bool:

@@ -53,23 +53,19 @@ def installed_version() -> str:
         ) from None
 
 
-def list_tasks(include_path: Path | None = None, *, cache_folder: Path | None = None) -> list[str]:
+def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
     """Names of all tasks, groups and tags, those of `include_path` among them; without a network.
 
     cache_folder: keeps the names of the harness itself, which has some ten thousand files to read: 4 s.
     """
-    own = sorted(_index(include_path)) if include_path else []
-    version = installed_version()
-    if cache_folder is None:
-        return sorted({*_index(None), *own})
-    path = cache_folder / f"lm_eval-{version}-tasks.json"
+    path = cache_folder / f"lm_eval-{installed_version()}-tasks.json"
     try:
         names: list[str] = json.loads(path.read_bytes())
     except (OSError, ValueError):
         names = sorted(_index(None))
         with suppress(StoreUnreachable):  # then the next one reads the ten thousand files again
             files.write(path, json.dumps(names).encode(), durable=False)
-    return sorted({*names, *own})
+    return sorted({*names, *(_index(include_path) if include_path else ())})
 
 
 def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:

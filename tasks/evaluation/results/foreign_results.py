@@ -37,6 +37,10 @@ STD_ERRS = {"accuracy_avg": "accuracy_std_err"}
 MODEL_ARGS = ("peft", "pretrained", "model", "path")
 """Arguments that name a model, in the order in which the harness looks for them."""
 UNKNOWN_DATA = "0" * 64
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
+TASK_TYPE = "text-generation"
+"""Hugging Face's name for the task of all our benchmarks."""
 NOTE = "taken from a file that does not say on which data: it counts as evaluated on no other"
 
 
@@ -167,12 +171,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in cast("list[Any]", value)]
     return {name: _finite(item) for name, item in _dict(value).items()} if isinstance(value, dict) else value
-
-
-HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
-TASK_TYPE = "text-generation"
-"""Hugging Face's name for the task of all our benchmarks."""
 
 
 def lm_eval_of(report: EvalReport) -> dict[str, Any]:

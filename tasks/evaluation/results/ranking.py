@@ -18,6 +18,12 @@ from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
 
 Value = int | float | None
+_Model = tuple[str, str, str]
+PARTS = Path(__file__).parent / "page"
+STEPS = 5
+"""Approximate number of steps on an axis."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that a spreadsheet would evaluate."""
 
 
 class TaskColumn(NamedTuple):
@@ -63,10 +69,6 @@ _FIELDS = [name for name in StoredScore.model_fields if name not in ("part", "he
 _FIGURES = _FIELDS.index("n") + 1
 EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RANKED), *_FIELDS[_FIGURES:])
 """Columns of csv and keys of JSON."""
-STEPS = 5
-"""Approximate number of steps on an axis."""
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet would evaluate."""
 
 
 class Row(NamedTuple):
@@ -228,9 +230,6 @@ def _variant(key: tuple[str, ...], keys: Iterable[tuple[str, ...]]) -> str:
     return ", ".join(words for at, words in enumerate(told, start=1) if len({way[at] for way in ways}) > 1)
 
 
-_Model = tuple[str, str, str]
-
-
 def _model(score: StoredScore) -> _Model:
     return score.model, score.revision, score.backend
 
@@ -275,9 +274,6 @@ def _markdown(board: Board) -> str:
         further = (shown(row.columns[name]) for name in names)
         lines.append(f"| {' | '.join([*cells, *further, _plain(one.backend), when(one), _plain(one.run[:8])])} |")
     return "\n".join(lines) + "\n"
-
-
-PARTS = Path(__file__).parent / "page"
 
 
 def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> str:

@@ -37,7 +37,6 @@ def markdown_of(report: EvalReport, *, file: str | None = None, plot: str | None
 
 def image_of(report: EvalReport) -> str:
     """The plot as a data URL: Prefect UIs show image artifacts only by their address."""
-
     return "data:image/png;base64," + base64.b64encode(plot_results(report)).decode()
 
 
@@ -99,9 +98,5 @@ def plot_results(report: EvalReport, format: Format = "png") -> bytes:
 
 
 def _bar(result: TaskResult, one: Estimate) -> Bar:
-    detail = f"{one.metric} · {one.n:,} items{_unscored(result.counts.unscored)}"
-    return Bar(result.task, detail, one.value, one.low, one.high)
-
-
-def _unscored(count: int) -> str:
-    return f" · {count:,} unscored" if count else ""
+    unscored = f" · {result.counts.unscored:,} unscored" if result.counts.unscored else ""
+    return Bar(result.task, f"{one.metric} · {one.n:,} items{unscored}", one.value, one.low, one.high)

@@ -58,17 +58,13 @@ class Row(dict[str, Any]):
         """Number of items before it in the file: its ID where it has none of its own."""
 
     @property
-    def place(self) -> str:
-        return f"{self.file}, line {self.line}"
-
-    @property
     def id(self) -> str:
         """The data file's ID as text, else the row number."""
         return id_of(self) or str(self.number)
 
     def unusable(self, why: str) -> NoReturn:
         """Raise DataUnusable with file and line."""
-        raise DataUnusable(f"{self.place}: {why}")
+        raise DataUnusable(f"{self.file}, line {self.line}: {why}")
 
 
 class Data:

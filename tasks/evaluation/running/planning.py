@@ -29,6 +29,12 @@ EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
 DEBUG_ITEMS = 2
 GRADER_VERSION = 1
 """Raise it when a response would be graded otherwise: it is part of every task's settings."""
+OF_PROGRAMS = ("k", "unsafe_code", "python")
+"""Settings of tasks whose answers are programs."""
+NOT_ASKED = ("limit", "repeats", "judge", *OF_PROGRAMS)
+"""Settings that are not part of any request to the model."""
+SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", "until": "stop"}
+"""Names in lm_eval and transformers → ours."""
 
 
 class RunSettings(Record):
@@ -251,10 +257,6 @@ def given_in(settings: RunSettings) -> set[str]:
     return (named - {"do_sample"}) | ({"temperature"} if settings.gen_kwargs.get("do_sample") is False else set())
 
 
-SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", "until": "stop"}
-"""Names in lm_eval and transformers → ours."""
-
-
 def settings_digest(task: PlannedTask) -> str:
     """SHA-256 (hex) of the settings; results of equal digest and data checksum may be compared."""
     from storage.evaluations import EvalSettings
@@ -266,12 +268,6 @@ def questions_of(task: PlannedTask) -> str:
     """Equal for runs that send the same questions, however many items and repeats each asks."""
     asked = {name: value for name, value in task.settings.items() if name not in NOT_ASKED}
     return json.dumps([task.task, task.data.checksum, asked], sort_keys=True)
-
-
-OF_PROGRAMS = ("k", "unsafe_code", "python")
-"""Settings of tasks whose answers are programs."""
-NOT_ASKED = ("limit", "repeats", "judge", *OF_PROGRAMS)
-"""Settings that are not part of any request to the model."""
 
 
 def read_items(artifacts: Artifacts, ref: Ref) -> Iterator[Item]:

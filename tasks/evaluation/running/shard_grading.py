@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache, reduce
 from itertools import islice
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
 """Errors of a user's own grader on an answer that it did not expect."""
+SHOWN_PROBLEMS = 5
+CHECKED_ITEMS = 2_000
+"""At most so many items, the first ones, are checked; `trivet eval check` checks all."""
+CHECKED_CHARS = 64 << 20
+"""At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
+NAMED = 5
+"""Items that a note names."""
+REASON_CHARS = 160
 
 
 class Scored(Record):
@@ -37,24 +45,23 @@ class Scored(Record):
     """For code: the sandbox engine and the Python version."""
 
 
-def grade_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, *, judge: Judge | None) -> Ref:
-    """Grade a shard of responses, in its order. Raises BenchmarkUnusable where a grader fails."""
+def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Asking | None) -> Scored:
+    """Grade a shard of responses, in its order. Raises BenchmarkUnusable where a grader fails.
+
+    asking: the judge; None where the grader needs none.
+    """
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     answered = beside(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
-    samples = find_benchmark(task.benchmark).grade(answered, tools_for(task, judge))
+    samples = find_benchmark(task.benchmark).grade(answered, tools_for(task, asking and asking.as_judge))
     try:
-        return write_lines(artifacts, "samples", samples)
+        kept = write_lines(artifacts, "samples", samples)
     except GRADER_FAILURES as error:
         raise BenchmarkUnusable(f"{task.task}: its grader failed with {type(error).__name__}: {error}") from error
-
-
-def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, judge: Asking | None) -> Scored:
-    """The graded samples of a shard, with judge and usage."""
     return Scored(
-        samples=grade_shard(shard, task, artifacts, judge=judge and judge.as_judge),
-        judge=judge and judge.chat.id,
-        judge_usage=judge and judge.usage,
+        samples=kept,
+        judge=asking and asking.chat.id,
+        judge_usage=asking and asking.usage,
         executed_by=executed_by(task),
     )
 
@@ -116,13 +123,6 @@ def math_grader() -> MathGrader:
     return grader
 
 
-SHOWN_PROBLEMS = 5
-CHECKED_ITEMS = 2_000
-"""At most so many items, the first ones, are checked; `trivet eval check` checks all."""
-CHECKED_CHARS = 64 << 20
-"""At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
-
-
 def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
     """Problems, a sentence each. Raises PreflightFailed without a judge, ModelUnavailable without its key."""
     judge = None
@@ -147,11 +147,6 @@ def _first(items: Iterable[Item]) -> Iterator[Item]:
 
 def _asks_nobody(requests: Iterable[Any]) -> Iterator[Any]:
     raise AssertionError(f"a check asks no judge, and was about to ask {requests!r}")
-
-
-NAMED = 5
-"""Items that a note names."""
-REASON_CHARS = 160
 
 
 def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored], artifacts: Artifacts) -> TaskResult:
@@ -180,7 +175,7 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
         items=task.items,
         responses=generated.shards,
         notes=(
-            *notes_of(task, summary.counts, lambda: unscored_of(samples, artifacts)),
+            *notes_of(task, summary.counts, unscored_of(samples, artifacts) if summary.counts.unscored else {}),
             *left_out_of(summary.metrics),
             *(f"programs were executed {how}" for how in {shard.executed_by: 0 for shard in scored} if how),
         ),
@@ -193,16 +188,15 @@ def unscored_of(shards: Sequence[Ref], artifacts: Artifacts) -> dict[str, str]:
     return {sample.item: sample.reason for sample in samples if sample.status == "unscored"}
 
 
-def notes_of(task: PlannedTask, counts: Counts, unscored: Callable[[], dict[str, str]] = dict) -> Iterator[str]:
-    """What a reader must know beside the score. unscored: reads which items have no score."""
+def notes_of(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> Iterator[str]:
+    """Remarks on the figures. unscored: items without a score → reason."""
     if task.family == "code":
         yield from _samples_of_programs(task, counts)
     elif left := task.samples - counts.samples:
         yield f"{left} of {task.samples} responses are not there; they count in no figure"
     if counts.unscored:
-        items = unscored()
-        named = ", ".join(list(items)[:NAMED]) + (" …" if len(items) > NAMED else "")
-        why = next(iter(items.values()), "")[:REASON_CHARS]
+        named = ", ".join(list(unscored)[:NAMED]) + (" …" if len(unscored) > NAMED else "")
+        why = next(iter(unscored.values()), "")[:REASON_CHARS]
         which = f" ({named}: {why})" if named else ""
         yield f"{counts.unscored} of {counts.samples} are unscored; they count in no figure{which}"
     if counts.truncated:

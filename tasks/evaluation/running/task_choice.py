@@ -36,6 +36,9 @@ from tasks.evaluation.running.replaying import recorded_of, repeats_in
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
+GROUP = 1_000
+"""Requests per lookup."""
+
 
 def choose(
     tasks: Sequence[TaskChoice],
@@ -145,10 +148,6 @@ def _refuse_to_generate(task: PlannedTask, model: ModelSpec) -> None:
             f"{task.task} grades recorded answers and asks no model; give them with --model replay "
             f"--model_args path=FOLDER, or `trivet eval score FILE --task {task.task}`"
         )
-
-
-GROUP = 1_000
-"""Requests per lookup."""
 
 
 class TaskEstimate(Record):

@@ -23,6 +23,14 @@ from tasks.evaluation.running.planning import PlannedTask
 MAX_TOKENS = ("max_new_tokens", "max_gen_toks", "max_tokens", "max_completion_tokens")
 """Names of the token limit in evalchemy's benchmarks and lm_eval."""
 STOP = ("until", "stop")
+HEADLINES = ("accuracy_avg", "accuracy", "score", "Average", "pass@1", "win_rate")
+ERRORS = ("{}_std_err", "{}_stderr", "{}_std_error")
+"""Names of the standard error of a metric in evalchemy's benchmarks; of `accuracy_avg` it is `accuracy_std_err`."""
+USUAL_MISTAKES = (
+    *(TypeError, AttributeError, LookupError, ValueError, ArithmeticError),
+    *(AssertionError, NotImplementedError, OSError),
+)
+"""Errors of other people's code; those of models and storage are not among them and propagate."""
 
 
 class Templated(str):
@@ -149,16 +157,6 @@ def _words(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if part.get("type") == "text")
-
-
-HEADLINES = ("accuracy_avg", "accuracy", "score", "Average", "pass@1", "win_rate")
-ERRORS = ("{}_std_err", "{}_stderr", "{}_std_error")
-"""Names of the standard error of a metric in evalchemy's benchmarks; of `accuracy_avg` it is `accuracy_std_err`."""
-USUAL_MISTAKES = (
-    *(TypeError, AttributeError, LookupError, ValueError, ArithmeticError),
-    *(AssertionError, NotImplementedError, OSError),
-)
-"""Errors of other people's code; those of models and storage are not among them and propagate."""
 
 
 def run(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> TaskResult:

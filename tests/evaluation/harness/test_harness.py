@@ -419,7 +419,7 @@ def test_tasks_are_listed_with_ones_own_and_from_the_cache(folder: Path, tmp_pat
     assert {"own_sums", "own_all", "hellaswag", "mmlu", "arc_challenge"} <= set(names)
     [file] = cache.iterdir()
     file.write_text('["from_the_cache"]')
-    assert list_tasks(cache_folder=cache) == ["from_the_cache"]
+    assert list_tasks(None, cache_folder=cache) == ["from_the_cache"]
 
 
 @pytest.mark.slow
