@@ -116,11 +116,6 @@ class Definition(Record):
     def _a_field_name_is_short_for_a_gold(cls, gold: Any) -> Any:
         return {"field": gold} if isinstance(gold, str) else gold
 
-    @field_validator("prompt", mode="before")
-    @classmethod
-    def _lists_are_tuples(cls, prompt: Any) -> Any:
-        return tuple(cast("list[Any]", prompt)) if isinstance(prompt, list) else prompt
-
     @model_validator(mode="after")
     def _grader_has_what_it_needs(self) -> Definition:
         if self.grader.kind != "rules" and self.gold is None:
