@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from storage.files import alone
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
+from tasks.calls import wait_for_twin
 from tasks.evaluation.evaluation_errors import PreflightFailed
-from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
+from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.running import generation, whole_benchmarks
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, read_items
+from tasks.evaluation.running.open_models import Asking
+from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, questions_of, read_items
 from tasks.evaluation.running.replaying import digest_of
 from tasks.evaluation.running.shard_grading import Scored
+from tasks.keys import slug
 from tasks.resources import artifacts, budget, evaluations, resources
 from tasks.step import Incomplete, paying_run, slot, step
-
-if TYPE_CHECKING:
-    from tasks.evaluation.running.open_models import Asking
 
 
 @step(version=1, reads_world=True)
@@ -73,18 +76,12 @@ def generate(
     revision: of the weights or the script; others under the same name are another model.
     """
     del revision
-    from storage.files import alone
-    from tasks.calls import wait_for_twin
-    from tasks.evaluation.running.generation import generate as ask
-    from tasks.evaluation.running.generation import part_of
-    from tasks.evaluation.running.planning import questions_of
-
     asking = _asking(model, spending, batch_size=task.batch_size)
     progress.expect("generate", task.samples // parts)
     with alone(resources().home, f"{asking.chat.id} {questions_of(task)} {part}/{parts}", wait=wait_for_twin):
-        generated, unfinished = ask(
+        generated, unfinished = generation.generate(
             task,
-            lambda: part_of(read_items(artifacts(), task.items), part=part, parts=parts),
+            lambda: generation.part_of(read_items(artifacts(), task.items), part=part, parts=parts),
             ask_all=asking.ask_all,
             artifacts=artifacts(),
             scratch=resources().home / "cache",
@@ -98,8 +95,6 @@ def generate(
 
 def _asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = None) -> Asking:
     """Asks a model within the budget of this run."""
-    from tasks.evaluation.running.open_models import Asking
-
     spent = budget(paying_run(), spending)
     return Asking(model, budget=spent, prices=spending.prices, batch_size=batch_size)
 
@@ -116,18 +111,12 @@ def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
 @step(version=1)
 def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     """The answers of several ranks, as one rank would have given them."""
-    from tasks.evaluation.running.generation import merge_parts
-
-    return merge_parts(parts, read_items(artifacts(), task.items), artifacts())
+    return generation.merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
 
 @step(version=2)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses."""
-    from storage.files import alone
-    from tasks.calls import wait_for_twin
-    from tasks.evaluation.evaluation_records import Sample
-    from tasks.evaluation.record_lines import read_lines
     from tasks.evaluation.running.shard_grading import left_by_judge, left_by_sandbox, score_shard
 
     asking = _asking(task.judge, spending) if task.judge else None
@@ -155,10 +144,8 @@ def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, 
 @step(version=1, gpu=True, reads_world=True)
 def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> TaskResult:
     """Run a benchmark with evalchemy's two methods; its model calls are stored like all others."""
-    from tasks.evaluation.running.whole_benchmarks import run
-
     asking = _asking(model, spending, batch_size=task.batch_size)
-    result = run(task, asking, artifacts())
+    result = whole_benchmarks.run(task, asking, artifacts())
     if asking.away:
         raise Incomplete(result, {task.task: asking.away[0]})
     return result
@@ -233,7 +220,6 @@ def publish_report(report: EvalReport, *, file: str | None = None) -> Sequence[s
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
     from tasks.evaluation.results.run_report import image_of, markdown_of, rows_of
-    from tasks.keys import slug
 
     key = f"evaluation-{slug(report.run.model.name)}"  # one key per model, so that the UI shows its history
     create_table_artifact(table=rows_of(report), key=f"{key}-scores", description="Scores with their 95 % intervals")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from models.protocols import ChatRequest
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed
 from tasks.evaluation.evaluation_records import Family, Item, Reply, Response, Sample, Sampling
-from tasks.grading.code.code_grading import Verdict, grade_program
+from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
 from tasks.grading.judge_grading import AskAll, Judge, Tools
+from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.sandbox import Sandbox, shared_sandbox
 
 if TYPE_CHECKING:
@@ -84,8 +85,6 @@ class BaseBenchmark:
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """The figures over all samples; read once, not held."""
-        from tasks.grading.sample_statistics import summarise_repeats, summarise_single
-
         return summarise_repeats(samples) if self.repeats > 1 else summarise_single(samples)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
@@ -301,8 +300,6 @@ class CodeBenchmark(BaseBenchmark):
         return grade_program(item, response, self.try_out, sandbox)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        from tasks.grading.code.code_grading import summarise_code
-
         return summarise_code(samples, ks=self.ks)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, JsonValue
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact
+from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Item, Response, Sample, TaskResult
 
@@ -100,7 +100,6 @@ def newest_results(folder: Path) -> Path:
 
 
 def _in_database(which: str, evaluations: Evaluations) -> FoundRun:
-    from storage.storage_errors import UnknownRun
     from tasks.evaluation.results.result_rows import report_from_rows
 
     try:

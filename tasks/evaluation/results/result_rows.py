@@ -12,6 +12,8 @@ from pydantic import JsonValue
 
 from models.backends import is_endpoint, kinds
 from storage.artifacts import Artifacts
+from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Run, Task
+from storage.evaluated import Sample as Row
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import (
@@ -26,11 +28,9 @@ from tasks.evaluation.evaluation_records import (
 )
 from tasks.evaluation.masking import masked
 from tasks.evaluation.record_lines import read_shards
-from tasks.evaluation.results.results_file import read_results, samples_beside
+from tasks.evaluation.results.results_file import read_results, samples_beside, write_results
 
 if TYPE_CHECKING:
-    from storage.evaluated import Evaluated, Model, Run, Task
-    from storage.evaluated import Sample as Row
     from storage.evaluations import Evaluations
 
 
@@ -53,7 +53,6 @@ def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sampl
 def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
     """Write the results file and the samples beside it; returns its path. Raises StoreUnreachable."""
     from tasks.evaluation.results.finding_runs import Asked
-    from tasks.evaluation.results.results_file import write_results
 
     return write_results(
         report,
@@ -68,8 +67,6 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
 
     samples: makes them anew at each call, since a database that goes away is written to again.
     """
-    from storage.evaluated import Dataset, EvalSettings, Evaluated
-
     return Evaluated(
         run=run_row(report),
         dataset=Dataset.model_validate(result.data.model_dump()),
@@ -82,8 +79,6 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
 
 def run_row(report: EvalReport) -> Run:
     """The run as the tables hold it."""
-    from storage.evaluated import Run
-
     run = report.run
     return Run(
         id=run.id,
@@ -104,8 +99,6 @@ def run_row(report: EvalReport) -> Run:
 
 def sample_row(sample: Sample) -> Row:
     """A sample as the tables hold it."""
-    from storage.evaluated import Sample as Row
-
     plain = sample.model_dump(exclude={"group", "values", "keys"})
     return Row(**plain, item_group=sample.group, figures=sample.values, response_keys=sample.keys)
 
@@ -134,8 +127,6 @@ def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
 
 
 def _model(model: ModelFacts) -> Model:
-    from storage.evaluated import Model
-
     weights, adapter = model.args.get("pretrained"), model.args.get("peft")
     weights = weights if isinstance(weights, str) and model.backend in kinds("process") else None
     adapter = adapter if isinstance(adapter, str) else None
@@ -150,8 +141,6 @@ def _model(model: ModelFacts) -> Model:
 
 
 def _task(result: TaskResult) -> Task:
-    from storage.evaluated import Task
-
     artifacts: dict[str, JsonValue] = {
         "samples": [ref.model_dump() for ref in result.samples],
         "items": result.items.model_dump() if result.items else None,

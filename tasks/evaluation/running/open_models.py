@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+
+from models.backends import open_backend
 from models.local import release_held
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest
@@ -34,10 +38,6 @@ def open_model(spec: ModelSpec) -> Chat:
 
 @cache
 def _open(spec_json: str) -> Chat:
-    from pydantic import SecretStr
-
-    from models.backends import open_backend
-
     spec = ModelSpec.model_validate_json(spec_json)
     usual = _usual_place(spec)
     return open_backend(
@@ -80,8 +80,6 @@ def _variable(field: str, name: str | None) -> str | None:
 @cache
 def limits_of(spec_json: str) -> Limits:
     """Rates and retries of one model, shared by all threads."""
-    import random
-
     return Limits(ModelSpec.model_validate_json(spec_json).calls, rng=random.Random())
 
 

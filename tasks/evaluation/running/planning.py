@@ -13,13 +13,14 @@ from pydantic import Field, JsonValue, ValidationError
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from storage.storage_errors import StorageError
-from tasks.evaluation.benchmarks.base import BaseBenchmark
+from tasks.evaluation.benchmarks.base import BaseBenchmark, is_whole
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, EvaluationError, OptionUnusable
 from tasks.evaluation.evaluation_records import DataFacts, Family, Item, ModelFacts, Sampling
 from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.grading.grading_records import GradingError
 from tasks.sandbox.sandbox_errors import SandboxError
+from tasks.sandbox.sandbox_layout import another_python, interpreter
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data
@@ -143,9 +144,6 @@ def plan_task(
     batch_size: int | None = None,
 ) -> PlannedTask:
     """A benchmark with its items in the store. Raises DataMissing, DataUnusable."""
-    from tasks.evaluation.benchmarks.base import is_whole
-    from tasks.sandbox.sandbox_layout import another_python, interpreter
-
     whole = is_whole(benchmark)
     if whole and settings.first:
         raise OptionUnusable(

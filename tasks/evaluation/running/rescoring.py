@@ -12,6 +12,7 @@ from tasks.evaluation.evaluation_records import ModelFacts, Sample, Sampling, Ta
 from tasks.evaluation.record_lines import read_shards
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
+from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import Asking
@@ -27,6 +28,7 @@ from tasks.evaluation.running.planning import (
 from tasks.evaluation.running.replaying import digest_of, repeats_in, replay
 from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
 from tasks.evaluation.running.task_choice import find, judge_of
+from tasks.sandbox.sandbox_layout import another_python
 
 OWN = (".yaml", ".yml", ".py")
 """Suffixes of benchmark files."""
@@ -71,7 +73,6 @@ def score_file(
     Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, and OptionUnusable for `ks` of no programs.
     """
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
-    from tasks.evaluation.running.benchmark_data import Data
 
     benchmark = find(task, None)
     if benchmark is None:
@@ -164,8 +165,6 @@ def _planned(
     old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, *, ks: tuple[int, ...], unsafe_code: bool
 ) -> PlannedTask:
     """The task as it was asked, with today's grader."""
-    from tasks.sandbox.sandbox_layout import another_python
-
     benchmark = find(named, None)
     assert benchmark is not None
     assert old.items is not None

@@ -20,6 +20,8 @@ from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.open_models import Asking, open_model
 from tasks.evaluation.running.planning import PlannedTask, read_items
+from tasks.grading.code.code_grading import BROKEN
+from tasks.sandbox import shared_sandbox
 
 if TYPE_CHECKING:
     from tasks.grading.math.math_grader import MathGrader
@@ -74,8 +76,6 @@ def left_by_judge(task: str, samples: Iterable[Sample], why: str) -> dict[str, s
 
 def left_by_sandbox(task: str, samples: Iterable[Sample]) -> dict[str, str]:
     """Items whose programs could not be executed → reason; the next run executes them again."""
-    from tasks.grading.code.code_grading import BROKEN
-
     unscored = (sample for sample in samples if sample.status == "unscored" and sample.reason.startswith(BROKEN))
     return {f"{task} {sample.item}": sample.reason for sample in unscored}
 
@@ -97,15 +97,11 @@ def beside(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tup
 
 def tools_for(task: PlannedTask, judge: Judge | None) -> Tools:
     """The tools of a task's grader. Raises SandboxUnavailable where --unsafe-code is refused."""
-    from tasks.sandbox import shared_sandbox
-
     return Tools(math_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None)
 
 
 def executed_by(task: PlannedTask) -> str | None:
     """How the programs of a task are executed; None for other tasks."""
-    from tasks.sandbox import shared_sandbox
-
     if task.family != "code":
         return None
     sandbox = shared_sandbox(unsafe=task.unsafe_code)

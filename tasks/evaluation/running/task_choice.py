@@ -19,6 +19,7 @@ from tasks.calls import estimate, response_key
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed, UnknownTask
 from tasks.evaluation.evaluation_records import ModelFacts, Reply
+from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import request_of
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import open_model
@@ -58,7 +59,6 @@ def choose(
     known: where earlier results are; None to look nowhere. A database that is away knows nothing.
     """
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
-    from tasks.evaluation.running.benchmark_data import Data
 
     found = [(chosen, find(chosen.task, include_path)) for chosen in tasks]  # before a model is loaded for a typo
     facts = model.facts(open_model(model))
@@ -120,8 +120,6 @@ def judge_of(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: bool) -
 
 def done_before(task: PlannedTask, model: ModelFacts, known: Evaluations) -> str | None:
     """The run that evaluated the same revision on the same data under the same settings, if there is one."""
-    from storage.storage_errors import DatabaseUnavailable
-
     try:
         return known.evaluated_before(
             model_name=model.name,
