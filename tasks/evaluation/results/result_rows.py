@@ -16,16 +16,7 @@ from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Run, Task
 from storage.evaluated import Sample as Row
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import (
-    Counts,
-    DataFacts,
-    EvalReport,
-    ModelFacts,
-    RunFacts,
-    Sample,
-    TaskResult,
-    Usage,
-)
+from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult
 from tasks.evaluation.masking import masked
 from tasks.evaluation.record_lines import read_shards
 from tasks.evaluation.results.results_file import read_results, samples_beside, write_results
@@ -153,14 +144,11 @@ def _task(result: TaskResult) -> Task:
 def _result(one: Evaluated, task: Task) -> TaskResult:
     return TaskResult.model_validate(
         {
-            **task.model_dump(exclude={"artifacts", "counts", "usage", "judge_usage"}),
+            **task.model_dump(exclude={"artifacts"}),
             **task.artifacts,
-            "data": DataFacts.model_validate(one.dataset.model_dump()),
+            "data": one.dataset.model_dump(),
             "settings": one.settings.parameters,
             "estimates": one.results,
-            "counts": Counts.model_validate(task.counts),
-            "usage": Usage.model_validate(task.usage),
-            "judge_usage": task.judge_usage and Usage.model_validate(task.judge_usage),
         }
     )
 

@@ -54,7 +54,7 @@ def content_of(report: EvalReport) -> dict[str, Any]:
     """Content of the results file, as plain JSON without secrets."""
     run = report.run
     seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
-    plain = json.loads(json.dumps(report.model_dump(), default=_plain))  # pydantic's JSON gives up lone surrogates
+    plain = json.loads(json.dumps(report.model_dump(), default=datetime.isoformat))  # not pydantic's: surrogates
     plain["run"]["config"] = masked(plain["run"]["config"])
     plain["run"]["model"]["args"] = masked(plain["run"]["model"]["args"])
     return {
@@ -182,11 +182,6 @@ def _json(value: Any, *, indent: int | None = None) -> bytes:
         return text.encode()
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can only hold as an escape
         return json.dumps(value, ensure_ascii=True, allow_nan=False, indent=indent).encode()
-
-
-def _plain(value: object) -> str:
-    assert isinstance(value, datetime)
-    return value.isoformat()
 
 
 def _time(report: EvalReport) -> str:
