@@ -54,7 +54,8 @@ def content_of(report: EvalReport) -> dict[str, Any]:
     """Content of the results file, as plain JSON without secrets."""
     run = report.run
     seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
-    plain = json.loads(json.dumps(report.model_dump(), default=datetime.isoformat))  # not pydantic's: surrogates
+    # pydantic's own JSON cannot hold lone surrogates
+    plain = json.loads(json.dumps(report.model_dump(), default=datetime.isoformat))
     plain["run"]["config"] = masked(plain["run"]["config"])
     plain["run"]["model"]["args"] = masked(plain["run"]["model"]["args"])
     return {
