@@ -20,7 +20,7 @@ from flows.running.evaluation_run import Ongoing, begin
 from flows.running.shown import flow_version, say, watched
 from flows.running.task_runners import task_runner
 from storage.storage_errors import StorageError
-from tasks.evaluation.evaluation_records import EvalReport, TaskResult
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
 from tasks.evaluation.results.run_report import headline_of
 from tasks.evaluation.running.generation import Generated
@@ -29,7 +29,6 @@ from tasks.evaluation.running.planning import PlannedTask, TaskChoice
 from tasks.evaluation.running.replaying import digest_of, recorded_of
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.evaluation.steps import (
-    Compared,
     aggregate,
     compare_with_last,
     generate,
@@ -186,8 +185,8 @@ def _keep(report: EvalReport, config: EvaluateConfig, ongoing: Ongoing) -> EvalR
     return report
 
 
-def _against_last(report: EvalReport) -> Compared:
+def _against_last(report: EvalReport) -> AgainstLast:
     try:
         return compare_with_last(as_is(report))
     except StorageError:  # the database is away, and to be written next: that says so
-        return Compared()
+        return AgainstLast()

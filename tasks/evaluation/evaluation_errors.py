@@ -27,7 +27,7 @@ class EvaluationError(Exception):
 
 
 class OptionUnusable(EvaluationError):
-    """A flag, or a line of the YAML file, that cannot be understood."""
+    """A flag or a line of the YAML file is invalid."""
 
 
 class UnknownTask(EvaluationError):
@@ -35,31 +35,31 @@ class UnknownTask(EvaluationError):
 
 
 class DataMissing(EvaluationError):
-    """The items of a benchmark are not at hand."""
+    """The items of a benchmark are not available."""
 
 
 class DataUnusable(EvaluationError):
-    """A file of items or responses that is malformed."""
+    """A file of items or responses is malformed."""
 
 
 class BenchmarkUnusable(EvaluationError):
-    """Not a benchmark."""
+    """A definition is not a valid benchmark."""
 
 
 class PreflightFailed(EvaluationError):
-    """The benchmark does not pass its own checks."""
+    """The benchmark fails its own checks."""
 
 
 class NeedsLogLikelihood(EvaluationError):
-    """The backend cannot tell how likely a text is."""
+    """The backend gives no log-probabilities."""
 
 
 class ResultsUnusable(EvaluationError):
-    """No results there, or none that can be read."""
+    """Results are missing or unreadable."""
 
 
 class NotKept(EvaluationError):
-    """The run is whole, but not everywhere where it should be."""
+    """The run is complete, but could not be stored in every place."""
 
     def __init__(self, why: Sequence[str], *, report: Any, file: str | None, in_database: bool = False) -> None:
         if in_database:
@@ -75,7 +75,7 @@ class NotKept(EvaluationError):
 
 
 class TasksFailed(EvaluationError):
-    """Some tasks could not be evaluated; `report` holds the others, which are kept."""
+    """Some tasks could not be evaluated; `report` holds the others, which are stored."""
 
     def __init__(self, why: dict[str, str], *, report: Any) -> None:
         super().__init__("; ".join(f"{task} was not evaluated: {reason}" for task, reason in why.items()))
@@ -83,7 +83,7 @@ class TasksFailed(EvaluationError):
 
 
 class Unfinished(EvaluationError):
-    """Some items may still get an answer or a grade; `report` holds what there is."""
+    """Some items have no answer or grade yet; `report` holds the rest."""
 
     def __init__(self, items: dict[str, str], *, report: Any) -> None:
         by_reason: dict[str, list[str]] = {}
@@ -100,5 +100,5 @@ class Unfinished(EvaluationError):
 
 
 def _few(names: Sequence[str]) -> str:
-    """The first names, and how many there are besides."""
+    """The first names, and the number of others."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -17,14 +17,14 @@ from tasks.grading.grading_records import Sample as Sample
 from tasks.measure.estimates import Estimate
 
 Family = Literal["math", "choice", "rules", "judge", "code", "pretrain", "rag", "vqa", "own"]
-"""How a benchmark is graded, as `eval list` groups them."""
+"""Kind of grading, by which `eval list` groups benchmarks."""
 
 
 class Sampling(FiniteRecord):
-    """How a model answers; the benchmark's own, unless the run says otherwise."""
+    """Sampling parameters; the benchmark's own, unless the run sets others."""
 
     temperature: float = Field(default=0.0, ge=0)
-    """Above 0 the answer is drawn, on every backend; 0 is greedy."""
+    """Above 0 answers are sampled, on every backend; 0 is greedy."""
     max_tokens: int = Field(default=2048, ge=1)
     top_p: float | None = Field(default=None, gt=0, le=1)
     stop: tuple[str, ...] = ()
@@ -33,21 +33,21 @@ class Sampling(FiniteRecord):
 
 
 class Usage(FiniteRecord):
-    """What the model calls of a benchmark took, whenever they were made."""
+    """Usage of the model calls of a benchmark, including those of earlier runs."""
 
     calls: int = 0
-    """Answers, recalled ones too."""
+    """Number of answers, including recalled ones."""
     recalled: int = 0
-    """How many of the calls were answered from the response store."""
+    """Calls answered from the response store."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     latency_s: float = 0.0
     """Summed over calls."""
     cost: float | None = None
-    """When they were made, in the currency of the prices; None without prices. What a run spent is `RunFacts.cost`."""
+    """Cost of all calls when made, in the currency of the prices; None without prices. See also `RunFacts.cost`."""
 
     def plus(self, other: Usage) -> Usage:
-        """Both together."""
+        """The sum of both."""
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
             calls=self.calls + other.calls,
@@ -60,11 +60,11 @@ class Usage(FiniteRecord):
 
 
 class DataFacts(FiniteRecord):
-    """Where the items came from, so that the same name with other content is another data set."""
+    """Origin and checksum of the items."""
 
     name: str
     source: str
-    """A path or a hub id."""
+    """A path or a hub ID."""
     checksum: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the data files."""
     count: int = Field(ge=0)
@@ -72,19 +72,19 @@ class DataFacts(FiniteRecord):
 
 
 class ModelFacts(FiniteRecord):
-    """The model that was measured."""
+    """The measured model."""
 
     name: str
     backend: str
     """`openai`, `hf`, `vllm`, `curator`, `replay`, `scripted`."""
     revision: str = ""
-    """Commit, fingerprint of the weights, or digest of the recorded answers; empty where nothing tells."""
+    """Commit, fingerprint of the weights, or digest of the recorded answers; empty if unknown."""
     args: dict[str, JsonValue] = Field(default_factory=dict)
     """`--model_args` as given, without secrets."""
 
 
 class TaskResult(FiniteRecord):
-    """What one run found on one benchmark: everything that is written to the database and to JSON."""
+    """Result of one run on one benchmark, as written to the database and to JSON."""
 
     task: str
     version: str
@@ -100,7 +100,7 @@ class TaskResult(FiniteRecord):
     usage: Usage = Usage()
     judge_usage: Usage | None = None
     judge: str | None = None
-    """Id of the model that graded."""
+    """ID of the judge model."""
     samples: tuple[Ref, ...] = ()
     """Artifacts of graded samples (kind `samples`), JSONL of Sample, in the order of the items."""
     items: Ref | None = None
@@ -108,19 +108,19 @@ class TaskResult(FiniteRecord):
     responses: tuple[Ref, ...] = ()
     """Artifacts of the responses, JSONL."""
     notes: tuple[str, ...] = ()
-    """What a reader must know: `3 of 80 unscored: the judge was away` …"""
+    """Remarks on the figures: `3 of 80 unscored: the judge was away` …"""
 
     @property
     def headline(self) -> Estimate | None:
-        """The one figure that a leaderboard shows; None where nothing was scored."""
+        """The figure that a leaderboard shows; None if nothing was scored."""
         return next((one for one in self.estimates if one.headline), None)
 
 
 class RunFacts(FiniteRecord):
-    """One run of the evaluation, from start to end."""
+    """One run of the evaluation."""
 
     id: str
-    """Prefect flow run ID; 32 hex digits where there was none."""
+    """Prefect flow run ID, or 32 random hex digits without one."""
     model: ModelFacts
     started_at: datetime
     ended_at: datetime | None = None
@@ -129,24 +129,33 @@ class RunFacts(FiniteRecord):
     """Trivet version."""
     git_commit: str | None = None
     calls: int = 0
-    """Model calls that this run made itself; what the store or a step remembered is not among them."""
+    """Model calls of this run, without those recalled from the response store or a cached step."""
     cost: float | None = None
-    """Cost of these calls, in the currency of the prices; None where no price is known."""
+    """Cost of these calls, in the currency of the prices; None without prices."""
     environment: dict[str, JsonValue] = Field(default_factory=dict)
-    """Python, libraries, machine: for people who look."""
+    """Python, libraries, machine."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the user asked for, without secrets."""
+    """The user's configuration, without secrets."""
+
+
+class AgainstLast(FiniteRecord):
+    """How a run compares with the last one of the same model, tasks, data and settings."""
+
+    lines: tuple[str, ...] = ()
+    """One for each task with a run before it."""
+    regressions: tuple[str, ...] = ()
+    """Tasks whose headline is significantly worse."""
 
 
 class EvalReport(FiniteRecord):
-    """A run and all that it found; what `results_TIME.json` holds beside the seed's keys."""
+    """A run with its results; in `results_TIME.json` beside evalchemy's keys."""
 
     run: RunFacts
     results: tuple[TaskResult, ...]
     skipped: dict[str, str] = Field(default_factory=dict)
-    """Tasks that were evaluated before under the same settings, with the run that did it."""
+    """Tasks that were evaluated before under the same settings → run."""
     earlier: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
-    """Metrics of these tasks, by that run."""
+    """Metrics of these tasks in that run."""
     notes: tuple[str, ...] = ()
     regressions: tuple[str, ...] = ()
-    """Tasks whose headline is worse than in the last run of the same settings, and not by chance."""
+    """Tasks whose headline is significantly worse than in the last run of the same settings."""

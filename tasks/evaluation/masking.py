@@ -1,4 +1,4 @@
-"""Keeps secrets out of what is written down: they are masked in arguments, whatever put them there."""
+"""Masks secrets in arguments and configurations before they are stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IN_ADDRESS = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 
 
 def masked(value: Plain) -> Plain:
-    """`value`, an argument list in words or plain data, with *** in place of secrets."""
+    """`value`, text or plain data, with *** in place of secrets."""
     return _masked(value)
 
 

@@ -1,4 +1,4 @@
-"""Artifacts of many records: JSONL, written and read one line at a time."""
+"""Artifacts of many records as JSONL, written and read one line at a time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_shards(artifacts: Artifacts, refs: Iterable[Ref], model: type[Model]) -
 
 
 def line_of(record: BaseModel) -> bytes:
-    """A record on a line of its own; what UTF-8 cannot hold (half a surrogate pair) becomes `?`."""
+    """A record as a line of JSON; lone surrogates, which UTF-8 cannot hold, become `?`."""
     try:
         return record.model_dump_json().encode() + b"\n"
     except PydanticSerializationError:

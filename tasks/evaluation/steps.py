@@ -1,27 +1,30 @@
-"""The steps of the evaluation pipeline: open, call, keep. What they do stands in the modules that they call."""
+"""The steps of the evaluation pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from storage.files import alone
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
+from tasks.calls import wait_for_twin
 from tasks.evaluation.evaluation_errors import PreflightFailed
-from tasks.evaluation.evaluation_records import EvalReport, TaskResult
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
+from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.running import generation, whole_benchmarks
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, read_items
+from tasks.evaluation.running.open_models import Asking
+from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, questions_of, read_items
 from tasks.evaluation.running.replaying import digest_of
 from tasks.evaluation.running.shard_grading import Scored
+from tasks.keys import slug
 from tasks.resources import artifacts, budget, evaluations, resources
 from tasks.step import Incomplete, paying_run, slot, step
-
-if TYPE_CHECKING:
-    from tasks.evaluation.running.open_models import Asking
 
 
 @step(version=1, reads_world=True)
@@ -54,7 +57,7 @@ def plan(
 
 @step(version=1, reads_world=True)
 def preflight(task: PlannedTask) -> int:
-    """Check that golds match themselves, prompts render and judgments parse; gives the number of items checked."""
+    """Check that golds match themselves, prompts render and judgments parse; returns the number of items."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
     from tasks.evaluation.running.shard_grading import problems_of
 
@@ -73,18 +76,12 @@ def generate(
     revision: of the weights or the script; others under the same name are another model.
     """
     del revision
-    from storage.files import alone
-    from tasks.calls import wait_for_twin
-    from tasks.evaluation.running.generation import generate as ask
-    from tasks.evaluation.running.generation import part_of
-    from tasks.evaluation.running.planning import questions_of
-
     asking = _asking(model, spending, batch_size=task.batch_size)
     progress.expect("generate", task.samples // parts)
     with alone(resources().home, f"{asking.chat.id} {questions_of(task)} {part}/{parts}", wait=wait_for_twin):
-        generated, unfinished = ask(
+        generated, unfinished = generation.generate(
             task,
-            lambda: part_of(read_items(artifacts(), task.items), part=part, parts=parts),
+            lambda: generation.part_of(read_items(artifacts(), task.items), part=part, parts=parts),
             ask_all=asking.ask_all,
             artifacts=artifacts(),
             scratch=resources().home / "cache",
@@ -97,16 +94,14 @@ def generate(
 
 
 def _asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = None) -> Asking:
-    """Asks a model within what this run may spend."""
-    from tasks.evaluation.running.open_models import Asking
-
+    """Asks a model within the budget of this run."""
     spent = budget(paying_run(), spending)
     return Asking(model, budget=spent, prices=spending.prices, batch_size=batch_size)
 
 
 @step(version=1)
 def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
-    """The recorded answers to a task; `digest` is of the file, so that another one is read anew."""
+    """The recorded answers to a task. digest: of the file, so that a changed one is read again."""
     from tasks.evaluation.running.replaying import replay
 
     del digest
@@ -116,18 +111,12 @@ def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
 @step(version=1)
 def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     """The answers of several ranks, as one rank would have given them."""
-    from tasks.evaluation.running.generation import merge_parts
-
-    return merge_parts(parts, read_items(artifacts(), task.items), artifacts())
+    return generation.merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
 
 @step(version=2)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses."""
-    from storage.files import alone
-    from tasks.calls import wait_for_twin
-    from tasks.evaluation.evaluation_records import Sample
-    from tasks.evaluation.record_lines import read_lines
     from tasks.evaluation.running.shard_grading import left_by_judge, left_by_sandbox, score_shard
 
     asking = _asking(task.judge, spending) if task.judge else None
@@ -154,11 +143,9 @@ def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, 
 
 @step(version=1, gpu=True, reads_world=True)
 def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> TaskResult:
-    """A benchmark with evalchemy's two methods, in one piece; its model calls are kept like all others."""
-    from tasks.evaluation.running.whole_benchmarks import run
-
+    """Run a benchmark with evalchemy's two methods; its model calls are stored like all others."""
     asking = _asking(model, spending, batch_size=task.batch_size)
-    result = run(task, asking, artifacts())
+    result = whole_benchmarks.run(task, asking, artifacts())
     if asking.away:
         raise Incomplete(result, {task.task: asking.away[0]})
     return result
@@ -168,7 +155,7 @@ def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> Tas
 def run_harness(
     chosen: TaskChoice, *, model: ModelSpec, settings: RunSettings, include_path: Path | None, spending: Spending
 ) -> TaskResult:
-    """A task of the lm-evaluation-harness, with our backends as its model."""
+    """Run a task of the lm-evaluation-harness with our backends."""
     from tasks.evaluation.harness.harness_run import result_of
 
     asking = _asking(model, spending, batch_size=chosen.batch_size)
@@ -185,7 +172,7 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 
 @step(version=1, verify=_is_in_database)
 def write_database(report: EvalReport) -> str:
-    """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
+    """Store the run in PostgreSQL; returns its ID. Writing it again changes nothing."""
     from tasks.evaluation.results.result_rows import keep
 
     with slot("database"):
@@ -209,29 +196,19 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
 
 @step(version=1, verify=_is_written)
 def write_json(report: EvalReport, *, output_path: Path) -> Written:
-    """Write the results file of the seed, and the samples beside it."""
+    """Write the results file, and the samples beside it."""
     from tasks.evaluation.results.result_rows import write_files
 
     path = write_files(report, artifacts(), output_path=output_path)
     return Written(path=str(path), digest=digest_of(path))
 
 
-class Compared(Record):
-    """How a run stands against the last one of the same tasks and settings."""
-
-    lines: tuple[str, ...] = ()
-    """One for each task with a run before it."""
-    regressions: tuple[str, ...] = ()
-    """Tasks whose headline is worse, and not by chance."""
-
-
 @step(version=1, reads_world=True)
-def compare_with_last(report: EvalReport) -> Compared:
+def compare_with_last(report: EvalReport) -> AgainstLast:
     """Each task against the last run of the same model name, data and settings."""
     from tasks.evaluation.results.run_comparison import against_last
 
-    lines, regressions = against_last(report, artifacts(), evaluations())
-    return Compared(lines=tuple(lines), regressions=tuple(regressions))
+    return against_last(report, artifacts(), evaluations())
 
 
 @step(version=1, reads_world=True)
@@ -243,7 +220,6 @@ def publish_report(report: EvalReport, *, file: str | None = None) -> Sequence[s
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
     from tasks.evaluation.results.run_report import image_of, markdown_of, rows_of
-    from tasks.keys import slug
 
     key = f"evaluation-{slug(report.run.model.name)}"  # one key per model, so that the UI shows its history
     create_table_artifact(table=rows_of(report), key=f"{key}-scores", description="Scores with their 95 % intervals")

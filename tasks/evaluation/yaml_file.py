@@ -1,4 +1,4 @@
-"""A YAML file of the user's, whose every value is known with its line, so that what is wrong is named with it."""
+"""Reads a user's YAML file with the line of each value, for error messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 Place = tuple[str | int, ...]
-"""Where in the file a value is: `("models", 0, "limit")`."""
+"""Path of a value in the file: `("models", 0, "limit")`."""
 
 
 class YamlFile(NamedTuple):
@@ -17,17 +17,17 @@ class YamlFile(NamedTuple):
     values: dict[str, Any]
     lines: dict[Place, int]
     repeated: tuple[tuple[str, int], ...]
-    """Keys that stand twice in one mapping, with the line of the second: YAML forbids them, PyYAML takes the last."""
+    """Repeated keys with the line of the second: YAML forbids them, PyYAML takes the last."""
 
     def line(self, *place: str | int) -> int:
-        """1-based line of a place, or of the nearest one around it."""
+        """1-based line of a place, or of the nearest enclosing one."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines[place]
 
 
 def read_yaml(path: Path, unusable: type[Exception], *, expected: str) -> YamlFile:
-    """The file's values. Raises `unusable` naming file and line; `expected`: what the file was to hold."""
+    """The file's values. Raises `unusable` naming file and line. expected: description of the content."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, and ten times as fast

@@ -1,1 +1,1 @@
-"""A night of evaluations: what a suite asks for, how it stands against the nights before, and the report of it."""
+"""Nightly runs: the suite file, the comparison with earlier nights, and the report."""

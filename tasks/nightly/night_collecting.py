@@ -1,8 +1,7 @@
 """Collects the report of a night from the database, and keeps the history of nights.
 
-A figure is compared with that of the last comparable night, paired by item. It is worse when the drop is larger than
-the suite tolerates, its 95 % interval excludes zero, and p is below 0.05. Only figures of equal data and settings are
-compared: other differences say nothing about the model.
+A figure is compared with that of the last night with equal data and settings, paired by item. It is worse if the drop
+exceeds the tolerance of the suite, its 95 % interval excludes zero, and p is below 0.05.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
 from tasks.evaluation.results.result_rows import sample_from_row
-from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regression
+from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regressed
 from tasks.keys import content_key
-from tasks.measure.paired_tests import SIGNIFICANT
+from tasks.measure.paired_tests import SIGNIFICANT, newcombe
 from tasks.nightly.night_records import (
     Change,
     Failure,
@@ -47,12 +46,12 @@ from tasks.nightly.suite import RegressionRules
 
 INDEX, SELECTOR = "index", "selector"
 RANKED = ("page.mrr@10", "document.mrr@10")
-"""Metrics that an index is compared by: by page, or by document where the documents have no pages."""
+"""Metrics by which an index is compared: by page, or by document if the documents have no pages."""
 ANSWERS = "answers.correct"
 SHOWN = 5
-"""Most lost items that are named."""
+"""Maximum number of worse items that are listed."""
 KEPT = 400
-"""Most nights kept per suite: more than a year."""
+"""Maximum number of nights kept per suite."""
 
 
 class _Last(Record):
@@ -62,13 +61,13 @@ class _Last(Record):
 
 
 def nights_of(file: Path, artifacts: Artifacts) -> tuple[Night, ...]:
-    """The nights of a suite file, the first one first; none where it never ran."""
+    """The nights of a suite file, oldest first; empty if it never ran."""
     ref = artifacts.recall(_history(str(file)))
     return artifacts.load(Nights, ref).nights if ref else ()
 
 
 def keep(night: Night, artifacts: Artifacts) -> None:
-    """Add a night; one of the same run, as after a retry, is replaced."""
+    """Store a night, in place of one of the same run, as after a retry."""
     others = [one for one in nights_of(Path(night.file), artifacts) if one.run != night.run]
     nights = sorted([*others, night], key=lambda one: one.started_at)[-KEPT:]
     artifacts.remember(_history(night.file), artifacts.save("nights", Nights(nights=tuple(nights))))
@@ -76,7 +75,7 @@ def keep(night: Night, artifacts: Artifacts) -> None:
 
 
 def last_suite(artifacts: Artifacts) -> Path:
-    """The suite whose night was kept last. Raises NoNight."""
+    """The suite that ran last. Raises NoNight."""
     ref = artifacts.recall(_history(None))
     if ref is None:
         raise NoNight("no night has run here; begin with `trivet nightly run SUITE.yaml`")
@@ -84,7 +83,7 @@ def last_suite(artifacts: Artifacts) -> Path:
 
 
 def _history(suite: str | None) -> str:
-    """Key of the nights of a suite file; None: of the suite that ran last."""
+    """Key of the nights of a suite file, or of the suite that ran last."""
     return content_key("nights", 1, {"suite": suite})
 
 
@@ -114,14 +113,14 @@ def collect(
 
 
 def without_figures(night: Night, why: Failure, *, nights: int, rules: RegressionRules) -> NightReport:
-    """The report of a night whose database is away."""
+    """The report of a night whose database is unavailable."""
     failures = (*night.failures, why)
     state = state_of(failures, (), fails=rules.fail, measured=False)
     return NightReport(night=night, state=state, failures=failures, nights=nights, fails_on_regression=rules.fail)
 
 
 def state_of(failures: Sequence[Failure], changes: Sequence[Change], *, fails: bool, measured: bool) -> State:
-    """The final state of the night. fails: regressions count; measured: there is a figure, or none was asked for."""
+    """The final state of the night. fails: regressions count; measured: there is a figure, or none was requested."""
     if fails and any(change.regressed for change in changes):
         return "Regressed"
     if any(failure.may_pass for failure in failures) or (failures and not measured):
@@ -130,7 +129,7 @@ def state_of(failures: Sequence[Failure], changes: Sequence[Change], *, fails: b
 
 
 class Found(NamedTuple):
-    """A figure of a night, with everything that tells whether another is comparable."""
+    """A figure of a night, with what determines whether another is comparable."""
 
     night: datetime
     measure: Measure
@@ -139,7 +138,7 @@ class Found(NamedTuple):
 
     @property
     def same(self) -> tuple[str, str]:
-        """Equal for figures of equal data and settings."""
+        """Checksum of the data and digest of the settings."""
         return self.at.dataset.checksum, self.at.settings.digest
 
 
@@ -161,7 +160,7 @@ class _Reading:
     _known: dict[str, dict[str, Evaluated]] = field(default_factory=dict[str, "dict[str, Evaluated]"])
 
     def found(self, run: str) -> dict[str, Evaluated]:
-        """What a run found, by task; read once."""
+        """The results of a run by task, read once."""
         if run not in self._known:
             rows = self.evaluations.task_results(run)
             self._known[run] = {row.task.task if row.task else "": row for row in rows}
@@ -169,7 +168,7 @@ class _Reading:
 
     @cached_property
     def measured(self) -> bool:
-        """There is a figure, or nothing was to be measured."""
+        """Whether there is a figure, or nothing was to be measured."""
         wanted = [*(run for model in self.night.models for run in model.tasks.values())]
         wanted += [run for run in (self.night.index and self.night.index.measured, self.night.selector) if run]
         index, failures = self.night.index, self.night.failures
@@ -230,12 +229,11 @@ class _Reading:
         return self.found(night.selector).get("") if night.selector else None
 
     def _of_model(self, label: str, task: str, night: Night) -> Found | None:
-        """The headline of a model on a task in a night; None where there is none."""
         model = next((one for one in night.models if one.label == label and task in one.tasks), None)
         return _headline(night, self.found(model.tasks[task]).get(task) if model else None)
 
     def _of_index(self, metric: str, night: Night) -> Found | None:
-        """A figure of the index; the one by document only where there is none by page."""
+        """A figure of the index; the one by document only if there is none by page."""
         row = self.index(night)
         named = {one.metric: one for one in row.results if not one.part} if row else {}
         if row is None or metric not in named or (metric == RANKED[1] and RANKED[0] in named):
@@ -246,7 +244,7 @@ class _Reading:
         return _headline(night, self.selector(night))
 
     def unscored(self) -> Iterator[Failure]:
-        """Samples that no grader could judge: they are in no mean, and no retry finds them."""
+        """Failures for samples without a score, which are in no mean and which no retry grades."""
         for score in self.scores():
             finished = self.found(score.run)[score.task].run.status == "completed"
             if score.counts.unscored and finished:
@@ -264,7 +262,7 @@ def _measure(one: Result, run: Run) -> Measure:
 
 
 def _measures(row: Evaluated | None) -> Iterator[Measure]:
-    """The figures of an index or a selector that a report shows: those over all, or of the shots trained for."""
+    """The figures of an index or a selector in the report: those over all, or of the trained number of shots."""
     if row is None:
         return
     headline = next((one for one in row.results if one.headline), None)
@@ -274,7 +272,7 @@ def _measures(row: Evaluated | None) -> Iterator[Measure]:
 
 
 def _trend(task: str, lines: dict[str, list[Found]]) -> Iterator[Trend]:
-    """A benchmark through the nights; of each model only what can be compared with its last figure."""
+    """A benchmark over the nights; of each model only figures that are comparable with its last one."""
     drawn: list[Series] = []
     metric = ""
     for label, known in lines.items():
@@ -362,16 +360,17 @@ def _verdict(compared: Comparison, *, up: bool, least_drop: float) -> Verdict:
 
 
 def _from_intervals(now: Found, before: Found, told: Mapping[str, Any], *, least_drop: float) -> Change:
-    """For runs without shared items: the two intervals are compared."""
+    """For runs without shared items: compare the two intervals."""
     new, last = (Estimate.model_validate(one.measure.model_dump(exclude={"run"})) for one in (now, before))
-    found = regression(new, last)
-    sure = found.p is not None and found.p < SIGNIFICANT and abs(found.difference) >= least_drop
-    verdict: Verdict = "worse" if found.regressed and sure else "better" if sure else "within noise"
-    return Change(verdict=verdict, difference=found.difference, p=found.p, **told)
+    difference, p = new.value - last.value, newcombe(new, last)
+    sure = p is not None and p < SIGNIFICANT and abs(difference) >= least_drop
+    worse = regressed(difference, p, higher_is_better=new.higher_is_better)
+    verdict: Verdict = ("worse" if worse else "better") if sure else "within noise"
+    return Change(verdict=verdict, difference=difference, p=p, **told)
 
 
 def _samples(found: Found, task: str, evaluations: Evaluations) -> Iterable[Sample]:
-    """The samples behind a figure, as they are compared."""
+    """The samples behind a figure, with the score of its metric."""
     kept = evaluations.samples(found.measure.run, found.at.task.task if found.at.task else "")
     if found.at.run.kind == "rag":
         return (_of_question(row, task) for row in kept)

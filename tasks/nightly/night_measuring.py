@@ -1,4 +1,4 @@
-"""Measures a refreshed index with a file of questions, as `trivet rag eval` does, for the evaluation tables."""
+"""Measures an index with a file of questions, as `trivet rag eval` does, for the evaluation tables."""
 
 from __future__ import annotations
 
@@ -34,19 +34,18 @@ from tasks.rag.measuring.ranking_metrics import Question, rank_questions, read_q
 
 
 class Program(Record):
-    """Version of the program that measured, so that a figure can be reproduced."""
+    """Version of the program that measured."""
 
     version: str
     git_commit: str | None
 
 
 class Measured(NamedTuple):
-    """The rows of a measurement, with notes for its readers."""
+    """The rows of a measurement."""
 
     rows: Evaluated
-    notes: tuple[str, ...]
     away: int
-    """Number of questions answered with sentences of the documents, since the model was away."""
+    """Number of questions answered with sentences of the documents, because the model was unavailable."""
 
 
 def measure_index(
@@ -73,7 +72,7 @@ def measure_index(
             split=asked.split,
             settings=_settings(asked, models),
         )
-    return Measured(rows, gold.notes, sum(check.model_away for check in checks or ()))
+    return Measured(rows, sum(check.model_away for check in checks or ()))
 
 
 def _check(
@@ -85,7 +84,7 @@ def _check(
 
 
 def _counted(questions: Sequence[Question], stage: str) -> Iterator[Question]:
-    """The questions, with progress reported after each."""
+    """The questions; reports progress after each."""
     progress.expect(stage, len(questions))
     for question in questions:
         yield question
@@ -93,6 +92,6 @@ def _counted(questions: Sequence[Question], stage: str) -> Iterator[Question]:
 
 
 def _settings(asked: SuiteIndex, models: Models) -> dict[str, JsonValue]:
-    """Everything besides index and questions that can change a figure; named as `trivet rag eval` names it."""
+    """Everything besides index and questions that can change a figure, named as in `trivet rag eval`."""
     chosen = asked.model_dump(mode="json", include={"strategy", "bm25_weight", "route", "rerank", "answers"})
     return chosen | {"llm": models.wiring, "model": models.large}

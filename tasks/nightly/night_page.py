@@ -1,4 +1,4 @@
-"""A night as one HTML file, in the style of the leaderboard; it runs no script and fetches nothing."""
+"""A night as one HTML file in the style of the leaderboard, without scripts and external resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS = Path(__file__).parent / "page"
 TICKS = 4
 """Approximate number of steps on an axis."""
 COLOURS = 7
-"""Line colours in the style sheet; more models start again at the first."""
+"""Number of line colours in the style sheet; they repeat for further models."""
 
 
 def render_page(report: NightReport) -> str:
@@ -39,7 +39,7 @@ def render_page(report: NightReport) -> str:
 
 
 class Mark(NamedTuple):
-    """A figure of a night on a chart; places are per cent of width and height."""
+    """A figure of a night on a chart; positions are per cent of width and height."""
 
     x: str
     y: str
@@ -49,22 +49,20 @@ class Mark(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A model on a chart."""
-
     label: str
     marks: tuple[Mark, ...]
     last: Point
 
 
 class Tick(NamedTuple):
-    """A line of the grid, with what stands beside it."""
+    """A grid line with its label."""
 
     at: str
     text: str
 
 
 class Chart(NamedTuple):
-    """A trend, ready to be drawn."""
+    """A trend with its coordinates."""
 
     trend: Trend
     lines: tuple[Line, ...]
@@ -73,7 +71,7 @@ class Chart(NamedTuple):
 
 
 def chart_of(trend: Trend) -> Chart:
-    """Where the points of a trend are on its chart."""
+    """The coordinates of a trend on its chart."""
     points = [point for line in trend.series for point in line.points]
     nights = sorted({point.night for point in points})
     across = {night: f"{100 * at / max(1, len(nights) - 1):.2f}%" for at, night in enumerate(nights)}
@@ -92,7 +90,7 @@ def chart_of(trend: Trend) -> Chart:
 
 
 def scale_of(values: Iterable[float]) -> Axis:
-    """The axis around all values; it never zooms in on less than a tenth of them."""
+    """The axis around all values; it covers at least a tenth of their size."""
     ends = list(values)
     low, high = min(ends), max(ends)
     size = max(abs(low), abs(high)) or 1.0
@@ -115,7 +113,7 @@ def _line(line: Series, *, across: dict[Any, str], scale: Axis) -> Line:
 
 
 def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:
-    """Where the differences are on the axis that all changes share; zero is always on it."""
+    """Positions of the differences on the axis that all changes share and that includes zero."""
     ends = [end for one in changes for end in (one.low, one.difference, one.high) if end is not None]
     scale = scale_of([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
     return {

@@ -1,7 +1,4 @@
-"""The pictures of a night: scores with their intervals, changes against the last night, and each benchmark over time.
-
-Equal values give equal bytes.
-"""
+"""The pictures of a night: scores, changes, and each benchmark over time. Equal values give equal bytes."""
 
 from __future__ import annotations
 
@@ -35,11 +32,11 @@ WORSE, BETTER = COLOURS[1], COLOURS[2]
 WIDTH_IN, ROW_IN, FRAME_IN, TREND_IN = 8.4, 0.46, 1.55, 3.7
 LABEL_CHARS = 34
 LEAST_GAP = 0.075
-"""Smallest distance of two labels at the right of lines, as a share of the height."""
+"""Smallest distance of two labels beside the lines, as a share of the height."""
 
 
 def plots_of(report: NightReport) -> dict[str, bytes]:
-    """PNGs by file name; a trend for each figure that has been measured in two nights or more."""
+    """PNGs by file name; a trend for each figure measured in two nights or more."""
     drawn: dict[str, bytes] = {}
     if bars := _bars(report):
         drawn["scores.png"] = draw_bars(bars, title=f"{report.night.suite}: scores of this night")
@@ -66,7 +63,7 @@ def _figure(height: float, text: str, detail: str) -> tuple[Figure, Axes]:
 
 
 def _changes(changes: Sequence[Change]) -> Figure:
-    """A row per figure: how far it moved, with the interval of the difference."""
+    """A row per figure: its difference with interval."""
     drawn, axes = _figure(
         FRAME_IN + ROW_IN * len(changes),
         "Change against the last comparable night",
@@ -126,7 +123,7 @@ def _draw_line(axes: Axes, line: Series, tint: str, across: Sequence[float]) -> 
 
 
 def _label(axes: Axes, trend: Trend) -> None:
-    """Names and last figures at the right of the lines, moved apart where they would touch."""
+    """Names and last figures to the right of the lines, spaced so that they do not overlap."""
     low, high = axes.get_ylim()
     lowest = low - (high - low)
     ends = [(line.points[-1].measure.value, at, line.label) for at, line in enumerate(trend.series)]

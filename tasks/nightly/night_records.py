@@ -20,31 +20,31 @@ from tasks.evaluation.evaluation_records import Counts, Usage
 from tasks.evaluation.results.run_comparison import Change as Flip
 
 State = Literal["Completed", "CompletedWithFailures", "Failed", "Regressed"]
-"""How a night ends, as its flow run is called in the UI."""
+"""Final state of a night, and name of the state of its flow run."""
 Verdict = Literal["worse", "better", "within noise", "same run", "first", "not comparable"]
 
 
 class Failure(FiniteRecord):
-    """A part of the night that is missing, wholly or partly."""
+    """A part of the night that is missing or incomplete."""
 
     what: str
     """`model small`, `index`, `selector`, `database`."""
     why: str
-    """The reason, with the items and the remedy."""
+    """Reason with items and remedy."""
     may_pass: bool
-    """True where a retry may succeed; it repeats only this part."""
+    """A retry, which repeats only this part, may succeed."""
 
 
 class ModelRun(FiniteRecord):
-    """A model of the suite, and the runs whose figures are its figures of this night."""
+    """A model of the suite, and the runs of its figures in this night."""
 
     label: str
     run: str
-    """Id of the run that this night made."""
+    """ID of this night's run."""
     tasks: dict[str, str]
-    """Benchmark → run that measured it: this night's, or an earlier one of the same weights, data and settings."""
+    """Benchmark → run that measured it: this night's, or an earlier one with equal weights, data and settings."""
     calls: int = 0
-    """Model calls that this night's run made; what the response store remembered is not among them."""
+    """Model calls of this night's run, without recalled ones."""
     cost: float | None = None
     """Cost of these calls; None without prices."""
     seconds: float | None = None
@@ -54,25 +54,25 @@ class IndexRun(FiniteRecord):
     """The index of a night."""
 
     run: str
-    """Id of the night that refreshed it."""
+    """ID of the night that refreshed it."""
     generation: str
     documents: int
     failed: int
     """Documents that could not be read."""
     chunks: int
     measured: str | None = None
-    """Run under which its figures are kept; None where it was not measured."""
+    """Run of its figures; None if it was not measured."""
 
 
 class SelectorRun(FiniteRecord):
     """A selector of demonstrations that a night trained."""
 
     run: str | None
-    """ID of the run that its figures are kept under; None where it was not measured."""
+    """Run of its figures; None if it was not measured."""
 
 
 class Night(FiniteRecord):
-    """What a night did, by the ids of its runs: the history of a suite. Its figures are in the database."""
+    """A night of the history of a suite, by the IDs of its runs; its figures are in the database."""
 
     run: str
     """Prefect flow run ID."""
@@ -92,17 +92,17 @@ class Night(FiniteRecord):
 
 
 class Nights(Record):
-    """The nights of a suite, the first one first."""
+    """The nights of a suite, oldest first."""
 
     nights: tuple[Night, ...] = ()
 
 
 class Measure(FiniteRecord):
-    """A figure with its interval and the run that it is from."""
+    """A figure with its interval and its run."""
 
     metric: str
     part: str = ""
-    """The items it is over: `selector=grpo`; empty for all."""
+    """Subset of the items: `selector=grpo`; empty for all."""
     value: float
     low: float | None = None
     high: float | None = None
@@ -117,18 +117,18 @@ class Score(FiniteRecord):
     model: str
     task: str
     measure: Measure | None
-    """None where nothing could be scored."""
+    """None if nothing was scored."""
     counts: Counts
     usage: Usage
     judge_usage: Usage | None = None
     run: str
     earlier: bool
-    """The run is of an earlier night: nothing had changed, so nothing was asked again."""
+    """The run is of an earlier night, because nothing has changed since."""
     notes: tuple[str, ...] = ()
 
 
 class Change(FiniteRecord):
-    """A figure against that of the last night that it can be compared with."""
+    """A figure compared with that of the last comparable night."""
 
     of: str
     """Label of the model, `index` or `selector`."""
@@ -138,26 +138,25 @@ class Change(FiniteRecord):
     now: Measure
     before: Measure | None = None
     night: datetime | None = None
-    """Start of the night that it is compared with."""
+    """Start of the earlier night."""
     difference: float | None = None
     low: float | None = None
     """Lower end of the 95 % interval of the difference."""
     high: float | None = None
     p: float | None = None
     n: int | None = None
-    """Items that both runs could score."""
+    """Items scored in both runs."""
     wins: int | None = None
     losses: int | None = None
     paired: bool = False
-    """Compared item by item; else by the two intervals, which shows only larger drops."""
+    """Compared item by item; else by the two intervals, which detects only larger differences."""
     worse: tuple[Flip, ...] = ()
-    """The first few items that got worse, the largest change first."""
+    """Some of the items that got worse, largest change first."""
     why: tuple[str, ...] = ()
     """Why it cannot be compared."""
 
     @property
     def regressed(self) -> bool:
-        """Worse beyond noise, and by more than the suite tolerates."""
         return self.verdict == "worse"
 
 
@@ -169,14 +168,14 @@ class Point(FiniteRecord):
 
 
 class Series(FiniteRecord):
-    """A model through the nights; figures of other data or settings than the last night's are not among them."""
+    """A model over the nights, without figures of other data or settings than the last night's."""
 
     label: str
     points: tuple[Point, ...]
 
 
 class Trend(FiniteRecord):
-    """A benchmark through the nights."""
+    """A benchmark over the nights."""
 
     task: str
     metric: str
@@ -184,7 +183,7 @@ class Trend(FiniteRecord):
 
 
 class ModelFactsOfNight(FiniteRecord):
-    """A model of the night and what measuring it took."""
+    """A model of the night, and the cost of measuring it."""
 
     label: str
     name: str
@@ -195,14 +194,14 @@ class ModelFactsOfNight(FiniteRecord):
     answers: int
     """Number of answers to the items of all benchmarks, including recalled ones."""
     calls: int
-    """Number of model calls that this night's run made."""
+    """Number of model calls of this night's run."""
     tokens: int
     cost: float | None
     seconds: float | None
 
 
 class NightReport(FiniteRecord):
-    """A night with everything that its report shows; every figure is from the database and names its run."""
+    """Content of the report of a night; every figure is from the database and names its run."""
 
     night: Night
     state: State
@@ -215,17 +214,16 @@ class NightReport(FiniteRecord):
     failures: tuple[Failure, ...] = ()
     notes: tuple[str, ...] = ()
     nights: int = Field(default=1, ge=1)
-    """How many nights of the suite are known, this one included."""
+    """Number of known nights of the suite, including this one."""
     fails_on_regression: bool = False
 
     @property
     def regressions(self) -> tuple[Change, ...]:
-        """What got worse beyond noise."""
         return tuple(change for change in self.changes if change.regressed)
 
     @property
     def compared(self) -> int:
-        """How many figures were compared with an earlier run's."""
+        """Number of figures that were compared with an earlier run's."""
         return sum(change.difference is not None for change in self.changes)
 
 
@@ -238,11 +236,11 @@ class SuiteUnusable(NightlyError):
 
 
 class NoNight(NightlyError):
-    """No night of this suite, or none at all, was kept."""
+    """No night is stored, of this suite or at all."""
 
 
 class _EndedNight(NightlyError):
-    """A night that did not end well; `report` holds what there is."""
+    """A night that did not complete; `report` holds its results."""
 
     def __init__(self, message: str, *, report: NightReport) -> None:
         super().__init__(message)
@@ -250,7 +248,7 @@ class _EndedNight(NightlyError):
 
 
 class NightUnfinished(_EndedNight):
-    """Some parts of the night are missing and may still succeed."""
+    """Some parts of the night are missing; a retry may succeed."""
 
 
 class NightFailed(_EndedNight):
@@ -258,4 +256,4 @@ class NightFailed(_EndedNight):
 
 
 class NightRegressed(_EndedNight):
-    """Something got worse beyond chance; the report says what."""
+    """Something got significantly worse; the report says what."""

@@ -1,12 +1,12 @@
-"""A night in words: figures and state as the page and the flow run say them, and the whole report in markdown."""
+"""Formats figures and the state of a night for page and flow run, and writes the report in markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from tasks.measure.page_style import plain_markdown as _plain
-from tasks.nightly.night_records import Change, Measure, ModelFactsOfNight, NightReport, Score, State
+from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State
 
 WORDS: dict[State, str] = {
     "Completed": "nothing got worse beyond noise",
@@ -22,14 +22,15 @@ VERDICTS = {
     "first": "first",
     "not comparable": "not comparable",
 }
+MARKS = {"worse": "▼ ", "better": "▲ "}
 MINUS = "−"
 NONE = "–"
 NAMED = 4
-"""Parts that a sentence names; the report has all."""
+"""Maximum number of parts that a sentence names."""
 
 
 def figure(value: float | None, *, like: float | None = None) -> str:
-    """Three decimals for shares of one, two for other scales. like: the figure whose scale counts."""
+    """Three decimals up to 1, two above. like: the figure whose scale counts instead."""
     if value is None:
         return NONE
     decimals = 3 if abs(value if like is None else like) <= 1 else 2
@@ -37,7 +38,7 @@ def figure(value: float | None, *, like: float | None = None) -> str:
 
 
 def signed(value: float | None, *, like: float) -> str:
-    """A difference of figures of the scale of `like`."""
+    """A difference, with the decimals of `like`."""
     if value is None:
         return NONE
     decimals = 3 if abs(like) <= 1 else 2
@@ -46,21 +47,19 @@ def signed(value: float | None, *, like: float) -> str:
 
 
 def interval(measure: Measure) -> str:
-    """Its 95 % interval."""
     if measure.low is None or measure.high is None:
         return NONE
     return f"{figure(measure.low, like=measure.value)} to {figure(measure.high, like=measure.value)}"
 
 
 def difference_interval(change: Change) -> str:
-    """The 95 % interval of the difference; none where it is not paired."""
+    """The 95 % interval of the difference."""
     if change.low is None or change.high is None:
         return NONE
     return f"{signed(change.low, like=change.now.value)} to {signed(change.high, like=change.now.value)}"
 
 
 def chance(p: float | None) -> str:
-    """A p value."""
     if p is None:
         return NONE
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
@@ -72,7 +71,6 @@ def money(cost: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """How long something took."""
     if seconds is None:
         return NONE
     if seconds < 60:
@@ -83,7 +81,6 @@ def duration(seconds: float | None) -> str:
 
 
 def day(moment: datetime) -> str:
-    """The night, as people write it."""
     return f"{moment:%Y-%m-%d}"
 
 
@@ -93,7 +90,7 @@ def count(number: int, what: str) -> str:
 
 
 def caution(report: NightReport) -> str:
-    """Number of regressions to expect from chance alone; empty where nothing was compared."""
+    """Number of regressions to expect from chance alone; empty if nothing was compared."""
     tested = [change for change in report.changes if change.p is not None]
     if not tested:
         return ""
@@ -131,11 +128,8 @@ def _few(parts: Sequence[str]) -> str:
     return "; ".join(parts[:NAMED]) + more
 
 
-MARKS = {"worse": "▼ ", "better": "▲ "}
-
-
 def markdown_of(report: NightReport, *, plots: Mapping[str, str] | None = None) -> str:
-    """The night in words. plots: addresses of pictures that are shown, by name."""
+    """The report. plots: URLs of the pictures by name."""
     return "\n".join(_lines(report, plots or {})) + "\n"
 
 
@@ -154,11 +148,13 @@ def _lines(report: NightReport, plots: Mapping[str, str]) -> Iterator[str]:
     yield from _section("Failures", [_failure(report, number) for number in range(len(report.failures))])
     yield from _scores(report)
     yield from _changes(report)
+    if said := caution(report):
+        yield from ("", said)
     if plots:
         yield from ("", "## Plots", "")
         yield from (f"![{_plain(name)}]({address})\n" for name, address in plots.items())
-    yield from _figures("Index", report)
-    yield from _figures("Selector", report)
+    yield from _figures("Index", report.index, report.night.index)
+    yield from _figures("Selector", report.selector)
     yield from _costs(report)
     yield from _section("To know", [_plain(note) for note in report.notes])
 
@@ -169,8 +165,13 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield from (line if line.startswith(" ") else f"- {line}" for line in lines)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str]) -> Iterator[str]:
-    """Rows below their headings; numbers: the columns that stand at the right."""
+def _table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str]
+) -> Iterator[str]:
+    """A markdown table below its title; nothing without rows. numbers: right-aligned columns."""
+    if not rows:
+        return
+    yield from ("", f"## {title}", "") if title else ()
     yield f"| {' | '.join(columns)} |"
     yield f"|{'|'.join('---:' if column in numbers else ':---' for column in columns)}|"
     yield from (f"| {' | '.join(cells)} |" for cells in rows)
@@ -197,13 +198,11 @@ def _failure(report: NightReport, number: int) -> str:
 
 
 def _scores(report: NightReport) -> Iterator[str]:
-    if not report.scores:
-        return
-    yield from ("", "## Scores", "")
     changes = {(change.of, change.task): change for change in report.changes}
     yield from _table(
+        "Scores",
         ("model", "benchmark", "metric", "score", "95 % interval", "change", "items", "unscored", "run"),
-        (_score(score, changes.get((score.model, score.task))) for score in report.scores),
+        [_score(score, changes.get((score.model, score.task))) for score in report.scores],
         numbers=("score", "change", "items", "unscored"),
     )
 
@@ -227,16 +226,12 @@ def _score(score: Score, change: Change | None) -> tuple[str, ...]:
 
 
 def _changes(report: NightReport) -> Iterator[str]:
-    if not report.changes:
-        return
-    yield from ("", "## Change against the last comparable night", "")
     yield from _table(
+        "Change against the last comparable night",
         ("what", "figure", "before", "now", "difference", "95 % interval", "p", "won / lost", "verdict"),
-        map(_change, report.changes),
+        list(map(_change, report.changes)),
         numbers=("before", "now", "difference", "p", "won / lost"),
     )
-    if said := caution(report):
-        yield from ("", said)
 
 
 def _change(change: Change) -> tuple[str, ...]:
@@ -255,9 +250,7 @@ def _change(change: Change) -> tuple[str, ...]:
     )
 
 
-def _figures(title: str, report: NightReport) -> Iterator[str]:
-    measures = report.index if title == "Index" else report.selector
-    built = report.night.index if title == "Index" else None
+def _figures(title: str, measures: Sequence[Measure], built: IndexRun | None = None) -> Iterator[str]:
     if not (measures or built):
         return
     yield from ("", f"## {title}", "")
@@ -268,10 +261,8 @@ def _figures(title: str, report: NightReport) -> Iterator[str]:
             f"{count(built.chunks, 'chunk')} · refreshed by run `{built.run[:8]}`"
         )
         yield ""
-    if measures:
-        yield from _table(
-            ("figure", "value", "95 % interval", "n", "run"), map(_figure, measures), numbers=("value", "n")
-        )
+    columns = ("figure", "value", "95 % interval", "n", "run")
+    yield from _table("", columns, list(map(_figure, measures)), numbers=("value", "n"))
 
 
 def _figure(one: Measure) -> tuple[str, ...]:
@@ -280,12 +271,10 @@ def _figure(one: Measure) -> tuple[str, ...]:
 
 
 def _costs(report: NightReport) -> Iterator[str]:
-    if not report.models:
-        return
-    yield from ("", "## Cost", "")
     yield from _table(
+        "Cost",
         ("model", "backend", "revision", "answers", "asked this night", "tokens", "cost", "took", "run"),
-        map(_cost, report.models),
+        list(map(_cost, report.models)),
         numbers=("answers", "asked this night", "tokens", "cost", "took"),
     )
 
@@ -305,5 +294,5 @@ def _cost(one: ModelFactsOfNight) -> tuple[str, ...]:
 
 
 def _code(text: str) -> str:
-    """`text` as it may stand between backticks."""
+    """`text` escaped for use between backticks."""
     return " ".join(text.split()).replace("`", "'").replace("|", "/").replace("<", "‹").replace(">", "›")

@@ -1,16 +1,25 @@
-"""Steps of a night beside its evaluations: open what is needed, call the modules of this folder, keep the result."""
+"""Steps of a night besides its evaluations."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from storage import files
+from storage.files import alone
 from storage.records import Record, Ref
+from storage.storage_errors import StorageError
+from tasks.calls import wait_for_twin
+from tasks.evaluation.running.replaying import digest_of
+from tasks.keys import slug
+from tasks.nightly import night_collecting, night_measuring
 from tasks.nightly.night_measuring import Program
 from tasks.nightly.night_records import Failure, Night, NightReport
-from tasks.nightly.suite import RegressionRules, Suite, SuiteIndex
+from tasks.nightly.suite import RegressionRules, Suite, SuiteIndex, read_suite
 from tasks.rag.answering.wiring import Models
 from tasks.resources import artifacts, evaluations, resources
 from tasks.step import Incomplete, step
@@ -18,7 +27,7 @@ from tasks.step import Incomplete, step
 
 @step(version=1, reads_world=True)
 def begin_night() -> datetime:
-    """When the night began; a retry goes on with the same."""
+    """Start of the night; a retry keeps it."""
     return datetime.now(UTC)
 
 
@@ -28,8 +37,6 @@ def open_suite(file: Path, *, digest: str, known: Mapping[str, Any]) -> Suite:
 
     digest: of the file, so that a retry reads an edited file again.
     """
-    from tasks.nightly.suite import read_suite
-
     del digest
     return read_suite(file, known=known)
 
@@ -47,8 +54,6 @@ def measure_index(
 
     generation: so that a refreshed index is measured anew.
     """
-    from tasks.nightly import night_measuring
-
     del generation
     measured = night_measuring.measure_index(asked, index, run=run, started=started, models=models, program=program)
     evaluations().write([measured.rows])
@@ -60,12 +65,7 @@ def measure_index(
 
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
-    """The report of a night, beside the nights before it; the night itself is kept for those to come."""
-    from storage.files import alone
-    from storage.storage_errors import StorageError
-    from tasks.calls import wait_for_twin
-    from tasks.nightly import night_collecting
-
+    """Store the night and its report, which compares it with the nights before."""
     earlier = [one for one in night_collecting.nights_of(Path(night.file), artifacts()) if one.run != night.run]
     try:
         report = night_collecting.collect(night, earlier, evaluations(), nights=nights, rules=rules)
@@ -93,18 +93,13 @@ class Written(Record):
 
 
 def _are_written(result: Written, inputs: dict[str, Any]) -> bool:
-    from tasks.evaluation.running.replaying import digest_of
-
     del inputs
     return all(Path(path).is_file() and digest_of(Path(path)) == digest for path, digest in result.files.items())
 
 
 @step(version=1, verify=_are_written)
 def write_files(report: Ref, *, plots: dict[str, Ref], output: Path) -> Written:
-    """report.md, report.html and the plots, whole and in place of those of the night before."""
-    import hashlib
-
-    from storage import files
+    """Write report.md, report.html and the plots in place of those of the night before."""
     from tasks.nightly.night_page import render_page
     from tasks.nightly.night_report import markdown_of
 
@@ -125,11 +120,8 @@ def publish_report(report: Ref, *, plots: dict[str, Ref], written: Sequence[str]
 
     The plots stand in the words as data URLs: an image artifact is shown as its address, and asks for the network.
     """
-    import base64
-
     from prefect.artifacts import create_markdown_artifact
 
-    from tasks.keys import slug
     from tasks.nightly.night_report import markdown_of
 
     read = artifacts().load(NightReport, report)

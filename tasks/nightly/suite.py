@@ -1,7 +1,4 @@
-"""A suite: which models are measured on what every night, and what counts as a regression.
-
-`read_suite` reads it from a YAML file and names file and line of what is wrong with it.
-"""
+"""A suite: which models are measured on what every night, and what counts as a regression."""
 
 from __future__ import annotations
 
@@ -31,36 +28,36 @@ TASK_FILES = (".yaml", ".yml", ".py")
 
 
 class SuiteModel(Record):
-    """A model of the suite with the options of `trivet eval run` that measure it."""
+    """A model of the suite with its options of `trivet eval run`."""
 
     label: str
-    """Its name in reports; the history of nights goes by this name, even if the weights change."""
+    """Its name in reports, and in the history of nights even if the weights change."""
     flags: dict[str, JsonValue]
-    """Names of `trivet eval run` → values; what the suite's `settings` and `tasks` say is among them."""
+    """Names of `trivet eval run` → values, including the suite's `settings` and `tasks`."""
     lines: dict[str, int] = Field(default_factory=dict)
-    """Name → line of the suite file, so that a refusal names it."""
+    """Name → line of the suite file, for error messages."""
     line: int
     """First line of the entry in the suite file."""
 
 
 class SuiteIndex(Record):
-    """An index that is refreshed before anything is measured, and then measured with questions."""
+    """An index that is refreshed before the models are measured, and measured with questions."""
 
     build: dict[str, JsonValue]
     """Parameters of the flow `rag`: documents, index, embedder …"""
     questions: Path | None = None
-    """JSONL of questions with their gold pages; none: the index is refreshed and not measured."""
+    """JSONL of questions with their gold pages; None: the index is only refreshed."""
     split: str | None = None
     """Only the questions of this split."""
     strategy: StrategyName = STRATEGY
     """How chunks are found."""
     bm25_weight: float = Field(default=1.0, ge=0)
     route: bool = True
-    """Look first in the documents that a question names."""
+    """Search first in the documents that a question names."""
     rerank: str | None = None
     """Cross-encoder by name or path."""
     llm: str | None = None
-    """Model that answers; unset: the one configured on this machine."""
+    """Model that answers. Unset: the one configured on this machine."""
     answers: bool = False
     """Check answers too."""
     line: int = 1
@@ -78,7 +75,7 @@ class RegressionRules(Record):
     """When a night counts as regressed."""
 
     fail: bool = False
-    """End the night as failed, with the name `Regressed`."""
+    """End the night as failed, with the state name `Regressed`."""
     least_drop: float = Field(default=0.0, ge=0)
     """Smaller drops of a score are tolerated, even beyond chance; in the units of the score."""
 
@@ -90,7 +87,7 @@ class Suite(Record):
     """Stem of the file."""
     file: Path
     output: Path
-    """Folder of the report, the plots and the results files; `nightly/NAME` beside the file unless said."""
+    """Folder of report, plots and results files. Unset: `nightly/NAME` beside the file."""
     nights: int = Field(default=30, ge=2)
     """Number of nights in trends, including the last one."""
     models: tuple[SuiteModel, ...] = ()
@@ -181,7 +178,7 @@ def _models(read: _File, yaml: YamlFile, *, folder: Path, known: Mapping[str, An
 def _flags(
     given: Mapping[str, JsonValue], place: Place, yaml: YamlFile, *, known: Mapping[str, Any]
 ) -> dict[str, JsonValue]:
-    """Names of `trivet eval run` with their values; refuses others, and what a suite may not say."""
+    """Flags of `trivet eval run`. Raises SuiteUnusable for unknown ones and those that a suite may not set."""
     flags = {name.replace("-", "_"): value for name, value in given.items()}
     for written, name in zip(given, flags, strict=True):
         why = None

@@ -104,7 +104,7 @@ def test_programs_are_counted_by_the_k_of_the_run(tmp_path: Path, artifacts: Art
     ],
 )
 def test_items_may_have_different_numbers_of_programs(artifacts: Artifacts, counts: Counts, notes: list[str]) -> None:
-    assert list(notes_of(task_of([], artifacts, family="code", count=3, repeats=2), counts)) == notes
+    assert list(notes_of(task_of([], artifacts, family="code", count=3, repeats=2), counts, {})) == notes
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,4 @@ def test_a_k_that_is_left_out_is_said(metrics: dict[str, JsonValue], notes: list
 )
 def test_notes_say_what_the_score_does_not(artifacts: Artifacts, counts: Counts, notes: list[str]) -> None:
     task = task_of([], artifacts, count=3, repeats=2)
-    assert list(notes_of(task, counts)) == notes
+    assert list(notes_of(task, counts, {})) == notes

@@ -14,10 +14,11 @@ from tasks.evaluation.results.run_comparison import (
     Change,
     compare,
     differences,
-    regression,
+    regressed,
 )
 from tasks.measure.bootstrap import bootstrap
 from tasks.measure.estimates import wilson
+from tasks.measure.paired_tests import newcombe
 
 
 def graded(scores: Mapping[str, Sequence[float | None]]) -> list[Sample]:
@@ -165,7 +166,7 @@ def of(solved: int, n: int, *, higher_is_better: bool = True) -> Estimate:
 
 
 @pytest.mark.parametrize(
-    ("new", "last", "regressed"),
+    ("new", "last", "worse"),
     [
         (of(50, 100), of(80, 100), True),
         (of(80, 100), of(50, 100), False),
@@ -177,16 +178,17 @@ def of(solved: int, n: int, *, higher_is_better: bool = True) -> Estimate:
     ],
     ids=["drop", "rise", "by chance", "equal", "one item", "lower is better", "no interval"],
 )
-def test_a_drop_beyond_chance_is_a_regression(new: Estimate, last: Estimate, regressed: bool) -> None:
-    found = regression(new, last)
-    assert (found.regressed, found.paired) == (regressed, False)
+def test_a_drop_beyond_chance_is_a_regression(new: Estimate, last: Estimate, worse: bool) -> None:
+    up = new.higher_is_better
+    assert regressed(new.value - last.value, newcombe(new, last), higher_is_better=up) is worse
 
 
 def test_pairing_shows_a_drop_that_two_intervals_hide() -> None:
     before, after = once("abcdefghijklmnopqrst", "uvwxyz"), once("ghijklmnopqrst", "abcdefuvwxyz")
-    assert not regression(of(14, 26), of(20, 26)).regressed
-    paired = regression(of(14, 26), of(20, 26), compared=compare(before, after))
-    assert (paired.regressed, paired.p, paired.paired) == (True, 0.03125, True)
+    assert not regressed(-6 / 26, newcombe(of(14, 26), of(20, 26)), higher_is_better=True)
+    paired = compare(before, after)
+    assert paired.p == 0.03125
+    assert regressed(paired.difference, paired.p, higher_is_better=True)
 
 
 def test_a_huge_answer_is_shortened() -> None:

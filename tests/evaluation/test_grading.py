@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.record_lines import read_lines, write_lines
-from tasks.evaluation.running.shard_grading import beside, grade_shard, math_grader
+from tasks.evaluation.running.shard_grading import beside, math_grader, score_shard
 from tests.evaluation.sums import plan_of, write_benchmark
 
 
@@ -64,12 +64,11 @@ def test_a_shard_is_graded_in_its_order(tmp_path: Path, artifacts: Artifacts) ->
     task = plan_of(write_benchmark(tmp_path / "own"), artifacts)
     answers = {"0": r"It is \boxed{0}.", "1": r"It is \boxed{3}.", "2": "<think>"}
     said = [Response(item=id, turns=(Reply(text=text, key="k" * 64),)) for id, text in answers.items()]
-    ref = grade_shard(write_lines(artifacts, "responses", said), task, artifacts, judge=None)
-    graded = [
-        (one.item, one.score, one.extracted, one.missing, one.group) for one in read_lines(artifacts, ref, Sample)
-    ]
+    scored = score_shard(write_lines(artifacts, "responses", said), task, artifacts, None)
+    samples = read_lines(artifacts, scored.samples, Sample)
+    graded = [(one.item, one.score, one.extracted, one.missing, one.group) for one in samples]
     assert graded == [("0", 1.0, "0", False, "even"), ("1", 0.0, "3", False, "odd"), ("2", 0.0, None, True, "even")]
-    assert grade_shard(write_lines(artifacts, "responses", said), task, artifacts, judge=None) == ref
+    assert score_shard(write_lines(artifacts, "responses", said), task, artifacts, None) == scored
 
 
 def test_a_process_has_one_grader_of_mathematics() -> None:

@@ -13,7 +13,7 @@ from storage import connections
 from storage.artifacts import Artifacts
 from storage.evaluations import Evaluations
 from storage.storage_errors import DatabaseUnavailable
-from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, Sample, TaskResult
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, ModelFacts, Sample, TaskResult
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.results.result_rows import keep
 from tasks.evaluation.results.run_comparison import against_last
@@ -68,8 +68,8 @@ def test_a_run_is_compared_with_the_last_one(
     new = run(2, result(artifacts, after), model=model)
     keep(new, artifacts, evaluations)
     said = against_last(new, artifacts, evaluations)
-    assert said.lines == [f"{line} since run {last.run.id[:8]}"]
-    assert said.regressions == regressed
+    assert said.lines == (f"{line} since run {last.run.id[:8]}",)
+    assert said.regressions == tuple(regressed)
 
 
 @pytest.mark.postgres
@@ -79,7 +79,7 @@ def test_the_last_one_is_the_latest_before_it(artifacts: Artifacts, evaluations:
         keep(one, artifacts, evaluations)
     [line] = against_last(runs[2], artifacts, evaluations).lines
     assert "0.200 → 0.300" in line
-    assert against_last(runs[0], artifacts, evaluations) == ([], [])
+    assert against_last(runs[0], artifacts, evaluations) == AgainstLast()
 
 
 @pytest.mark.postgres
@@ -98,20 +98,20 @@ def test_a_run_of_something_else_is_no_measure(
     model = request.node.name
     keep(run(1, result(artifacts, 9), model=model), artifacts, evaluations)
     new = run(2, result(artifacts, 1).model_copy(update=changed), model=model)
-    assert against_last(new, artifacts, evaluations) == ([], [])
+    assert against_last(new, artifacts, evaluations) == AgainstLast()
 
 
 @pytest.mark.postgres
 def test_a_run_of_another_model_is_no_measure(artifacts: Artifacts, evaluations: Evaluations) -> None:
     keep(run(1, result(artifacts, 9), model="one-model"), artifacts, evaluations)
-    assert against_last(run(2, result(artifacts, 1), model="another"), artifacts, evaluations) == ([], [])
+    assert against_last(run(2, result(artifacts, 1), model="another"), artifacts, evaluations) == AgainstLast()
 
 
 @pytest.mark.postgres
 def test_where_nothing_was_scored_nothing_is_said(artifacts: Artifacts, evaluations: Evaluations) -> None:
     keep(run(1, result(artifacts, 9), model="silent"), artifacts, evaluations)
     new = run(2, result(artifacts, 9).model_copy(update={"estimates": ()}), model="silent")
-    assert against_last(new, artifacts, evaluations) == ([], [])
+    assert against_last(new, artifacts, evaluations) == AgainstLast()
 
 
 @pytest.mark.postgres

@@ -45,7 +45,7 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 def test_texts_come_from_the_artifacts(artifacts: Artifacts) -> None:
     made = report(with_artifacts(task_result(), artifacts))
-    looked = look_up(FoundRun(made), "Sums", SAMPLES[0], artifacts, Kept())
+    looked = look_up(FoundRun(made), "Sums", SAMPLES[0], artifacts, Kept().many)
     assert (looked.system, looked.prompts, looked.replies) == ("Be short.", ("What is 1 + 3?",), ("It is 4.",))
     assert [(call.by, call.key) for call in looked.calls] == [("model", KEY), ("judge", JUDGE_KEY)]
     assert looked.calls[0].sent == {"temperature": 0.7}
@@ -55,17 +55,17 @@ def test_texts_come_from_the_artifacts(artifacts: Artifacts) -> None:
 def test_without_artifacts_they_come_from_beside_the_results_file(artifacts: Artifacts, tmp_path: Path) -> None:
     made = report(with_artifacts(task_result(), artifacts))
     path = write_files(made, artifacts, output_path=tmp_path / "out")
-    looked = look_up(find_run(str(path), None), "Sums", SAMPLES[3], Artifacts(tmp_path / "other"), Away())
+    looked = look_up(find_run(str(path), None), "Sums", SAMPLES[3], Artifacts(tmp_path / "other"), Away().many)
     assert (looked.prompts, looked.replies, looked.notes) == (("What is 2 + 3?",), ("It is 5\x00.",), ())
 
 
 def test_else_they_come_from_the_response_store(artifacts: Artifacts) -> None:
-    looked = look_up(FoundRun(report()), "Sums", SAMPLES[0], artifacts, Kept())
+    looked = look_up(FoundRun(report()), "Sums", SAMPLES[0], artifacts, Kept().many)
     assert (looked.prompts, looked.replies) == (("Stored?",), ("Stored.",))
 
 
 def test_what_nobody_kept_is_said(artifacts: Artifacts) -> None:
-    looked = look_up(FoundRun(report()), "Sums", SAMPLES[0], artifacts, Away())
+    looked = look_up(FoundRun(report()), "Sums", SAMPLES[0], artifacts, Away().many)
     assert looked.sample == SAMPLES[0]
     assert looked.notes == (
         "the model calls are not shown: nobody there",

@@ -66,7 +66,7 @@ def show(
             fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
         chosen = task or tasks[0]
         samples = _samples(found, chosen, item, repeat)
-        looked = [look_up(found, chosen, sample, artifacts(), responses()) for sample in samples]
+        looked = [look_up(found, chosen, sample, artifacts(), responses().many) for sample in samples]
     told = {
         "run": found.report.run.id,
         "task": chosen,

@@ -37,7 +37,7 @@ INSTRUCTIONS = DataFile(
     "a list of objects: write one to a line.",
 )
 SEED = 0
-"""Seed of the positions: another one puts other answers first."""
+"""Seed of the order of the two answers."""
 LABELS = ("A", "B", "C")
 PREFERENCE = "preference"
 JUDGE_TOKENS = 1024
@@ -74,12 +74,11 @@ Do not write any label before that line.
 class AlpacaEval(BaseBenchmark):
     """Wins against the `output` of the data file, in per cent, a tie counting half.
 
-    Not the published 2.0 figure: that one weighs each verdict by the judge's log-probabilities, which chat endpoints
-    seldom give, and corrects for length by a regression on data of its own (df_gamed.csv, instruction_difficulty.csv),
-    so there is no `length_controlled_winrate` here. And the judge's prompt is our own. Compare models that were
-    measured here with each other. The judge sees the model's answer as A or as B by a hash of the instruction. No
-    answer loses, without a judge. Fields, positions by hash and the other metrics' names: tatsu-lab/alpaca_eval.
-    Sampling: evalchemy's alpaca_eval. Proved on items of our own in that schema; the real data was not at hand.
+    Not the published 2.0 figure, which weighs verdicts by the judge's log-probabilities and corrects for length with a
+    regression on data of its own (hence no `length_controlled_winrate`); and the judge's prompt is our own. Compare
+    only models that were measured here. A hash of the instruction decides whether the model's answer is A or B. No
+    answer loses, without a judge. Fields, positions by hash and names of the other metrics: tatsu-lab/alpaca_eval.
+    Sampling: evalchemy's alpaca_eval. Tested on items of our own in that schema, without the real data.
     """
 
     name = "AlpacaEval"
@@ -92,7 +91,7 @@ class AlpacaEval(BaseBenchmark):
     metric: ClassVar[str] = "win_rate"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """The instructions; `detail` holds the reference answer, and where the model's stands."""
+        """The instructions; `detail` holds the reference answer and the position of the model's."""
         return (_item(row) for row in fields.distinct(data.rows(INSTRUCTIONS)))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
@@ -123,7 +122,6 @@ class AlpacaEval(BaseBenchmark):
         return Summary(metrics, rates, found.counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """A prompt that does not render or does not name its labels."""
         yield from super().check(items, tools)
         yield from unread_labels(self, JUDGE_PROMPT, LABELS, parse=_label)
         for item in items:

@@ -85,14 +85,13 @@ After your explanation give your verdict once, as one of these labels, and write
 class ArenaHard(BaseBenchmark):
     """Share of battles won against the baseline, in per cent: a tie counts half, `much better` as three battles.
 
-    That is what the published score comes to. It fits Bradley-Terry strengths to the battles and gives the win rate
-    that they predict against the baseline; where a model meets nobody but the baseline, the fit's maximum is the share
-    itself. Here the 95 % interval resamples questions; the published one resamples battles, of which a question has up
-    to six that are not independent, and so is narrower. A question with a game that has no verdict is left out, as
-    there. No answer loses both games by far, without a judge. The judge's prompt is our own, with the published
-    labels, so scores compare with scores measured here.
-    Source: lmarena/arena-hard-auto v0.1 (show_result.py, gen_judgment.py, config: judge, weights, temperature 0 and
-    4,096 tokens of answers and judge). Proved on items of our own in that schema; the real data was not at hand.
+    The published score is a win rate predicted by Bradley-Terry strengths; where a model meets only the baseline, it
+    equals this share. The 95 % interval resamples questions; the published one resamples battles, up to six dependent
+    ones of a question, and is narrower. A question with a game without verdict is left out, as there. No answer loses
+    both games by far, without a judge. The judge's prompt is our own, with the published labels: compare only scores
+    measured here. Source: lmarena/arena-hard-auto v0.1 (show_result.py, gen_judgment.py, config: judge, weights,
+    temperature 0 and 4,096 tokens of answers and judge). Tested on items of our own in that schema, without the real
+    data.
     """
 
     name = "ArenaHard"
@@ -113,13 +112,13 @@ class ArenaHard(BaseBenchmark):
             yield _item(row, answers[row.id])
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response: the share of its battles that it won; `values` has both by their number."""
+        """A sample for each response: the share of its battles that it won; `values` has both counts."""
         judge = needed_judge(self, tools)
         judged = judging.judge_all(answered, asks=self._asks, parse=_label, judge=judge)
         return (_sample(one, judge) for one in judged)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """The score with its interval, and how long the answers are where the model counts its tokens."""
+        """The score with its interval, and the mean length in tokens if the model counts them."""
         shares, tokens = dict[str, Share](), list[float]()
         counts = tally(_watch(samples, shares, tokens)).counts
         found = weighted_estimate(self.metric, shares, headline=True)
@@ -136,7 +135,6 @@ class ArenaHard(BaseBenchmark):
         return Summary(metrics, (score,) if score else (), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """A prompt that does not render or does not name its labels."""
         yield from super().check(items, tools)
         yield from unread_labels(self, JUDGE_PROMPT, LABELS, parse=_label)
         for item in items:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from models.protocols import ChatRequest
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed
 from tasks.evaluation.evaluation_records import Family, Item, Reply, Response, Sample, Sampling
-from tasks.grading.code.code_grading import Verdict, grade_program
+from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
 from tasks.grading.judge_grading import AskAll, Judge, Tools
+from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.sandbox import Sandbox, shared_sandbox
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ __all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 
 
 class BaseBenchmark:
-    """A benchmark; a subclass sets what it is and writes `items` and `grade`, or evalchemy's two methods.
+    """A benchmark; a subclass defines `items` and `grade`, or evalchemy's two methods.
 
     `items`, `grade` and `summarise` are run in shards, streamed, cached and re-scored. A subclass that overrides
-    `generate_responses` and `evaluate_responses` instead, as evalchemy's benchmarks do, is run as a whole.
+    `generate_responses` and `evaluate_responses` instead is run as a whole.
     """
 
     name: str
@@ -42,17 +43,17 @@ class BaseBenchmark:
     """One line for `eval list`."""
     family: Family = "own"
     files: tuple[DataFile, ...] = ()
-    """Its data, by file name in `--data-dir`, and where the hub has it."""
+    """Its data files, with their source on the hub."""
     sampling: Sampling = Sampling()
     repeats: int = 1
     ks: tuple[int, ...] = ()
     """Values of k of pass@k, for code."""
     judge: str | None = None
-    """Its own choice of model that grades: `openai:gpt-4-0613`; None: it needs none."""
+    """Default judge: `openai:gpt-4-0613`; None: it needs none."""
     format_checked_only: bool = False
-    """True: the loader was proved on items of our own in the published schema, the real data was not at hand."""
+    """The loader was tested on items of our own in the published schema, without the real data."""
     score_only: bool = False
-    """True: it grades recorded answers and asks no model, since what the model was to see is not here."""
+    """It grades recorded answers and asks no model, because the data lacks what the model is to see."""
     data: Data | None = None
     """Where the two methods of evalchemy read the items when they are called by hand; None: beside the definition
     of the benchmark, or the hub."""
@@ -67,7 +68,7 @@ class BaseBenchmark:
         repetition_penalty: float | None = None,
         temperature: float | None = None,
     ) -> None:
-        """The arguments are those of evalchemy's class; its benchmarks hand them on to this one."""
+        """The arguments are those of evalchemy's class; its benchmarks pass them on to this one."""
         self.logger = logger or logging.getLogger(type(self).__name__)
         self.system_instruction = system_instruction
         self.max_new_tokens = max_new_tokens
@@ -84,12 +85,10 @@ class BaseBenchmark:
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """The figures over all samples; read once, not held."""
-        from tasks.grading.sample_statistics import summarise_repeats, summarise_single
-
         return summarise_repeats(samples) if self.repeats > 1 else summarise_single(samples)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """What is wrong with the benchmark, a sentence each: golds that do not match themselves, empty prompts …"""
+        """Problems of the benchmark, a sentence each: golds that do not match themselves, empty prompts …"""
         if not items:
             yield "the data holds no items"
         for item_id, times in Counter(item.id for item in items).items():
@@ -110,10 +109,7 @@ class BaseBenchmark:
         return f"The answer is \\boxed{{{', '.join(str(gold) for gold in golds)}}}."
 
     def generate_responses(self, model: Any) -> dict[str, Any]:
-        """evalchemy's first method: answers of an lm_eval LM to all items and repeats, as a dict that JSON can hold.
-
-        Empty in ranks other than the first.
-        """
+        """evalchemy's first method: an lm_eval LM's answers to all items and repeats, as JSON; empty in later ranks."""
         from tasks.evaluation.running.benchmark_data import Data
 
         items = list(self.items(self.data or Data(None)))
@@ -144,14 +140,11 @@ class BaseBenchmark:
             return dict(self.summarise(self.grade(_answered(results["examples"]), Tools(math))).metrics)
 
     def run_benchmark(self, model: Any) -> dict[str, Any]:
-        """Both, one after the other, as evalchemy has it."""
+        """Both methods, as in evalchemy."""
         return self.evaluate_responses(self.generate_responses(model))
 
     def compute(self, model: Any, inputs: list[Any], do_slice: bool = True) -> list[str]:
-        """Answers of an lm_eval LM to its Instances, in their order.
-
-        do_slice: as evalchemy has it; here a run parts the items itself, and a model that it hands over is one rank.
-        """
+        """Answers of an lm_eval LM to its Instances, in order. do_slice: evalchemy's; here a run splits the items."""
         del do_slice
         for instance in inputs:
             instance.task_name = getattr(self, "name", type(self).__name__)
@@ -162,7 +155,7 @@ class BaseBenchmark:
         return int(getattr(model, "rank", 0))
 
     def _prepare_messages(self, messages: list[dict[str, str]], model: Any = None) -> Any:
-        """The messages with the system instruction in front, and with the model's chat template when there is one."""
+        """The messages behind the system instruction; with a model, in its chat template."""
         if self.system_instruction:
             messages.insert(0, {"role": "system", "content": self.system_instruction})
         return messages if model is None else model.apply_chat_template(messages)
@@ -187,7 +180,7 @@ class BaseBenchmark:
 
 
 def is_whole(benchmark: BaseBenchmark) -> bool:
-    """Whether it brings evalchemy's two methods, and so is run in one piece."""
+    """Whether it implements evalchemy's two methods, and so runs in one piece."""
     kind = type(benchmark)
     return (
         kind.generate_responses is not BaseBenchmark.generate_responses
@@ -214,7 +207,7 @@ def _answered(examples: Iterable[dict[str, Any]]) -> Iterator[tuple[Item, Respon
 
 
 def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-    """Items whose own gold, given as an answer, is not graded as right."""
+    """A sentence for each item whose own gold, given as an answer, is not graded as right."""
     answered = [
         (item, Response(item=item.id, turns=(Reply(text=answer),)))
         for item in items
@@ -228,7 +221,7 @@ def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) 
 
 
 def passing_answers(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]], tools: Tools) -> Iterator[str]:
-    """The items whose answer here is graded as right."""
+    """IDs of the items whose answer is graded as right."""
     answered = [(item, Response(item=item.id, turns=(Reply(text=answer),))) for item, answer in answers]
     yield from (sample.item for sample in benchmark.grade(answered, tools) if sample.score)
 
@@ -241,7 +234,7 @@ def needed_judge(benchmark: BaseBenchmark, tools: Tools) -> Judge:
 
 
 def no_judge(benchmark: BaseBenchmark) -> str:
-    """The sentence for a benchmark whose judge was not named."""
+    """The error message for a missing judge."""
     own = f" (its own choice is {benchmark.judge})" if benchmark.judge else ""
     return f"{benchmark.name} is graded by a model and none is there; name one with --annotator_model{own}"
 
@@ -249,14 +242,14 @@ def no_judge(benchmark: BaseBenchmark) -> str:
 def unread_labels(
     benchmark: BaseBenchmark, prompt: str, labels: Sequence[str], *, parse: Callable[[str], str | None]
 ) -> Iterator[str]:
-    """Labels that the judge's prompt does not name, or that are not read in a judgment that follows it."""
+    """A sentence for each label that is not in the judge's prompt, or not parsed from a judgment that follows it."""
     for one in labels:
         if f"[[{one}]]" not in prompt or parse(f"Both have merits.\n[[{one}]]") != one:
             yield f"{benchmark.name}: the label [[{one}]] is not in the judge's prompt, or not read in a judgment"
 
 
 def unrendered(item: Item, request: Callable[[Item], ChatRequest]) -> Iterator[str]:
-    """Why the judge's prompt of an item does not render; nothing where it does."""
+    """Why the judge's prompt of an item does not render; empty if it does."""
     try:
         request(item)
     except TemplateUnusable as error:
@@ -286,11 +279,11 @@ class CodeBenchmark(BaseBenchmark):
     metric = "pass@1"
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        """Execute the code in an answer, which is without reasoning already and not empty."""
+        """Execute the code in an answer, which is not empty and comes without reasoning."""
         raise NotImplementedError
 
     def empty_response(self, item: Item) -> str | None:
-        """An answer with an empty body, which must be graded as wrong; None where there is no such thing."""
+        """An answer with an empty body, which must be graded as wrong; None if there is none."""
         del item
         return None
 
@@ -298,7 +291,7 @@ class CodeBenchmark(BaseBenchmark):
         raise NotImplementedError
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response, in order; as many at once as the sandbox has workers."""
+        """A sample for each response, in order; the workers of the sandbox run in parallel."""
         sandbox = tools.sandbox or shared_sandbox()
         return sandbox.map(lambda pair: self.sample(*pair, sandbox), answered)
 
@@ -307,12 +300,10 @@ class CodeBenchmark(BaseBenchmark):
         return grade_program(item, response, self.try_out, sandbox)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        from tasks.grading.code.code_grading import summarise_code
-
         return summarise_code(samples, ks=self.ks)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every benchmark: canonical solutions pass; and empty bodies do not."""
+        """As in the base class: canonical solutions pass; and empty bodies do not."""
         yield from super().check(items, tools)
         empty = ((item, answer) for item in items if (answer := self.empty_response(item)) is not None)
         yield from (f"item {item}: an empty body passes its tests" for item in passing_answers(self, empty, tools))

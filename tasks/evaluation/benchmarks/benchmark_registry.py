@@ -1,4 +1,4 @@
-"""Finds benchmarks: ours, those of installed packages, and a file of the user's own by its path."""
+"""Finds benchmarks: ours, those of installed packages, and user files by path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ YAML = (".yaml", ".yml")
 
 
 def benchmarks() -> dict[str, BaseBenchmark]:
-    """All benchmarks by name: of this folder, and of installed packages; a broken one is left out and logged."""
+    """All benchmarks of this folder and of installed packages, by name; broken ones are logged and left out."""
     found = dict(_built_in())
     for point in entry_points(group=ENTRY_POINTS):
         try:
@@ -86,7 +86,7 @@ def _plain(name: str) -> str:
 
 
 def near_names(name: str, known: list[str]) -> list[str]:
-    """What somebody who wrote `name` may have meant, the nearest first."""
+    """Similar names, the most similar first."""
     lowered = {one.casefold(): one for one in known}
     close = get_close_matches(name.casefold(), lowered, n=4, cutoff=0.5)
     return [lowered[one] for one in close]
@@ -95,8 +95,8 @@ def near_names(name: str, known: list[str]) -> list[str]:
 def definition_digest(benchmark: BaseBenchmark) -> str:
     """SHA-256 (hex) of what defines a benchmark: the content of its YAML file, or the code of its class's module.
 
-    For a benchmark of programs also the code of the modules in the folder of programs that it uses. Imports, comments,
-    docstrings, formatting and the order of top-level statements do not count, so that moved code compares as before.
+    For a benchmark of programs also the code of the modules of their folder that it uses. Imports, comments,
+    docstrings, formatting and the order of top-level statements do not count, so that moved code keeps its digest.
     """
     if isinstance(benchmark, SimpleBenchmark):
         told = benchmark.definition.model_dump(mode="json", exclude={"summary": True, "data": {"get"}})
@@ -138,7 +138,7 @@ def _code_of(source: str) -> _Code:
 
 
 def _named_in(tree: ast.Module) -> Iterator[str]:
-    """Modules that a module imports, and its texts."""
+    """Names of imported modules, and string constants."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names)
@@ -150,7 +150,7 @@ def _named_in(tree: ast.Module) -> Iterator[str]:
 
 
 def _shape(node: object) -> str:
-    """A syntax tree as text. Unlike `ast.dump`, equal on all versions of Python, and without what is neutral."""
+    """A syntax tree as text; unlike `ast.dump` equal on all versions of Python, and without neutral nodes."""
     if isinstance(node, list):
         return f"[{', '.join(_shape(one) for one in cast('list[object]', node) if not _is_neutral(one))}]"
     if not isinstance(node, ast.AST):
@@ -183,7 +183,7 @@ def _built_in() -> dict[str, BaseBenchmark]:
 
 
 def _declares(path: Path) -> bool:
-    """Whether a module has a benchmark to give; the others need not be imported."""
+    """Whether a module declares a benchmark; the others need not be imported."""
     return any(
         line.startswith(("BENCHMARK ", "BENCHMARK:", "BENCHMARKS")) for line in path.read_text("utf-8").splitlines()
     )
@@ -238,14 +238,14 @@ def _instance(target: Any, named: str) -> BaseBenchmark:
 
 
 def _named(benchmark: BaseBenchmark) -> BaseBenchmark:
-    """With the name that its class has, as evalchemy's benchmarks are called, where it gives none."""
+    """Set a missing name from the class, as evalchemy's benchmarks are named."""
     if not getattr(benchmark, "name", ""):
         benchmark.name = type(benchmark).__name__.removesuffix("Benchmark") or type(benchmark).__name__
     return benchmark
 
 
 def _load_file(path: Path) -> ModuleType:
-    """The module in a file, as part of a package that is its folder, so that it may import what stands beside it."""
+    """The module in a file, in a package for its folder, so that it can import modules beside it."""
     package = f"trivet_benchmark_{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
     if package not in sys.modules:
         parent = ModuleType(package)
@@ -269,7 +269,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _line_in(path: Path, error: BaseException) -> str:
-    """The last line of the file that was running."""
+    """The last executed line of the file."""
     lines, trace = list[int](), error.__traceback__
     while trace:
         if trace.tb_frame.f_code.co_filename == str(path):

@@ -1,4 +1,4 @@
-"""What `trivet eval new` writes: a benchmark that runs as it stands, to be changed into the user's own."""
+"""The files of `trivet eval new`: a benchmark that runs as it is, to be adapted."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ BENCHMARK = {kind}()
 
 
 def files_of(name: str, *, python: bool) -> dict[str, str]:
-    """File name → content, the definition first. Raises BenchmarkUnusable for a name that is none."""
+    """File name → content, the definition first. Raises BenchmarkUnusable for an invalid name."""
     if not re.fullmatch(NAME, name):
         raise BenchmarkUnusable(f"{name!r} is no name of a benchmark: begin with a letter, then letters, digits, - _ .")
     stem = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")

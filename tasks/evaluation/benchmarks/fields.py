@@ -1,4 +1,4 @@
-"""Reads fields of data rows by the type that they must have."""
+"""Reads fields of data rows and checks their types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.evaluation.running.benchmark_data import Row
 
 
 def text(row: Row, name: str) -> str:
-    """A field that holds text with words in it. Raises DataUnusable."""
+    """A field that holds non-blank text. Raises DataUnusable."""
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         row.unusable(f"`{name}` must hold text, found {_shown(value)}")
@@ -44,7 +44,7 @@ def answer_turns(row: Row) -> list[str]:
 
 
 def distinct(rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows; raises DataUnusable at the second of an id."""
+    """The rows. Raises DataUnusable for a repeated ID."""
     seen: dict[str, int] = {}
     for row in rows:
         if (first := seen.setdefault(row.id, row.line)) != row.line:

@@ -1,9 +1,9 @@
 """Humanity's Last Exam, the questions without pictures.
 
-Fields as the data set card of cais/hle lists them: id, question, image (empty, or a data URI), answer, answer_type
-(multipleChoice or exactMatch), raw_subject, category. System message as the authors' hle_eval/run_model_predictions.py,
-greedy as theirs. They have a model judge every answer. Here letters are compared, and short answers must be equal to
-the gold as mathematics or in so many words: a figure of ours is a lower bound of theirs.
+Fields as in the data set card of cais/hle: id, question, image (empty, or a data URI), answer, answer_type
+(multipleChoice or exactMatch), raw_subject, category. System message and greedy decoding as in the authors'
+hle_eval/run_model_predictions.py. The authors use a judge; here letters are compared, and short answers must equal the
+gold as mathematics or as text, so figures are lower bounds of theirs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _item(row: Row) -> Item:
 
 
 def grade_short(item: Item, response: Response, tools: Tools) -> Sample:
-    """Equal in words, else as mathematics."""
+    """Right if equal as text or as mathematics."""
     answer, gold = find_answer(response.text), str(item.gold)
     equal, failed, stage = False, None, "no answer was found"
     if answer is not None:

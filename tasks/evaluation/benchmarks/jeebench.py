@@ -34,7 +34,7 @@ TOLERANCE = Decimal("0.01")
 
 
 class JEEBench(BaseBenchmark):
-    """A quarter of the problems each in their own way of answering; groups are subjects."""
+    """Four types of answer; groups are subjects."""
 
     name = "JEEBench"
     summary = "515 problems of JEE Advanced in mathematics, physics and chemistry"
@@ -85,7 +85,7 @@ def _item(row: Row) -> Item:
 
 
 def grade_number(item: Item, response: Response, tools: Tools) -> Sample:
-    """Right within 0.01, or where the grader of mathematics finds it equal: 3/2 for 1.5."""
+    """Right within 0.01, or if equal as mathematics: 3/2 for 1.5."""
     from tasks.grading.math.math_extraction import extract_answer
 
     answer = extract_answer(response.text)

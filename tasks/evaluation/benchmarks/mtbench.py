@@ -51,12 +51,12 @@ LOWEST = 1.0
 
 
 class MTBench(BaseBenchmark):
-    """Single-answer grading as in FastChat, whose prompts, references and temperatures it reads or repeats.
+    """Single-answer grading as in FastChat, with its prompts, references and temperatures.
 
-    A turn without an answer gets the lowest rating, 1, and no judge is asked. A question is scored when all its turns
-    are, with their mean; one of whose judges failed is unscored, but the turn that was rated still counts in its own
-    mean and in Average, as in evalchemy: each is the mean over all ratings that there are.
-    max_tokens 1024 is FastChat's (gen_model_answer.py) and evalchemy's.
+    A turn without an answer gets the lowest rating, 1, without a judge. The score of a question is the mean over its
+    turns; if a judge failed on one, the question is unscored, but its rated turn counts in the figures of that turn and
+    in Average, which are means over all ratings, as in evalchemy. max_tokens 1024 is FastChat's (gen_model_answer.py)
+    and evalchemy's.
     """
 
     name = "MTBench"
@@ -93,7 +93,7 @@ class MTBench(BaseBenchmark):
         return Summary(metrics, tuple(one for one in estimates if one), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Prompts that do not render or whose own example has no rating, and references that are not there."""
+        """Prompts that do not render or whose example has no rating, and missing references."""
         yield from super().check(items, tools)
         for item in items:
             yield from _problems(item)
@@ -187,7 +187,7 @@ class _Ratings:
         self._by_category: dict[str, dict[str, dict[str, Share]]] = {}
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The samples, each noted as it passes."""
+        """The samples, passed on and counted."""
         for sample in samples:
             for turn in TURNS:
                 if (rated := sample.values.get(turn)) is not None:

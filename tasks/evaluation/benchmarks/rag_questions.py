@@ -1,7 +1,7 @@
-"""Questions about documents: answers must hold the gold's numbers or words, and say so where nothing tells.
+"""Questions about documents: answers must contain the gold's numbers or words, or abstain if there is no answer.
 
 The file is a questions file of `trivet rag eval`: {id, question, document, pages, answer, answerable}. RAGQuestions
-grades answers that some system gave earlier; RAGReading asks a model, and needs the passages in a field `context`.
+grades recorded answers of any system; RAGReading asks a model, and needs the passages in a field `context`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GET = "It is a questions file of `trivet rag eval`, of your own documents."
 UNSURE = re.compile(
     r"(?i)\bI\s(?:do\snot|don['’]t)\sknow\b|\b(?:cannot|can['’]t)\s(?:tell|say|answer)\b|모르|모릅니다|알\s?수\s?없"
 )
-"""What a model says that was told to say so; beside what the answers of `trivet rag` say."""
+"""Abstentions in words other than those of `trivet rag`."""
 BRIEF_CHARS = 200
 READING = (
     "Answer the question from the passages below, briefly. If they do not tell, say that you do not know.\n\n"
@@ -47,7 +47,7 @@ class RAGQuestions(BaseBenchmark):
 
 
 class RAGReading(RAGQuestions):
-    """Asks a model with the passages of each line before it."""
+    """Asks a model about the passages of each line."""
 
     name = "RAGReading"
     summary = "questions about passages that stand beside them: does a model find the gold in its context"
@@ -84,7 +84,7 @@ def _text(row: Row, name: str) -> str:
 
 
 def grade_answer(item: Item, response: Response) -> Sample:
-    """All gold numbers in whatever spelling, else all its words; or nothing claimed, where nothing tells."""
+    """Right with all numbers of the gold in any spelling, else all its words; without a gold, if it abstains."""
     answer = visible_answer(response.text) or ""
     score, reason = _verdict(item, answer)
     return Sample(

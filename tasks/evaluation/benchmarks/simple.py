@@ -1,7 +1,4 @@
-"""A benchmark that one YAML file describes: what the file may say, and how it becomes items, prompts and a grader.
-
-Every mistake is named with file and line.
-"""
+"""A benchmark in a YAML file: its schema, and how it becomes items, prompts and a grader."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.evaluation.yaml_file import YamlFile, read_yaml
-from tasks.grading.choice import LETTERS, canonical
+from tasks.grading.choice import LETTERS, canonical, grade_choice
+from tasks.grading.exact import grade_exact
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
+PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
 
 
 class DataSource(Record):
-    """Where the items are."""
-
     file: str = Field(min_length=1)
     """Name in `--data-dir`, or beside the YAML file."""
     hub: str | None = None
@@ -38,7 +35,7 @@ class DataSource(Record):
 
 
 class Gold(Record):
-    """Where the right answer stands in a row."""
+    """Location of the right answer in a row."""
 
     field: str
     pattern: str | None = None
@@ -60,14 +57,14 @@ class Gold(Record):
 
 
 class Options(Record):
-    """What there is to choose from; the prompt shows it as `{options}` and the letters as `{letters}`."""
+    """Answer options; the prompt shows them as `{options}` and their letters as `{letters}`."""
 
     field: str | None = None
     """A field with the list of options."""
     fields: tuple[str, ...] = ()
     """Or a field for each option."""
     answer: Literal["letter", "index", "text"] = "letter"
-    """What the gold is."""
+    """Type of the gold."""
     shuffle: bool = False
     """Put the options of each item in an order of its own, the same in every run."""
     seed: int = 0
@@ -83,15 +80,13 @@ class Options(Record):
 
 
 class Grader(Record):
-    """Who grades."""
-
     kind: Literal["math", "choice", "exact", "rules"]
     several: bool = False
     """True for multiple choice with several right letters and partial credit."""
 
 
 class Definition(Record):
-    """A benchmark as a YAML file has it."""
+    """A benchmark in a YAML file."""
 
     name: str = Field(pattern=NAME)
     version: int = Field(default=1, ge=1)
@@ -101,30 +96,25 @@ class Definition(Record):
     id: str | None = None
     """Field with the item's id; else id, unique_id, idx, key, question_id, task_id, or the row number."""
     prompt: str | tuple[str, ...] = Field(min_length=1)
-    """Words to the model, or a list of them, one a turn; `{field}` stands for a field of the row. Other braces stay."""
+    """Prompt, or a list with one per turn; `{field}` stands for a field of the row, other braces for themselves."""
     system: str | None = None
     gold: Gold | None = None
     """A field name, or `{field, pattern}`, or `{field, boxed: true}`."""
     group: str | None = None
     """Field by which figures are grouped."""
     detail: dict[str, str] = Field(default_factory=dict)
-    """Name → field: what else the grader needs."""
+    """Name → field: further input of the grader."""
     options: Options | None = None
     sampling: Sampling = Sampling()
     repeats: int = Field(default=1, ge=1, le=1000)
     grader: Grader
     format_checked_only: bool = False
-    """The real data was not at hand when it was written."""
+    """It was written without the real data."""
 
     @field_validator("gold", mode="before")
     @classmethod
     def _a_field_name_is_short_for_a_gold(cls, gold: Any) -> Any:
         return {"field": gold} if isinstance(gold, str) else gold
-
-    @field_validator("prompt", mode="before")
-    @classmethod
-    def _lists_are_tuples(cls, prompt: Any) -> Any:
-        return tuple(cast("list[Any]", prompt)) if isinstance(prompt, list) else prompt
 
     @model_validator(mode="after")
     def _grader_has_what_it_needs(self) -> Definition:
@@ -158,22 +148,13 @@ def _sentences(error: ValidationError, file: YamlFile) -> Iterator[str]:
 
 
 def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
-    kinds: dict[tuple[int | str, ...], type[Record]] = {
-        (): Definition,
-        ("data",): DataSource,
-        ("gold",): Gold,
-        ("options",): Options,
-        ("sampling",): Sampling,
-        ("grader",): Grader,
-    }
-    return list(kinds.get(loc, Definition).model_fields)
-
-
-PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
+    kinds = {"data": DataSource, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
+    kind = kinds.get(str(loc[0]), Definition) if len(loc) == 1 else Definition
+    return list(kind.model_fields)
 
 
 class Shown(NamedTuple):
-    """The options of an item as they are shown."""
+    """The options of an item in the order in which they are shown."""
 
     options: tuple[str, ...]
     gold: str
@@ -181,10 +162,10 @@ class Shown(NamedTuple):
 
 
 class SimpleBenchmark(BaseBenchmark):
-    """Items, prompts and grader as a `Definition` has them."""
+    """The benchmark of a `Definition`."""
 
     def __init__(self, definition: Definition, *, folder: Path) -> None:
-        """folder: where the definition stands; its data may stand beside it."""
+        """folder: of the definition, in which data files are looked for too."""
         super().__init__()
         self.definition = definition
         self.name = definition.name
@@ -216,12 +197,8 @@ class SimpleBenchmark(BaseBenchmark):
 
                 return grade_math(answered, tools.math)
             case "choice":
-                from tasks.grading.choice import grade_choice
-
                 return grade_choice(answered)
             case "exact":
-                from tasks.grading.exact import grade_exact
-
                 return grade_exact(answered)
             case "rules":
                 from tasks.grading.rules.rule_grading import grade_rules
@@ -236,7 +213,7 @@ class SimpleBenchmark(BaseBenchmark):
         return super().summarise(samples)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every benchmark; rules and their arguments must be known, too."""
+        """As in the base class; rules and their arguments must be known, too."""
         yield from super().check(items, tools)
         if self.definition.grader.kind == "rules":
             from tasks.grading.rules.rule_grading import check_rules
@@ -277,7 +254,7 @@ def open_yaml(path: Path) -> SimpleBenchmark:
 
 
 def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Options | None = None) -> str:
-    """The template with each `{field}` of the row in its place; all other braces, as LaTeX has them, stay."""
+    """The template with each `{field}` replaced; other braces, as in LaTeX, stay."""
     values: dict[str, Any] = dict(row)
     if layout is not None:
         letters = LETTERS[: len(options)]
@@ -291,7 +268,7 @@ def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Optio
 
 
 def without_none(value: Any) -> Any:
-    """`value` without the keys that hold nothing: the hub's tables fill absent keys with nulls."""
+    """`value` without keys that are None: the hub's tables fill absent keys with nulls."""
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
         return {name: without_none(one) for name, one in pairs if one is not None}
@@ -301,7 +278,7 @@ def without_none(value: Any) -> Any:
 
 
 def _shown(told: Definition, row: Row) -> Shown | None:
-    """The options in the order of this item, and the letter of the right one."""
+    """The options in their order for this item, and the letter of the right one."""
     if told.options is None or told.gold is None:
         return None
     options = _options(told.options, row)
@@ -324,7 +301,7 @@ def _options(told: Options, row: Row) -> list[str]:
 
 
 def _index(told: Options, options: list[str], gold: Any, row: Row) -> int:
-    """Which option is right, as the data file orders them."""
+    """Index of the right option, in the order of the data file."""
     text = _words(gold).strip()
     if told.answer == "text":
         index = next((at for at, option in enumerate(options) if canonical(option) == canonical(text)), -1)

@@ -49,13 +49,13 @@ class VQA(BaseBenchmark):
         return (grade_vqa(item, response) for item, response in answered)
 
     def gold_response(self, item: Item) -> str | None:
-        """Only where enough people agree: else no answer is wholly right."""
+        """Only if enough people agree; else no answer is entirely right."""
         gold = str(item.gold)
         return gold if vqa_accuracy(gold, _given(item)) == 1 else None
 
 
 def grade_vqa(item: Item, response: Response) -> Sample:
-    """Between 0 and 1: how many people gave this answer."""
+    """Score from 0 to 1, by how many people gave this answer."""
     answer = visible_answer(response.text) or ""
     return Sample(
         item=item.id,

@@ -49,7 +49,7 @@ WEIGHTS = {
     "Information/Advice seeking": 0.75,
     "Coding & Debugging": 1.25,
 }
-"""Weights of the categories in `task_macro_score`. Source: there."""
+"""Weights of the categories in `task_macro_score`. Source: the same file."""
 MOST_WORDS = 1000
 """Most words of a text that the judge sees. Source: max_words_to_eval, evalchemy and WildBench's scripts."""
 SCORE = "score"
@@ -101,12 +101,10 @@ class WildBench(BaseBenchmark):
     """WB-Score: the judge's score s from 1 to 10 becomes (s - 5) · 2, so that 0 is just acceptable.
 
     A task counts in the categories of its primary and secondary tags. `task_macro_score` weighs the categories as the
-    leaderboard does; a category without a task, as with `--limit`, does not count. No answer scores 1, without a judge.
-    Earlier messages of a conversation, the assistant's too, are the data's own. The judge's prompt is our own; it
-    asks for the published JSON with `score`.
-    Source: allenai/WildBench v2 (README, src/eval.py, leaderboard/data_dir/_create_tables.py); temperature 0 and 4,096
-    tokens from its scripts; metric names of evalchemy. Proved on items of our own in that schema; the real data was
-    not at hand.
+    leaderboard does; categories without a task do not count. No answer scores 1, without a judge. Earlier messages of a
+    conversation are from the data. The judge's prompt is our own; it asks for the published JSON with `score`. Source:
+    allenai/WildBench v2 (README, src/eval.py, leaderboard/data_dir/_create_tables.py); temperature 0 and 4,096 tokens
+    from its scripts; metric names of evalchemy. Tested on items of our own in that schema, without the real data.
     """
 
     name = "WildBench"
@@ -149,7 +147,7 @@ class WildBench(BaseBenchmark):
         return Summary(metrics, (whole, *parts.values()) if whole else (), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """A prompt that does not render, or whose own form has no score that can be read."""
+        """A prompt that does not render, or whose example has no readable score."""
         yield from super().check(items, tools)
         if score_in('{"strengths": "clear", "weaknesses": "none", "score": "7"}') != 7 or '"score"' not in JUDGE_PROMPT:
             yield f"{self.name}: the form that the judge's prompt asks for has no score that can be read"
@@ -202,13 +200,13 @@ def _message(row: Row, message: dict[str, str]) -> Said:
 
 
 def shortened(text: str) -> str:
-    """The first thousand words, and a mark where there are more."""
+    """The first thousand words, with a mark if there are more."""
     words = text.split(" ", MOST_WORDS)
     return text if len(words) <= MOST_WORDS else " ".join(words[:MOST_WORDS]) + "... (truncated)"
 
 
 def score_in(text: str) -> float | None:
-    """The score in a judgment, as JSON or nearly so; None where there is none from 1 to 10."""
+    """The score in a judgment in JSON or similar; None if there is none from 1 to 10."""
     found = SCORED.findall(text)
     value = float(found[-1]) if found else 0.0
     return value if LOWEST <= value <= 10 else None
@@ -240,16 +238,16 @@ def _sample(judged: Judged[float], judge: Judge) -> Sample:
 
 
 class _Scores:
-    """What the samples say, of all categories and of each."""
+    """Scores over all samples and by category."""
 
     def __init__(self) -> None:
         self.scores: dict[str, Share] = {}
         self.lengths: list[float] = []
-        """Lengths of the answers that the judge saw whole, as published."""
+        """Lengths of the answers that the judge saw untruncated, as published."""
         self._categories: dict[str, dict[str, Share]] = {}
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The samples, each noted as it passes."""
+        """The samples, passed on and counted."""
         for sample in samples:
             if (length := sample.values.get("length")) is not None:
                 self.lengths.append(length)

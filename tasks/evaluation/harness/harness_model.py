@@ -1,6 +1,6 @@
 """Our backends in the shape that the lm-evaluation-harness asks: an `lm_eval.api.model.LM`.
 
-Log-probabilities are kept in the response store: a run that was killed asks only for what is missing.
+Log-probabilities are kept in the response store, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from models.model_errors import ModelError
 from models.protocols import ChatRequest, LogLikelihood, LogProb
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from storage.responses import StoredResponse
 
 WINDOW = 2048
-"""Texts that the model gets together: enough that batches of like lengths come out full."""
+"""Texts per model call: enough to fill batches of similar lengths."""
 STORED_TOGETHER = 64
+ANSWER_TOKENS = 256
+"""Token limit of tasks that set none, as in lm_eval."""
+HOTTEST_BY_DEFAULT = 1.0
+"""Temperature of tasks that sample and set none, as in transformers."""
 
 Asked = TypeVar("Asked", tuple[str, str], str)
-Told = TypeVar("Told")
-Values = dict[str, float | bool | None]
 
 
 class Likelihoods:
-    """A LogLikelihood whose figures are stored as they come, in groups, and recalled when they are there."""
+    """A LogLikelihood whose results are stored in groups and recalled from the store."""
 
     def __init__(self, model: LogLikelihood, responses: ResponseStore) -> None:
         self._model = model
@@ -42,51 +44,41 @@ class Likelihoods:
 
     def of_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, LogProb]]:
         """Key and log-probability of each continuation after its context."""
-        return self._all(
-            pairs,
-            self._model.loglikelihood,
-            keep=lambda result: {"total": _finite(result.total), "greedy": result.greedy},
-            read=lambda response: LogProb(_total(response), response["greedy"]),
-        )
+        return self._all(pairs, self._model.loglikelihood)
 
-    def of_texts(self, texts: Sequence[str]) -> list[tuple[str, float]]:
-        """Key and log-probability of each whole text."""
-        ask = self._model.loglikelihood_rolling
-        return self._all(texts, ask, keep=lambda total: {"total": _finite(total)}, read=_total)
+    def of_texts(self, texts: Sequence[str]) -> list[tuple[str, LogProb]]:
+        """Key and log-probability of each whole text, of which `greedy` is not known."""
+
+        def ask(texts: Sequence[str]) -> Iterator[tuple[int, LogProb]]:
+            return ((at, LogProb(total, greedy=False)) for at, total in self._model.loglikelihood_rolling(texts))
+
+        return self._all(texts, ask)
 
     def _all(
-        self,
-        asked: Sequence[Asked],
-        ask: Callable[[Sequence[Asked]], Iterator[tuple[int, Told]]],
-        *,
-        keep: Callable[[Told], Values],
-        read: Callable[[Any], Told],
-    ) -> list[tuple[str, Told]]:
-        told: list[tuple[str, Told]] = []
+        self, asked: Sequence[Asked], ask: Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
+    ) -> list[tuple[str, LogProb]]:
+        told: list[tuple[str, LogProb]] = []
         coming = iter(asked)
         while window := list(islice(coming, WINDOW)):
             keys = [_key(self._model.id, each) for each in window]
-            known = {key: read(stored.response) for key, stored in self._responses.many(list(set(keys))).items()}
+            known = {key: _read(stored.response) for key, stored in self._responses.many(list(set(keys))).items()}
             missing = {key: each for key, each in zip(keys, window, strict=True) if key not in known}
-            known |= self._new(missing, ask, keep)
+            known |= self._new(missing, ask)
             self.usage = self.usage.plus(Usage(calls=len(window), recalled=len(window) - len(missing)))
             told += [(key, known[key]) for key in keys]
         return told
 
     def _new(
-        self,
-        missing: dict[str, Asked],
-        ask: Callable[[Sequence[Asked]], Iterator[tuple[int, Told]]],
-        keep: Callable[[Told], Values],
-    ) -> dict[str, Told]:
+        self, missing: dict[str, Asked], ask: Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
+    ) -> dict[str, LogProb]:
         keys, texts = list(missing), list(missing.values())
-        told: dict[str, Told] = {}
+        told: dict[str, LogProb] = {}
         unsaved: dict[str, StoredResponse] = {}
         try:
             for number, result in ask(texts) if texts else ():
                 key = keys[number]
                 told[key] = result
-                unsaved[key] = self._stored(texts[number], keep(result))
+                unsaved[key] = self._stored(texts[number], result)
                 if len(unsaved) >= STORED_TOGETHER:
                     self._responses.put_many(unsaved)
                     unsaved = {}
@@ -98,33 +90,25 @@ class Likelihoods:
             raise RuntimeError(f"{self._model.id} said nothing of {len(texts) - len(told)} of {len(texts)} texts")
         return told
 
-    def _stored(self, asked: tuple[str, str] | str, values: Values) -> StoredResponse:
+    def _stored(self, asked: tuple[str, str] | str, result: LogProb) -> StoredResponse:
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
         kind, _, model = self._model.id.partition(":")
         request: Any = {"loglikelihood": list(asked) if isinstance(asked, tuple) else asked}
-        response = cast("Any", values)
+        # JSON has no infinity
+        response: Any = {"total": result.total if result.total > float("-inf") else None}
+        response |= {"greedy": result.greedy} if isinstance(asked, tuple) else {}
         return StoredResponse(backend=kind, model=model, request=request, response=response, latency_s=0.0)
+
+
+def _read(response: Any) -> LogProb:
+    total = response["total"]
+    return LogProb(float("-inf") if total is None else total, response.get("greedy", False))
 
 
 def _key(model: str, asked: tuple[str, str] | str) -> str:
     text = json.dumps({"backend": model, "loglikelihood": asked}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _finite(total: float) -> float | None:
-    """JSON has no infinity: what a model holds for impossible has no figure."""
-    return total if total > float("-inf") else None
-
-
-def _total(response: Any) -> float:
-    return float("-inf") if response["total"] is None else response["total"]
-
-
-ANSWER_TOKENS = 256
-"""Most tokens of an answer where a task names none, as in lm_eval."""
-HOTTEST_BY_DEFAULT = 1.0
-"""Temperature of a task that samples and names none, as in transformers."""
 
 
 class Doc(NamedTuple):
@@ -135,7 +119,7 @@ class Doc(NamedTuple):
 
 
 class Heard:
-    """What the model said to each item, in the order in which the harness asked."""
+    """The model's answers to each item and their keys, in the order in which the harness asked."""
 
     def __init__(self) -> None:
         self.answers: defaultdict[Doc, list[Answer | ModelError]] = defaultdict(list)
@@ -158,7 +142,7 @@ def harness_model(
             heard.keys[_doc(instance)].append(key)
 
     class Model(LM):
-        """Asks through our calls; what it was told is in `heard`."""
+        """Asks through our calls and records the answers in `heard`."""
 
         @property
         def tokenizer_name(self) -> str:
@@ -193,7 +177,7 @@ def harness_model(
             assert likelihoods is not None, "tasks that want log-probabilities are refused before"
             told = likelihoods.of_texts([instance.args[0] for instance in requests])
             note_keys(requests, told)
-            return [total for _, total in told]
+            return [result.total for _, result in told]
 
     return Model()
 
@@ -203,7 +187,7 @@ def _doc(instance: Any) -> Doc:
 
 
 def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int) -> Iterator[tuple[int, ChatRequest]]:
-    """The harness gives an instance once for each repeat."""
+    """The harness passes an instance once per repeat."""
     repeats: defaultdict[int, int] = defaultdict(int)
     for number, instance in enumerate(instances):
         prompt, options = instance.args[:2]
@@ -215,7 +199,7 @@ def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int)
 def _chat_request(
     prompt: str, options: Mapping[str, Any], *, template: bool | str, seed: int, draw: int
 ) -> ChatRequest:
-    """`temperature` above 0 samples, whatever `do_sample` says."""
+    """`temperature` above 0 samples, whatever `do_sample` is."""
     wanted = dict(options)
     if not any(wanted.get(name) for name in MAX_TOKENS):
         wanted["max_gen_toks"] = ANSWER_TOKENS

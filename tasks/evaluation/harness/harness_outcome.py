@@ -1,4 +1,4 @@
-"""What the lm-evaluation-harness found, as our records: figures with error bars, and samples."""
+"""Results of the lm-evaluation-harness as our records: figures with error bars, and samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from models.model_errors import ModelError, TransientModelError
 from tasks.calls import Answer
-from tasks.evaluation.evaluation_records import Counts, DataFacts, Estimate, Item, Response, Sample, Usage
+from tasks.evaluation.evaluation_records import DataFacts, Estimate, Item, Response, Sample, TaskResult, Usage
 from tasks.evaluation.harness.harness_model import Doc, Heard
 from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version
 from tasks.evaluation.running.generation import reply_of
@@ -21,32 +21,27 @@ from tasks.measure.estimates import Z, estimate
 
 NO_FILTER = "none"
 NOT_FOUND = ("", "[invalid]")
-"""What the harness's filters make of a response without an answer."""
+"""Outputs of the harness's filters for a response without an answer."""
 ELSEWHERE = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
-"""Keys of a task's configuration that are no part of its definition."""
+"""Keys of a task's configuration that are not part of its definition."""
 HOUSEKEEPING = ("name", "alias", "sample_len", "sample_count")
 
 
 class HarnessOutcome(NamedTuple):
-    """What the harness found about a model on a task, a group or a tag."""
+    """Results of a model on a task, a group or a tag of the harness."""
 
-    metrics: dict[str, JsonValue]
-    """Under lm_eval's keys, `acc,none` and `acc_stderr,none`; of several tasks each under its name too."""
-    estimates: tuple[Estimate, ...]
-    """Standard errors are lm_eval's; figures of one of several tasks have the part `task=NAME`."""
+    result: TaskResult
+    """Without artifacts; its usage is that of log-probability requests, as generating calls are counted by the caller.
+
+    Metrics: lm_eval's keys, `acc,none` and `acc_stderr,none`; of several tasks each under its name too.
+    Estimates: standard errors are lm_eval's; figures of one of several tasks have the part `task=NAME`.
+    """
     samples: tuple[Sample, ...]
     """Score = the first metric under the first filter; a perplexity's is the negative log-likelihood per unit. The id
     of an item is its number in its task, behind the task's name where there are several."""
     items: tuple[Item, ...]
     responses: tuple[Response, ...]
     """Responses of tasks that generate."""
-    counts: Counts
-    usage: Usage | None
-    """Usage of log-probability requests; generating calls are counted by their caller."""
-    version: str
-    data: DataFacts
-    settings: dict[str, JsonValue]
-    notes: tuple[str, ...]
 
 
 def outcome_of(
@@ -56,10 +51,10 @@ def outcome_of(
     heard: Heard,
     *,
     settings: dict[str, Any],
-    usage: Usage | None,
-    notes: tuple[str, ...] = (),
+    usage: Usage,
+    notes: tuple[str, ...],
 ) -> HarnessOutcome:
-    """The results of `simple_evaluate`, in our words."""
+    """The results of `simple_evaluate` as our records."""
     read = [_Task(task, found, heard, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
     samples = tuple(sample for task in read for sample in task.samples())
     settings |= {
@@ -68,18 +63,24 @@ def outcome_of(
         "generation_kwargs": _of_all({task.name: task.config.get("generation_kwargs") for task in read}),
         "output_type": _of_all({task.name: task.config.get("output_type") for task in read}),
     }
-    return HarnessOutcome(
+    data = _data(name, loaded)
+    result = TaskResult(
+        task=data.name,
+        version=_version(found, read),
+        family="pretrain",
+        data=data,
+        settings=settings,
         metrics=_metrics(name, found, read),
         estimates=tuple(_estimates(name, found, read, samples)),
-        samples=samples,
-        items=tuple(item for task in read for item in task.items()),
-        responses=tuple(response for task in read for response in task.responses()),
         counts=tally(samples).counts,
         usage=usage,
-        version=_version(found, read),
-        data=_data(name, loaded),
-        settings=settings,
         notes=(*notes, *_notes(heard)),
+    )
+    return HarnessOutcome(
+        result,
+        samples,
+        items=tuple(item for task in read for item in task.items()),
+        responses=tuple(response for task in read for response in task.responses()),
     )
 
 
@@ -102,6 +103,10 @@ class _Task:
     def main(self) -> str:
         """Key of the figure that stands for the task: its first metric under its first filter."""
         return next(_keys(self.results))
+
+    def rises(self, key: str) -> bool:
+        """Whether a higher figure is better."""
+        return self.higher_is_better.get(key.partition(",")[0]) is not False
 
     @property
     def generates(self) -> bool:
@@ -167,7 +172,7 @@ def _metrics(name: str, found: Mapping[str, Any], read: Sequence[_Task]) -> dict
 
 
 def _figures(results: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """lm_eval's figures; its `N/A` is None, and so is what JSON has no number for."""
+    """lm_eval's figures; `N/A`, NaN and infinity become None."""
     return {key: _number(value) for key, value in results.items() if key not in HOUSEKEEPING and "," in key}
 
 
@@ -182,10 +187,10 @@ def _estimates(
     n = sum(task.results["sample_len"] for task in read)
     for place, key in enumerate(keys):
         if (value := _number(group[key])) is not None:
-            better = all(task.higher_is_better.get(key.partition(",")[0]) is not False for task in read)
+            better = all(task.rises(key) for task in read)
             yield _estimate(key, value, _number(group.get(_std_err_key(key))), n=n, headline=place == 0, better=better)
     if not keys and (scores := tally(samples).scores):
-        better = all(task.higher_is_better.get(task.main.partition(",")[0]) is not False for task in read)
+        better = all(task.rises(task.main) for task in read)
         yield estimate(_short(read[0].main), scores, headline=True, higher_is_better=better)
     for task in read:
         of_task = [sample for sample in samples if sample.group == task.name]
@@ -193,7 +198,7 @@ def _estimates(
 
 
 def _of_group(name: str, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Figures of a group; a tag, and a group that defines none, has none."""
+    """Figures of a group; empty for a tag and for a group that defines none."""
     return found["results"].get(name) or next(iter(found.get("groups", {}).values()), {})
 
 
@@ -210,7 +215,7 @@ def _of_task(task: _Task, samples: Sequence[Sample], *, part: str, headline: boo
             n=task.results["sample_len"],
             part=part,
             headline=headline and key == task.main,
-            better=task.higher_is_better.get(key.partition(",")[0]) is not False,
+            better=task.rises(key),
         )
         by_item = values.get(_short(key), {})
         if by_item and math.isclose(value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9):
@@ -237,7 +242,7 @@ def _estimate(
 
 
 def _keys(results: Mapping[str, Any]) -> Iterator[str]:
-    """Keys of figures, `metric,filter`, without those of their standard errors."""
+    """Keys of figures, `metric,filter`, without those of standard errors."""
     return (key for key in results if "," in key and "_stderr," not in key)
 
 
@@ -247,12 +252,12 @@ def _std_err_key(key: str) -> str:
 
 
 def _short(key: str) -> str:
-    """A figure's name; the filter stands in it only where there is one."""
+    """A figure's name, without the filter `none`."""
     return key.removesuffix(f",{NO_FILTER}")
 
 
 def _values(logged: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
-    """The metrics of an item that are numbers of its own, under all filters."""
+    """An item's numeric metrics, under all filters."""
     for row in logged:
         for metric in row["metrics"]:
             value = row.get(metric)
@@ -271,7 +276,7 @@ def _number(value: Any) -> float | None:
 
 
 def _extracted(logged: Mapping[str, Any], *, generates: bool) -> str | None:
-    """The filtered answer, or the continuation that the model finds most likely."""
+    """The filtered answer, or the most likely continuation."""
     filtered: Sequence[Any] = logged["filtered_resps"]
     if generates:
         first: Any = filtered[0] if filtered else None
@@ -293,14 +298,14 @@ def _plain(value: Any) -> Any:
 
 
 def _of_all(by_task: Mapping[str, Any]) -> Any:
-    """What all tasks share, once; else by task."""
+    """The value if it is the same for all tasks; else the values by task."""
     plain: dict[str, Any] = {name: _plain(value) for name, value in by_task.items()}
     first = next(iter(plain.values()))
     return first if all(value == first for value in plain.values()) else plain
 
 
 def _version(found: Mapping[str, Any], read: Sequence[_Task]) -> str:
-    """The tasks' own number, lm_eval's, and the digest of their definitions, wherever they lie."""
+    """Version numbers of the tasks, version of lm_eval, and digest of the definitions."""
     definitions = {
         task.name: {name: value for name, value in task.config.items() if name not in ELSEWHERE} for task in read
     }

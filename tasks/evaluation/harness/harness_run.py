@@ -1,7 +1,4 @@
-"""Runs a task of the lm-evaluation-harness on a model of ours, quietly, and without a trace in this process.
-
-The result is kept as that of any other task of a run.
-"""
+"""Runs a task of the lm-evaluation-harness on one of our models, quietly and without side effects on the process."""
 
 from __future__ import annotations
 
@@ -38,11 +35,13 @@ SETTINGS = (
     *("limit", "num_fewshot", "n_repeat", "max_tokens", "gen_kwargs", "apply_chat_template"),
     *("fewshot_as_multiturn", "system_instruction", "seed"),
 )
-"""What the results say of a run's settings."""
+"""The run's settings that are stored with results."""
 NO_TEMPLATE = "no chat template was applied: log-probabilities are of plain texts"
+HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
+"""Keys of a YAML task of the harness, which ours never have."""
 
 _one_at_a_time = Lock()
-"""The harness seeds and reads the generators of the whole process."""
+"""The harness uses the global random generators of the process."""
 
 
 def evaluate_harness(
@@ -88,7 +87,7 @@ def evaluate_harness(
         loaded,
         heard,
         settings={name: plain[name] for name in SETTINGS},
-        usage=likelihoods.usage if likelihoods else None,
+        usage=likelihoods.usage if likelihoods else Usage(),
         notes=() if effective == settings else (NO_TEMPLATE,),
     )
 
@@ -132,7 +131,7 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
 
 
 def _gen_kwargs(settings: RunSettings) -> dict[str, Any]:
-    """Under the names that are read first, so that they take the place of what the task says under another."""
+    """Under the names that are read first, so that they override those of the task."""
     named: dict[str, Any] = {**settings.gen_kwargs}
     tokens = [settings.max_tokens, *(named.pop(name, None) for name in MAX_TOKENS)]
     stops = [named.pop(name, None) for name in STOP]
@@ -143,7 +142,7 @@ def _gen_kwargs(settings: RunSettings) -> dict[str, Any]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """The harness prints nothing, starts no processes, and leaves environment and generators as they were."""
+    """Keep the harness from printing, starting processes, and changing the environment and the generators."""
     with _one_at_a_time, ExitStack() as undo:
         undo.enter_context(patch.dict(os.environ))
         undo.enter_context(quiet_loggers())
@@ -188,10 +187,6 @@ def _same_generators() -> Generator[None]:
             torch.set_rng_state(torch_state)
 
 
-HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
-"""What a YAML of the harness begins with, and one of ours never has."""
-
-
 def is_harness_task(name: str, include_path: Path | None) -> bool:
     """True for a task, group or tag of the harness, and for a YAML file of its kind; False where it is not installed.
 
@@ -209,7 +204,7 @@ def is_harness_task(name: str, include_path: Path | None) -> bool:
 def result_of(
     name: str, asking: Asking, artifacts: Artifacts, *, settings: RunSettings, include_path: Path | None
 ) -> TaskResult:
-    """What the harness finds. Raises NeedsLogLikelihood, DataMissing, BenchmarkUnusable before anything is asked."""
+    """Evaluate a harness task and store its items, responses and samples. Raises as `evaluate_harness` does."""
     found = evaluate_harness(
         name,
         model=asking.chat,
@@ -218,14 +213,10 @@ def result_of(
         settings=settings,
         include_path=include_path,
     )
-    alike = ("version", "data", "settings", "metrics", "estimates", "counts", "notes")
-    facts: dict[str, Any] = {name: getattr(found, name) for name in alike}
-    return TaskResult(
-        task=found.data.name,
-        family="pretrain",
-        usage=asking.usage.plus(found.usage or Usage()),
-        samples=(write_lines(artifacts, "samples", found.samples),),
-        items=write_lines(artifacts, "items", found.items),
-        responses=(write_lines(artifacts, "responses", found.responses),) if found.responses else (),
-        **facts,
-    )
+    kept = {
+        "usage": asking.usage.plus(found.result.usage),
+        "samples": (write_lines(artifacts, "samples", found.samples),),
+        "items": write_lines(artifacts, "items", found.items),
+        "responses": (write_lines(artifacts, "responses", found.responses),) if found.responses else (),
+    }
+    return found.result.model_copy(update=kept)

@@ -1,4 +1,4 @@
-"""Finds and loads tasks of the lm-evaluation-harness: its own by name, yours by name or by the path of a YAML file."""
+"""Finds and loads tasks of the lm-evaluation-harness by name, and user-defined ones also by YAML path."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, U
 
 YAML = (".yaml", ".yml")
 FILE_FORMATS = ("json", "csv", "parquet", "text", "arrow")
-"""What a task names as its dataset where its data are files."""
+"""`dataset_path` of tasks whose data are files."""
 LIKELIHOODS = ("loglikelihood", "loglikelihood_rolling", "multiple_choice")
-"""Kinds of task that want log-probabilities."""
+"""Output types that need log-probabilities."""
 LOCAL_DATA = (
     "make its data local: load it once where there is a network (the cache of the `datasets` library can be copied), "
     "or name files in the YAML, `dataset_path: json` and `dataset_kwargs: {data_files: {test: FILE.jsonl}}`"
@@ -28,18 +28,18 @@ LOCAL_DATA = (
 
 
 class LoadedTasks(NamedTuple):
-    """A name of the harness with all that stands behind it."""
+    """What a name of the harness stands for."""
 
     tasks: dict[str, Any]
     """lm_eval Task by name; more than one for a group or a tag."""
     manager: Any
     """The lm_eval TaskManager that found them."""
     parts: list[Any]
-    """What it loads: tasks and groups."""
+    """Top-level tasks and groups."""
 
     @property
     def wants_likelihoods(self) -> list[str]:
-        """Names of the tasks that want log-probabilities."""
+        """Names of the tasks that need log-probabilities."""
         return [name for name, task in self.tasks.items() if task.OUTPUT_TYPE in LIKELIHOODS]
 
 
@@ -53,23 +53,19 @@ def installed_version() -> str:
         ) from None
 
 
-def list_tasks(include_path: Path | None = None, *, cache_folder: Path | None = None) -> list[str]:
+def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
     """Names of all tasks, groups and tags, those of `include_path` among them; without a network.
 
     cache_folder: keeps the names of the harness itself, which has some ten thousand files to read: 4 s.
     """
-    own = sorted(_index(include_path)) if include_path else []
-    version = installed_version()
-    if cache_folder is None:
-        return sorted({*_index(None), *own})
-    path = cache_folder / f"lm_eval-{version}-tasks.json"
+    path = cache_folder / f"lm_eval-{installed_version()}-tasks.json"
     try:
         names: list[str] = json.loads(path.read_bytes())
     except (OSError, ValueError):
         names = sorted(_index(None))
         with suppress(StoreUnreachable):  # then the next one reads the ten thousand files again
             files.write(path, json.dumps(names).encode(), durable=False)
-    return sorted({*names, *own})
+    return sorted({*names, *(_index(include_path) if include_path else ())})
 
 
 def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
@@ -98,11 +94,11 @@ def _loaded(manager: Any, found: Mapping[str, Any]) -> LoadedTasks:
 
 class _Place(NamedTuple):
     spec: str
-    """What the TaskManager is asked for: a name, or the path of a YAML task."""
+    """Name or YAML path for the TaskManager."""
     folder: Path | None
-    """Where tasks of the user's own are."""
+    """Folder of user-defined tasks."""
     needs_all: bool
-    """False: nothing of the harness's own is needed, whose ten thousand files take 4 s to read."""
+    """Whether the harness's own ten thousand files must be read, which takes 4 s."""
 
     @property
     def is_path(self) -> bool:
@@ -125,7 +121,7 @@ def _place(name: str, include_path: Path | None) -> _Place:
 
 
 def _beside(named: Any, folder: Path) -> Any:
-    """Files of a YAML, those found in its folder with their whole path."""
+    """File names of a YAML, with their full paths if they are in its folder. Raises DataMissing."""
     if isinstance(named, Mapping):
         return {split: _beside(each, folder) for split, each in named.items()}
     if isinstance(named, list | tuple):
@@ -145,7 +141,7 @@ def _manager(include_path: Path | None, *, with_own: bool) -> Any:
         from lm_eval.tasks._factory import TaskFactory
 
         class Factory(TaskFactory):
-            """Looks for the data files of a YAML beside it; lm_eval looks in the current folder."""
+            """Resolves data files relative to their YAML; lm_eval resolves them relative to the current folder."""
 
             def _load_full_config(self, entry: Any, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
                 config = super()._load_full_config(entry, overrides)
@@ -162,7 +158,7 @@ def _manager(include_path: Path | None, *, with_own: bool) -> Any:
 
 
 def _index(include_path: Path | None) -> Mapping[str, Any]:
-    """The harness's own tasks, or those of `include_path` alone."""
+    """Tasks of the harness, or those of `include_path` alone. Raises UnknownTask."""
     if include_path is None:
         return _manager(None, with_own=True).task_index
     if not include_path.is_dir():
@@ -172,7 +168,7 @@ def _index(include_path: Path | None) -> Mapping[str, Any]:
 
 @contextmanager
 def quiet_loggers() -> Generator[None]:
-    """Only errors of the harness and of what loads its data."""
+    """Log only errors of the harness and its data loaders."""
     loggers = [logging.getLogger(name) for name in ("lm_eval", "datasets", "huggingface_hub", "fsspec")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -186,7 +182,7 @@ def quiet_loggers() -> Generator[None]:
 
 @contextmanager
 def _failures_named(name: str) -> Generator[None]:
-    """What the harness and its libraries raise while a task is loaded, as ours."""
+    """Turn errors of the harness and its libraries while loading a task into ours."""
     import yaml
     from datasets.exceptions import DatasetsError
 

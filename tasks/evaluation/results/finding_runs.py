@@ -1,20 +1,17 @@
-"""Finds a run by what a person calls it, and all that is known of one graded response: asked, answered, sent, judged.
-
-A run is called by a results file, a folder of one, an id, or a model.
-"""
+"""Finds a run by results file, folder, ID or model, and looks up the texts and model calls of its graded responses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact
+from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Item, Response, Sample, TaskResult
 
@@ -23,16 +20,18 @@ if TYPE_CHECKING:
     from storage.responses import StoredResponse
 
 LOOKED_AT = 20
-"""Latest runs of a model of which one has to have ended."""
+"""Number of latest runs of a model among which an ended one is looked for."""
+Recall = Callable[[list[str]], "dict[str, StoredResponse]"]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class FoundRun:
-    """A run, out of a results file or out of the database."""
+    """A run, read from a results file or from the database."""
 
     def __init__(self, report: EvalReport, *, path: Path | None = None, evaluations: Evaluations | None = None) -> None:
         self.report = report
         self.path = path
-        """Its results file; None where it came out of the database."""
+        """Its results file; None if it is from the database."""
         self._evaluations = evaluations
 
     def samples(self, task: str) -> Iterator[Sample]:
@@ -57,7 +56,7 @@ class FoundRun:
         return sorted((one for one in self.samples(task) if one.item == item), key=lambda one: one.repeat)
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
-        """Prompts and replies of a sample, where the results file has them beside it. Raises ResultsUnusable."""
+        """Prompts and replies of a sample, if the results file has them beside it. Raises ResultsUnusable."""
         from tasks.evaluation.results.results_file import lines_beside
 
         for one, texts in lines_beside(self.path, task) if self.path else ():
@@ -101,7 +100,6 @@ def newest_results(folder: Path) -> Path:
 
 
 def _in_database(which: str, evaluations: Evaluations) -> FoundRun:
-    from storage.storage_errors import UnknownRun
     from tasks.evaluation.results.result_rows import report_from_rows
 
     try:
@@ -121,23 +119,20 @@ def _in_database(which: str, evaluations: Evaluations) -> FoundRun:
 
 
 def _latest_of(model: str, evaluations: Evaluations) -> Run | None:
-    """The last run of a model, one that has ended before one that goes on."""
+    """The last run of a model; an ended one takes precedence over a running one."""
     runs = evaluations.runs(kind="benchmark", model=model, limit=LOOKED_AT)
     return next((run for run in runs if run.status != "running"), runs[0] if runs else None)
 
 
-Model = TypeVar("Model", bound=BaseModel)
-
-
 class Texts(NamedTuple):
-    """The item and the response of a sample; None where the run has kept none."""
+    """The item and the response of a sample; None where the run kept none."""
 
     item: Item | None
     response: Response | None
 
 
 class Asked:
-    """Items and responses of a task by sample; where the lines begin is held, not the lines."""
+    """Items and responses of a task by sample; only offsets of lines are held."""
 
     def __init__(self, result: TaskResult, artifacts: Artifacts) -> None:
         self._result = result
@@ -179,14 +174,12 @@ class _Place(NamedTuple):
 
 
 class Said(Record):
-    """A message of a model call."""
-
     role: str
     text: str
 
 
 class Call(Record):
-    """A model call behind a sample, as the response store has it."""
+    """A model call behind a sample, from the response store."""
 
     key: str
     by: Literal["model", "judge"]
@@ -195,9 +188,9 @@ class Call(Record):
     answer: str
     finish_reason: str
     parameters: dict[str, JsonValue]
-    """What was asked for besides the messages."""
+    """The request without its messages."""
     sent: dict[str, JsonValue]
-    """Sampling parameters as the backend got them."""
+    """Sampling parameters as the backend received them."""
     prompt_tokens: int | None
     completion_tokens: int | None
     latency_s: float
@@ -209,30 +202,25 @@ class Looked(Record):
     sample: Sample
     system: str | None = None
     prompts: tuple[str, ...] = ()
-    """What the user said, turn by turn."""
+    """The user's turns."""
     replies: tuple[str, ...] = ()
-    """What the model said to it."""
+    """The model's turns."""
     missed: str | None = None
     """Why the model did not answer."""
     calls: tuple[Call, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-class Store(Protocol):
-    """The response store."""
+def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, recall: Recall) -> Looked:
+    """The sample with its texts: from beside the results file, the artifacts, or else the response store.
 
-    def many(self, keys: Sequence[str]) -> dict[str, StoredResponse]:
-        """The answers that are there."""
-        ...
-
-
-def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, store: Store) -> Looked:
-    """The sample with its texts: from beside the results file, the artifacts, or else the response store."""
+    recall: looks up model calls by their keys; may raise DatabaseUnavailable.
+    """
     texts = _texts(found, task, sample, artifacts)
     notes: list[str] = []
     answers = [turn.key for turn in texts.response.turns if turn.key] if texts.response else list(sample.keys[:1])
     try:
-        calls = _calls(sample, answers, store.many(list(sample.keys)) if sample.keys else {})
+        calls = _calls(sample, answers, recall(list(sample.keys)) if sample.keys else {})
     except DatabaseUnavailable as error:
         calls = ()
         notes.append(f"the model calls are not shown: {error}")
@@ -241,8 +229,9 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, st
     if not (prompts and replies):
         beside = found.texts(task, sample)
         prompts, replies = prompts or tuple(beside[0]), replies or tuple(beside[1])
-    if not (prompts and replies):
-        prompts, replies = _from_calls(calls, prompts, replies)
+    if own := [call for call in calls if call.by == "model"]:  # the last turn's messages hold the turns before it
+        prompts = prompts or tuple(said.text for said in own[-1].prompt if said.role == "user")
+        replies = replies or tuple(call.answer for call in own)
     if not (prompts or replies):
         notes.append("neither prompt nor answer has been kept of it")
     return Looked(
@@ -265,7 +254,7 @@ def _texts(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts) -> 
 
 
 def _calls(sample: Sample, answers: Sequence[str], stored: dict[str, StoredResponse]) -> tuple[Call, ...]:
-    """Those that are there, in the order of the keys."""
+    """The stored calls, in the order of the keys."""
     return tuple(
         _call(key, stored[key], by="model" if key in answers else "judge") for key in sample.keys if key in stored
     )
@@ -294,17 +283,6 @@ def _said(message: Any) -> Said:
     parts = (_dict(part) for part in content)
     text = "".join(str(part.get("text", "")) or "(image)" for part in parts)
     return Said(role=str(_dict(message).get("role", "")), text=text)
-
-
-def _from_calls(
-    calls: Sequence[Call], prompts: tuple[str, ...], replies: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Texts out of the response store: the last turn's messages hold the turns before it."""
-    own = [call for call in calls if call.by == "model"]
-    if not own:
-        return prompts, replies
-    asked = tuple(said.text for said in own[-1].prompt if said.role == "user")
-    return prompts or asked, replies or tuple(call.answer for call in own)
 
 
 def _dict(value: Any) -> dict[str, Any]:

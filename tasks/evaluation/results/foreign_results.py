@@ -1,4 +1,4 @@
-"""Results of evalchemy, the lm-evaluation-harness and model cards: files of others are read, ours written for them."""
+"""Reads results files of evalchemy and the lm-evaluation-harness; writes the latter and model cards."""
 
 from __future__ import annotations
 
@@ -29,19 +29,23 @@ HEADLINES = (
     *("accuracy_avg", "accuracy", "prompt_level_strict", "prompt_level_strict_acc", "Average"),
     *("pass@1", "python_pass@1", "acc_norm", "acc", "exact_match", "score"),
 )
-"""The figure that a leaderboard shows, the first of these that is there; else the first figure."""
+"""The headline: the first of these that is present; else the first figure."""
 SIZES = ("num_total", "num_examples", "sample_len", "num_questions")
-"""What evalchemy and the harness call the number of items."""
+"""Names of the number of items in evalchemy and the harness."""
 NO_FIGURES = (*SIZES, "num_repeat", "num_solved", "solved_avg")
 STD_ERRS = {"accuracy_avg": "accuracy_std_err"}
 MODEL_ARGS = ("peft", "pretrained", "model", "path")
-"""Arguments that name a model, as the harness looks for them."""
+"""Arguments that name a model, in the order in which the harness looks for them."""
 UNKNOWN_DATA = "0" * 64
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
+TASK_TYPE = "text-generation"
+"""Hugging Face's name for the task of all our benchmarks."""
 NOTE = "taken from a file that does not say on which data: it counts as evaluated on no other"
 
 
 def report_of(data: Mapping[str, Any], *, file: Path, content: bytes) -> EvalReport:
-    """What a results file of others says; the same file always gives the same run. Raises ResultsUnusable."""
+    """The report in a foreign results file; the same file always gives the same run. Raises ResultsUnusable."""
     info, config = _dict(data.get("model_info")), _dict(data.get("config"))
     facts = _model(info, config, data, file)
     started = _time(info.get("timestamp"), data.get("date"))
@@ -120,7 +124,7 @@ def _is_figure(name: str, value: Any) -> bool:
 
 
 def _plain(name: str) -> str:
-    """The harness names the filter behind a comma; `none` is none."""
+    """The metric without the filter `none`, which the harness adds behind a comma."""
     return name.removesuffix(",none")
 
 
@@ -135,7 +139,7 @@ def _size(data: Mapping[str, Any], task: str, metrics: dict[str, Any]) -> int:
 
 
 def _time(*said: Any) -> datetime:
-    """The first that can be read; of a file that tells none 1970, so that each reading gives the same run."""
+    """The first that can be read; else 1970, so that each reading gives the same run."""
     for value in said:
         if isinstance(value, str):
             try:
@@ -161,18 +165,12 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """`value` with None for what is no number: neither JSON nor the database hold it."""
+    """`value` with None for NaN and infinity, which neither JSON nor the database can hold."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
         return [_finite(item) for item in cast("list[Any]", value)]
     return {name: _finite(item) for name, item in _dict(value).items()} if isinstance(value, dict) else value
-
-
-HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
-TASK_TYPE = "text-generation"
-"""Hugging Face's name of what all our benchmarks let a model do."""
 
 
 def lm_eval_of(report: EvalReport) -> dict[str, Any]:
@@ -229,12 +227,12 @@ def _directions(result: TaskResult) -> dict[str, bool]:
 
 
 def _whole(result: TaskResult) -> Iterator[Estimate]:
-    """Figures over all items: lm_eval knows no groups within a task."""
+    """Figures over all items: lm_eval has no groups within a task."""
     return (estimate for estimate in result.estimates if not estimate.part)
 
 
 def _key(estimate: Estimate) -> tuple[str, str]:
-    """Name of the metric and of its filter; figures of the harness may carry one already."""
+    """Names of the metric and its filter, which figures of the harness may contain already."""
     metric, _, chosen = estimate.metric.partition(",")
     return metric, chosen or "none"
 
@@ -284,7 +282,7 @@ def _card_entries(result: TaskResult) -> Iterator[dict[str, Any]]:
 
 
 def _dataset_id(result: TaskResult) -> str:
-    """The hub's id of the data; a path of this machine tells nobody anything."""
+    """The hub's ID of the data; a local path means nothing elsewhere."""
     return result.data.source if HUB_ID.fullmatch(result.data.source) else result.data.name
 
 

@@ -18,10 +18,16 @@ from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
 
 Value = int | float | None
+_Model = tuple[str, str, str]
+PARTS = Path(__file__).parent / "page"
+STEPS = 5
+"""Approximate number of steps on an axis."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that a spreadsheet would evaluate."""
 
 
 class TaskColumn(NamedTuple):
-    """A column, computed from what the database and the results file keep of a task."""
+    """A column, computed from the counts and the usage of a task."""
 
     name: str
     """Heading in tables, key in csv and JSON."""
@@ -44,7 +50,6 @@ RANKED = tuple(column for column in COLUMNS if column.is_ranked)
 
 
 def columns_of(result: TaskResult) -> dict[str, Value]:
-    """All columns of a task by name."""
     return {column.name: column.value(result.counts, result.usage) for column in COLUMNS}
 
 
@@ -55,7 +60,6 @@ def ranked_columns_of(score: StoredScore) -> dict[str, Value]:
 
 
 def shown(value: Value, *, thousands: str = "") -> str:
-    """`value` as a cell of a table."""
     if value is None:
         return "–"
     return f"{value:{thousands}}" if isinstance(value, int) else f"{value:{thousands}.4g}"
@@ -65,10 +69,6 @@ _FIELDS = [name for name in StoredScore.model_fields if name not in ("part", "he
 _FIGURES = _FIELDS.index("n") + 1
 EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RANKED), *_FIELDS[_FIGURES:])
 """Columns of csv and keys of JSON."""
-STEPS = 5
-"""Approximate number of steps on an axis."""
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet calculate a cell instead of showing it."""
 
 
 class Row(NamedTuple):
@@ -82,7 +82,7 @@ class Row(NamedTuple):
 
     @property
     def columns(self) -> dict[str, Value]:
-        """Further columns of the board by name."""
+        """Values of the board's further columns by name."""
         return ranked_columns_of(self.score)
 
 
@@ -91,20 +91,19 @@ class Board(NamedTuple):
 
     task: str
     variant: str
-    """Which data and settings, where the task was run in several ways; else empty."""
+    """Data and settings, if the task was run in several ways; else empty."""
     metric: str
     higher_is_better: bool
     rows: tuple[Row, ...]
-    """The best first."""
+    """Best first."""
 
     @property
     def name(self) -> str:
-        """The task, with its variant if it has one."""
         return f"{self.task} · {self.variant}" if self.variant else self.task
 
     @property
     def columns(self) -> tuple[TaskColumn, ...]:
-        """Columns besides those that every figure has."""
+        """Further columns."""
         return RANKED
 
     @property
@@ -123,12 +122,11 @@ class Board(NamedTuple):
         return f"{value:.{3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2}f}"
 
     def interval(self, score: StoredScore) -> str:
-        """The 95 % interval in words."""
         return "–" if score.low is None else f"{self.shown(score.low)}–{self.shown(score.high)}"
 
 
 def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
-    """Boards of the headlines among `scores`, by task; of a task's, the one with most models first."""
+    """Boards of the headlines, by task; among those of a task the one with most models first."""
     by_board = dict[tuple[str, ...], list[StoredScore]]()
     for score in scores:
         if score.headline and not score.part:
@@ -151,7 +149,7 @@ def latest(scores: Iterable[StoredScore]) -> list[StoredScore]:
 
 
 def scores_of(report: EvalReport) -> list[StoredScore]:
-    """The figures of a results file, as the database would give them."""
+    """The figures of a results file, as stored scores."""
     run, model = report.run, report.run.model
     return [
         StoredScore(
@@ -174,7 +172,7 @@ def scores_of(report: EvalReport) -> list[StoredScore]:
 
 
 def models_of(boards: Sequence[Board]) -> list[str]:
-    """Models by how often they are first, then by name: the rows of a table of models by tasks."""
+    """Models by number of first ranks, then by name."""
     firsts = dict[str, int]()
     for board in boards:
         for row in board.rows:
@@ -183,13 +181,13 @@ def models_of(boards: Sequence[Board]) -> list[str]:
 
 
 def cell(board: Board, model: str) -> Row | None:
-    """The model's row of a board, its latest where it has several."""
+    """The model's row of a board, its latest if it has several."""
     rows = [row for row in board.rows if row.name == model]
     return max(rows, key=lambda row: _when(row.score), default=None)
 
 
 def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
-    """What csv and JSON tell: a line per model and board, with everything that a score needs to be found again."""
+    """The rows of csv and JSON: one per model and board, with everything that identifies the score."""
     found = (
         {"board": board.name, "rank": row.rank} | row.score.model_dump(mode="json") | row.columns
         for board in boards
@@ -199,7 +197,7 @@ def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
 
 
 def as_csv(boards: Sequence[Board]) -> str:
-    """A line per model and board; a text that a spreadsheet would calculate begins with an apostrophe."""
+    """A line per model and board; an apostrophe precedes text that a spreadsheet would evaluate."""
     out = io.StringIO()
     writer = csv.DictWriter(out, EXPORTED, lineterminator="\n")
     writer.writeheader()
@@ -208,12 +206,12 @@ def as_csv(boards: Sequence[Board]) -> str:
 
 
 def as_markdown(boards: Sequence[Board]) -> str:
-    """A table per board; names are shown as they are, whatever markdown or HTML they hold."""
+    """A table per board; markdown and HTML in names are escaped."""
     return "\n".join(_markdown(board) for board in boards)
 
 
 def when(score: StoredScore) -> str:
-    """The day a run ended, as people write it."""
+    """The day a run ended."""
     return f"{score.ended_at:%Y-%m-%d}" if score.ended_at else "–"
 
 
@@ -226,13 +224,10 @@ def _board(key: tuple[str, ...], scores: Sequence[StoredScore], names: dict[_Mod
 
 
 def _variant(key: tuple[str, ...], keys: Iterable[tuple[str, ...]]) -> str:
-    """What tells a board from the others of its task."""
+    """What distinguishes a board from the others of its task."""
     ways = [other for other in keys if other[0] == key[0]]
     told = (key[1], f"data {key[2][:8]}", f"settings {key[3][:8]}")
     return ", ".join(words for at, words in enumerate(told, start=1) if len({way[at] for way in ways}) > 1)
-
-
-_Model = tuple[str, str, str]
 
 
 def _model(score: StoredScore) -> _Model:
@@ -240,7 +235,7 @@ def _model(score: StoredScore) -> _Model:
 
 
 def _names(scores: Iterable[StoredScore]) -> dict[_Model, str]:
-    """What to call each model: its name, and what tells it from another of that name."""
+    """Display names: the name of the model, with what distinguishes it from namesakes."""
     known = sorted(set(map(_model, scores)))
     return {one: _name(one, [other for other in known if other[0] == one[0]]) for one in known}
 
@@ -281,11 +276,8 @@ def _markdown(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
-PARTS = Path(__file__).parent / "page"
-
-
 def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> str:
-    """The page. source: where the figures are from, for the head of the page."""
+    """The leaderboard page. source: origin of the figures, shown in its header."""
     return render(
         PARTS / "leaderboard.html",
         script=PARTS / "leaderboard.js",
@@ -303,12 +295,12 @@ def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "")
 
 
 def ticks_of(board: Board) -> list[tuple[str, float]]:
-    """The marks of its axis: place and value."""
+    """The ticks of its axis: position and value."""
     return [(board.axis.across(tick), tick) for tick in board.axis.ticks]
 
 
 def drawn_of(board: Board, row: Row) -> dict[str, Any]:
-    """Where dot and bar of a row are, in per cent of the axis, with the band that is the interval of the best."""
+    """Positions of a row's dot and bar, in per cent of the axis, with the band of the best interval."""
     axis, score, best = board.axis, row.score, board.rows[0].score
 
     def span(low: float | None, high: float | None) -> tuple[str, str] | None:

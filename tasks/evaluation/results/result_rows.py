@@ -1,4 +1,4 @@
-"""Runs on their way into the evaluation tables and the results file, and back; also from results files of others."""
+"""Writes runs to the evaluation tables and the results file, reads them back, and imports results files."""
 
 from __future__ import annotations
 
@@ -12,25 +12,16 @@ from pydantic import JsonValue
 
 from models.backends import is_endpoint, kinds
 from storage.artifacts import Artifacts
+from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Run, Task
+from storage.evaluated import Sample as Row
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import (
-    Counts,
-    DataFacts,
-    EvalReport,
-    ModelFacts,
-    RunFacts,
-    Sample,
-    TaskResult,
-    Usage,
-)
+from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult
 from tasks.evaluation.masking import masked
 from tasks.evaluation.record_lines import read_shards
-from tasks.evaluation.results.results_file import read_results, samples_beside
+from tasks.evaluation.results.results_file import read_results, samples_beside, write_results
 
 if TYPE_CHECKING:
-    from storage.evaluated import Evaluated, Model, Run, Task
-    from storage.evaluated import Sample as Row
     from storage.evaluations import Evaluations
 
 
@@ -43,7 +34,7 @@ def keep(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> 
 
 
 def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sample]], evaluations: Evaluations) -> int:
-    """As `keep`, with samples from anywhere."""
+    """As `keep`, with samples from any source."""
     changed = evaluations.write_run(run_row(report))
     for result in report.results:
         changed += evaluations.write([rows_of(report, result, partial(samples, result))])
@@ -51,9 +42,8 @@ def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sampl
 
 
 def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
-    """Write the results file and the samples beside it; gives the path of the former. Raises StoreUnreachable."""
+    """Write the results file and the samples beside it; returns its path. Raises StoreUnreachable."""
     from tasks.evaluation.results.finding_runs import Asked
-    from tasks.evaluation.results.results_file import write_results
 
     return write_results(
         report,
@@ -68,8 +58,6 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
 
     samples: makes them anew at each call, since a database that goes away is written to again.
     """
-    from storage.evaluated import Dataset, EvalSettings, Evaluated
-
     return Evaluated(
         run=run_row(report),
         dataset=Dataset.model_validate(result.data.model_dump()),
@@ -81,9 +69,7 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
 
 
 def run_row(report: EvalReport) -> Run:
-    """The run itself, with the model that was measured."""
-    from storage.evaluated import Run
-
+    """The run as the tables hold it."""
     run = report.run
     return Run(
         id=run.id,
@@ -104,14 +90,12 @@ def run_row(report: EvalReport) -> Run:
 
 def sample_row(sample: Sample) -> Row:
     """A sample as the tables hold it."""
-    from storage.evaluated import Sample as Row
-
     plain = sample.model_dump(exclude={"group", "values", "keys"})
     return Row(**plain, item_group=sample.group, figures=sample.values, response_keys=sample.keys)
 
 
 def sample_from_row(row: Row) -> Sample:
-    """A sample that the tables held."""
+    """A sample read from the tables."""
     plain = row.model_dump(exclude={"item_group", "figures", "response_keys"})
     return Sample(**plain, group=row.item_group, values=row.figures, keys=row.response_keys)
 
@@ -134,8 +118,6 @@ def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
 
 
 def _model(model: ModelFacts) -> Model:
-    from storage.evaluated import Model
-
     weights, adapter = model.args.get("pretrained"), model.args.get("peft")
     weights = weights if isinstance(weights, str) and model.backend in kinds("process") else None
     adapter = adapter if isinstance(adapter, str) else None
@@ -150,8 +132,6 @@ def _model(model: ModelFacts) -> Model:
 
 
 def _task(result: TaskResult) -> Task:
-    from storage.evaluated import Task
-
     artifacts: dict[str, JsonValue] = {
         "samples": [ref.model_dump() for ref in result.samples],
         "items": result.items.model_dump() if result.items else None,
@@ -164,28 +144,25 @@ def _task(result: TaskResult) -> Task:
 def _result(one: Evaluated, task: Task) -> TaskResult:
     return TaskResult.model_validate(
         {
-            **task.model_dump(exclude={"artifacts", "counts", "usage", "judge_usage"}),
+            **task.model_dump(exclude={"artifacts"}),
             **task.artifacts,
-            "data": DataFacts.model_validate(one.dataset.model_dump()),
+            "data": one.dataset.model_dump(),
             "settings": one.settings.parameters,
             "estimates": one.results,
-            "counts": Counts.model_validate(task.counts),
-            "usage": Usage.model_validate(task.usage),
-            "judge_usage": task.judge_usage and Usage.model_validate(task.judge_usage),
         }
     )
 
 
 class Imported(Record):
-    """A results file that is in the database now."""
+    """An imported results file."""
 
     file: str
     run: str
     tasks: tuple[str, ...]
     samples: int
-    """That stand beside the file."""
+    """Number of samples beside the file."""
     changed: int
-    """Rows that were not there, or said something else; 0: it had been imported before."""
+    """New or changed rows; 0: it had been imported before."""
     notes: tuple[str, ...]
 
 
@@ -237,7 +214,7 @@ def import_file(path: Path, evaluations: Evaluations) -> Imported:
 
 
 def _results_files(folder: Path) -> list[Path]:
-    """Those with a name that we give, at any depth, and all JSON files of the folder itself."""
+    """Files with a name of ours at any depth, and all JSON files of the folder itself."""
     found = {*folder.rglob("results_*.json"), *folder.glob("*.json")}
     if not found:
         raise ResultsUnusable(f"{folder} has no results file; name results_TIME.json or the folder it is in")

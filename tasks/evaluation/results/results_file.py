@@ -1,4 +1,4 @@
-"""The results file of a run, in the seed's shape with the whole report beside it, and its samples, line by line."""
+"""The results file of a run, in evalchemy's shape with our report in it, and the JSONL files of its samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME_CHARS = 120
 OURS = "trivet"
 """Key of the whole report."""
 TEXTS = ("prompt", "response")
-"""What a line of the samples file has beside the sample, for people: texts turn by turn."""
+"""Further fields of a line of the samples file: the texts turn by turn."""
 
 
 def write_results(
@@ -51,10 +51,11 @@ def write_results(
 
 
 def content_of(report: EvalReport) -> dict[str, Any]:
-    """What the results file holds, as plain JSON without secrets."""
+    """Content of the results file, as plain JSON without secrets."""
     run = report.run
     seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
-    plain = json.loads(json.dumps(report.model_dump(), default=_plain))  # pydantic's JSON gives up lone surrogates
+    # pydantic's own JSON cannot hold lone surrogates
+    plain = json.loads(json.dumps(report.model_dump(), default=datetime.isoformat))
     plain["run"]["config"] = masked(plain["run"]["config"])
     plain["run"]["model"]["args"] = masked(plain["run"]["model"]["args"])
     return {
@@ -77,7 +78,7 @@ def arguments(args: dict[str, JsonValue]) -> str:
 
 
 def refuse_output(output_path: Path) -> None:
-    """Look before anything is asked whether results can go there. Raises OptionUnusable."""
+    """Raises OptionUnusable if results cannot be written there."""
     folder = output_path.parent if output_path.suffix == ".json" else output_path
     if folder != output_path and output_path.is_dir():
         raise OptionUnusable(f"--output-path {output_path}: a folder; name a file, or a folder without .json")
@@ -89,19 +90,18 @@ def refuse_output(output_path: Path) -> None:
 
 
 def results_path(report: EvalReport, output_path: Path) -> Path:
-    """Where the results file of a run goes."""
     if output_path.suffix == ".json":
         return output_path
     return output_path / safe_name(report.run.model.name) / f"results_{_time(report)}.json"
 
 
 def samples_path(path: Path, report: EvalReport, task: str) -> Path:
-    """Where the samples of a task stand beside the results file."""
+    """Path of the samples of a task, beside the results file."""
     return path.parent / f"samples_{safe_name(task)}_{_time(report)}.jsonl"
 
 
 def safe_name(name: str) -> str:
-    """`name` as a file may be called: `org/model` becomes `org__model`."""
+    """`name` as a file name: `org/model` becomes `org__model`."""
     safe = UNSAFE.sub("_", name.replace("/", "__")).lstrip(".")
     return safe[:NAME_CHARS] or "model"
 
@@ -125,7 +125,7 @@ def read_results(path: Path) -> EvalReport:
 
 
 def samples_beside(path: Path, task: str) -> Iterator[Sample]:
-    """The samples of a task beside a results file; none where there is no such file. Raises ResultsUnusable."""
+    """The samples of a task beside a results file; none without such a file. Raises ResultsUnusable."""
     for line in lines_beside(path, task):
         yield line[0]
 
@@ -163,7 +163,7 @@ def _read_line(file: Path, number: int, line: bytes) -> tuple[Sample, dict[str, 
 
 
 def _object(path: Path) -> tuple[dict[str, Any], bytes]:
-    """The JSON object in a file, and the file's bytes."""
+    """The JSON object in a file, and the file's bytes. Raises ResultsUnusable."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -183,11 +183,6 @@ def _json(value: Any, *, indent: int | None = None) -> bytes:
         return text.encode()
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can only hold as an escape
         return json.dumps(value, ensure_ascii=True, allow_nan=False, indent=indent).encode()
-
-
-def _plain(value: object) -> str:
-    assert isinstance(value, datetime)
-    return value.isoformat()
 
 
 def _time(report: EvalReport) -> str:

@@ -1,8 +1,7 @@
-"""Two runs over the same items: how far apart they are, how sure that is, and which items made the difference.
+"""Two runs over the same items: their difference, its significance, and the items that cause it.
 
-Runs are paired by item, and the repeats of an item are one value, their mean: what both runs find hard then cancels.
-Interval and p are those of `tasks.measure.paired_tests`. A run is also compared with the last one of the same model,
-data and settings: is it worse, and not by chance?
+Runs are paired by item, with the mean over its repeats. Interval and p are those of `tasks.measure.paired_tests`. A run
+is also compared with the last one of the same model, data and settings.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pydantic import JsonValue
 from storage.artifacts import Artifacts
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import Estimate, EvalReport, Sample, TaskResult
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import read_shards
 from tasks.measure.estimates import is_binary
 from tasks.measure.paired_tests import SIGNIFICANT, Method, newcombe, paired_test
@@ -36,13 +35,13 @@ class Change(Record):
     """Score in the first run, the mean over repeats."""
     after: float
     answer_before: str | None = None
-    """What was extracted, in the first repeat, shortened for people; empty: nothing had to be; None: no answer."""
+    """Extracted in the first repeat, shortened; empty: nothing is extracted in this task; None: no answer."""
     answer_after: str | None = None
     gold: str | None = None
 
 
 class Comparison(Record):
-    """The second run less the first, over the items that both could score."""
+    """The second run minus the first, over the items that both could score."""
 
     n: int
     """Items that both could score."""
@@ -51,42 +50,29 @@ class Comparison(Record):
     difference: float
     """`after` - `before`."""
     low: float | None
-    """Lower end of the 95 % interval of the difference; None for a single item that is neither right nor wrong."""
+    """Lower end of the 95 % interval of the difference; None for a single item with a non-binary score."""
     high: float | None
     p: float
-    """Two-sided: how often chance alone would set equal models this far apart."""
+    """Two-sided p value."""
     method: Method
     wins: int
     """Items on which the second run is better."""
     ties: int
     losses: int
     better: tuple[Change, ...]
-    """The items it won, the largest change first; where items are right or wrong: those that became right."""
+    """The items that the second run wins, the largest change first."""
     worse: tuple[Change, ...]
     only_before: tuple[str, ...] = ()
     """Items that the second run does not have."""
     only_after: tuple[str, ...] = ()
     unscored: tuple[str, ...] = ()
-    """Items of both runs that one of them could not score; not compared."""
+    """Items of both runs that are unscored in one of them; not compared."""
     differs: tuple[str, ...] = ()
-    """Why the two runs are no measure of the models alone: other data, settings or graders."""
+    """Differences in data, settings or graders, which confound the comparison."""
 
     @property
     def significant(self) -> bool:
-        """Chance alone explains it in fewer than 5 % of cases."""
         return self.p < SIGNIFICANT
-
-
-class Regression(Record):
-    """A new figure beside the last one of the same model, task, data and settings."""
-
-    regressed: bool
-    """Worse, and not by chance, at 95 %."""
-    difference: float
-    p: float | None
-    """None where an interval is missing, so that nothing can be said."""
-    paired: bool
-    """Compared item by item; else by the two intervals, which shows only larger drops."""
 
 
 def compare(
@@ -95,7 +81,6 @@ def compare(
     *,
     differs: Sequence[str] = (),
     higher_is_better: bool = True,
-    seed: int = 0,
 ) -> Comparison:
     """How the run `after` differs from the run `before`; each is read once, of an item a few numbers are held.
 
@@ -112,7 +97,7 @@ def compare(
     gains = [pair.gain if higher_is_better else -pair.gain for pair in paired]
     differences = [pair.gain for pair in paired]
     binary = is_binary(scores.mean for pair in paired for scores in (pair.before, pair.after))
-    interval, p, method = paired_test(differences, binary=binary, seed=seed)
+    interval, p, method = paired_test(differences, binary=binary, seed=0)
     return Comparison(
         n=len(paired),
         before=fsum(pair.before.mean for pair in paired) / len(paired),
@@ -149,40 +134,29 @@ def compare_task(
     """Compare what two runs found on the same task. Raises ResultsUnusable as `compare` does."""
     up = after.headline.higher_is_better if after.headline else True
     found = compare(before_samples, after_samples, differs=differences(before, after), higher_is_better=up)
-    worse = found.difference < 0 if up else found.difference > 0
-    return TaskComparison(task=after.task, comparison=found, regressed=worse and found.significant)
+    is_worse = regressed(found.difference, found.p, higher_is_better=up)
+    return TaskComparison(task=after.task, comparison=found, regressed=is_worse)
 
 
 def differences(before: TaskResult, after: TaskResult) -> tuple[str, ...]:
-    """What besides the model is not the same in two results of a task, a sentence part each; nothing if all is."""
+    """What differs between two results of a task besides the model, a phrase each."""
     return differing(_facts(before), _facts(after))
 
 
 def differing(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> tuple[str, ...]:
-    """`name: one value and the other` for every name whose values are not the same."""
+    """`name: one value and the other` for every name whose values differ."""
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
     return tuple(f"{name}: {_shown(first.get(name))} and {_shown(second.get(name))}" for name in names)
 
 
-def regression(new: Estimate, last: Estimate, *, compared: Comparison | None = None) -> Regression:
-    """Whether `new` is worse than `last` beyond chance.
-
-    compared: of the two runs' samples, last one first; without it the two intervals are laid beside each other, as if
-    the items were not the same. Where there is no interval nothing is flagged.
-    """
-    difference = compared.difference if compared else new.value - last.value
-    p = compared.p if compared else newcombe(new, last)
-    worse = difference < 0 if new.higher_is_better else difference > 0
-    return Regression(
-        regressed=worse and p is not None and p < SIGNIFICANT,
-        difference=difference,
-        p=p,
-        paired=compared is not None,
-    )
+def regressed(difference: float, p: float | None, *, higher_is_better: bool) -> bool:
+    """Worse, and not by chance, at 95 %; False without a p."""
+    worse = difference < 0 if higher_is_better else difference > 0
+    return worse and p is not None and p < SIGNIFICANT
 
 
 class _Scores(NamedTuple):
-    """What is held of an item's samples."""
+    """Sum of an item's scores, and what is shown of its first sample."""
 
     n: int
     total: float
@@ -229,7 +203,7 @@ def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
 
 
 def _answer(sample: Sample) -> str | None:
-    """What was extracted; nothing where a rule or a judge looks at the whole answer, None where there was no answer."""
+    """The extracted answer; empty where rules or judges grade the whole text, None without an answer."""
     return _short(sample.extracted) if sample.missing or sample.extracted is not None else ""
 
 
@@ -256,29 +230,23 @@ def _shown(value: JsonValue) -> str:
     return text if len(text) <= SHOWN_VALUE_CHARS else f"{text[:SHOWN_VALUE_CHARS]}…"
 
 
-class AgainstLast(NamedTuple):
-    """What is said of each task, and which of them are worse."""
-
-    lines: list[str]
-    regressions: list[str]
-
-
 def against_last(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> AgainstLast:
     """Every task that was evaluated before under the same settings, against that time. Raises DatabaseUnavailable."""
-    said = AgainstLast([], [])
+    lines, worse = list[str](), list[str]()
     for result in report.results:
         run, last = _last(report, result, evaluations)
         new, old = result.headline, last and last.headline
         if run is None or new is None or old is None:
             continue
-        found = regression(new, old, compared=_compared(result, run, artifacts, evaluations))
-        p = "" if found.p is None else f", p = {found.p:.3f}"
-        word = "REGRESSION, " if found.regressed else ""
-        moved = f"{old.value:.3f} → {new.value:.3f} ({found.difference:+.3f}{p})"
-        said.lines.append(f"{result.task}: {word}{moved} since run {run[:8]}")
-        if found.regressed:
-            said.regressions.append(result.task)
-    return said
+        compared = _compared(result, run, artifacts, evaluations)
+        difference = compared.difference if compared else new.value - old.value
+        p = compared.p if compared else newcombe(new, old)
+        if is_worse := regressed(difference, p, higher_is_better=new.higher_is_better):
+            worse.append(result.task)
+        word, chance = "REGRESSION, " if is_worse else "", "" if p is None else f", p = {p:.3f}"
+        moved = f"{old.value:.3f} → {new.value:.3f} ({difference:+.3f}{chance})"
+        lines.append(f"{result.task}: {word}{moved} since run {run[:8]}")
+    return AgainstLast(lines=tuple(lines), regressions=tuple(worse))
 
 
 def _last(report: EvalReport, result: TaskResult, evaluations: Evaluations) -> tuple[str | None, TaskResult | None]:

@@ -1,4 +1,4 @@
-"""A run as the Prefect UI shows it: a table of scores, a report in markdown, a plot with error bars."""
+"""A run for the Prefect UI: a table of scores, a report in markdown, a plot with error bars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasks.measure.bar_plot import Bar, draw
 from tasks.measure.plot_style import Format
 
 WORST = 5
-"""Groups of a task that are named: those with the lowest scores."""
+"""Number of groups of a task that are named, lowest scores first."""
 
 
 def rows_of(report: EvalReport) -> list[dict[str, Any]]:
@@ -29,15 +29,14 @@ def headline_of(result: TaskResult) -> str:
 
 
 def markdown_of(report: EvalReport, *, file: str | None = None, plot: str | None = None) -> str:
-    """The run in words; `file`: where its results were written; `plot`: its address."""
+    """The report. file: path of the results file; plot: URL of the picture."""
     shown = ["", f"![Scores with their 95 % intervals]({plot})"] if plot else []
     kept = [f"`{file}`"] if file else []
     return "\n".join([*_lines(report), *shown, *_section("Results file", kept)])
 
 
 def image_of(report: EvalReport) -> str:
-    """The plot as a data URL, which stands in the words: both Prefect UIs write it out beside an image artifact."""
-
+    """The plot as a data URL: Prefect UIs show image artifacts only by their address."""
     return "data:image/png;base64," + base64.b64encode(plot_results(report)).decode()
 
 
@@ -99,9 +98,5 @@ def plot_results(report: EvalReport, format: Format = "png") -> bytes:
 
 
 def _bar(result: TaskResult, one: Estimate) -> Bar:
-    detail = f"{one.metric} · {one.n:,} items{_unscored(result.counts.unscored)}"
-    return Bar(result.task, detail, one.value, one.low, one.high)
-
-
-def _unscored(count: int) -> str:
-    return f" · {count:,} unscored" if count else ""
+    unscored = f" · {result.counts.unscored:,} unscored" if result.counts.unscored else ""
+    return Bar(result.task, f"{one.metric} · {one.n:,} items{unscored}", one.value, one.low, one.high)

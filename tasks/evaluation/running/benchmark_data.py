@@ -1,4 +1,4 @@
-"""Where the items of a benchmark come from: a folder of data files, or the hub; with checksum and count."""
+"""Reads the items of a benchmark from a folder of data files or from the hub, with checksum and count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable
 from tasks.evaluation.evaluation_records import DataFacts
 
 ID_FIELDS = ("id", "unique_id", "idx", "key", "question_id", "task_id")
-"""Names under which data files keep the id of an item, the first that is there."""
+"""Field names of the item ID in data files; the first that is present counts."""
 PACKED = ("", ".gz")
 BOM = b"\xef\xbb\xbf"
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -31,25 +31,23 @@ BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class DataFile(Record):
-    """A file of items."""
-
     file: str
     """Its name in `--data-dir`; the same name with `.jsonl`, `.json` or `.csv`, and `.gz` behind it, is found too, and
     with - for _."""
     hub: str | None = None
-    """Id of the data set on the Hugging Face hub."""
+    """ID of the data set on the Hugging Face hub."""
     hub_config: str | None = None
     hub_split: str | None = None
     get: str = ""
-    """One sentence: where to get it."""
+    """Where to get it, in one sentence."""
     beside: str | None = None
-    """Folder of the benchmark's own definition, looked in after `--data-dir`."""
+    """Folder of the benchmark's definition, searched after `--data-dir`."""
     optional: bool = False
-    """Read where it is in the folder; where it is not, the benchmark is asked without it."""
+    """Read if it is in the folder; otherwise the benchmark runs without it."""
 
 
 class Row(dict[str, Any]):
-    """An item as it stands in a data file, with its place for error messages."""
+    """An item of a data file, with its position for error messages."""
 
     def __init__(self, fields: dict[str, Any], *, file: str, line: int, number: int) -> None:
         super().__init__(fields)
@@ -57,31 +55,24 @@ class Row(dict[str, Any]):
         self.line = line
         """1-based line of a JSONL file; number of the item, from 1, in other files."""
         self.number = number
-        """Items before it in the file: its id where it has none of its own."""
-
-    @property
-    def place(self) -> str:
-        """For people who look."""
-        return f"{self.file}, line {self.line}"
+        """Number of items before it in the file: its ID where it has none of its own."""
 
     @property
     def id(self) -> str:
-        """The data file's own id as text, else the row number."""
+        """The data file's ID as text, else the row number."""
         return id_of(self) or str(self.number)
 
     def unusable(self, why: str) -> NoReturn:
         """Raise DataUnusable with file and line."""
-        raise DataUnusable(f"{self.place}: {why}")
+        raise DataUnusable(f"{self.file}, line {self.line}: {why}")
 
 
 class Data:
-    """Data files of benchmarks, in a folder or on the hub."""
-
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
     def find(self, file: DataFile) -> Path | None:
-        """The file on this disk; None where it is not."""
+        """The local file; None if there is none. Raises DataMissing, DataUnusable."""
         if self.folder and not self.folder.is_dir():
             raise DataMissing(
                 f"{self.folder} is no folder; give the one that holds {file.file} with --data-dir (TRIVET_DATA_DIR)"
@@ -103,7 +94,7 @@ class Data:
         return read_rows(path) if path else self._hub_rows(file)
 
     def count(self, file: DataFile) -> int | None:
-        """Items in a file on this disk; None where it is not here."""
+        """Number of items in a local file; None if there is none."""
         path = self.find(file)
         return _count(path) if path else None
 
@@ -158,7 +149,7 @@ class Data:
 
 
 def id_of(fields: dict[str, Any]) -> str | None:
-    """The id in a row as text; None where there is none."""
+    """The ID in a row as text; None if it has none."""
     return next((str(fields[name]) for name in ID_FIELDS if fields.get(name) not in (None, "")), None)
 
 
@@ -173,7 +164,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 @contextmanager
 def _opened(path: Path) -> Generator[BinaryIO]:
-    """The file's bytes, unpacked. Raises DataUnusable."""
+    """The decompressed bytes. Raises DataUnusable."""
     try:
         with cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as file:
             yield file
@@ -247,13 +238,13 @@ def _object(value: Any, place: str) -> dict[str, Any]:
 
 
 def _is_lines(raw: bytes) -> bool:
-    """A `.json` file of one object per line, as some benchmarks pack them."""
+    """Whether a `.json` file holds one object per line, as those of some benchmarks do."""
     first, _, rest = raw.lstrip().partition(b"\n")
     return first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{")
 
 
 def _list_in(value: Any, path: Path) -> list[Any]:
-    """The items: the whole, or the only list in an object, as VQA files have it."""
+    """The items: the whole value, or the only list in an object, as in VQA files."""
     if isinstance(value, list):
         return cast("list[Any]", value)
     fields = _object(value, str(path))
@@ -264,7 +255,7 @@ def _list_in(value: Any, path: Path) -> list[Any]:
 
 
 def whole_text(value: Any) -> Any:
-    """JSON without lone surrogates, which no file and no database can hold."""
+    """JSON without lone surrogates, which neither files nor databases can hold."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -287,7 +278,7 @@ def _count(path: Path) -> int:
 
 
 def _content_digest(path: Path) -> bytes:
-    """SHA-256 of what the file holds, the same packed and unpacked."""
+    """SHA-256 of the decompressed content."""
     total = hashlib.sha256()
     with _opened(path) as file:
         while block := file.read(1 << 20):
@@ -296,7 +287,7 @@ def _content_digest(path: Path) -> bytes:
 
 
 def _go_offline_when_cut_off() -> None:
-    """Without a network the hub's client tries for half a minute; told that it is offline, it looks in its cache."""
+    """Without a network the hub's client retries for half a minute; in offline mode it reads its cache at once."""
     from datasets import config
     from huggingface_hub import constants
 
@@ -312,7 +303,7 @@ def _go_offline_when_cut_off() -> None:
 
 
 def _plain_columns(found: Any) -> list[str]:
-    """Columns without pictures and sounds: these are not JSON, and take packages of their own to read."""
+    """Columns other than images and audio, which are not JSON and need packages of their own to read."""
     media = ("Image", "Audio", "Video", "Pdf")
     return [name for name, feature in found.features.items() if type(feature).__name__ not in media]
 

@@ -1,8 +1,7 @@
-"""Asks a model all items of a benchmark, turn by turn and repeat by repeat, and keeps the answers in shards.
+"""Asks a model all items of a benchmark, turn by turn and repeat by repeat, and stores the answers in shards.
 
-Answers are written to a file as they come, in any order; only their places in it are held. So the memory that
-a run takes does not grow with what the model says, and a second turn reads the first one back. Several ranks ask a part
-of the items each, and their answers are merged as one rank would have given them.
+Answers are spooled to a file as they come, in any order, so that memory does not grow with their length. Several ranks
+ask a part of the items each, and their answers are merged into the order of one rank.
 """
 
 from __future__ import annotations
@@ -28,30 +27,30 @@ from tasks.evaluation.running.planning import PlannedTask
 from tasks.grading.reasoning import visible_answer
 
 SHARD_RESPONSES = 250
-"""Responses that one scoring task takes."""
+"""Responses per scoring task."""
 
 Items = Callable[[], Iterable[Item]]
-"""Gives the items from the first one, each time it is called."""
+"""Iterates over all items anew at each call."""
 
 
 class Generated(Record):
-    """The answers of a model to a benchmark."""
+    """A model's answers to a benchmark."""
 
     shards: tuple[Ref, ...]
-    """JSONL of Response, in the order of the items, each with its repeats."""
+    """JSONL of Response, in the order of the items and their repeats."""
     responses: int
     usage: Usage
 
 
 class Outcome(NamedTuple):
-    """What was generated, and what was not, for now: item → why."""
+    """What was generated, and why some items were not for now: item → reason."""
 
     generated: Generated
     unfinished: dict[str, str]
 
 
 class Place(NamedTuple):
-    """A conversation: the number of its item, and which repeat it is."""
+    """A conversation, by the number of its item and its repeat."""
 
     item: int
     repeat: int
@@ -84,7 +83,7 @@ def generate(
 
 
 class _Conversations:
-    """All conversations of a benchmark, on their way from turn to turn."""
+    """All conversations of a benchmark, advanced turn by turn."""
 
     def __init__(self, task: PlannedTask, items: Items, spool: _Spool, prices: Prices | None) -> None:
         self._task = task
@@ -117,7 +116,7 @@ class _Conversations:
             self.usage = self.usage.plus(usage_of(answer, self._prices))
 
     def responses(self) -> Iterator[Response]:
-        """In the order of the items; a conversation that was not finished for now is left out, and named."""
+        """In the order of the items; unfinished conversations are left out and noted in `unfinished`."""
         for number, item in enumerate(self._items()):
             for repeat in range(self._task.repeats):
                 place = Place(number, repeat)
@@ -154,7 +153,7 @@ class _Spool:
 
 
 def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Reply] = ()) -> ChatRequest:
-    """The next turn of a conversation; what the model thought in earlier turns is left out, as chat templates do."""
+    """The next turn of a conversation, without the model's reasoning in earlier turns, as in chat templates."""
     turns = [_message("system", system)] if (system := task.system or item.system) else []
     turns += [_message(said.role, said.text) for said in item.history]
     replies = list(said)
@@ -175,7 +174,7 @@ def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Rep
 
 
 def sampling_of(task: PlannedTask, item: Item) -> Sampling:
-    """An item may have a temperature of its own, as MT-Bench's categories do; the run's own word goes before it."""
+    """The task's sampling, at the item's own temperature (as in MT-Bench) unless the run sets one."""
     own = item.detail.get("temperature")
     if task.temperature_given or not isinstance(own, int | float):
         return task.sampling
@@ -183,7 +182,6 @@ def sampling_of(task: PlannedTask, item: Item) -> Sampling:
 
 
 def reply_of(answer: Answer) -> Reply:
-    """What is kept of an answer."""
     response = answer.response
     return Reply(
         text=response.text,
@@ -197,7 +195,7 @@ def reply_of(answer: Answer) -> Reply:
 
 
 def usage_of(answer: Answer, prices: Prices | None) -> Usage:
-    """What one answer took; a recalled one costs nothing."""
+    """Usage of one answer; a recalled one costs nothing."""
     response = answer.response
     tokens = Tokens(response.prompt_tokens or 0, response.completion_tokens or 0)
     return Usage(
@@ -215,7 +213,7 @@ def _message(role: str, text: str) -> Message:
 
 
 def keep_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[tuple[Ref, ...], int]:
-    """Responses in shards of SHARD_RESPONSES, and how many they are; one is held at a time."""
+    """Responses in shards of SHARD_RESPONSES, and their count; one response is held at a time."""
     numbers = count()
     counted = (response for response, _ in zip(responses, numbers, strict=False))
     shards = tuple(
@@ -225,7 +223,7 @@ def keep_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[tu
 
 
 def part_of(items: Iterable[Item], *, part: int, parts: int) -> Iterator[Item]:
-    """Every `parts`-th item, beginning with the one of number `part`."""
+    """Every `parts`-th item, from number `part` on."""
     return islice(items, part, None, parts)
 
 
@@ -239,7 +237,7 @@ def merge_parts(parts: Sequence[Generated], items: Iterable[Item], artifacts: Ar
 
 
 class _Ahead:
-    """A stream of responses that can be looked into."""
+    """Responses with a look at the next one."""
 
     def __init__(self, responses: Iterator[Response]) -> None:
         self._responses = responses

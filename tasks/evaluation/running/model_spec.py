@@ -1,9 +1,8 @@
-"""A model as a run names it: enough to open it in any process, and no secret."""
+"""How a run names a model: enough to open it in any process, without secrets."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
@@ -21,11 +20,11 @@ TRANSPORT = {
     *("enforce_eager", "enable_prefix_caching"),
     *("concurrency", "max_retries", "max_requests_per_minute", "max_tokens_per_minute", "pretrained", "model", "path"),
 }
-"""Arguments that say how a model is reached or named, not how it answers."""
+"""Arguments that determine how a model is reached or named, not how it answers."""
 
 
 class ModelSpec(Record):
-    """Which backend, which model, and how hard it may be pressed."""
+    """A model with its backend and its request limits."""
 
     backend: str
     """A kind of models.backends, or the dotted name of an lm_eval LM."""
@@ -36,11 +35,11 @@ class ModelSpec(Record):
     base_url: str | None = None
     """OpenAI-compatible endpoint of the model; stored with the run, so without credentials."""
     base_url_env: str | None = None
-    """Name of the environment variable that holds an address with credentials; it goes before `base_url`."""
+    """Environment variable that holds an address with credentials; takes precedence over `base_url`."""
     api_key_env: str | None = None
     """Environment variable that holds the API key. Unset: the provider's, such as OPENAI_API_KEY."""
     calls: CallSettings = CallSettings(concurrency=16)
-    """How hard it may be pressed."""
+    """Rates, concurrency and retries of its requests."""
 
     @field_validator("args")
     @classmethod
@@ -54,7 +53,7 @@ class ModelSpec(Record):
     @field_validator("args")
     @classmethod
     def _keeps_order(cls, args: dict[str, JsonValue], told: ValidationInfo) -> dict[str, JsonValue]:
-        """A schema as its JSON: keys of steps and the database would sort its fields, and their order is meant."""
+        """Store a schema as JSON text: step keys and the database would sort its fields, whose order matters."""
         said = args.get("response_format")
         if told.data.get("backend") not in backends() or not isinstance(said, dict):
             return args
@@ -62,7 +61,7 @@ class ModelSpec(Record):
 
     @property
     def in_process(self) -> bool:
-        """True when the model's weights are loaded here, so that a device is busy with it."""
+        """Whether the model's weights are loaded in this process and occupy a device."""
         return loads_weights(self.backend)
 
     @property
@@ -71,20 +70,11 @@ class ModelSpec(Record):
         return {name: value for name, value in self.args.items() if name not in TRANSPORT}
 
     def facts(self, chat: Chat) -> ModelFacts:
-        """The model as results name it; the revision is what the backend's id says beyond the name."""
-        name, revision = _parts(chat.id, self)
+        """The model as results name it; the revision is the part of the backend's ID behind the name."""
+        _, _, rest = chat.id.partition(":")
+        known, _, revision = rest.partition("@")
+        if self.backend == "scripted":
+            known, revision = "", rest  # the digest of its script
+        revision = revision or str(self.args.get("revision", ""))
+        name = self.name or known or self.backend
         return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.args)
-
-
-class _Parts(NamedTuple):
-    name: str
-    revision: str
-
-
-def _parts(chat_id: str, spec: ModelSpec) -> _Parts:
-    _, _, rest = chat_id.partition(":")
-    known, _, revision = rest.partition("@")
-    if spec.backend == "scripted":
-        known, revision = "", rest  # the digest of its script
-    named: Any = spec.args.get("revision", "")
-    return _Parts(spec.name or known or spec.backend, revision or str(named))

@@ -1,13 +1,17 @@
-"""Opens the models of a run in this process: the one that is measured, and the one that grades."""
+"""Opens the models of a run in this process: the measured one and the judge."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+
+from models.backends import open_backend
 from models.local import release_held
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest
@@ -34,10 +38,6 @@ def open_model(spec: ModelSpec) -> Chat:
 
 @cache
 def _open(spec_json: str) -> Chat:
-    from pydantic import SecretStr
-
-    from models.backends import open_backend
-
     spec = ModelSpec.model_validate_json(spec_json)
     usual = _usual_place(spec)
     return open_backend(
@@ -58,7 +58,7 @@ def release_models() -> None:
 
 
 def _usual_place(spec: ModelSpec) -> Usual:
-    """OpenAI's address and key as the settings say; a model of curator's names goes to its own provider instead."""
+    """OpenAI's address and key from the settings; curator models use those of their own provider."""
     from models.curator import Usual, usual_place
 
     of_openai = Usual(resources().openai_base_url, resources().api_key)
@@ -67,7 +67,7 @@ def _usual_place(spec: ModelSpec) -> Usual:
 
 
 def _variable(field: str, name: str | None) -> str | None:
-    """The value of the environment variable that a field of the model names; None where it names none."""
+    """The value of the environment variable that a field names; None if it names none. Raises ModelUnavailable."""
     if name is None:
         return None
     if not (value := resources().secret(name)):
@@ -79,14 +79,12 @@ def _variable(field: str, name: str | None) -> str | None:
 
 @cache
 def limits_of(spec_json: str) -> Limits:
-    """Rates and retries of one model, shared by all threads that ask it."""
-    import random
-
+    """Rates and retries of one model, shared by all threads."""
     return Limits(ModelSpec.model_validate_json(spec_json).calls, rng=random.Random())
 
 
 class Asking:
-    """Asks one model for one step: through the response store, within its limits, counting what it took."""
+    """Asks one model for one step: through the response store, within its limits, counting usage."""
 
     def __init__(
         self,
@@ -101,7 +99,7 @@ class Asking:
             self.chat.use_batches(batch_size or spec.args.get("batch_size") or "auto")
         self.usage = Usage()
         self.away: list[str] = []
-        """What calls that may succeed another time said."""
+        """Messages of failed calls that may succeed on a retry."""
         self._limits = limits_of(spec.model_dump_json())
         self._budget = budget
         self._prices = prices
@@ -137,5 +135,4 @@ class Asking:
 
     @property
     def as_judge(self) -> Judge:
-        """The model in the chair of the one that grades."""
         return Judge(self.chat.id, self.ask_all)

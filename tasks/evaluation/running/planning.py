@@ -1,4 +1,4 @@
-"""What a run will ask: each task's items, how often and how they are asked, and everything that can change a figure."""
+"""What a run will ask: each task's items, repeats and sampling, and every setting that can change a figure."""
 
 from __future__ import annotations
 
@@ -13,22 +13,29 @@ from pydantic import Field, JsonValue, ValidationError
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from storage.storage_errors import StorageError
-from tasks.evaluation.benchmarks.base import BaseBenchmark
+from tasks.evaluation.benchmarks.base import BaseBenchmark, is_whole
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, EvaluationError, OptionUnusable
 from tasks.evaluation.evaluation_records import DataFacts, Family, Item, ModelFacts, Sampling
 from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.grading.grading_records import GradingError
 from tasks.sandbox.sandbox_errors import SandboxError
+from tasks.sandbox.sandbox_layout import another_python, interpreter
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data
 
 EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
-"""What an evaluation raises on purpose; the text of each is a full sentence with the remedy."""
+"""Errors that an evaluation raises on purpose; the text of each is a full sentence with the remedy."""
 DEBUG_ITEMS = 2
 GRADER_VERSION = 1
 """Raise it when a response would be graded otherwise: it is part of every task's settings."""
+OF_PROGRAMS = ("k", "unsafe_code", "python")
+"""Settings of tasks whose answers are programs."""
+NOT_ASKED = ("limit", "repeats", "judge", *OF_PROGRAMS)
+"""Settings that are not part of any request to the model."""
+SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", "until": "stop"}
+"""Names in lm_eval and transformers → ours."""
 
 
 class RunSettings(Record):
@@ -61,7 +68,7 @@ class RunSettings(Record):
 
     @property
     def first(self) -> int | None:
-        """How many items of each task are asked."""
+        """Number of items asked of each task; None: all."""
         return min(DEBUG_ITEMS, self.limit or DEBUG_ITEMS) if self.debug else self.limit
 
 
@@ -70,7 +77,7 @@ class PlannedTask(Record):
 
     task: str
     benchmark: str
-    """Name or path that finds the benchmark again."""
+    """Its name or path."""
     version: str
     """Its number and the digest of its definition."""
     family: Family
@@ -78,33 +85,31 @@ class PlannedTask(Record):
     items: Ref
     """JSONL of Item."""
     count: int
-    """Items in it."""
     repeats: int
     sampling: Sampling
     temperature_given: bool = False
-    """The run names a temperature, which goes before the items' own."""
+    """The run sets a temperature, which takes precedence over the items' own."""
     system: str | None = None
     template: bool | str = True
     judge: ModelSpec | None = None
     whole: bool = False
-    """It brings evalchemy's two methods and is run in one piece."""
+    """It implements evalchemy's two methods and runs in one piece."""
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
-    """Fields of the sampling that the run sets, for a benchmark that writes its own requests."""
+    """Sampling fields that the run sets, for a benchmark that builds its own requests."""
     score_only: bool = False
-    """It grades recorded answers and asks nothing itself."""
+    """It grades recorded answers and asks no model."""
     batch_size: int | None = None
     ks: tuple[int, ...] = ()
-    """Values of k of pass@k for this run; none: the benchmark's own."""
+    """Values of k for pass@k; empty: the benchmark's own."""
     unsafe_code: bool = False
     """Programs are executed without a sandbox."""
     python: str = ""
-    """For code: digest of the Python that executes it and its libraries; with others it is executed again."""
+    """For code: digest of the Python and libraries that execute it; programs are executed again when it changes."""
     settings: dict[str, JsonValue]
     """Everything besides model and data that can change a figure."""
 
     @property
     def samples(self) -> int:
-        """Items × repeats."""
         return self.count * self.repeats
 
 
@@ -114,19 +119,16 @@ class TaskChoice(Record):
     task: str
     """Name, path of a YAML file, `file.py:Class`; or a task of the lm-evaluation-harness."""
     batch_size: int | None = None
-    """Items at once, where the backend takes batches; none: its own choice."""
+    """Items per batch, where the backend takes batches; None: the backend's choice."""
 
 
 class Plan(Record):
-    """What a run will do."""
-
     model: ModelFacts
     tasks: tuple[PlannedTask, ...]
-    """Benchmarks of ours, in the order in which they are asked."""
+    """Our benchmarks, in the order in which they are asked."""
     harness: tuple[TaskChoice, ...]
-    """Tasks of the lm-evaluation-harness."""
     skipped: dict[str, str]
-    """Tasks that were evaluated before, with the run that did it."""
+    """Tasks that were evaluated before → run."""
 
 
 def plan_task(
@@ -142,9 +144,6 @@ def plan_task(
     batch_size: int | None = None,
 ) -> PlannedTask:
     """A benchmark with its items in the store. Raises DataMissing, DataUnusable."""
-    from tasks.evaluation.benchmarks.base import is_whole
-    from tasks.sandbox.sandbox_layout import another_python, interpreter
-
     whole = is_whole(benchmark)
     if whole and settings.first:
         raise OptionUnusable(
@@ -226,7 +225,7 @@ def items_of(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
 
 
 def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampling:
-    """The benchmark's own sampling with what the run sets. Raises OptionUnusable naming what is not known."""
+    """The benchmark's sampling, overridden by the run's. Raises OptionUnusable for unknown names and bad values."""
     changed = benchmark.sampling.model_dump()
     for name, value in settings.gen_kwargs.items():
         changed[SAMPLING_NAMES.get(name, name)] = value
@@ -250,42 +249,31 @@ def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampl
 
 
 def given_in(settings: RunSettings) -> set[str]:
-    """The fields of the sampling that the run names."""
+    """The sampling fields that the run sets."""
     named = {SAMPLING_NAMES.get(name, name) for name in settings.gen_kwargs}
     named |= {"max_tokens"} if settings.max_tokens else set()
     return (named - {"do_sample"}) | ({"temperature"} if settings.gen_kwargs.get("do_sample") is False else set())
 
 
-SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", "until": "stop"}
-"""As lm_eval and transformers call them."""
-
-
 def settings_digest(task: PlannedTask) -> str:
-    """SHA-256 (hex) of the settings: two results with one digest and one checksum of data may be compared."""
+    """SHA-256 (hex) of the settings; results of equal digest and data checksum may be compared."""
     from storage.evaluations import EvalSettings
 
     return EvalSettings(name=task.task, parameters=task.settings).digest
 
 
 def questions_of(task: PlannedTask) -> str:
-    """What two runs of one model have in common when they ask the same, however many items and repeats each asks."""
+    """Equal for runs that send the same questions, however many items and repeats each asks."""
     asked = {name: value for name, value in task.settings.items() if name not in NOT_ASKED}
     return json.dumps([task.task, task.data.checksum, asked], sort_keys=True)
 
 
-OF_PROGRAMS = ("k", "unsafe_code", "python")
-"""Settings of tasks whose answers are programs."""
-NOT_ASKED = ("limit", "repeats", "judge", *OF_PROGRAMS)
-"""Settings that no request to the model shows."""
-
-
 def read_items(artifacts: Artifacts, ref: Ref) -> Iterator[Item]:
-    """The items of a task, one at a time."""
     return read_lines(artifacts, ref, Item)
 
 
 def _distinct(items: Iterable[Item], source: str, seen: set[bytes]) -> Iterator[Item]:
-    """Items on their way, each id once; `seen` gets a digest of each id."""
+    """The items, passed on; raises DataUnusable for a repeated ID. `seen` gets a digest of each ID."""
     for item in items:
         digest = hashlib.blake2b(item.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         if digest in seen:

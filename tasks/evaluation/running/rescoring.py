@@ -1,4 +1,4 @@
-"""Grades answers that are there: recorded ones of any origin, or those of a run, by today's grader."""
+"""Grades existing answers with today's grader: recorded ones of any origin, or those of a run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tasks.evaluation.evaluation_records import ModelFacts, Sample, Sampling, Ta
 from tasks.evaluation.record_lines import read_shards
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
+from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import Asking
@@ -27,27 +28,28 @@ from tasks.evaluation.running.planning import (
 from tasks.evaluation.running.replaying import digest_of, repeats_in, replay
 from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
 from tasks.evaluation.running.task_choice import find, judge_of
+from tasks.sandbox.sandbox_layout import another_python
 
 OWN = (".yaml", ".yml", ".py")
-"""How the files of benchmarks end."""
+"""Suffixes of benchmark files."""
 
 
 class Again(Record):
-    """A task of a run under today's grader."""
+    """A task of a run, graded before and with today's grader."""
 
     old: TaskResult
     new: TaskResult
     compared: Comparison | None
-    """None where nothing could be scored both times."""
+    """None if no item was scored both times."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The items whose score is another one now."""
+        """The items whose score has changed."""
         return (*self.compared.better, *self.compared.worse) if self.compared else ()
 
 
 class Rescored(Record):
-    """A run whose stored answers were graded again; nothing was generated, and nothing stored is changed."""
+    """A run whose stored answers were graded again; nothing is generated or overwritten."""
 
     run: str
     tasks: tuple[Again, ...]
@@ -71,7 +73,6 @@ def score_file(
     Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, and OptionUnusable for `ks` of no programs.
     """
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
-    from tasks.evaluation.running.benchmark_data import Data
 
     benchmark = find(task, None)
     if benchmark is None:
@@ -163,9 +164,7 @@ def _name(named: str) -> str | None:
 def _planned(
     old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, *, ks: tuple[int, ...], unsafe_code: bool
 ) -> PlannedTask:
-    """The task as it was asked; only the grader is today's."""
-    from tasks.sandbox.sandbox_layout import another_python
-
+    """The task as it was asked, with today's grader."""
     benchmark = find(named, None)
     assert benchmark is not None
     assert old.items is not None

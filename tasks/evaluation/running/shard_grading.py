@@ -1,9 +1,9 @@
-"""Checks a benchmark before it is asked, grades shards of responses by its own grader, and sums up the figures."""
+"""Checks a benchmark before a run, grades shards of responses with its grader, and aggregates the figures."""
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache, reduce
 from itertools import islice
@@ -20,17 +20,25 @@ from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.open_models import Asking, open_model
 from tasks.evaluation.running.planning import PlannedTask, read_items
+from tasks.grading.code.code_grading import BROKEN
+from tasks.sandbox import shared_sandbox
 
 if TYPE_CHECKING:
     from tasks.grading.math.math_grader import MathGrader
 
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
-"""What a grader of the user's own may raise when it meets an answer that it did not expect."""
+"""Errors of a user's own grader on an answer that it did not expect."""
+SHOWN_PROBLEMS = 5
+CHECKED_ITEMS = 2_000
+"""At most so many items, the first ones, are checked; `trivet eval check` checks all."""
+CHECKED_CHARS = 64 << 20
+"""At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
+NAMED = 5
+"""Items that a note names."""
+REASON_CHARS = 160
 
 
 class Scored(Record):
-    """A shard of graded samples."""
-
     samples: Ref
     """JSONL of Sample."""
     judge: str | None = None
@@ -39,38 +47,35 @@ class Scored(Record):
     """For code: the sandbox engine and the Python version."""
 
 
-def grade_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, *, judge: Judge | None) -> Ref:
-    """The samples of a shard of responses, in its order."""
+def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Asking | None) -> Scored:
+    """Grade a shard of responses, in its order. Raises BenchmarkUnusable where a grader fails.
+
+    asking: the judge; None where the grader needs none.
+    """
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     answered = beside(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
-    samples = find_benchmark(task.benchmark).grade(answered, tools_for(task, judge))
+    samples = find_benchmark(task.benchmark).grade(answered, tools_for(task, asking and asking.as_judge))
     try:
-        return write_lines(artifacts, "samples", samples)
+        kept = write_lines(artifacts, "samples", samples)
     except GRADER_FAILURES as error:
         raise BenchmarkUnusable(f"{task.task}: its grader failed with {type(error).__name__}: {error}") from error
-
-
-def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, judge: Asking | None) -> Scored:
-    """The graded samples of a shard, with what grading took."""
     return Scored(
-        samples=grade_shard(shard, task, artifacts, judge=judge and judge.as_judge),
-        judge=judge and judge.chat.id,
-        judge_usage=judge and judge.usage,
+        samples=kept,
+        judge=asking and asking.chat.id,
+        judge_usage=asking and asking.usage,
         executed_by=executed_by(task),
     )
 
 
 def left_by_judge(task: str, samples: Iterable[Sample], why: str) -> dict[str, str]:
-    """The items without a verdict, and why; a run that follows asks for these verdicts again."""
+    """Items without a verdict → reason; the next run asks for these verdicts again."""
     unscored = [sample for sample in samples if sample.status == "unscored"]
     return {f"{task} {sample.item}": f"judge: {why}" for sample in unscored} or {f"{task}, judge": why}
 
 
 def left_by_sandbox(task: str, samples: Iterable[Sample]) -> dict[str, str]:
-    """The items whose programs could not be executed, and why; a run that follows executes them again."""
-    from tasks.grading.code.code_grading import BROKEN
-
+    """Items whose programs could not be executed → reason; the next run executes them again."""
     unscored = (sample for sample in samples if sample.status == "unscored" and sample.reason.startswith(BROKEN))
     return {f"{task} {sample.item}": sample.reason for sample in unscored}
 
@@ -91,16 +96,12 @@ def beside(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tup
 
 
 def tools_for(task: PlannedTask, judge: Judge | None) -> Tools:
-    """What the grader of a task may use. Raises SandboxUnavailable for --unsafe-code where that is refused."""
-    from tasks.sandbox import shared_sandbox
-
+    """The tools of a task's grader. Raises SandboxUnavailable where --unsafe-code is refused."""
     return Tools(math_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None)
 
 
 def executed_by(task: PlannedTask) -> str | None:
-    """What executes the programs of a task; None: its answers are none."""
-    from tasks.sandbox import shared_sandbox
-
+    """How the programs of a task are executed; None for other tasks."""
     if task.family != "code":
         return None
     sandbox = shared_sandbox(unsafe=task.unsafe_code)
@@ -110,7 +111,7 @@ def executed_by(task: PlannedTask) -> str | None:
 
 @cache
 def math_grader() -> MathGrader:
-    """The grader of mathematics of this process; its workers start with the first answer that needs them."""
+    """This process's math grader; its workers start with the first answer that needs them."""
     from tasks.grading.math.math_grader import MathGrader
 
     grader = MathGrader()
@@ -118,15 +119,8 @@ def math_grader() -> MathGrader:
     return grader
 
 
-SHOWN_PROBLEMS = 5
-CHECKED_ITEMS = 2_000
-"""Items checked of a large benchmark, the first ones; `trivet eval check` checks all."""
-CHECKED_CHARS = 64 << 20
-"""Characters checked, so fewer large items: one LiveCodeBench problem may bring megabytes of tests."""
-
-
 def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
-    """What is wrong, a sentence each. Raises PreflightFailed without a judge, ModelUnavailable without its key."""
+    """Problems, a sentence each. Raises PreflightFailed without a judge, ModelUnavailable without its key."""
     judge = None
     if benchmark.judge is not None:
         if task.judge is None:
@@ -138,7 +132,7 @@ def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Ite
 
 
 def _first(items: Iterable[Item]) -> Iterator[Item]:
-    """As many as are checked, and one at least."""
+    """The items that are checked, at least one."""
     room = CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):
         yield item
@@ -151,13 +145,8 @@ def _asks_nobody(requests: Iterable[Any]) -> Iterator[Any]:
     raise AssertionError(f"a check asks no judge, and was about to ask {requests!r}")
 
 
-NAMED = 5
-"""Items that a note names."""
-REASON_CHARS = 160
-
-
 def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored], artifacts: Artifacts) -> TaskResult:
-    """What the samples of a task come to."""
+    """The figures of a task over all its samples."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     samples = tuple(shard.samples for shard in scored)
@@ -182,7 +171,7 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
         items=task.items,
         responses=generated.shards,
         notes=(
-            *notes_of(task, summary.counts, lambda: unscored_of(samples, artifacts)),
+            *notes_of(task, summary.counts, unscored_of(samples, artifacts) if summary.counts.unscored else {}),
             *left_out_of(summary.metrics),
             *(f"programs were executed {how}" for how in {shard.executed_by: 0 for shard in scored} if how),
         ),
@@ -190,21 +179,20 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
 
 
 def unscored_of(shards: Sequence[Ref], artifacts: Artifacts) -> dict[str, str]:
-    """The items that have a sample without a score → why."""
+    """Items that have a sample without a score → reason."""
     samples = read_shards(artifacts, shards, Sample)
     return {sample.item: sample.reason for sample in samples if sample.status == "unscored"}
 
 
-def notes_of(task: PlannedTask, counts: Counts, unscored: Callable[[], dict[str, str]] = dict) -> Iterator[str]:
-    """What a reader must know beside the score. unscored: reads again which items have none."""
+def notes_of(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> Iterator[str]:
+    """Remarks on the figures. unscored: items without a score → reason."""
     if task.family == "code":
         yield from _samples_of_programs(task, counts)
     elif left := task.samples - counts.samples:
         yield f"{left} of {task.samples} responses are not there; they count in no figure"
     if counts.unscored:
-        items = unscored()
-        named = ", ".join(list(items)[:NAMED]) + (" …" if len(items) > NAMED else "")
-        why = next(iter(items.values()), "")[:REASON_CHARS]
+        named = ", ".join(list(unscored)[:NAMED]) + (" …" if len(unscored) > NAMED else "")
+        why = next(iter(unscored.values()), "")[:REASON_CHARS]
         which = f" ({named}: {why})" if named else ""
         yield f"{counts.unscored} of {counts.samples} are unscored; they count in no figure{which}"
     if counts.truncated:
@@ -222,7 +210,7 @@ def _samples_of_programs(task: PlannedTask, counts: Counts) -> Iterator[str]:
 
 
 def left_out_of(metrics: Mapping[str, JsonValue]) -> Iterator[str]:
-    """The pass@k that were asked for and are not there, in a sentence for each reason."""
+    """A sentence for each reason why a requested pass@k is missing."""
     left_out = metrics.get("k_left_out")
     why = {str(name): str(reason) for name, reason in left_out.items()} if isinstance(left_out, dict) else {}
     for reason in dict.fromkeys(why.values()):

@@ -1,4 +1,4 @@
-"""Turns the tasks that a user named into a plan, and estimates its calls, tokens and cost before anything is asked."""
+"""Turns the tasks that a user named into a plan, and estimates its calls, tokens and cost."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tasks.calls import estimate, response_key
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed, UnknownTask
 from tasks.evaluation.evaluation_records import ModelFacts, Reply
+from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import request_of
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import open_model
@@ -35,6 +36,9 @@ from tasks.evaluation.running.replaying import recorded_of, repeats_in
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
+
+GROUP = 1_000
+"""Requests per lookup."""
 
 
 def choose(
@@ -55,7 +59,6 @@ def choose(
     known: where earlier results are; None to look nowhere. A database that is away knows nothing.
     """
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
-    from tasks.evaluation.running.benchmark_data import Data
 
     found = [(chosen, find(chosen.task, include_path)) for chosen in tasks]  # before a model is loaded for a typo
     facts = model.facts(open_model(model))
@@ -88,7 +91,7 @@ def choose(
 
 
 def find(name: str, include_path: Path | None) -> BaseBenchmark | None:
-    """The benchmark of that name; None where it is a task of the harness. Raises UnknownTask listing what exists."""
+    """The benchmark of that name; None for a task of the harness. Raises UnknownTask, BenchmarkUnusable."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark, plainly_named
     from tasks.evaluation.harness.harness_run import is_harness_task
 
@@ -105,7 +108,7 @@ def find(name: str, include_path: Path | None) -> BaseBenchmark | None:
 
 
 def judge_of(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: bool) -> ModelSpec | None:
-    """Who grades this benchmark; None where its grader needs no model."""
+    """The judge of this benchmark; None if it needs none."""
     if benchmark.judge is None:
         return None
     if not auto:
@@ -117,8 +120,6 @@ def judge_of(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: bool) -
 
 def done_before(task: PlannedTask, model: ModelFacts, known: Evaluations) -> str | None:
     """The run that evaluated the same revision on the same data under the same settings, if there is one."""
-    from storage.storage_errors import DatabaseUnavailable
-
     try:
         return known.evaluated_before(
             model_name=model.name,
@@ -133,7 +134,7 @@ def done_before(task: PlannedTask, model: ModelFacts, known: Evaluations) -> str
 
 
 def _as_recorded(settings: RunSettings, model: ModelSpec, benchmark: BaseBenchmark) -> RunSettings:
-    """Recorded answers have the repeats that they have."""
+    """With the number of repeats that recorded answers have."""
     if model.backend != "replay" or settings.n_repeat:
         return settings
     return settings.model_copy(update={"n_repeat": repeats_in(recorded_of(model, benchmark.name))})
@@ -147,12 +148,8 @@ def _refuse_to_generate(task: PlannedTask, model: ModelSpec) -> None:
         )
 
 
-GROUP = 1_000
-"""Requests that are looked up at once."""
-
-
 class TaskEstimate(Record):
-    """What one task may take, on the high side."""
+    """Upper estimate of what one task takes."""
 
     task: str
     items: int
@@ -169,19 +166,19 @@ class TaskEstimate(Record):
 
 
 class RunEstimate(Record):
-    """What a run may take, on the high side."""
+    """Upper estimate of what a run takes."""
 
     tasks: tuple[TaskEstimate, ...]
     harness: tuple[str, ...] = ()
-    """Tasks of the harness, which are not counted."""
+    """Harness tasks, which are not counted."""
     skipped: dict[str, str] = Field(default_factory=dict)
-    """Tasks that were evaluated before, with the run that did it."""
+    """Tasks that were evaluated before → run."""
 
 
 def estimate_run(
     plan: Plan, model: ModelSpec, artifacts: Artifacts, responses: Responses, *, prices: Prices | None
 ) -> RunEstimate:
-    """Count without asking; a database that is away is taken to hold nothing."""
+    """Count calls without making any; an unavailable database counts as empty."""
     chat_id = open_model(model).id
     counted = [_estimate(task, chat_id, artifacts, responses, prices) for task in plan.tasks]
     return RunEstimate(
@@ -216,7 +213,7 @@ def _estimate(
 
 
 def _requests(task: PlannedTask, artifacts: Artifacts) -> Iterator[tuple[bool, ChatRequest]]:
-    """Every request, and whether it is a first turn; later turns are counted without what will be said before."""
+    """Every request, and whether it is a first turn; later turns are counted without the replies before them."""
     for item in read_items(artifacts, task.items):
         for repeat in range(task.repeats):
             for turn in range(len(item.prompts)):

@@ -1,4 +1,4 @@
-"""Benchmarks with evalchemy's two methods: generated and graded in one piece, their model calls kept as all are.
+"""Benchmarks with evalchemy's two methods: generated and graded in one piece, their model calls stored like all others.
 
 `AsLM` is the model of a run in the shape of an lm_eval LM, which these methods get.
 """
@@ -21,12 +21,20 @@ from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import PlannedTask
 
 MAX_TOKENS = ("max_new_tokens", "max_gen_toks", "max_tokens", "max_completion_tokens")
-"""Under which names evalchemy's benchmarks and lm_eval limit an answer."""
+"""Names of the token limit in evalchemy's benchmarks and lm_eval."""
 STOP = ("until", "stop")
+HEADLINES = ("accuracy_avg", "accuracy", "score", "Average", "pass@1", "win_rate")
+ERRORS = ("{}_std_err", "{}_stderr", "{}_std_error")
+"""Names of the standard error of a metric in evalchemy's benchmarks; of `accuracy_avg` it is `accuracy_std_err`."""
+USUAL_MISTAKES = (
+    *(TypeError, AttributeError, LookupError, ValueError, ArithmeticError),
+    *(AssertionError, NotImplementedError, OSError),
+)
+"""Errors of other people's code; those of models and storage are not among them and propagate."""
 
 
 class Templated(str):
-    """A conversation as one text, which still knows its messages."""
+    """A conversation as one text that keeps its messages."""
 
     messages: tuple[Message, ...]
 
@@ -37,10 +45,7 @@ class Templated(str):
 
 
 class AsLM:
-    """What evalchemy's benchmarks use of an LM: `generate_until`, `apply_chat_template`, and who it is.
-
-    The chat template is the model's own, so `apply_chat_template` only carries the messages to it.
-    """
+    """What evalchemy's benchmarks use of an LM; `apply_chat_template` keeps the messages for the model's template."""
 
     rank = 0
     world_size = 1
@@ -54,23 +59,19 @@ class AsLM:
         system: str | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        """overrides: fields of `Sampling` that the run sets, in place of what the benchmark asks for.
-
-        system: the run's own system instruction, in place of the benchmark's.
-        """
+        """system, overrides (fields of `Sampling`): what the run sets in place of the benchmark's own."""
         self.tokenizer_name = name
         self.model_args = {"model": name, "pretrained": name}
         self.model = name
         self.pretrained = name
         self.missed: dict[int, str] = {}
-        """Instances of the last call that got no answer, by number, with the reason; their answers are empty."""
+        """Number of an instance of the last call that got no answer → reason; its answer is empty."""
         self._ask_all = ask_all
         self._template = template
         self._system = system
         self._overrides = dict(overrides or {})
 
     def apply_chat_template(self, chat_history: Sequence[Mapping[str, Any]], **_: Any) -> Templated:
-        """The messages, in the shape of a text."""
         return Templated(chat_history)
 
     def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
@@ -85,7 +86,7 @@ class AsLM:
         return answers
 
     def loglikelihood(self, *_: Any, **__: Any) -> NoReturn:
-        """Not for a model that only chats."""
+        """Raises NeedsLogLikelihood."""
         raise NeedsLogLikelihood(
             "this benchmark asks for log-probabilities, and evalchemy's two methods get a model that writes answers; "
             "run it as a task of the lm-evaluation-harness"
@@ -123,9 +124,9 @@ class AsLM:
 
 
 def sampling_of(options: Mapping[str, Any]) -> Sampling:
-    """How an answer is drawn, of generation arguments as lm_eval and evalchemy write them.
+    """Sampling of generation arguments as in lm_eval and evalchemy.
 
-    `do_sample: False` beside a temperature is not believed: evalchemy sends it with 0.7 and means to sample.
+    `do_sample: False` beside a temperature is ignored: evalchemy sends it with 0.7 and means to sample.
     """
     stop = next((options[name] for name in STOP if options.get(name)), ())
     seed = options.get("seed")
@@ -140,7 +141,7 @@ def sampling_of(options: Mapping[str, Any]) -> Sampling:
 
 
 def messages_of(prompt: Any) -> tuple[Message, ...]:
-    """The messages of a prompt: a text, a conversation as one text, or messages as dicts."""
+    """The messages of a prompt: a text, a templated conversation, or messages as dicts."""
     if isinstance(prompt, Templated):
         return prompt.messages
     if isinstance(prompt, str):
@@ -153,24 +154,13 @@ def _message(said: Mapping[str, Any]) -> Message:
 
 
 def _words(content: Any) -> str:
-    """A text, or the texts among the parts of a message."""
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if part.get("type") == "text")
 
 
-HEADLINES = ("accuracy_avg", "accuracy", "score", "Average", "pass@1", "win_rate")
-ERRORS = ("{}_std_err", "{}_stderr", "{}_std_error")
-"""What evalchemy's benchmarks call the standard error of a metric; of `accuracy_avg` it is `accuracy_std_err`."""
-USUAL_MISTAKES = (
-    *(TypeError, AttributeError, LookupError, ValueError, ArithmeticError),
-    *(AssertionError, NotImplementedError, OSError),
-)
-"""What code of others raises; errors of a model or of the storage are none of these and go on."""
-
-
 def run(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> TaskResult:
-    """What the benchmark's own two methods find. Raises BenchmarkUnusable naming the method that failed."""
+    """Run the benchmark's own two methods. Raises BenchmarkUnusable naming the method that failed."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     benchmark = find_benchmark(task.benchmark)
@@ -209,7 +199,7 @@ def _call(task: PlannedTask, method: str, call: Any) -> dict[str, Any]:
 
 
 def _estimates(metrics: Mapping[str, JsonValue], count: int) -> Iterator[Estimate]:
-    """Every number among the metrics; its standard error where the benchmark gives one."""
+    """Every number among the metrics, with its standard error if the benchmark gives one."""
     numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
     numbers = {name: value for name, value in numbers.items() if not isinstance(metrics[name], bool)}
     errors = {name: _error_of(name, numbers) for name in numbers}
@@ -222,16 +212,16 @@ def _estimates(metrics: Mapping[str, JsonValue], count: int) -> Iterator[Estimat
 
 
 def _error_of(name: str, numbers: Mapping[str, float]) -> str | None:
-    """Under which name the standard error of a metric stands."""
+    """Name of the standard error of a metric."""
     stems = (name, name.removesuffix("_avg"))
     return next((found for stem in stems for pattern in ERRORS if (found := pattern.format(stem)) in numbers), None)
 
 
 def _plain(value: Any) -> Any:
-    """A number or a list of numpy's as a plain one, anything else as text."""
+    """A NumPy number or array as a plain one, anything else as text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _no_number(constant: str) -> None:
-    """NaN and infinity, which JSON and the database do not hold, are figures that are not there."""
+    """NaN and infinity, which JSON and the database cannot hold, become None."""
     del constant

@@ -10,8 +10,8 @@ import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS
-from tasks.evaluation.running.benchmark_data import Data, read_rows
-from tasks.evaluation.running.replaying import completion_responses, read_completions
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.evaluation.running.replaying import read_recorded, recorded_responses
 from tasks.sandbox.languages import find, unavailable
 from tests.evaluation.code.answered import opened_tools
 
@@ -33,8 +33,7 @@ def test_as_many_programs_of_the_demo_are_right_as_were_written_so(language: str
         pytest.skip(why)
     benchmark = BENCHMARKS[0]
     items = {item.id: item for item in benchmark.items(Data(SAMPLES / "benchmarks"))}
-    completions = read_completions(read_rows(PROGRAMS), PROGRAMS)
-    responses = completion_responses(items.values(), completions, partial=False)
+    responses = recorded_responses(items.values(), read_recorded(PROGRAMS))
     of_language = [(items[one.item], one) for one in responses if items[one.item].group == language]
     samples = list(benchmark.grade(of_language, tools))
     assert {sample.status for sample in samples} == {"scored"}

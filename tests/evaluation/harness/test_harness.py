@@ -179,8 +179,8 @@ def run(name: str | Path, model: Any, store: Kept | None = None, **options: Any)
 
 def test_answers_are_generated_filtered_and_counted(folder: Path):
     outcome = run(folder / "sums.yaml", Adder())
-    assert outcome.metrics == {"exact_match,last-number": 1.0, "exact_match_stderr,last-number": 0.0}
-    [headline] = outcome.estimates
+    assert outcome.result.metrics == {"exact_match,last-number": 1.0, "exact_match_stderr,last-number": 0.0}
+    [headline] = outcome.result.estimates
     assert (headline.metric, headline.value, headline.n, headline.headline) == ("exact_match,last-number", 1.0, 4, True)
     assert [(sample.item, sample.extracted, sample.gold, sample.score) for sample in outcome.samples] == [
         (str(number), answer, answer, 1.0) for number, (_, answer) in enumerate(SUMS)
@@ -192,7 +192,7 @@ def test_answers_are_generated_filtered_and_counted(folder: Path):
 def test_a_wrong_answer_and_a_missing_one_are_told_apart(folder: Path):
     script = [Rule(prompt="2 \\+ 2", answer="It is 5"), Rule(prompt="9 \\+ 9", answer=""), Rule(prompt="", answer="6")]
     outcome = run(folder / "sums.yaml", ScriptedChat(script))
-    assert outcome.metrics["exact_match,last-number"] == 0.25
+    assert outcome.result.metrics["exact_match,last-number"] == 0.25
     assert [(sample.extracted, sample.missing) for sample in outcome.samples] == [
         ("5", False),
         ("6", False),
@@ -203,7 +203,7 @@ def test_a_wrong_answer_and_a_missing_one_are_told_apart(folder: Path):
 
 def test_standard_errors_are_the_harness_own_and_intervals_wilsons(folder: Path):
     outcome = run(folder / "sums.yaml", ScriptedChat([Rule(answer="6")]))
-    [headline] = outcome.estimates
+    [headline] = outcome.result.estimates
     assert headline.std_err == pytest.approx(math.sqrt(0.25 * 0.75 / 3))  # sample deviation / sqrt(4)
     assert (headline.low, headline.high) == (pytest.approx(0.0456, abs=1e-3), pytest.approx(0.6994, abs=1e-3))
 
@@ -255,7 +255,7 @@ def test_repeats_are_drawn_apart(folder: Path):
 
 
 def test_a_limit_leaves_the_data_what_it_is(folder: Path):
-    whole, part = run(folder / "sums.yaml", Adder()), run(folder / "sums.yaml", Adder(), limit=2)
+    whole, part = run(folder / "sums.yaml", Adder()).result, run(folder / "sums.yaml", Adder(), limit=2).result
     assert (part.data, part.version, part.counts.items) == (whole.data, whole.version, 2)
     assert part.settings != whole.settings
     assert (whole.data.name, whole.data.count) == ("sums", 4)
@@ -266,29 +266,29 @@ def test_other_items_are_other_data_and_another_prompt_another_version(folder: P
     write(folder / "sums.jsonl", [{"question": "1 + 1", "answer": "2"}])
     (folder / "sums.yaml").write_text(GENERATE.replace("Q:", "Question:"))
     second = run(folder / "sums.yaml", Adder())
-    assert first.data.checksum != second.data.checksum
-    assert first.version.split("-")[:3] == second.version.split("-")[:3]
-    assert first.version != second.version
+    assert first.result.data.checksum != second.result.data.checksum
+    assert first.result.version.split("-")[:3] == second.result.version.split("-")[:3]
+    assert first.result.version != second.result.version
 
 
 def test_choices_are_weighed_by_their_likelihood(folder: Path):
     outcome = run(folder / "choices.yaml", Letters())
-    assert (outcome.metrics["acc,none"], outcome.metrics["acc_norm,none"]) == (1.0, 1.0)
+    assert (outcome.result.metrics["acc,none"], outcome.result.metrics["acc_norm,none"]) == (1.0, 1.0)
     assert [(sample.extracted, sample.gold) for sample in outcome.samples] == [
         ("blue", "0"),
         ("white", "1"),
         ("green", "1"),
     ]
-    assert [estimate.metric for estimate in outcome.estimates if estimate.headline] == ["acc"]
+    assert [estimate.metric for estimate in outcome.result.estimates if estimate.headline] == ["acc"]
 
 
 def test_perplexity_is_the_hand_calculation(folder: Path):
     model = Letters()
     outcome = run(folder / "texts.yaml", model)
     total = sum(-model._total(text) for text in TEXTS)
-    assert outcome.metrics["word_perplexity,none"] == pytest.approx(math.exp(total / 8))
-    assert outcome.metrics["bits_per_byte,none"] == pytest.approx(total / sum(map(len, TEXTS)) / math.log(2))
-    assert not any(estimate.higher_is_better for estimate in outcome.estimates)
+    assert outcome.result.metrics["word_perplexity,none"] == pytest.approx(math.exp(total / 8))
+    assert outcome.result.metrics["bits_per_byte,none"] == pytest.approx(total / sum(map(len, TEXTS)) / math.log(2))
+    assert not any(estimate.higher_is_better for estimate in outcome.result.estimates)
     assert outcome.samples[1].score == pytest.approx(-model._total("a dog") / 2)
 
 
@@ -301,28 +301,27 @@ def test_likelihoods_are_recalled_and_a_killed_run_goes_on(folder: Path):
     model.dies_after, model.asked = 10**9, 0
     outcome = run(folder / "choices.yaml", model, store)
     assert model.asked == 6 - 3
-    assert outcome.usage
-    assert (outcome.usage.calls, outcome.usage.recalled) == (6, 3)
+    assert (outcome.result.usage.calls, outcome.result.usage.recalled) == (6, 3)
     assert all(key in store.rows for sample in outcome.samples for key in sample.keys)
 
 
 @pytest.mark.slow
 def test_a_group_gives_its_own_figure_and_those_of_its_parts(folder: Path):
     outcome = run("own_all", Letters(), include_path=folder)
-    headline = [estimate for estimate in outcome.estimates if estimate.headline]
+    headline = [estimate for estimate in outcome.result.estimates if estimate.headline]
     assert [(estimate.metric, estimate.part, estimate.value) for estimate in headline] == [("acc", "", 1.0)]
-    assert {estimate.part for estimate in outcome.estimates} == {"", "task=own_choices", "task=own_texts"}
+    assert {estimate.part for estimate in outcome.result.estimates} == {"", "task=own_choices", "task=own_texts"}
     assert [sample.item for sample in outcome.samples][:1] == ["own_choices/0"]
 
 
 def test_a_task_of_a_folder_is_found_by_its_name(folder: Path):
-    assert run("own_sums", Adder(), include_path=folder).metrics["exact_match,last-number"] == 1.0
+    assert run("own_sums", Adder(), include_path=folder).result.metrics["exact_match,last-number"] == 1.0
 
 
 def test_a_template_is_left_out_where_likelihoods_are_wanted_and_that_is_said(folder: Path):
     outcome = run(folder / "choices.yaml", Letters(), apply_chat_template=True)
-    assert outcome.settings["apply_chat_template"] is False
-    assert any("no chat template" in note for note in outcome.notes)
+    assert outcome.result.settings["apply_chat_template"] is False
+    assert any("no chat template" in note for note in outcome.result.notes)
 
 
 def test_a_backend_without_likelihoods_is_refused_before_anything_is_asked(folder: Path):
@@ -349,7 +348,7 @@ def test_what_got_no_answer_is_named(folder: Path, error: Exception, status: str
     model.before = fail
     outcome = run(folder / "sums.yaml", model)
     assert outcome.samples[2].status == status
-    assert note in outcome.notes[0]
+    assert note in outcome.result.notes[0]
 
 
 @pytest.mark.slow
@@ -392,7 +391,8 @@ def test_the_harness_leaves_no_trace(folder: Path, capfd: pytest.CaptureFixture[
 
 def test_equal_runs_are_equal(folder: Path):
     first, second = (run(folder / "texts.yaml", Letters()) for _ in range(2))
-    assert first._replace(usage=None) == second._replace(usage=None)
+    assert first._replace(result=second.result) == second
+    assert first.result.model_copy(update={"usage": second.result.usage}) == second.result
 
 
 def test_ctrl_c_ends_a_run(folder: Path):
@@ -413,7 +413,7 @@ def test_tasks_are_listed_with_ones_own_and_from_the_cache(folder: Path, tmp_pat
     assert {"own_sums", "own_all", "hellaswag", "mmlu", "arc_challenge"} <= set(names)
     [file] = cache.iterdir()
     file.write_text('["from_the_cache"]')
-    assert list_tasks(cache_folder=cache) == ["from_the_cache"]
+    assert list_tasks(None, cache_folder=cache) == ["from_the_cache"]
 
 
 @pytest.mark.slow
@@ -424,11 +424,11 @@ def test_a_real_model_answers_and_weighs(folder: Path, tmp_path: Path):
     args: dict[str, Any] = {"pretrained": str(make_tiny_model(tmp_path / "tiny"))}
     model = open_backend("hf", name=None, args=args, base_url=None, api_key=None, timeout_s=60)
     chosen, written = run(folder / "choices.yaml", model), run(folder / "sums.yaml", model, limit=2)
-    assert chosen.counts.scored == 3
+    assert chosen.result.counts.scored == 3
     assert len(written.responses) == 2
 
 
 def test_a_checksum_is_one(folder: Path):
     docs = [{"question": question, "answer": answer} for question, answer in SUMS]
     digest = hashlib.sha256(b"".join(json.dumps(doc, sort_keys=True).encode() + b"\n" for doc in docs)).hexdigest()
-    assert run(folder / "sums.yaml", Adder()).data.checksum == digest
+    assert run(folder / "sums.yaml", Adder()).result.data.checksum == digest

@@ -1,25 +1,17 @@
 """BigCodeBench: 1,140 tasks that take library calls, and the 148 hard ones; each asked by docstring or in words.
 
-Fields as the data set cards of bigcode/bigcodebench and bigcode/bigcodebench-hard list them: task_id, complete_prompt,
-instruct_prompt, canonical_solution, code_prompt, test, entry_point, doc_struct, libs. Words to the model, length,
-temperature and time as mlfoundations/evalchemy has them (eval/chat_benchmarks/BigCodeBench), without the spaces that
-the indentation of its source puts before them, as bigcode-project/bigcodebench sends them
-(bigcodebench/provider/utility.py). It asks all four ways in one benchmark; here each is one, under its key: the keys
-are `instruct_pass@1`, `complete_pass@1`, `instruct-hard_pass@1` and `complete-hard_pass@1`.
+Fields as in the data set cards of bigcode/bigcodebench and bigcode/bigcodebench-hard. Prompts, length, temperature,
+time and keys as in mlfoundations/evalchemy (eval/chat_benchmarks/BigCodeBench), which asks all four ways in one
+benchmark; prompts without the indentation of its source, as in bigcodebench/provider/utility.py of
+bigcode-project/bigcodebench.
 
-An answer that is a function body, or leaves out the imports of the task, is completed by code_prompt. bigcodebench
-comes to the same by its `calibrate`, which puts code_prompt before every answer; evalchemy does not, and puts usual
-imports there.
+Incomplete answers are completed with code_prompt, which bigcodebench (`calibrate`) puts before every answer. A task
+whose library the sandbox's Python lacks is unscored. Network, displays and browsers are not available.
 
-A task whose library the sandbox's Python lacks is unscored, whatever the answer. Tasks that need a network, a display
-or a browser are executed without; what fails there fails.
-
-The program that decides an item is the code and, behind it, the item's unittest class. As bigcode-project/bigcodebench
-(bigcodebench/eval/__init__.py) has it, both share the names of one module, `__test__`, in which `os`, `sys` and
-`environ` are there already; as evalchemy (eval/chat_benchmarks/BigCodeBench/evaluation.py) has it, the imports that
-models forget stand before the code. Both let a test that is skipped count as passed, so that code may pass by raising
-SkipTest; here only a test that its author marks may be skipped. Builtins are put right and `unittest` is imported anew
-before the tests, in case the code patched them: a guard against tricks, and no proof against all of them.
+The code and the item's unittest class share the module `__test__` with `os`, `sys` and `environ`, as in
+bigcodebench/eval/__init__.py, behind evalchemy's usual imports (evaluation.py). Unlike there, only tests that their
+author marks may be skipped, and builtins and `unittest` are restored before the tests in case the code patched them: a
+guard against tricks, and no proof against all of them.
 """
 
 from __future__ import annotations
@@ -59,7 +51,7 @@ FAILING_SHARE = 0.1
 
 
 class BigCodeBench(CodeBenchmark):
-    """One of its two sizes, asked in one of its two ways; groups are the standard library and the others."""
+    """One of two sizes, asked in one of two ways; groups are the standard library and the others."""
 
     sampling = Sampling(temperature=0.0, max_tokens=1280)
     format_checked_only = True
@@ -124,7 +116,7 @@ class BigCodeBench(CodeBenchmark):
             log.warning("canonical solution fails benchmark=%s %s", self.name, problem)
 
     def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
-        """No answer at all is unscored too where the others are: else it would weigh more than they do."""
+        """As in the base class, but a missing answer is unscored if libraries are missing: the others are then, too."""
         sample = super().sample(item, response, sandbox)
         if sample.missing and (missing := _needed(item, sandbox).missing):
             return sample.model_copy(update={"status": "unscored", "score": None, "reason": reason_of(missing)})
@@ -169,7 +161,7 @@ BENCHMARKS = (
 
 MIB = 1024**2
 LIMITS = Limits(cpu_s=120, wall_s=120, memory_bytes=8192 * MIB, file_bytes=256 * MIB, processes=256)
-"""Time as evalchemy's. It bounds nothing else, and bigcodebench 30 GiB of memory: more than many a machine has."""
+"""Time as in evalchemy, which limits nothing else; bigcodebench allows 30 GiB of memory."""
 
 PRELUDE = """\
 import os, sys

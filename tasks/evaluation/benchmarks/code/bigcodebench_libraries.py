@@ -1,4 +1,4 @@
-"""Which libraries the programs of an item need, and which of them the sandbox's Python has."""
+"""Libraries that the programs of an item need, and those that the sandbox's Python lacks."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ print(json.dumps(found))
 
 
 class LookUp(NamedTuple):
-    """What the sandbox's Python lacks."""
+    """Libraries that the sandbox's Python lacks."""
 
     missing: tuple[str, ...]
     broken: str = ""
-    """Why the sandbox could not tell."""
+    """Why the lookup failed."""
 
 
 class Libraries:
-    """Knows what each sandbox has; it is asked once for each library, by importlib.util.find_spec."""
+    """Libraries of each sandbox, looked up once each with importlib.util.find_spec."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -80,7 +80,7 @@ def reason_of(missing: Iterable[str]) -> str:
 
 
 def counted(samples: Iterable[Sample], lacking: Counter[str]) -> Iterator[Sample]:
-    """Samples on their way; `lacking` gets how many of them each missing library left without a score."""
+    """The samples, passed on; `lacking` counts unscored samples by missing library."""
     for sample in samples:
         if sample.status == "unscored" and (named := REASON.fullmatch(sample.reason)):
             lacking.update(named[1].split(", "))
@@ -111,7 +111,7 @@ def _declared(row: Row) -> list[str]:
 
 
 def _imported(source: str) -> Iterator[str]:
-    """Modules that a source imports; none of one that is not Python."""
+    """Modules that a source imports; none if it is not Python."""
     try:
         with warnings.catch_warnings(action="ignore"):  # of escapes such as "\d"
             tree = ast.parse(source)

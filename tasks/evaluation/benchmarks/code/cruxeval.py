@@ -1,19 +1,14 @@
 """CruxEval: 800 short Python functions; what does one give for an input, and which input gives an output?
 
-Data as facebookresearch/cruxeval publishes it (data/cruxeval.jsonl): id, code, input, output. One benchmark with two
-parts, as mlfoundations/evalchemy has it (eval/chat_benchmarks/CruxEval/eval_instruct.py), whose temperature, length and
-metric keys these are. The prompts are the authors' (prompts.py, MIT; the same in evalchemy), and figures
-are comparable only under these very words. The authors let a model think first, as evalchemy does,
-or answer at once: CruxEvalDirect.
+Data as in facebookresearch/cruxeval (data/cruxeval.jsonl): id, code, input, output. The two parts, temperature, length
+and metric keys as in mlfoundations/evalchemy (eval/chat_benchmarks/CruxEval/eval_instruct.py); prompts of the authors
+(prompts.py, MIT), to think first (CruxEval) or to answer at once (CruxEvalDirect).
 
-The answer stands between [ANSWER] and [/ANSWER], the first of them; without them it is a block of code, or the whole
-text. The authors take it for right when `assert output == answer` holds, but for f of the given input as an output and
-for an input without `f(` (evaluation/utils_general.py). Here cruxeval_answers.py, in the sandbox, is stricter:
-- an output is a literal, as the prompt asks: no call, no operator that has Python do the work;
-- an input is one call of f and nothing around it. Its arguments may be computed, and be lambdas, but hold no further f
-  and nothing of which an object could be made that equals everything.
-Besides, `f(input) == output` of the data itself must hold for an output to be right: a sandbox where it does not is
-found out before a run.
+The answer is the text between the first [ANSWER] and [/ANSWER], else a block of code, else the whole text. The authors
+execute `assert output == answer` (evaluation/utils_general.py); here cruxeval_answers.py in the sandbox is stricter:
+- an output is a literal, without calls and operators;
+- an input is one call of f; its arguments may be computed, but without f and without objects that equal everything.
+An output is right only if `f(input) == output` of the data holds too, which detects an unsuitable sandbox.
 """
 
 from __future__ import annotations
@@ -156,19 +151,19 @@ assert f(??) == {output}
 [ANSWER]
 """,
 }
-"""By what is asked for, and how; with {code} and {input} or {output} to fill in."""
+"""By what is asked for and how; with {code} and {input} or {output} to fill in."""
 
 
 PARTS = ("input", "output")
 ANSWERS = Path(__file__).with_name("cruxeval_answers.py").read_text("utf-8")
 ANSWER_CHARS = 4_000
-"""More is no answer; the longest input of the data has 128."""
+"""Longer texts are wrong; the longest input of the data has 128."""
 LIMITS = Limits(cpu_s=10, wall_s=30)
 OPEN, CLOSE = "[ANSWER]", "[/ANSWER]"
 
 
 class CruxEval(CodeBenchmark):
-    """Groups are the two parts, `input` and `output`, by what is to be found."""
+    """Groups are the two parts, `input` and `output`."""
 
     name = "CruxEval"
     summary = "800 Python functions: which input gives an output, what output does an input give; thinking first"
@@ -205,7 +200,7 @@ class CruxEval(CodeBenchmark):
         return f"{OPEN}\nassert f({item.detail['input']}) == {item.detail['output']}\n{CLOSE}"
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every code benchmark; and with an empty body in its function, no item's own answer is right."""
+        """As in the base class; and with an emptied function no item's own answer is right."""
         yield from super().check(items, tools)
         hollow = [(empty, str(self.gold_response(item))) for item in items if (empty := emptied_item(item)) is not None]
         yield from (
@@ -235,7 +230,7 @@ class CruxEvalDirect(CruxEval):
 
 
 def answer_in(response: str) -> str:
-    """What stands between the tags; without tags, the code; see above."""
+    """The text between the tags; without tags, the code."""
     before, closed, _ = response.partition(CLOSE)
     _, opened, tagged = before.partition(OPEN)
     if opened or closed:
@@ -246,7 +241,7 @@ def answer_in(response: str) -> str:
 
 
 def program(item: Item, answer: str) -> Program:
-    """The item's program, with the question whether an answer is right for tests."""
+    """The item's program, with a test that the answer is right."""
     code, given, output = (str(item.detail[name]) for name in ("code", "input", "output"))
     if item.group == "input":
         test = f"assert output_of({answer!r}, globals()) == ({output})"
@@ -257,7 +252,7 @@ def program(item: Item, answer: str) -> Program:
 
 
 def emptied_item(item: Item) -> Item | None:
-    """An item whose function does nothing; None where that would do."""
+    """The item with an empty function; None if that would pass."""
     code = emptied(str(item.detail["code"]))
     if code is None or item.detail["output"] == "None":
         return None

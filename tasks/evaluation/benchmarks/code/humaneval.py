@@ -1,10 +1,9 @@
 """HumanEval: 164 functions of Python to complete, and their translations to Bash and JavaScript where they are there.
 
-Python: fields as openai/human-eval has them: task_id, prompt, entry_point, canonical_solution, test. The program is the
-prompt, completed, and `check(entry_point)` behind the item's tests. openai/human-eval executes a completion as it
-stands; so does this, but a body whose indentation was lost gets it back. Bash and JavaScript: see `translated`.
-mlfoundations/evalchemy (eval/chat_benchmarks/HumanEval): greedy, 1,024 tokens, 3 seconds; it puts imports of math, re,
-numpy and others before each Python program, which is not done here: prompts bring what they need.
+Python: fields as in openai/human-eval: task_id, prompt, entry_point, canonical_solution, test. The program is the
+completed prompt, the item's tests, and `check(entry_point)`; lost indentation of a body is restored. Bash and
+JavaScript: see `translated`. Greedy, 1,024 tokens and 3 seconds as in mlfoundations/evalchemy
+(eval/chat_benchmarks/HumanEval), but without its imports before each Python program.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ INSTRUCT = (
 )
 """Source: build_deepseekcoder_instruction of evalchemy's HumanEval; language in lower case, prompt stripped."""
 LIMITS = Limits(cpu_s=3.0, wall_s=15.0)
-"""evalchemy's 3 seconds are on the clock; here they are the processor's, so that a busy machine fails nobody."""
+"""evalchemy's 3 seconds, but of CPU time, so that a busy machine fails no program."""
 
 
 class HumanEval(CodeBenchmark):
@@ -61,7 +60,7 @@ class HumanEval(CodeBenchmark):
     template = PROMPT
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Those of Python, then those of each language whose file is in the folder."""
+        """The Python items, then those of each language whose file is in the folder."""
         yield from (python_item(row, self.shown("Python", fields.text(row, "prompt"))) for row in data.rows(PYTHON))
         for extension, (language, file) in TRANSLATED.items():
             for row in data.rows(file) if data.find(file) else ():
@@ -83,7 +82,7 @@ class HumanEval(CodeBenchmark):
         return empty_answer(item) if item.group in TRANSLATED else python_answer(item, "    pass\n")
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every code benchmark, where the languages of the items can be run."""
+        """As in the base class, if the languages of the items can be run; else why they cannot."""
         missing = list(missing_tools(items))
         yield from missing or super().check(items, tools)
 

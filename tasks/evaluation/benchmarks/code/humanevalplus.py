@@ -1,10 +1,9 @@
 """HumanEval+: HumanEval with many more tests.
 
-evalplus/evalplus (evalplus/data/humaneval.py) has it as HumanEvalPlus.jsonl: task_id, prompt, contract, entry_point,
-canonical_solution, base_input (of HumanEval), plus_input (its own), atol. The right outputs are what the canonical
-solution gives, so both functions are called with each input. The hub's evalplus/humanevalplus has task_id, prompt,
-canonical_solution, entry_point and test instead, and there base and plus are not told apart; nor are they in
-mlfoundations/evalchemy (eval/chat_benchmarks/HumanEvalPlus), whose words to the model and 1,024 tokens these are.
+HumanEvalPlus.jsonl of evalplus/evalplus (evalplus/data/humaneval.py): task_id, prompt, contract, entry_point,
+canonical_solution, base_input (of HumanEval), plus_input, atol; outputs are compared with those of the canonical
+solution. The hub's evalplus/humanevalplus has `test` instead and does not distinguish base and plus, nor does
+mlfoundations/evalchemy (eval/chat_benchmarks/HumanEvalPlus), whose prompt and 1,024 tokens these are.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class HumanEvalPlus(CodeBenchmark):
         return python_answer(item, "    pass\n")
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """As every code benchmark, with `base_pass@k` beside."""
+        """As in the base class, with `base_pass@k`."""
         base = dict[str, list[float]]()
         summary = super().summarise(_noting_base(samples, base))
         named = [
@@ -164,7 +163,7 @@ def _tolerance(row: Row) -> float:
 
 
 def _noting_base(samples: Iterable[Sample], base: dict[str, list[float]]) -> Iterator[Sample]:
-    """Samples on their way; item → whether each one passed HumanEval's own inputs, where these are told apart."""
+    """The samples, passed on; `base` gets item → whether each passed HumanEval's own inputs, if these are distinct."""
     told = False
     for sample in samples:
         told = told or "base" in sample.values

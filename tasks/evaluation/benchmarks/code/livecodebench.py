@@ -1,24 +1,17 @@
 """LiveCodeBench, code generation: problems of programming contests by the date of the contest, run on all their tests.
 
-Fields as the data set card of livecodebench/code_generation_lite lists them; the hub's client runs no loading script
-now, so copies in Parquet are read: lighteval/code_generation_lite, and mlfoundations-dev/LCBv5-v2, which evalchemy
-reads. Benchmarks, windows, words to the model, temperature, length, repeats and metric keys as mlfoundations/evalchemy
-has them (eval/chat_benchmarks/LiveCodeBench: release_v2; eval/chat_benchmarks/LiveCodeBenchv5: what release_v5 has
-beyond release_v2). The prelude of imports, how a test's input is read, what counts as equal and that all tests are run,
-public and private, as LiveCodeBench/LiveCodeBench has it (lcb_runner/evaluation/testing_util.py); evalchemy runs the
-private ones only, without a prelude, and reads inputs by rules of its own (livecodebench_utils.py).
+Fields as in the data set card of livecodebench/code_generation_lite, whose loading script the hub's client no longer
+runs; copies in Parquet are lighteval/code_generation_lite and mlfoundations-dev/LCBv5-v2. Windows, prompts,
+temperature, length, repeats and metric keys as in mlfoundations/evalchemy (eval_instruct.py of
+eval/chat_benchmarks/LiveCodeBench: release_v2, and LiveCodeBenchv5: release_v5 without release_v2). Predefined imports,
+inputs, equality and the choice of all tests as in LiveCodeBench/LiveCodeBench (lcb_runner/evaluation/testing_util.py);
+evalchemy runs only private tests.
 
-In evalchemy's words the model is not told what its function is to be called, and evalchemy calls the first one of the
-code. Here a class Solution with the method that the data names, or a function of that name, goes before the first.
-`LiveCodeBenchOfficial` and `LiveCodeBenchv5Official` ask in LiveCodeBench's own words, with the starter code, and call
-by the name alone; all else is the same.
+evalchemy's prompt does not name the function, so a class Solution with the method of the data, or a function of its
+name, goes before the first function of the code. `…Official` benchmarks use LiveCodeBench's own prompt with the starter
+code (lcb_runner/prompts/code_generation.py) and call only by name.
 
-The code is the last fenced block, as both take it: a model that reasons in its answer tries before it decides. Blocks
-of Python go before others, and an answer without a fence is code; with both of them it is wrong.
-
-Source of the words: eval_instruct.py of evalchemy's eval/chat_benchmarks/LiveCodeBench and LiveCodeBenchv5, the same in
-both: a sentence or three and the problem right behind them, without system message or starter code. LiveCodeBench's
-own: get_generic_question_template_answer and SYSTEM_MESSAGE_GENERIC of lcb_runner/prompts/code_generation.py.
+The code of an answer is its last fenced block of Python, else its last fenced block, else the answer.
 """
 
 from __future__ import annotations
@@ -54,13 +47,13 @@ TRIAL_FILE = "livecodebench_trial.py"
 
 
 class Window(NamedTuple):
-    """Days of contests, from the first on and before the second."""
+    """Days of contests: from `start` on and before `end`."""
 
     start: str
     end: str
 
     def holds(self, date: str) -> bool:
-        """Whether a day, as 2024-05-31, is one of them."""
+        """date: as 2024-05-31."""
         return self.start <= date < self.end
 
 
@@ -117,7 +110,7 @@ class LiveCodeBench(CodeBenchmark):
         return "```python\npass\n```"
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every code benchmark; and on problems of our own, right programs pass and wrong ones do not."""
+        """As in the base class; and on problems of our own right programs pass and wrong ones do not."""
         yield from super().check(items, tools)
         sandbox = tools.sandbox or shared_sandbox()
         for trial in TRIALS:
@@ -223,7 +216,7 @@ def _date(row: Row) -> str:
 
 
 def _function(row: Row) -> str:
-    """The name of the function that is called, which stands in the metadata."""
+    """The name of the function that is called, from the metadata."""
     try:
         name = value_of(text(row, "metadata"))["func_name"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -238,7 +231,7 @@ def _accuracy(metrics: dict[str, JsonValue], prefix: str) -> dict[str, JsonValue
 
 
 def _light(sample: Sample) -> Sample:
-    """What figures are made of, without texts."""
+    """The sample without its texts."""
     return sample.model_copy(update={"extracted": None, "reason": "", "detail": {}})
 
 
@@ -267,7 +260,7 @@ WITHOUT_STARTER_CODE = (
 
 
 class Asked(NamedTuple):
-    """What is sent."""
+    """Prompt and system message."""
 
     prompt: str
     system: str | None = None

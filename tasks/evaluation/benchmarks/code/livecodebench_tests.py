@@ -1,14 +1,9 @@
-"""The tests of LiveCodeBench's problems: reads them as the published files keep them, and runs a program on one.
+"""The tests of LiveCodeBench's problems: reads the published files, and runs a program on one test.
 
-The private tests are base64 of zlib of a pickle of the JSON text (lcb_runner/benchmarks/code_generation.py of
-LiveCodeBench/LiveCodeBench loads them so). A pickle is a program, and a data file comes from elsewhere, so none is ever
-loaded here: the one shape that a pickled text has is read, and anything else is refused.
-
-What is expected never enters the sandbox: a program is given the input, and its output or the value that it returned is
-compared out here. So nothing that a program does, be it to print, to patch or to end early, brings it nearer to a test
-that it cannot solve; at most it knows the public tests, which stand in the prompt.
-Source of what counts as equal: grade_stdio and grade_call_based of lcb_runner/evaluation/testing_util.py in
-LiveCodeBench/LiveCodeBench.
+Private tests are base64 of zlib of a pickle of JSON text (lcb_runner/benchmarks/code_generation.py of
+LiveCodeBench/LiveCodeBench). Loading a pickle executes it, so only the opcodes of a pickled text are read.
+Expected outputs never enter the sandbox: outputs and returned values are compared outside, so a program cannot tamper
+with the comparison. Equality is that of grade_stdio and grade_call_based in lcb_runner/evaluation/testing_util.py.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from tasks.sandbox import Execution, Limits, Program, Sandbox
 
 MOST_BYTES = 1 << 30
-"""Most bytes of one problem's unpacked tests. A packed text may expand a thousandfold."""
+"""Maximum bytes of one problem's unpacked tests; a packed text may expand a thousandfold."""
 TEXT = ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8")
 HARMLESS = ("PROTO", "FRAME", "MEMOIZE", "BINPUT", "STOP")
 
@@ -39,7 +34,7 @@ class Test(NamedTuple):
     __test__ = False
 
     name: str
-    """For people who look: `private test 3`."""
+    """`private test 3`."""
     input: str
     """Kind stdin: what the program reads. Kind functional: one argument as JSON per line."""
     output: str
@@ -56,7 +51,7 @@ def read_tests(public: str, private: str) -> Iterator[Test]:
 
 
 def checked_kind(public: str, private: str) -> Kind:
-    """What all tests are of; raises ValueError for tests that cannot be run."""
+    """The kind of all tests. Raises ValueError for tests that cannot be run."""
     kinds = set[Kind]()
     for test in (*_parsed(public, "public"), *_private(private)):
         kinds.add(test.kind)
@@ -164,14 +159,14 @@ def _whole_number(digits: str) -> object:
 
 
 SECONDS = 6
-"""For a test; evalchemy and LiveCodeBench have the same, on the clock."""
+"""Per test, as in evalchemy and LiveCodeBench, where it is wall-clock time."""
 LIMITS = Limits(cpu_s=SECONDS, wall_s=3 * SECONDS, memory_bytes=4 << 30)
-"""Processor seconds, so that a busy machine fails nobody, and the clock only for those who sleep."""
+"""CPU time, so that a busy machine fails no program; wall-clock time only against sleeping ones."""
 STARRED = (
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
     *("itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing"),
 )
-"""Modules whose names a program has without importing them; a later one's go before an earlier one's."""
+"""Modules whose names are predefined; later modules take precedence."""
 NAMED = tuple(name for name in STARRED if name not in ("builtins", "typing"))
 PRELUDE = "; ".join(
     (
@@ -184,14 +179,14 @@ PRELUDE = "; ".join(
 )
 FUTURE = re.compile(r"^from __future__ import (?:\([^)]*\)|[^\n]*)(?:\n|\Z)", re.M)
 MARK = "\x1e"
-"""Stands before the value that a function returned; JSON has no such character."""
+"""Precedes the value that a function returned; JSON has no such character."""
 NAMES = "names = {**globals()}\nfrom builtins import *\n"
-"""What the code defines; it may have a `min` or a `list` of its own, which what stands behind must not meet."""
+"""The names that the code defines; it may define `min` or `list`, which the following code must not use."""
 BY_NAME = """
 def called(name):
     return getattr(names["Solution"](), name) if "Solution" in names else names[name]
 """
-"""Gives the function that is called, as LiveCodeBench has it: a method where there is a class Solution."""
+"""Finds the function as LiveCodeBench does: a method if there is a class Solution."""
 BY_NAME_OR_FIRST = """
 from inspect import isfunction, unwrap
 def lines(some):
@@ -225,24 +220,24 @@ value = json.dumps(called(%r)(*arguments), default=plain)
 with open(1, "w", closefd=False) as told:
     told.write({MARK!r} + value + "\\n")
 """
-"""Calls it; scalars of NumPy are numbers. What the function prints is nobody's."""
+"""Calls the function, discards what it prints, and takes NumPy scalars for numbers."""
 LIBRARIES = ("numpy", "scipy", "sympy", "networkx", "sortedcontainers")
-"""The contests' own judges have them, so a program that imports one is not wrong where this machine lacks it."""
+"""The contests' judges have them, so a program that imports one is not wrong if this machine lacks it."""
 LACKS = 3
-"""Exit code of a program that looked for a library in vain."""
+"""Exit code if a library is missing."""
 LACKING = re.compile(r"^ModuleNotFoundError: No module named '(\w+)", re.M)
 UNCAUGHT = re.compile(r"Traceback \(most recent call last\):|^[A-Z]\w*Error:", re.M)
-"""What Python writes where a program ends by an error, or does not compile."""
+"""Output of Python for an uncaught error or a syntax error."""
 OF_SIGNALS = range(128, 193)
-"""Exit codes, as a shell has them."""
+"""Exit codes of signals, as in a shell."""
 SHOWN_CHARS = 60
 
 
 class Ran(NamedTuple):
-    """What came of a test."""
+    """Result of a test."""
 
     passed: bool | None
-    """None: nothing is known about the program."""
+    """None: the program could not be tested."""
     reason: str
     stderr: str = ""
 
@@ -321,7 +316,7 @@ def _equal_numbers(one: str, other: str) -> bool:
 
 
 def _lacking_library(execution: Execution, sandbox: Sandbox) -> str | None:
-    """The library for whose lack a program ended; that it is lacking is tried, not believed."""
+    """The missing library that ended a program; its absence is verified in the sandbox."""
     named = LACKING.findall(execution.stderr)
     if not named or named[-1] not in LIBRARIES:
         return None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Trial(NamedTuple):
-    """A problem, and two answers to it."""
+    """A problem with a right and a wrong answer."""
 
     row: dict[str, Any]
     """As the published files have it."""

@@ -1,13 +1,10 @@
 """MBPP: 500 short Python problems, each with the asserts that a solution must pass; three solved ones are shown.
 
-Data as mlfoundations/evalchemy reads it (eval/chat_benchmarks/MBPP/eval_instruct.py): google-research's mbpp.jsonl
-(task_id, text, code, test_list, test_setup_code), whose second to fourth lines are the examples, and mbpp_test.jsonl,
-problems 11 to 510 of it with other names (task_id, prompt, code, test); either file may have either names. Prompt,
-length, greedy decoding and ten seconds for a program are evalchemy's too, and nothing is imported for a program.
-
-Otherwise than there, test_setup_code is executed. Of the 500 only problem 367 has some: it builds trees of the class
-that a solution brings along, so its place is between solution and asserts. Elsewhere it is left out or comes first, and
-even the canonical solution of 367 dies of a NameError.
+Data as in mlfoundations/evalchemy (eval/chat_benchmarks/MBPP/eval_instruct.py): google-research's mbpp.jsonl (task_id,
+text, code, test_list, test_setup_code), whose second to fourth lines are the examples, and mbpp_test.jsonl, problems 11
+to 510 of it with other names (task_id, prompt, code, test); either file may have either names. Prompt, length, greedy
+decoding and ten seconds for a program are evalchemy's too. Unlike there, test_setup_code is executed, between solution
+and asserts: only problem 367 has some, which uses the class of the solution and without which its gold fails.
 """
 
 from __future__ import annotations
@@ -26,9 +23,9 @@ from tasks.sandbox import Limits, Program, Sandbox
 
 HUB = "google-research-datasets/mbpp"
 ASKED = range(11, 511)
-"""Ids of the problems that are asked; the others are there for prompts and training."""
+"""IDs of the problems that are asked; the others are for prompts and training."""
 SHOTS = range(1, 4)
-"""Which lines of mbpp.jsonl are the examples, from 0."""
+"""0-based lines of mbpp.jsonl with the examples."""
 PROMPT = (
     "Please refer the given examples and generate a python function for my problem.\n"
     "Examples are listed as follows:\n{examples}\n\nHere is my problem:\n{problem}"
@@ -36,7 +33,7 @@ PROMPT = (
 LIMITS = Limits(cpu_s=10, wall_s=30)
 FUNCTION = re.compile(r"(?:async\s+)?def\s+(\w+)")
 GOES_ON = (" ", "\t", ")", "#")
-"""How the lines of a top-level function begin, but for its first."""
+"""First characters of the lines of a top-level function after its first."""
 
 
 class MBPP(CodeBenchmark):
@@ -141,7 +138,7 @@ def emptied(code: str) -> str | None:
 
 
 def _named(row: Row, *names: str) -> str:
-    """Which of its names a field has in a row; the first where it has none."""
+    """The name of a field that is in the row; the first if none is."""
     return next((name for name in names if name in row), names[0])
 
 

@@ -1,14 +1,12 @@
-"""MBPP+: 378 problems of MBPP, mended, each with some hundred inputs and what a right solution gives for them.
+"""MBPP+: 378 corrected problems of MBPP, each with some hundred inputs and the outputs of a right solution.
 
-Fields as evalplus/mbppplus has them on the hub and mlfoundations/evalchemy reads them from mbppplus.jsonl
-(eval/chat_benchmarks/MBPPPlus/eval_instruct.py): task_id, prompt, code, test_list (shown in the prompt), test (a
-program that compares; it needs NumPy), besides test_imports and source_file. It is not evalplus's MbppPlus.jsonl, whose
-inputs are JSON: lists there must be made tuples and sets again, problem by problem, and here they are written out.
+Fields as in evalplus/mbppplus on the hub and in evalchemy's mbppplus.jsonl (eval/chat_benchmarks/MBPPPlus/
+eval_instruct.py): task_id, prompt, code, test_list (shown in the prompt), test (a program that needs NumPy). Not
+evalplus's MbppPlus.jsonl, whose JSON inputs must be converted problem by problem.
 
-Prompt, length, greedy decoding, imports before a program and three seconds for one are evalchemy's, with two changes.
-There the second to fourth problem stand as examples, solved, in their own prompts too; here the next one takes their
-place. And the canonical solutions of a few problems need more than three seconds: these have it, as measured by
-marin-community/evalchemy (same file).
+Prompt, length, greedy decoding, imports and three seconds per program are evalchemy's, with two changes: an example is
+not shown in its own prompt, where the next problem replaces it; and a few problems, whose canonical solutions are
+slow, have more time, as measured by marin-community/evalchemy (same file).
 """
 
 from __future__ import annotations
@@ -91,7 +89,7 @@ def _checked(row: Row) -> Row:
 
 
 def _item(row: Row, examples: Sequence[tuple[str, str]]) -> Item:
-    """examples: id and text of one more than stand in a prompt."""
+    """examples: ID and text, one more than a prompt shows."""
     others = [example for own, example in examples if own != row.id]
     return Item(
         id=row.id,

@@ -1,10 +1,9 @@
 """MultiPL-E: HumanEval in the languages of a table, a benchmark for each, named MultiPLE-sh, MultiPLE-cpp, …
 
-Data: the hub's nuprl/MultiPL-E, configurations humaneval-sh, humaneval-cpp, …; fields as in `translated`. Words to the
-model, 1,024 tokens and 15 seconds as mlfoundations/evalchemy has them (eval/chat_benchmarks/MultiPLE); its fences are
-indented by accident, and here they are not. MultiPL-E itself lets a model continue the prompt instead.
-What tests need beside a compiler is MultiPL-E's choice: Test::Deep for Perl, test/unit for Ruby, luaunit for Lua. A
-solution of our own to two items of each language shows in the preflight whether it is there.
+Data: the hub's nuprl/MultiPL-E, configurations humaneval-sh, humaneval-cpp, …; fields as in `translated`. Prompt,
+1,024 tokens and 15 seconds as in mlfoundations/evalchemy (eval/chat_benchmarks/MultiPLE), without the indentation of
+its fences. Tests need MultiPL-E's libraries: Test::Deep for Perl, test/unit for Ruby, luaunit for Lua; the preflight
+runs our solutions to two items of each language to detect whether they are installed.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class MultiPLE(CodeBenchmark):
         return empty_answer(item)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As every code benchmark, where the language can be run; else why it cannot."""
+        """As in the base class, if the language can be run; else why it cannot."""
         missing = list(missing_tools(items))
         yield from missing or super().check(items, tools)
 

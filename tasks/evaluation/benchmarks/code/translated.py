@@ -28,7 +28,7 @@ from tasks.sandbox.languages import find, unavailable
 SIGNATURE = re.compile(r"([A-Za-z_]\w*)[ \t]*(?:\(|(?:<-|=)[ \t]*function\b)")
 PERL_SIGNATURE = re.compile(r"^sub[ \t]+(\w+)", re.M)
 EMPTY_BODIES = {"sh": "    :\n", "js": "    return;\n"}
-"""Elsewhere a compiler has the say, and takes its time."""
+"""Only for interpreted languages: compilers take long."""
 
 
 def translated_item(row: Row, extension: str, shown: str) -> Item:
@@ -97,7 +97,7 @@ def own_solutions(extension: str) -> dict[str, str]:
 
 
 def _entry_point(row: Row, prompt: str) -> str:
-    """The function that the prompt begins last; Perl's already has its first line."""
+    """The name of the function whose first line ends the prompt."""
     perl = PERL_SIGNATURE.findall(prompt)
     last = prompt.rstrip().rpartition("\n")[2]
     found = SIGNATURE.search(last)
