@@ -12,7 +12,6 @@ from tasks.documents.document_readers import Header, Headings, SimpleReader
 from tasks.documents.hwp.hwp_model import (
     Aside,
     Caption,
-    Generated,
     HangulDocument,
     ListCounters,
     Paragraph,
@@ -82,8 +81,8 @@ class _Assembly:
         text, floating = "", list[Table | Shape]()
         for run in paragraph.runs:
             match run:
-                case str() | Generated():
-                    text += _run_text(run)
+                case str():
+                    text += run
                 case Aside():
                     self._add_aside(run)
                 case _ if text.strip() and not (run.in_line and _has_text(run)):
@@ -167,7 +166,7 @@ class _Assembly:
                     else:
                         objects.append(inside)
                 else:
-                    text += _run_text(run)
+                    text += run
             if text.strip():
                 lines.append(_marked(mark, text.rstrip()))
             lines += filter(None, objects)
@@ -207,10 +206,6 @@ class _Assembly:
         return Block(kind=kind, text=text, level=level, cells=cells, place=place)
 
 
-def _run_text(run: str | Generated) -> str:
-    return run if isinstance(run, str) else run.text
-
-
 def _marked(mark: str, text: str) -> str:
     return f"{mark} {text.lstrip()}" if mark else text
 
@@ -242,4 +237,4 @@ def _has_text(object_: Table | Shape) -> bool:
     if isinstance(object_, Shape):
         return bool(object_.paragraphs)
     runs = (run for cell in object_.cells for paragraph in cell.paragraphs for run in paragraph.runs)
-    return any(not isinstance(run, str | Generated) or _run_text(run).strip() for run in runs)
+    return any(not isinstance(run, str) or run.strip() for run in runs)

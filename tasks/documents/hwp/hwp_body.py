@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from sys import byteorder
-from typing import NamedTuple
 
 from tasks.documents.hwp.hwp_model import (
     MAX_LEVEL,
@@ -39,23 +38,16 @@ _HEAD_BYTES = 12
 _KINDS: dict[int, ListKind] = {1: "outline", 2: "number", 3: "bullet"}
 
 
-class DocInfo(NamedTuple):
-    heads: tuple[ListHead | None, ...]
-    """By paragraph shape id."""
-    styles: ListStyles
-
-
-def read_docinfo(records: list[Record]) -> DocInfo:
-    """Heads, numberings and bullets; ids of lists count from 1, those of shapes from 0."""
+def read_docinfo(records: list[Record]) -> ListStyles:
+    """The document's lists; ids of lists count from 1, those of paragraph shapes from 0."""
     flat = [record for top in records for record in (top, *top.children)]
-    numberings = [record for record in flat if record.tag == Tag.NUMBERING]
-    bullets = [record for record in flat if record.tag == Tag.BULLET]
-    return DocInfo(
-        heads=tuple(_head(record) for record in flat if record.tag == Tag.PARA_SHAPE),
-        styles=ListStyles(
-            numberings={index: _levels(record) for index, record in enumerate(numberings, 1)},
-            bullets={index: _bullet(record) for index, record in enumerate(bullets, 1)},
-        ),
+    numberings = [_levels(record) for record in flat if record.tag == Tag.NUMBERING]
+    bullets = [_bullet(record) for record in flat if record.tag == Tag.BULLET]
+    heads = [_head(record) for record in flat if record.tag == Tag.PARA_SHAPE]
+    return ListStyles(
+        numberings=dict(enumerate(numberings, 1)),
+        bullets=dict(enumerate(bullets, 1)),
+        heads={str(shape_id): head for shape_id, head in enumerate(heads) if head},
     )
 
 
@@ -112,22 +104,22 @@ _USER_SIGN = 0x81
 _PICTURES = frozenset({Tag.PICTURE, Tag.OLE, Tag.CHART, Tag.VIDEO})
 
 
-def read_section(records: list[Record], info: DocInfo) -> Section:
+def read_section(records: list[Record], styles: ListStyles) -> Section:
     """The section's paragraphs; text outside of them (memos) follows as notes."""
     properties = next((node for node in _walk(records) if _control_id(node) == "secd"), None)
     outline_id = properties.u16(18) if properties and len(properties.data) >= 20 else 0
-    return Section(tuple(_paragraphs(records, info)), outline_id)
+    return Section(tuple(_paragraphs(records, styles)), outline_id)
 
 
-def _paragraphs(nodes: Iterable[Record], info: DocInfo) -> Iterator[Paragraph]:
+def _paragraphs(nodes: Iterable[Record], styles: ListStyles) -> Iterator[Paragraph]:
     for node in nodes:
         if node.tag == Tag.PARA_HEADER:
-            yield _paragraph(node, info)
-        elif stray := _all_paragraphs([node], info):
+            yield _paragraph(node, styles)
+        elif stray := _all_paragraphs([node], styles):
             yield Paragraph((Aside("note", stray),), None)
 
 
-def _paragraph(node: Record, info: DocInfo) -> Paragraph:
+def _paragraph(node: Record, styles: ListStyles) -> Paragraph:
     controls = iter([child for child in node.children if child.tag == Tag.CTRL_HEADER])
     runs: list[Run] = []
     for child in node.children:
@@ -136,13 +128,12 @@ def _paragraph(node: Record, info: DocInfo) -> Paragraph:
                 if text is not None:
                     runs.append(text)
                 elif control := next(controls, None):
-                    runs += _control(control, info)
+                    runs += _control(control, styles)
     for control in controls:  # no place in the text: damaged, but not lost
-        runs += _control(control, info)
+        runs += _control(control, styles)
     beside = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
-    runs += aside("note", _all_paragraphs(beside, info))
-    shape_id = node.u16(8)
-    return Paragraph(tuple(runs), info.heads[shape_id] if shape_id < len(info.heads) else None)
+    runs += aside("note", _all_paragraphs(beside, styles))
+    return Paragraph(tuple(runs), styles.heads.get(str(node.u16(8))))
 
 
 def _text_runs(data: bytes) -> Iterator[str | None]:
@@ -173,12 +164,12 @@ def _text_runs(data: bytes) -> Iterator[str | None]:
         yield data[2 * start :].decode("utf-16-le", "replace")
 
 
-def _control(node: Record, info: DocInfo) -> list[Run]:
+def _control(node: Record, styles: ListStyles) -> list[Run]:
     match _control_id(node):
         case "tbl ":
-            return [_table(node, info)]
+            return [_table(node, styles)]
         case "gso ":
-            return _drawing(node, info)
+            return _drawing(node, styles)
         case "eqed":
             return [child.text(4) for child in node.children if child.tag == Tag.EQUATION]
         case "atno":
@@ -191,9 +182,9 @@ def _control(node: Record, info: DocInfo) -> list[Run]:
         case "form":
             return [_form_text(child) for child in node.children if child.tag == Tag.FORM_OBJECT]
         case "secd":  # what stands in it are master pages
-            return aside("header", _all_paragraphs(node.children, info))
+            return aside("header", _all_paragraphs(node.children, styles))
         case other:
-            return aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, info))
+            return aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, styles))
 
 
 def _auto_number(node: Record) -> Generated:
@@ -218,7 +209,7 @@ def _form_text(node: Record) -> str:
     return ""
 
 
-def _table(node: Record, info: DocInfo) -> Table:
+def _table(node: Record, styles: ListStyles) -> Table:
     """Cells are the lists behind the TABLE record; a list before it is the caption."""
     body = next((at for at, child in enumerate(node.children) if child.tag == Tag.TABLE), len(node.children))
     cells = tuple(
@@ -228,30 +219,30 @@ def _table(node: Record, info: DocInfo) -> Table:
             row_span=max(1, head.u16(14)),
             col_span=max(1, head.u16(12)),
             header=bool(head.u32(4) >> 18 & 1),
-            paragraphs=tuple(_paragraphs(content, info)),
+            paragraphs=tuple(_paragraphs(content, styles)),
         )
         for head, content in _lists(node.children[body + 1 :])
     )
-    return Table(cells, _caption(node.children[:body], info), _in_line(node))
+    return Table(cells, _caption(node.children[:body], styles), _in_line(node))
 
 
-def _drawing(node: Record, info: DocInfo) -> list[Run]:
+def _drawing(node: Record, styles: ListStyles) -> list[Run]:
     body = next((at for at, child in enumerate(node.children) if child.tag == Tag.SHAPE_COMPONENT), 0)
     inside = list(_walk(node.children[body:]))
     # word art: four corner points, then the words
     art = [Paragraph((child.text(32),), None) for child in inside if child.tag == Tag.TEXT_ART]
     return shape(
-        (*art, *_all_paragraphs(node.children[body:], info)),
+        (*art, *_all_paragraphs(node.children[body:], styles)),
         picture=any(child.tag in _PICTURES for child in inside),
         description=node.text(44) if len(node.data) >= 46 else "",
-        caption=_caption(node.children[:body], info),
+        caption=_caption(node.children[:body], styles),
         in_line=_in_line(node),
     )
 
 
-def _caption(nodes: list[Record], info: DocInfo) -> Caption | None:
+def _caption(nodes: list[Record], styles: ListStyles) -> Caption | None:
     for head, content in _lists(nodes):
-        paragraphs = tuple(_paragraphs(content, info))
+        paragraphs = tuple(_paragraphs(content, styles))
         side = head.u32(8) & 3  # left, right, top, bottom
         return Caption(paragraphs, before=side in (0, 2))
     return None
@@ -269,14 +260,14 @@ def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
             yield node, [*node.children, *following]
 
 
-def _all_paragraphs(nodes: Iterable[Record], info: DocInfo) -> tuple[Paragraph, ...]:
+def _all_paragraphs(nodes: Iterable[Record], styles: ListStyles) -> tuple[Paragraph, ...]:
     """The paragraphs at and below the nodes, whatever holds them; those inside a paragraph's objects stay there."""
     found: list[Paragraph] = []
     for node in nodes:
         if node.tag == Tag.PARA_HEADER:
-            found.append(_paragraph(node, info))
+            found.append(_paragraph(node, styles))
         else:
-            found += _all_paragraphs(node.children, info)
+            found += _all_paragraphs(node.children, styles)
     return tuple(found)
 
 

@@ -20,10 +20,10 @@ MAX_LEVEL = 9
 """Deepest level of lists and outlines; 0 is the outermost."""
 
 
-class Generated(NamedTuple):
+class Generated(str):
     """Text that the word processor makes: the number of a note, a table, a figure."""
 
-    text: str
+    __slots__ = ()
 
 
 class Caption(NamedTuple):
@@ -65,10 +65,8 @@ class Aside(NamedTuple):
     paragraphs: tuple[Paragraph, ...]
 
 
-Run = str | Generated | Table | Shape | Aside
+Run = str | Table | Shape | Aside
 AsideKind = Literal["note", "header", "footer"]
-
-
 ListKind = Literal["outline", "number", "bullet"]
 
 
@@ -102,8 +100,12 @@ class NumberingLevel(NamedTuple):
 
 
 class ListStyles(NamedTuple):
+    """The lists that a document defines, by id, and which of them each paragraph shape belongs to."""
+
     numberings: Mapping[int, tuple[NumberingLevel, ...]]
     bullets: Mapping[int, str]
+    heads: Mapping[str, ListHead]
+    """By paragraph shape id."""
 
 
 class HangulDocument(NamedTuple):
@@ -129,27 +131,6 @@ def shape(
     own_words = description.strip().partition("\n")[0].strip().endswith("입니다.")
     return [Shape(paragraphs, picture, "" if own_words else description.strip(), caption, in_line)]
 
-
-STYLES = (
-    "DIGIT",
-    "CIRCLED_DIGIT",
-    "ROMAN_CAPITAL",
-    "ROMAN_SMALL",
-    "LATIN_CAPITAL",
-    "LATIN_SMALL",
-    "CIRCLED_LATIN_CAPITAL",
-    "CIRCLED_LATIN_SMALL",
-    "HANGUL_SYLLABLE",
-    "CIRCLED_HANGUL_SYLLABLE",
-    "HANGUL_JAMO",
-    "CIRCLED_HANGUL_JAMO",
-    "HANGUL_PHONETIC",
-    "IDEOGRAPH",
-    "CIRCLED_IDEOGRAPH",
-    "DECAGON_CIRCLE",
-    "DECAGON_CIRCLE_HANJA",
-)
-"""OWPML's names of number styles, at the positions that HWP 5 gives them."""
 
 _WINGDINGS = {
     0xF000 + code: sign
@@ -211,7 +192,7 @@ def number_text(number: int, style: str) -> str:
 
 def style_named(index: int) -> str:
     """OWPML's name of a number style that HWP 5 gives by its index."""
-    return STYLES[index] if index < len(STYLES) else "DIGIT"
+    return list(_SPELLERS)[index] if index < len(_SPELLERS) else "DIGIT"
 
 
 def _cycle(letters: str) -> Callable[[int], str]:
@@ -225,18 +206,13 @@ def _signs(*runs: tuple[int, int]) -> Callable[[int], str]:
     return lambda number: signs[number - 1] if number <= len(signs) else ""
 
 
-def _cycle_vowels(number: int) -> str:
-    """가 나 … 하, 거 너 … 허, 고 …: the vowel changes with every round of 14."""
-    round_, index = divmod(number - 1, len(_INITIALS))
-    if round_ >= len(_VOWELS):
-        return ""
-    return chr(0xAC00 + (_INITIALS[index] * 21 + _VOWELS[round_]) * 28)
-
-
-_INITIALS = (0, 2, 3, 5, 6, 7, 9, 11, 12, 14, 15, 16, 17, 18)  # ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ
-_VOWELS = (0, 4, 8, 13, 18, 20)  # ㅏㅓㅗㅜㅡㅣ
+_SYLLABLES = (
+    "가나다라마바사아자차카타파하거너더러머버서어저처커터퍼허고노도로모보소오조초코토포호"
+    "구누두루무부수우주추쿠투푸후그느드르므브스으즈츠크트프흐기니디리미비시이지치키티피히"
+)
 
 _SPELLERS: dict[str, Callable[[int], str]] = {
+    "DIGIT": str,
     "CIRCLED_DIGIT": _signs((0x2460, 0x2473), (0x3251, 0x325F), (0x32B1, 0x32BF)),
     "ROMAN_CAPITAL": lambda number: roman(number).upper() if number < 4000 else "",
     "ROMAN_SMALL": lambda number: roman(number) if number < 4000 else "",
@@ -244,7 +220,7 @@ _SPELLERS: dict[str, Callable[[int], str]] = {
     "LATIN_SMALL": _cycle("abcdefghijklmnopqrstuvwxyz"),
     "CIRCLED_LATIN_CAPITAL": _signs((0x24B6, 0x24CF)),
     "CIRCLED_LATIN_SMALL": _signs((0x24D0, 0x24E9)),
-    "HANGUL_SYLLABLE": _cycle_vowels,
+    "HANGUL_SYLLABLE": lambda number: _SYLLABLES[number - 1 : number],
     "CIRCLED_HANGUL_SYLLABLE": _signs((0x326E, 0x327B)),
     "HANGUL_JAMO": _cycle("ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"),
     "CIRCLED_HANGUL_JAMO": _signs((0x3260, 0x326D)),
@@ -254,3 +230,4 @@ _SPELLERS: dict[str, Callable[[int], str]] = {
     "DECAGON_CIRCLE": _cycle("갑을병정무기경신임계"),
     "DECAGON_CIRCLE_HANJA": _cycle("甲乙丙丁戊己庚辛壬癸"),
 }
+"""OWPML's names of number styles, in the order in which HWP 5 counts them."""

@@ -7,7 +7,7 @@ variants (`switch`), the first `case` is read, as Hangul does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.hwp.hwp_model import (
@@ -44,19 +44,8 @@ _MAX_SPAN = 1024
 _KINDS: dict[str, ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BULLET": "bullet"}
 
 
-class Head(NamedTuple):
-    """What header.xml says of lists."""
-
-    heads: dict[str, ListHead]
-    """By paragraph property id."""
-    styles: ListStyles
-
-
-NO_HEAD = Head({}, ListStyles({}, {}))
-
-
-def read_head(root: Element) -> Head:
-    """Numberings, bullets, and the list of each paragraph property."""
+def read_head(root: Element) -> ListStyles:
+    """The lists that header.xml defines."""
     heads: dict[str, ListHead] = {}
     numberings: dict[int, tuple[NumberingLevel, ...]] = {}
     bullets: dict[int, str] = {}
@@ -79,12 +68,12 @@ def read_head(root: Element) -> Head:
                 bullets[_number(element, "id")] = "" if _number(element, "useImage") else element.get("char", "")
             case _:
                 pass
-    return Head(heads, ListStyles(numberings, bullets))
+    return ListStyles(numberings, bullets, heads)
 
 
-def read_section(root: Element, head: Head, master_page: Callable[[str], Element | None]) -> Section:
+def read_section(root: Element, styles: ListStyles, master_page: Callable[[str], Element | None]) -> Section:
     """The section's paragraphs. `master_page` gives the root of the master page of an id, if it is there."""
-    reader = _SectionReader(head, master_page)
+    reader = _SectionReader(styles, master_page)
     paragraphs = tuple(reader.paragraphs(root))
     return Section(paragraphs, reader.outline_id)
 
@@ -92,9 +81,9 @@ def read_section(root: Element, head: Head, master_page: Callable[[str], Element
 class _SectionReader:
     """Walks one section; remembers the numbering of its outline and how deep it is."""
 
-    def __init__(self, head: Head, master_page: Callable[[str], Element | None]) -> None:
+    def __init__(self, styles: ListStyles, master_page: Callable[[str], Element | None]) -> None:
         self.outline_id = 0
-        self._heads = head.heads
+        self._heads = styles.heads
         self._master_page = master_page
         self._depth = 0
 

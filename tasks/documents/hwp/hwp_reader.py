@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,16 +126,16 @@ class Container:
             raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def document(self) -> HangulDocument:
-        info = read_docinfo(self.docinfo())
+        styles = read_docinfo(self.docinfo())
         names = self._section_names()
-        sections = tuple(read_section(record_tree(self._section(name), name=name), info) for name in names)
+        sections = tuple(read_section(record_tree(self._section(name), name=name), styles) for name in names)
         # the summary stands in the open even where the text has a password
         metadata = read_summary(self.raw(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
         notes = (
             "read from the view streams of a distribution document" if self.flags.distribution else "",
             "decrypted with the password" if self.flags.password else "",
         )
-        return HangulDocument(sections, info.styles, metadata.pop("title", None), metadata, tuple(filter(None, notes)))
+        return HangulDocument(sections, styles, metadata.pop("title", None), metadata, tuple(filter(None, notes)))
 
     def raw(self, name: str) -> bytes:
         try:
@@ -252,34 +253,23 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """Pictures in the order in which they were put into the document. Raises DocumentError."""
     with open_container(path) as ole:
         container = Container(ole, password, file_bytes=path.stat().st_size)
-        names = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
-        yield from candidates(_hwp_image(container, entry, names) for entry in _bin_data(container))
+        streams = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
+        yield from candidates(_embedded_images(container, streams))
 
 
-class _BinData(NamedTuple):
-    """An entry of the list of embedded objects."""
-
-    stream: str
-    compressed: bool
-
-
-def _bin_data(container: Container) -> Iterator[_BinData]:
-    """The objects that DocInfo lists: streams, links (without a stream) and OLE objects, which are left out."""
+def _embedded_images(container: Container, streams: dict[str, str]) -> Iterator[Embedded]:
+    """The pictures that DocInfo lists, embedded or linked; OLE objects are left out."""
     for record in (record for top in container.docinfo() for record in (top, *top.children)):
         if record.tag != Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
             continue
         kind, packing = record.data[0] & 0xF, record.data[0] >> 4 & 3
-        if kind == _EMBEDDED:
+        if kind == _LINK:
+            yield ABROAD
+        elif kind == _EMBEDDED:
             extension = record.data[6 : 6 + 2 * record.u16(4)].decode("utf-16-le", "replace")
+            file = f"BIN{record.u16(2):04X}.{extension}".upper()
             compressed = packing == _COMPRESSED or (packing == 0 and container.flags.compressed)
-            yield _BinData(f"BIN{record.u16(2):04X}.{extension}".upper(), compressed)
-        elif kind == _LINK:
-            yield _BinData("", compressed=False)
-
-
-def _hwp_image(container: Container, entry: _BinData, names: dict[str, str]) -> Embedded:
-    if not entry.stream:
-        return ABROAD
-    if entry.stream not in names:
-        return Embedded(b"", f"the document lists {entry.stream} and does not hold it")
-    return read_embedded(lambda: container.stream(names[entry.stream], compressed=entry.compressed))
+            if file in streams:
+                yield read_embedded(partial(container.stream, streams[file], compressed=compressed))
+            else:
+                yield Embedded(b"", f"the document lists {file} and does not hold it")
