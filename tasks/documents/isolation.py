@@ -49,11 +49,11 @@ class Failure(Record):
     """Short code: corrupt, needs_password, timeout, memory, crash …"""
     message: str
     retryable: bool = False
-    """True if the same bytes may succeed another time: the child was killed from outside, or starved of CPU."""
+    """True if the same bytes may succeed another time: the child was killed from outside, or got no CPU time."""
 
 
 class DocumentUnreadable(Exception):
-    """Nothing could be read; `failure` says why."""
+    """Nothing was read, because of `failure`."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -81,7 +81,7 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
     pages: list[Page] = []
     retryable: list[str] = []
     header: Header | None = None
-    while True:
+    while header is None or len(pages) < header.page_count:
         task = _message(job, "read", format_named(job.format).opener, log=log)
         task |= {"options": options.model_dump(mode="json"), "first": len(pages) + 1}
         try:
@@ -100,8 +100,6 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
             pages.append(Page(number=shown, status=status, reason=failure.message))
             if failure.retryable:
                 retryable.append(f"page {number}: {failure.message}")
-            if len(pages) == header.page_count:
-                break
     if header is None:
         raise DocumentUnreadable(Failure(reason="crash", message="the reader ended without a word", retryable=True))
     about = header.model_dump(exclude={"page_count"})
@@ -110,7 +108,7 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
 
 
 class FoundImage(NamedTuple):
-    """A picture of a document: an ImageCandidate as JSON without its pixels, and its PNG file in the scratch folder."""
+    """A picture of a document: its ImageCandidate as JSON without `png`, and the PNG file."""
 
     about: dict[str, Any]
     file: Path
@@ -246,7 +244,7 @@ def _check_budget(limits: ReadLimits, *, cpu_s: float, wall_s: float) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """No secrets for a process that reads untrusted files, and one thread, so that CPU time is comparable."""
+    """Without secrets, as the child reads untrusted files, and for one thread, so that CPU time is comparable."""
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "TESSDATA_PREFIX", "SYSTEMROOT")
     chosen = {name: os.environ[name] for name in kept if name in os.environ}
     root = str(Path(__file__).resolve().parents[2])

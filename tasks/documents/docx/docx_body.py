@@ -282,9 +282,8 @@ def drawn_text(root: ET.Element) -> str:
 def _points(series: ET.Element, *parts: str) -> dict[int, str]:
     """Cached values by position; categories of several levels are joined."""
     points: dict[int, str] = {}
-    for point in (
-        point for part in parts for node in series.findall(CHART + part) for point in node.iter(f"{CHART}pt")
-    ):
+    nodes = (node for part in parts for node in series.findall(CHART + part))
+    for point in (point for node in nodes for point in node.iter(f"{CHART}pt")):
         index, value = int(point.get("idx", "0")), point.findtext(f"{CHART}v") or ""
         points[index] = f"{value} {points[index]}" if index in points else value
     return points

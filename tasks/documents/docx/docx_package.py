@@ -1,4 +1,4 @@
-"""The parts of a Word document's zip and their relationships; both variants of the standard get one set of namespaces."""
+"""The parts of a Word document and their relationships, in one set of namespaces for both variants of the standard."""
 
 from __future__ import annotations
 

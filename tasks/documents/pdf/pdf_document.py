@@ -16,7 +16,7 @@ import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword, UnsupportedDocument
-from tasks.documents.pdf.pdf_text import clean
+from tasks.documents.document_readers import storable
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -76,13 +76,13 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
 
 def title_of(document: pymupdf.Document) -> str | None:
     """Title in the file's metadata."""
-    return clean(str((document.metadata or {}).get("title") or "")).strip() or None
+    return storable(str((document.metadata or {}).get("title") or "")).strip() or None
 
 
 def metadata_of(document: pymupdf.Document) -> dict[str, str]:
     """Metadata stored in the file; dates in ISO 8601 where they are well formed."""
     told = {ours: (document.metadata or {}).get(name) for name, ours in METADATA_NAMES.items()}
-    metadata = {name: clean(str(value)).strip() for name, value in told.items() if value}
+    metadata = {name: storable(str(value)).strip() for name, value in told.items() if value}
     metadata |= {name: iso_date(metadata[name]) for name in ("created", "modified") if name in metadata}
     return {name: value for name, value in metadata.items() if value}
 

@@ -13,8 +13,9 @@ import pdfplumber
 import pymupdf
 
 from tasks.documents.blocks import BBox
+from tasks.documents.document_readers import storable
 from tasks.documents.pdf.pdf_grids import Grid, grid_of_boxes
-from tasks.documents.pdf.pdf_text import Fragment, PageText, Word, clean
+from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
 
 RUN_GAP_EMS = 0.8
 """White that ends a run of words, in font sizes."""
@@ -73,7 +74,7 @@ def _fragment(run: Sequence[dict[str, Any]], number: int) -> Fragment:
         min(float(w["top"]) for w in run),
         max(float(w["x1"]) for w in run),
         max(float(w["bottom"]) for w in run),
-        clean(" ".join(w["text"] for w in run)),
+        storable(" ".join(w["text"] for w in run)),
         float(run[0]["size"]),
         "Bold" in str(run[0]["fontname"]),
         bool(run[0]["upright"]),
@@ -83,7 +84,7 @@ def _fragment(run: Sequence[dict[str, Any]], number: int) -> Fragment:
 
 def _word(word: dict[str, Any], number: int) -> Word:
     box = (float(word["x0"]), float(word["top"]), float(word["x1"]), float(word["bottom"]))
-    return Word(*box, clean(word["text"]), (number, 0))
+    return Word(*box, storable(word["text"]), (number, 0))
 
 
 def _box(cell: Sequence[float]) -> BBox:
