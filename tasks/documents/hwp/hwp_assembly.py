@@ -127,31 +127,29 @@ class _Assembly:
             self._add_caption(caption)
 
     def _add_caption(self, caption: Caption) -> None:
-        text, pictures = self._flatten(caption.paragraphs)
-        if text:
+        pictures = list[Block]()
+        if text := self._flatten(caption.paragraphs, pictures):
             self._add("caption", text)
-        for picture in pictures:
-            self._add("figure", picture.alt)
+        self._body += pictures
 
     def _add_table(self, table: Table) -> None:
-        cells, pictures = list[Cell](), list[Shape]()
-        for row, col, row_span, col_span, header, paragraphs in sorted(table.cells, key=attrgetter("row", "col")):
-            text, inside = self._flatten(paragraphs)
-            pictures += inside
-            cells.append(Cell(row=row, col=col, text=text, row_span=row_span, col_span=col_span, header=header))
+        pictures = list[Block]()
+        cells = [
+            Cell(row=row, col=col, text=self._flatten(inside, pictures), row_span=down, col_span=across, header=header)
+            for row, col, down, across, header, inside in sorted(table.cells, key=attrgetter("row", "col"))
+        ]
         self._add("table", _table_text(cells), cells=tuple(cells))
-        for picture in pictures:
-            self._add("figure", picture.alt)
+        self._body += pictures
 
     def _add_aside(self, aside: Aside) -> None:
-        text, pictures = self._flatten(aside.paragraphs)
-        if text:
+        pictures = list[Block]()
+        if text := self._flatten(aside.paragraphs, pictures):
             self._asides[aside.kind].append(self._block(aside.kind, text))
-        self._asides[aside.kind] += [self._block("figure", picture.alt) for picture in pictures]
+        self._asides[aside.kind] += pictures
 
-    def _flatten(self, paragraphs: Iterable[Paragraph]) -> tuple[str, list[Shape]]:
-        """The text of a cell, caption or aside, a line per paragraph or row; and the pictures that stand in it."""
-        lines, pictures = list[str](), list[Shape]()
+    def _flatten(self, paragraphs: Iterable[Paragraph], pictures: list[Block]) -> str:
+        """The text of a cell, caption or aside, a line per paragraph or row; its pictures are added to `pictures`."""
+        lines = list[str]()
         for paragraph in paragraphs:
             mark, text = self._mark(paragraph), ""
             objects = list[str]()
@@ -159,8 +157,7 @@ class _Assembly:
                 if isinstance(run, Aside):
                     self._add_aside(run)
                 elif isinstance(run, Table | Shape):
-                    inside, found = self._flatten_object(run)
-                    pictures += found
+                    inside = self._flatten_object(run, pictures)
                     if run.in_line or not text.strip():
                         text += ("\n" if text.strip() and inside else "") + inside + ("\n" if inside else "")
                     else:
@@ -170,30 +167,24 @@ class _Assembly:
             if text.strip():
                 lines.append(_marked(mark, text.rstrip()))
             lines += filter(None, objects)
-        return _clean("\n".join(lines)), pictures
+        return _clean("\n".join(lines))
 
-    def _flatten_object(self, object_: Table | Shape) -> tuple[str, list[Shape]]:
-        lines, pictures = list[str](), list[Shape]()
-
-        def flat(paragraphs: Iterable[Paragraph]) -> str:
-            text, found = self._flatten(paragraphs)
-            pictures.extend(found)
-            return text
-
+    def _flatten_object(self, object_: Table | Shape, pictures: list[Block]) -> str:
+        lines = list[str]()
         caption = object_.caption
         if caption and caption.before:
-            lines.append(flat(caption.paragraphs))
+            lines.append(self._flatten(caption.paragraphs, pictures))
         if isinstance(object_, Shape):
-            pictures += [object_] if object_.picture else []
-            lines.append(flat(object_.paragraphs))
+            pictures += [self._block("figure", object_.alt)] if object_.picture else []
+            lines.append(self._flatten(object_.paragraphs, pictures))
         else:
             cells = sorted(object_.cells, key=attrgetter("row", "col"))
             for _, row in groupby(cells, key=attrgetter("row")):
                 # a tab, as ` | ` would look like one more column of the table around
-                lines.append("\t".join(_one_line(flat(cell.paragraphs)) for cell in row))
+                lines.append("\t".join(_one_line(self._flatten(cell.paragraphs, pictures)) for cell in row))
         if caption and not caption.before:
-            lines.append(flat(caption.paragraphs))
-        return "\n".join(line for line in lines if line.strip()), pictures
+            lines.append(self._flatten(caption.paragraphs, pictures))
+        return "\n".join(line for line in lines if line.strip())
 
     def _add(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> None:
         self._body.append(self._block(kind, text, level=level, cells=cells))

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
+from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import pymupdf
 
-from tasks.documents.blocks import Page, PageStatus
-from tasks.documents.document_readers import Header, ReadOptions
+from tasks.documents.blocks import BBox, Page, PageStatus
+from tasks.documents.document_readers import Header, ReadOptions, storable
 from tasks.documents.pdf.pdf_blocks import (
     BodyStyle,
     Margins,
@@ -24,13 +26,15 @@ from tasks.documents.pdf.pdf_blocks import (
 )
 from tasks.documents.pdf.pdf_columns import page_tables
 from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes, title_of
-from tasks.documents.pdf.pdf_grids import Point, drawn_edges
-from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, ocr_available, read_scan, why_no_text
+from tasks.documents.pdf.pdf_grids import Grid, Point, drawn_edges, grid_of_boxes
+from tasks.documents.pdf.pdf_layout import outline
+from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, languages, read_scan, why_no_text
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
 from tasks.documents.pdf.pdf_text import (
     Fragment,
     PageText,
     Remark,
+    Word,
     extract_text,
     has_fields,
     map_box,
@@ -38,9 +42,6 @@ from tasks.documents.pdf.pdf_text import (
     remarks,
     unreadable,
 )
-
-if TYPE_CHECKING:
-    from tasks.documents.pdf.pdf_plumber import Plumber
 
 NEIGHBOURS = (-2, -1, 1, 2)
 """Pages whose edges are compared, by distance; two each way, because left and right pages differ."""
@@ -54,6 +55,8 @@ NOTED_SHARE = 0.02
 """Share of characters without Unicode from which a page says so: below, they are ticks and bullets."""
 MAX_REASON_CHARS = 200
 DEFAULT_BODY = BodyStyle(10.0, bold=False)
+RUN_GAP_EMS = 0.8
+"""White that ends a run of words, in font sizes."""
 
 
 class _Loaded(NamedTuple):
@@ -136,7 +139,7 @@ class PdfReader:
         why = why or why_no_text(page)
         legible = tuple(f for f in text.fragments if not mostly_unreadable([f.text]))
         scanned: list[Fragment] = []
-        if self._options.ocr == "auto" and ocr_available():
+        if self._options.ocr == "auto" and languages():
             try:
                 scanned = read_scan(page)
             except OcrFailed as failure:
@@ -233,8 +236,6 @@ class PdfReader:
 
     @cached_property
     def _plumber(self) -> Plumber:
-        from tasks.documents.pdf.pdf_plumber import Plumber
-
         return Plumber(self._path, self._password)
 
     def _second_opinion(self, number: int, failure: Exception) -> Page:
@@ -249,7 +250,7 @@ class PdfReader:
                     return Page(
                         number=number,
                         status=PageStatus.OK,
-                        reason=f"text by {self._plumber.name}; pymupdf failed ({said})",
+                        reason=f"text by pdfplumber {version('pdfplumber')}; pymupdf failed ({said})",
                         width=text.width,
                         height=text.height,
                         blocks=page_blocks(text.fragments, running=running, body=body, page=number),
@@ -288,3 +289,68 @@ def _point_mover(matrix: pymupdf.Matrix) -> Callable[[Point], Point] | None:
     if (a, b, c, d, e, f) == (1, 0, 0, 1, 0, 0):
         return None
     return lambda point: (a * point[0] + c * point[1] + e, b * point[0] + d * point[1] + f)
+
+
+class Plumber:
+    """The document as pdfplumber reads it; raises whatever pdfplumber and pdfminer raise."""
+
+    def __init__(self, path: Path, password: str | None) -> None:
+        import pdfplumber  # slow to import, and most documents do without
+
+        # from memory: a reader that is dropped half way leaves no open file behind
+        self._document: Any = pdfplumber.open(BytesIO(path.read_bytes()), password=password or "")
+
+    def text(self, number: int) -> PageText:
+        """The text of a page (1-based)."""
+        page = self._document.pages[number - 1]
+        runs = _runs(page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True))
+        found = PageText(
+            float(page.width),
+            float(page.height),
+            tuple(_fragment(run, i) for i, run in enumerate(runs)),
+            words=lambda: [_word(word, i) for i, run in enumerate(runs) for word in run],
+            chars=lambda: [_word(char, i) for i, run in enumerate(runs) for word in run for char in word["chars"]],
+            to_reading=pymupdf.Matrix(1, 0, 0, 1, 0, 0),
+        )
+        page.close()
+        return found
+
+    def grids(self, number: int) -> list[Grid]:
+        """Tables of a page (1-based) by pdfplumber's default finder."""
+        page = self._document.pages[number - 1]
+        grids = [grid_of_boxes([_box(cell) for cell in table.cells]) for table in page.find_tables()]
+        page.close()
+        return grids
+
+
+def _runs(words: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    runs: list[list[dict[str, Any]]] = [[word] for word in words[:1]]
+    for before, word in pairwise(words):
+        gap = word["x0"] - before["x1"]
+        same = abs(word["top"] - before["top"]) < 3 and -1 <= gap < RUN_GAP_EMS * word["size"]
+        if same and word["upright"] == before["upright"] and abs(word["size"] - before["size"]) < 0.5:
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    return runs
+
+
+def _fragment(run: Sequence[dict[str, Any]], number: int) -> Fragment:
+    return Fragment(
+        *outline([_word(word, number)[:4] for word in run]),
+        storable(" ".join(w["text"] for w in run)),
+        float(run[0]["size"]),
+        "Bold" in str(run[0]["fontname"]),
+        bool(run[0]["upright"]),
+        (number, 0),
+    )
+
+
+def _word(word: dict[str, Any], number: int) -> Word:
+    box = (float(word["x0"]), float(word["top"]), float(word["x1"]), float(word["bottom"]))
+    return Word(*box, storable(word["text"]), (number, 0))
+
+
+def _box(cell: Sequence[float]) -> BBox:
+    x0, y0, x1, y1 = map(float, cell)
+    return (x0, y0, x1, y1)

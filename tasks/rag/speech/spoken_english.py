@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tasks.language.number_words import MONTHS
+from tasks.language.tokens import MONTHS
 from tasks.rag.speech.spoken_numbers import (
     ANY_NUMBER,
     DATE,
