@@ -33,8 +33,7 @@ from tasks.documents.hwp.hwp_model import (
 )
 from tasks.documents.hwp.hwp_streams import Record, Tag
 
-_HEAD_BYTES = 12
-"""Attributes, width, distance and character shape that stand before each number pattern."""
+_HEAD_BYTES = 12  # attributes, width, distance and character shape before each number pattern
 _KINDS: dict[int, ListKind] = {1: "outline", 2: "number", 3: "bullet"}
 
 
@@ -98,8 +97,7 @@ _OBJECT_CODES = frozenset({1, 2, 3, 11, 12, 14, 15, 16, 17, 18, 21, 22, 23})
 """Eight-unit controls with a CTRL_HEADER; the others (4–9, 19, 20) have none."""
 _ASIDES: dict[str, AsideKind] = {"head": "header", "foot": "footer"}
 """Footnotes, endnotes, comments and unknown controls are notes."""
-_PAGE_NUMBERS = frozenset({0, 6})
-"""Kinds of automatic numbers: the page, and how many there are."""
+_PAGE_NUMBERS = frozenset({0, 6})  # kinds of automatic numbers: the page number and the page count
 _USER_SIGN = 0x81
 _PICTURES = frozenset({Tag.PICTURE, Tag.OLE, Tag.CHART, Tag.VIDEO})
 

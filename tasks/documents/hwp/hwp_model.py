@@ -13,11 +13,8 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.document_readers import counted, roman
 
-MAX_NESTING = 50
-"""Tables within tables, boxes within boxes; deeper nesting is an attempt to exhaust the stack."""
-
-MAX_LEVEL = 9
-"""Deepest level of lists and outlines; 0 is the outermost."""
+MAX_NESTING = 50  # tables in tables, boxes in boxes; deeper nesting is an attempt to exhaust the stack
+MAX_LEVEL = 9  # deepest level of lists and outlines; 0 is the outermost
 
 
 class Generated(str):
@@ -142,8 +139,7 @@ _WINGDINGS = {
 }  # fmt: skip
 """Bullets are stored as private-use codes of the font Wingdings; these are the signs that it shows."""
 
-_MAX_NUMBER = 100_000
-"""Beyond it digits stand in for every style: a Roman million would be a thousand letters."""
+_MAX_NUMBER = 100_000  # larger numbers are written in digits: a Roman million would have a thousand letters
 
 
 class ListCounters:

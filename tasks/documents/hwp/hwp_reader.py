@@ -40,11 +40,9 @@ _SECTOR_SHIFTS = (b"\x09\0\x06\0", b"\x0c\0\x06\0")
 """Sectors of 512 or 4096 bytes, small ones of 64: the only sizes of the OLE format."""
 _DAMAGED = (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError)
 """What olefile raises over a damaged container."""
-_BIN_DATA_BYTES = 6
-"""Attributes, number and length of the extension: a shorter record names no object."""
+_BIN_DATA_BYTES = 6  # attributes, number and length of the extension: a shorter record names no object
 _LINK, _EMBEDDED = 0, 1
-_COMPRESSED = 1
-"""Packing of an embedded object; 0 leaves it to the document's header."""
+_COMPRESSED = 1  # packing of an embedded object; with 0 the document's header decides
 _SUMMARY_STREAM = "\x05HwpSummaryInformation"
 
 
@@ -214,8 +212,7 @@ def _read_flags(header: bytes) -> _Flags:
 
 _NAMES = {2: "title", 3: "subject", 4: "author", 5: "keywords", 6: "comments", 8: "last_author", 12: "created"}
 _STRING, _FILE_TIME = 0x1F, 0x40
-_SET_OFFSET_AT = 44
-"""The one property set's place stands behind the 28-byte header and the set's 16-byte id."""
+_SET_OFFSET_AT = 44  # where the offset of the one property set is, behind the 28-byte header and a 16-byte id
 _MAX_PROPERTIES = 256
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 

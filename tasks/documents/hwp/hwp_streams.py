@@ -18,10 +18,8 @@ from typing import Any
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
 from tasks.documents.hwp.hwp_model import MAX_NESTING
 
-MAX_STREAM_BYTES = 128 << 20
-"""One inflated stream; a 1,000-page document has about 20 MiB."""
-MAX_RATIO = 100
-"""Inflated over packed, for streams above `_SMALL_BYTES`; real section streams stay under 30."""
+MAX_STREAM_BYTES = 128 << 20  # one inflated stream; a 1,000-page document has about 20 MiB
+MAX_RATIO = 100  # inflated over packed, for streams above `_SMALL_BYTES`; real section streams stay below 30
 _SMALL_BYTES = 16 << 20
 WRONG_PASSWORD = "The password does not open the document, or the document is damaged; check `--password-env`."
 _MAX_RECORDS = 1_000_000
@@ -153,8 +151,7 @@ def _header(data: bytes, offset: int, *, name: str) -> tuple[int, int, int, int]
 
 
 _PIECE_BYTES = 1 << 16
-_MAX_ITERATIONS = 1_000_000
-"""PBKDF2 iterations; a file that asks for more is an attempt to consume CPU time."""
+_MAX_ITERATIONS = 1_000_000  # PBKDF2; a file that asks for more is an attempt to consume CPU time
 _DISTRIBUTION_BYTES = 256
 
 

@@ -112,10 +112,8 @@ def _with_list_levels(drafts: Sequence[_Draft]) -> list[_Draft]:
 
 MAX_HEADING_CHARS = 120
 MAX_HEADING_ROWS = 3
-MAX_NUMBERED_HEADING_CHARS = 60
-"""Beyond this a numbered line is a sentence with a number, not a title."""
-LARGER = 1.12
-"""A heading's font size over that of running text."""
+MAX_NUMBERED_HEADING_CHARS = 60  # a longer numbered line is a sentence, not a title
+LARGER = 1.12  # font size of a heading over that of running text
 
 ROMAN = r"[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ]"
 DIVISION = re.compile(
@@ -206,19 +204,13 @@ def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int 
     return 4 if bold else None
 
 
-EDGE_ROWS = 3
-"""Rows at each end of a page that may be a header or footer."""
-EDGE_RUNS = 40
-"""Runs of text in which these rows are sought."""
-EDGE_SHARE = 0.09
-"""Share of the page's height in which headers and footers stand."""
-NUMBER_SHARE = 0.1
-"""Share of the page's height in which a lone number is a page number."""
-SAME_HEIGHT = 4.0
-"""Points by which repeated rows may differ in height."""
+EDGE_ROWS = 3  # rows at each end of a page that may be a header or footer
+EDGE_RUNS = 40  # runs of text among which these rows are searched
+EDGE_SHARE = 0.09  # share of the page's height in which headers and footers stand
+NUMBER_SHARE = 0.1  # share of the page's height in which a lone number is a page number
+SAME_HEIGHT = 4.0  # points by which repeated rows may differ in height
 NUMBER = re.compile(r"\d{1,6}")
-COUNTING = re.compile(r"^\W?\s*\d{1,6}\b(?![.)])|\b\d{1,6}\s*\W?$")
-"""A row that begins or ends with its number."""
+COUNTING = re.compile(r"^\W?\s*\d{1,6}\b(?![.)])|\b\d{1,6}\s*\W?$")  # begins or ends with a number
 PAGE_NUMBER = re.compile(r"\W*(?:(?:page|p\.|쪽)\s*)?\d{1,4}(?:\s*(?:/|of|쪽|면)\s*\d{0,4})?\W*", re.IGNORECASE)
 
 

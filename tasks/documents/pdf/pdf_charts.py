@@ -17,31 +17,20 @@ from numpy.typing import NDArray
 
 from tasks.documents.blocks import BBox
 
-RULE_PT = 2.0
-"""A path thinner than this is a line, however it was drawn: borders are often thin filled shapes."""
+RULE_PT = 2.0  # a thinner path is a line: borders are often thin filled shapes
 SLANT_PT = 0.2
 CELL_PT = 5.0
-MOST_CELLS = 600
-"""Largest number of grid cells along one side of a page: on a poster the cells are larger."""
-GAP_CELLS = 2
-"""Paths belong together when at most this many grid cells lie between them."""
-SMALLEST_PT = (72.0, 48.0)
-"""An inch by two thirds: what is smaller is an icon or a logo."""
-PAGE_SHARE = 0.85
-"""A single rectangle that covers more of the page is its border or its background."""
+MOST_CELLS = 600  # grid cells along one side of a page; on a poster the cells are larger
+GAP_CELLS = 2  # paths with at most this many grid cells between them belong together
+SMALLEST_PT = (72.0, 48.0)  # width, height; what is smaller is an icon or a logo
+PAGE_SHARE = 0.85  # a single rectangle that covers more of the page is its border or background
 SHAPE_PT = 24.0
-FILLED_SHAPE_PT = 16.0
-"""Letters drawn as outlines are filled shapes lower than this."""
-LABEL_REACH_PT = (40.0, 30.0)
-"""How far labels stand from what they label: sideways, up and down."""
-LABEL_PT = 160.0
-"""A line of text that is longer and reaches out of the picture's surroundings belongs to a paragraph."""
-FEWEST_MARKS = 10
-"""Smallest number of marks in a scatter plot."""
-MOST_PATHS = 20_000
-"""Largest number of paths on a page that is searched; a map may have millions."""
-MOST_NODES = 60
-"""Largest number of boxes in a diagram; pages with more are forms."""
+FILLED_SHAPE_PT = 16.0  # lower filled shapes are letters drawn as outlines
+LABEL_REACH_PT = (40.0, 30.0)  # distance of labels from what they label: sideways, up and down
+LABEL_PT = 160.0  # a longer line that reaches beyond the picture's surroundings belongs to a paragraph
+FEWEST_MARKS = 10  # marks in a scatter plot
+MOST_PATHS = 20_000  # paths on a page that are searched; a map may have millions
+MOST_NODES = 60  # boxes in a diagram; pages with more are forms
 
 Colour = tuple[float, ...]
 

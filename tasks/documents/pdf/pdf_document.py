@@ -1,8 +1,4 @@
-"""A PDF as MuPDF opens and draws it.
-
-What cannot be opened is a typed error, what MuPDF had to repair is a note. Pages are drawn with boxes over what an
-answer cites.
-"""
+"""Opens PDFs with MuPDF, reads their metadata, and draws pages with boxes around what an answer cites."""
 
 from __future__ import annotations
 
@@ -21,33 +17,24 @@ from tasks.documents.document_readers import storable
 if TYPE_CHECKING:
     from PIL import Image
 
-METADATA_NAMES = {
-    "author": "author",
-    "subject": "subject",
-    "keywords": "keywords",
-    "creator": "creator",
-    "producer": "producer",
+METADATA_NAMES = {name: name for name in ("author", "subject", "keywords", "creator", "producer")} | {
     "creationDate": "created",
     "modDate": "modified",
     "format": "version",
 }
-"""MuPDF's names and ours."""
+"""Ours by MuPDF's."""
 MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)  # pyright: ignore[reportPrivateImportUsage]
 MAX_NOTES = 4
 MAX_NOTE_CHARS = 120
 DPI = 110
-MOST_PIXELS = 16_000_000
-"""A page as large as a poster is drawn at fewer dots per inch."""
+MOST_PIXELS = 16_000_000  # larger pages are drawn at a lower resolution
 INK, WASH = (214, 40, 40, 255), (255, 214, 10, 56)
 MARGIN_POINTS = 3.0
 PDF_DATE = re.compile(r"D:(\d{4})(\d\d)?(\d\d)?(?:(\d\d)(\d\d)(\d\d)?)?(?:([+-])(\d\d)'?(\d\d)|Z)?")
 
 
 def open_document(path: Path, password: str | None) -> pymupdf.Document:
-    """The document, unlocked; MuPDF prints nothing from here on.
-
-    Raises EmptyDocument, CorruptDocument, NeedsPassword, UnsupportedDocument; OSError for a file that is not there.
-    """
+    """The document, unlocked; MuPDF prints nothing from here on. Raises DocumentError, OSError."""
     pymupdf.TOOLS.mupdf_display_errors(False)
     pymupdf.TOOLS.mupdf_display_warnings(False)
     pymupdf.TOOLS.reset_mupdf_warnings()
@@ -88,7 +75,7 @@ def metadata_of(document: pymupdf.Document) -> dict[str, str]:
 
 
 def opening_notes(document: pymupdf.Document) -> tuple[str, ...]:
-    """Whether the file was repaired, and MuPDF's first complaints."""
+    """Whether the file was repaired, and MuPDF's first warnings."""
     repaired = ["the file is damaged and was repaired; some of it may be missing"] if document.is_repaired else []
     return (*repaired, *complaints())
 
@@ -118,7 +105,7 @@ def _refusal(failure: Exception) -> CorruptDocument | UnsupportedDocument:
 
 
 def complaints(*more: str) -> tuple[str, ...]:
-    """The first few different lines that MuPDF said since it was last asked to forget; its counts of repeats go."""
+    """The first few distinct MuPDF warnings since the last reset, without its counts of repetitions."""
     lines = [*pymupdf.TOOLS.mupdf_warnings().splitlines(), *more]
     said = dict.fromkeys(line.strip()[:MAX_NOTE_CHARS] for line in lines if line.strip() and not line.startswith("..."))
     return tuple(said)[:MAX_NOTES]
@@ -145,7 +132,7 @@ def render_pages(
 
 
 def draw_boxes(image: Image.Image, boxes: Sequence[BBox], *, pixels_per_point: float) -> bytes:
-    """The picture as PNG, each box washed with yellow inside a red frame."""
+    """The picture as PNG, with each box tinted yellow inside a red frame."""
     from PIL import Image, ImageDraw
 
     over = Image.new("RGBA", image.size)

@@ -11,24 +11,15 @@ from tasks.documents.blocks import BBox
 from tasks.documents.pdf.pdf_tables import Table
 from tasks.documents.pdf.pdf_text import Fragment
 
-BIN = 2.0
-"""Points; resolution in which gutters between columns are sought."""
-MIN_COLUMN_LINES = 3
-"""A column of prose has at least so many lines …"""
-MIN_COLUMN_EMS = 9.0
-"""… whose median is at least so wide, in font sizes …"""
-MIN_COLUMN_SHARE = 0.5
-"""… and fills at least this share of the column."""
-MAX_SPANNING_SHARE = 0.3
-"""Share of runs that may cross a gutter: titles, wide captions."""
-WORD_GAP_EMS = 0.12
-"""From this gap on two runs are two words."""
-TAB_GAP_EMS = 1.5
-"""From this gap on two runs are two columns of a row."""
-MAX_LEADING_EMS = 0.75
-"""White between two rows of one paragraph, in font sizes."""
-INDENT_EMS = 0.8
-"""A first row that stands so much further in begins a paragraph."""
+BIN = 2.0  # points; resolution of the search for gutters between columns
+MIN_COLUMN_LINES = 3  # a column of prose has at least this many lines,
+MIN_COLUMN_EMS = 9.0  # whose median width is at least this, in font sizes,
+MIN_COLUMN_SHARE = 0.5  # and at least this share of the column's width
+MAX_SPANNING_SHARE = 0.3  # share of runs that may cross a gutter: titles, wide captions
+WORD_GAP_EMS = 0.12  # from this gap on, two runs are separate words
+TAB_GAP_EMS = 1.5  # from this gap on, two runs are separate columns of a row
+MAX_LEADING_EMS = 0.75  # largest white space between two rows of one paragraph
+INDENT_EMS = 0.8  # a row indented by more than this begins a paragraph
 
 
 class Row(NamedTuple):

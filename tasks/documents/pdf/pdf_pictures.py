@@ -19,12 +19,9 @@ from tasks.documents.pdf.pdf_charts import Rect, common, find_charts, hull
 from tasks.documents.pdf.pdf_document import open_document
 
 CHART_DPI = 150
-TOUCH_PT = 1.0
-"""Tiles of one picture lie so close, and their edges differ by no more."""
-SAME_PLACE = 0.5
-"""Share of the smaller image that the larger one covers when they are layers of one picture."""
-GROUND_SHARE = 0.85
-"""An image that covers more of the page is a scan, or a ground for what is printed over it."""
+TOUCH_PT = 1.0  # largest distance between tiles of one picture, and difference of their edges
+SAME_PLACE = 0.5  # share of the smaller image that the larger one covers when they are layers of one picture
+GROUND_SHARE = 0.85  # an image that covers more of the page is a scan or a background
 GROUND_CHARS = 50
 MOST_PER_PAGE = 60
 SMALLEST_PT = 1.0

@@ -45,18 +45,15 @@ from tasks.documents.pdf.pdf_text import (
 
 NEIGHBOURS = (-2, -1, 1, 2)
 """Pages whose edges are compared, by distance; two each way, because left and right pages differ."""
-STYLE_SAMPLES = 6
-"""Pages, spread over the document, from which the font size of running text is learned."""
+STYLE_SAMPLES = 6  # pages, spread over the document, from which the style of running text is learned
 MAX_PEEK_BYTES = 65_536
 """Compressed content up to which a page is read for the sake of another: none may cost another its budget."""
-FEW_CHARS = 20
-"""A page with fewer characters that one image covers is a scan with a stamp or a number."""
+FEW_CHARS = 20  # a page with fewer characters that one image covers is a scan with a stamp or a number
 NOTED_SHARE = 0.02
 """Share of characters without Unicode from which a page says so: below, they are ticks and bullets."""
 MAX_REASON_CHARS = 200
 DEFAULT_BODY = BodyStyle(10.0, bold=False)
-RUN_GAP_EMS = 0.8
-"""White that ends a run of words, in font sizes."""
+RUN_GAP_EMS = 0.8  # a wider gap ends a run of words
 
 
 class _Loaded(NamedTuple):

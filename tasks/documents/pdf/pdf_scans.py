@@ -20,10 +20,8 @@ from tasks.documents.pdf.pdf_layout import outline
 from tasks.documents.pdf.pdf_text import Fragment
 
 OCR_DPI = 300
-MAX_OCR_PIXELS = 30_000_000
-"""Larger pages are rendered coarser."""
-SCAN_SHARE = 0.7
-"""Share of the page that one image covers when the page is a scan."""
+MAX_OCR_PIXELS = 30_000_000  # larger pages are rendered at a lower resolution
+SCAN_SHARE = 0.7  # share of the page that one image covers when the page is a scan
 
 
 def is_blank(page: pymupdf.Page) -> bool:
@@ -60,8 +58,7 @@ def read_scan(page: pymupdf.Page) -> list[Fragment]:
 
 
 WANTED_LANGUAGES = ("kor", "eng")
-MIN_CONFIDENCE = 30.0
-"""Percent; what tesseract trusts less is texture, not text."""
+MIN_CONFIDENCE = 30.0  # percent; what tesseract trusts less is texture, not text
 TIMEOUT_S = 120.0
 
 
