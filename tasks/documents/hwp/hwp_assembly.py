@@ -1,4 +1,4 @@
-"""A `HangulDocument` becomes blocks: body in reading order, then notes, headers and footers."""
+"""Converts a `HangulDocument` to blocks: body in reading order, then notes, headers and footers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tasks.documents.hwp.hwp_model import (
 
 
 def hangul_reader(document: HangulDocument, *, format: str, reader: str) -> SimpleReader:
-    """The reader of a document. Its format stores no pages, so its whole text is one page without a number."""
+    """The reader of a document, whose whole text is one page without a number: the formats store no pages."""
     header = Header(
         format=format,
         reader=reader,
@@ -43,14 +43,11 @@ def hangul_reader(document: HangulDocument, *, format: str, reader: str) -> Simp
 
 def assemble(document: HangulDocument) -> tuple[Block, ...]:
     """All blocks of the document; `place.block` counts them in this order."""
-    assembly = _Assembly(document)
-    for index, section in enumerate(document.sections):
-        assembly.add_section(index, section)
-    return assembly.finish()
+    return _Assembly(document).blocks(document.sections)
 
 
 class _Assembly:
-    """The blocks so far, and what reading order needs to remember: list counts, headings, asides for the end."""
+    """Collects blocks; keeps list counters, open headings, and asides for the end."""
 
     def __init__(self, document: HangulDocument) -> None:
         self._counters = ListCounters(document.styles)
@@ -60,11 +57,10 @@ class _Assembly:
         self._section = 0
         self._outline_id = 0
 
-    def add_section(self, index: int, section: Section) -> None:
-        self._section, self._outline_id = index, section.outline_id
-        self._add_paragraphs(section.paragraphs)
-
-    def finish(self) -> tuple[Block, ...]:
+    def blocks(self, sections: Iterable[Section]) -> tuple[Block, ...]:
+        for index, section in enumerate(sections):
+            self._section, self._outline_id = index, section.outline_id
+            self._add_paragraphs(section.paragraphs)
         blocks = [*self._body, *self._asides["note"], *self._asides["header"], *self._asides["footer"]]
         return tuple(
             block.model_copy(update={"place": block.place.model_copy(update={"block": position})})
@@ -76,7 +72,7 @@ class _Assembly:
             self._add_paragraph(paragraph)
 
     def _add_paragraph(self, paragraph: Paragraph) -> None:
-        """Text and objects in their order; what floats waits for the end of a sentence that has begun."""
+        """Add text and objects in order; floating objects follow the text that has begun."""
         mark = self._mark(paragraph)
         text, floating = "", list[Table | Shape]()
         for run in paragraph.runs:
@@ -100,14 +96,12 @@ class _Assembly:
         return self._counters.mark(head, outline_id=self._outline_id) if head else ""
 
     def _add_text(self, paragraph: Paragraph, mark: str, text: str) -> str:
-        """Adds the text behind its mark; returns the mark if it is still to be written."""
+        """Add the text behind its list mark; returns the mark if there was no text to put it before."""
         if not text.strip():
             return mark
         text, head = _marked(mark, text), paragraph.head
-        if head:
-            self._add("heading" if head.kind == "outline" else "list", text, level=head.level + 1)
-        else:
-            self._add("paragraph", text)
+        kind: Kind = "paragraph" if head is None else "heading" if head.kind == "outline" else "list"
+        self._add(kind, text, level=head.level + 1 if head else None)
         return ""
 
     def _add_object(self, object_: Table | Shape) -> None:
@@ -190,7 +184,6 @@ class _Assembly:
         self._body.append(self._block(kind, text, level=level, cells=cells))
 
     def _block(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> Block:
-        """A block whose position is not known yet."""
         text = text if kind == "table" else _clean(text)  # an empty first cell is not white space
         path = self._headings.add(text, level) if kind == "heading" and level else self._headings.path()
         place = Place(section=self._section, heading_path=path)
@@ -218,7 +211,7 @@ def _table_text(cells: list[Cell]) -> str:
 
 
 def _is_frame(table: Table) -> bool:
-    """One cell around another table: a border, not a table. Its content stands as if the border were not there."""
+    """Whether one cell around another table serves as a border: its content is read without it."""
     return len(table.cells) == 1 and any(
         isinstance(run, Table) for paragraph in table.cells[0].paragraphs for run in paragraph.runs
     )

@@ -1,7 +1,7 @@
-"""A section stream of HWP 5 becomes paragraphs.
+"""Converts section streams of HWP 5 to paragraphs.
 
-The text of a paragraph is UTF-16 in which the codes below 32 are controls of one or of eight units. Objects are not
-in the text: an eight-unit control marks the place, and the n-th one belongs to the paragraph's n-th CTRL_HEADER.
+The text of a paragraph is UTF-16 in which the codes below 32 are controls of one or eight units. Objects are not in
+the text: the n-th eight-unit control of an object stands for the paragraph's n-th CTRL_HEADER.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _bullet(record: Record) -> str:
 
 
 _ONE_UNIT = {0: "", 10: "\n", 13: "", 24: "-", 30: "\u00a0", 31: " "}
-"""What the controls of one unit say; 25–29 are reserved."""
+"""Text of the controls of one unit; 25–29 are reserved."""
 _TAB = 9
 _OBJECT_CODES = frozenset({1, 2, 3, 11, 12, 14, 15, 16, 17, 18, 21, 22, 23})
 """Eight-unit controls with a CTRL_HEADER; the others (4–9, 19, 20) have none."""
@@ -103,7 +103,7 @@ _PICTURES = frozenset({Tag.PICTURE, Tag.OLE, Tag.CHART, Tag.VIDEO})
 
 
 def read_section(records: list[Record], styles: ListStyles) -> Section:
-    """The section's paragraphs; text outside of them (memos) follows as notes."""
+    """The section's paragraphs; text outside of them (memos) becomes notes."""
     properties = next((node for node in _walk(records) if _control_id(node) == "secd"), None)
     outline_id = properties.u16(18) if properties and len(properties.data) >= 20 else 0
     return Section(tuple(_paragraphs(records, styles)), outline_id)
@@ -186,7 +186,7 @@ def _control(node: Record, styles: ListStyles) -> list[Run]:
 
 
 def _auto_number(node: Record) -> Generated:
-    """The number as Hangul last stored it; page numbers say nothing, for they differ on every page."""
+    """The number as Hangul stored it; empty for page numbers, which differ on every page."""
     attributes, number = node.u32(4), node.u16(8)
     if attributes & 0xF in _PAGE_NUMBERS or not number:
         return Generated("")
@@ -197,7 +197,7 @@ def _auto_number(node: Record) -> Generated:
 
 
 def _form_text(node: Record) -> str:
-    """A form object's visible words. Its record is a list `Name:type:value` whose strings carry their length."""
+    """A form object's visible text. Its record is a list of `Name:type:value` with the length before each string."""
     data = node.data[: len(node.data) // 2 * 2].decode("utf-16-le", "replace")
     for key in ("Caption:wstring:", "Text:wstring:"):
         _, found, rest = data.partition(key)
@@ -240,9 +240,8 @@ def _drawing(node: Record, styles: ListStyles) -> list[Run]:
 
 def _caption(nodes: list[Record], styles: ListStyles) -> Caption | None:
     for head, content in _lists(nodes):
-        paragraphs = tuple(_paragraphs(content, styles))
         side = head.u32(8) & 3  # left, right, top, bottom
-        return Caption(paragraphs, before=side in (0, 2))
+        return Caption(tuple(_paragraphs(content, styles)), before=side in (0, 2))
     return None
 
 
@@ -259,18 +258,16 @@ def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
 
 
 def _all_paragraphs(nodes: Iterable[Record], styles: ListStyles) -> tuple[Paragraph, ...]:
-    """The paragraphs at and below the nodes, whatever holds them; those inside a paragraph's objects stay there."""
+    """The outermost paragraphs at and below the nodes."""
     found: list[Paragraph] = []
     for node in nodes:
-        if node.tag == Tag.PARA_HEADER:
-            found.append(_paragraph(node, styles))
-        else:
-            found += _all_paragraphs(node.children, styles)
+        is_paragraph = node.tag == Tag.PARA_HEADER
+        found += [_paragraph(node, styles)] if is_paragraph else _all_paragraphs(node.children, styles)
     return tuple(found)
 
 
 def _walk(nodes: Iterable[Record]) -> Iterator[Record]:
-    """The nodes and all below them that are not inside a further object."""
+    """The nodes and their descendants, except those in the lists of further objects."""
     for node in nodes:
         yield node
         if node.tag != Tag.LIST_HEADER:

@@ -1,7 +1,7 @@
-"""What HWP 5 and HWPX have in common: sections of paragraphs whose runs are text, objects and asides; list numbers.
+"""The common model of HWP 5 and HWPX: sections of paragraphs whose runs are text, objects and asides; list numbers.
 
-Both readers lower their format to a `HangulDocument`; `hwp_assembly` turns it into blocks. So the same document
-gives the same text from either format.
+Both readers make a `HangulDocument`, which `hwp_assembly` converts to blocks, so that one document gives the same text
+from either format.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Table(NamedTuple):
     cells: tuple[TableCell, ...]
     caption: Caption | None
     in_line: bool
-    """Stands in the line like a character; else it floats beside the paragraph."""
+    """Treated like a character; else it floats beside the paragraph."""
 
 
 class Shape(NamedTuple):
@@ -56,7 +56,7 @@ class Shape(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """Text anchored in a paragraph that stands elsewhere on the page."""
+    """Text anchored in a paragraph but shown elsewhere on the page."""
 
     kind: AsideKind
     paragraphs: tuple[Paragraph, ...]
@@ -68,7 +68,7 @@ ListKind = Literal["outline", "number", "bullet"]
 
 
 class ListHead(NamedTuple):
-    """That a paragraph is numbered or bulleted, and by which list."""
+    """The list that numbers or bullets a paragraph."""
 
     kind: ListKind
     list_id: int
@@ -88,9 +88,8 @@ class Section(NamedTuple):
 
 
 class NumberingLevel(NamedTuple):
-    """How one level of a numbering looks: `제^1조`, `^1.^2.`, and in which figures."""
-
     pattern: str
+    """`제^1조`, `^1.^2.`: ^n stands for the number of level n."""
     style: str
     """OWPML's name: DIGIT, HANGUL_SYLLABLE …"""
     start: int
@@ -114,14 +113,14 @@ class HangulDocument(NamedTuple):
 
 
 def aside(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:
-    """An aside, unless it is empty."""
+    """An aside; nothing if it is empty."""
     return [Aside(kind, paragraphs)] if paragraphs else []
 
 
 def shape(
     paragraphs: tuple[Paragraph, ...], *, picture: bool, description: str, caption: Caption | None, in_line: bool
 ) -> list[Run]:
-    """A drawing object with the author's words for it; none for a line, an arrow, an empty box."""
+    """A drawing object with its author's description; nothing for a line, an arrow, an empty box."""
     if not (paragraphs or picture or caption):
         return []
     # Hangul describes every object by itself: `그림입니다. 원본 그림의 이름: …`, `사각형입니다.`
@@ -150,7 +149,7 @@ class ListCounters:
         self._counts: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
 
     def mark(self, head: ListHead, *, outline_id: int) -> str:
-        """The bullet or number of the next paragraph of this list; "" if its style shows none."""
+        """The bullet or number of the next paragraph of this list; "" if it has none."""
         if head.kind == "bullet":
             return self._styles.bullets.get(head.list_id, "").translate(_WINGDINGS)
         list_id = outline_id if head.kind == "outline" else head.list_id
@@ -173,8 +172,7 @@ def _fill(levels: tuple[NumberingLevel, ...], counts: dict[int, int], level: int
     def code(match: re.Match[str]) -> str:
         key = match[1]
         if key in "nN":  # ^n is the path 1.2.3, ^N the path 1.2.3.
-            path = ".".join(number(index) for index in range(level + 1))
-            return path + "." * (key == "N")
+            return ".".join(number(index) for index in range(level + 1)) + "." * (key == "N")
         return number((int(key) - 1) % 10)  # ^0 is the tenth level
 
     return re.sub(r"\^([0-9nN])", code, levels[level].pattern)
@@ -192,12 +190,12 @@ def style_named(index: int) -> str:
 
 
 def _cycle(letters: str) -> Callable[[int], str]:
-    """A … Z, AA … ZZ: the letter repeats with every round."""
+    """A … Z, AA … ZZ, AAA …"""
     return lambda number: letters[(number - 1) % len(letters)] * min((number - 1) // len(letters) + 1, 8)
 
 
 def _signs(*runs: tuple[int, int]) -> Callable[[int], str]:
-    """Signs of Unicode ranges (first, last), one after another; "" beyond them."""
+    """The n-th sign of Unicode ranges (first, last); "" beyond them."""
     signs = "".join(chr(code) for first, last in runs for code in range(first, last + 1))
     return lambda number: signs[number - 1] if number <= len(signs) else ""
 

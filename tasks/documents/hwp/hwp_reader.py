@@ -63,7 +63,7 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 
 def read_hwp(path: Path, *, password: str | None) -> HangulDocument:
-    """The document before it becomes blocks."""
+    """The document before its conversion to blocks."""
     with open_container(path) as ole:
         return Container(ole, password, file_bytes=path.stat().st_size).document()
 
@@ -96,10 +96,7 @@ def open_container(path: Path) -> Any:
 
 
 def _plausible(start: bytes, *, file_bytes: int) -> bool:
-    """Whether sector sizes are those of the format, and the tables fit into the file.
-
-    olefile trusts both: a flipped bit would make it allocate terabytes.
-    """
+    """Whether sector sizes are valid and the tables fit into the file; olefile would allocate terabytes if not."""
     if len(start) < 76 or start[30:34] not in _SECTOR_SHIFTS:
         return False
     sector_bytes = 1 << start[30]
@@ -127,7 +124,7 @@ class Container:
         styles = read_docinfo(self.docinfo())
         names = self._section_names()
         sections = tuple(read_section(record_tree(self._section(name), name=name), styles) for name in names)
-        # the summary stands in the open even where the text has a password
+        # the summary is not encrypted even where the text is
         metadata = read_summary(self.raw(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
         notes = (
             "read from the view streams of a distribution document" if self.flags.distribution else "",
@@ -148,7 +145,7 @@ class Container:
             ) from error
 
     def docinfo(self) -> list[Record]:
-        """DocInfo's records; with a password, it is also the proof that the password is right."""
+        """DocInfo's records. Raises NeedsPassword if the password is wrong."""
         try:
             records = record_tree(self.stream("DocInfo", compressed=self.flags.compressed), name="DocInfo")
         except DocumentError as error:
@@ -163,7 +160,7 @@ class Container:
         if not self.flags.distribution:
             return self.stream(name, compressed=self.flags.compressed)
         stream = self.raw(name)
-        # one record in the open, 4 bytes of header and 256 of key material, then the cipher text
+        # one plain record, 4 bytes of header and 256 of key material, then the cipher text
         first = int.from_bytes(stream[:4], "little")
         if first & 0x3FF != Tag.DISTRIBUTE_DOC_DATA or first >> 20 != 256:
             raise CorruptDocument(
@@ -173,7 +170,7 @@ class Container:
         return inflate(packed, name=name) if self.flags.compressed else packed
 
     def stream(self, name: str, *, compressed: bool) -> bytes:
-        """A stream, decrypted with the document's password if it has one, and inflated."""
+        """A stream, decrypted if the document has a password, and inflated."""
         data = self.raw(name)
         if self.flags.password:
             data = decrypt_stream(data, self.password or "", encrypt_version=self.flags.encrypt_version)
@@ -218,9 +215,9 @@ _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 
 
 def read_summary(data: bytes) -> dict[str, str]:
-    """The properties that a reader may want, by name; a damaged summary costs only itself.
+    """The document properties by name; none if the summary is damaged.
 
-    Not by olefile: it reads strings past their end, and allocates for as many values as the file claims.
+    Not read by olefile, which reads strings past their end and allocates as many values as the file claims.
     """
     try:
         (start,) = struct.unpack_from("<I", data, _SET_OFFSET_AT)
@@ -247,7 +244,7 @@ def _value(data: bytes, offset: int) -> str:
 
 
 def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """Pictures in the order in which they were put into the document. Raises DocumentError."""
+    """Pictures in the order of their insertion into the document. Raises DocumentError."""
     with open_container(path) as ole:
         container = Container(ole, password, file_bytes=path.stat().st_size)
         streams = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}

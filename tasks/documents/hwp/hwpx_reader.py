@@ -59,7 +59,7 @@ def read_hwpx(path: Path, *, password: str | None) -> HangulDocument:
 
 
 class HwpxPackage(Package):
-    """The members of an HWPX file; those that a password hides are decrypted. Raises DocumentError."""
+    """The members of an HWPX file, decrypted where needed. Raises DocumentError."""
 
     def __init__(self, path: Path, password: str | None) -> None:
         if not path.stat().st_size:
@@ -74,7 +74,7 @@ class HwpxPackage(Package):
             raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def _refusal(self, info: ZipInfo) -> str | None:
-        return misplaced(info)  # sizes are checked on reading: a picture that is a bomb costs only itself
+        return misplaced(info)  # sizes are checked on reading: a bomb in a picture affects that picture only
 
     @property
     def encrypted(self) -> bool:
@@ -128,7 +128,7 @@ def _entities(name: str) -> str:
 
 
 class _Cipher(NamedTuple):
-    """How one member is encrypted."""
+    """Encryption parameters of a member."""
 
     vector: bytes
     salt: bytes
@@ -139,7 +139,7 @@ class _Cipher(NamedTuple):
 
 
 def _ciphers(manifest: Element) -> dict[str, _Cipher]:
-    """How each encrypted member is encrypted, by its name."""
+    """Encryption parameters of the encrypted members, by name."""
     found: dict[str, _Cipher] = {}
     for entry in manifest.iter():
         if local_name(entry) == "file-entry":
@@ -187,7 +187,7 @@ def _attribute(element: Element, name: str) -> str:
 
 
 class _Parts:
-    """What the package file says: which member is what. Without one, names tell."""
+    """The members by role, as the package file lists them, or by name where there is none."""
 
     def __init__(self, package: HwpxPackage) -> None:
         self._package = package
@@ -213,7 +213,7 @@ class _Parts:
         return posixpath.dirname(name), self._package.xml(name)
 
     def _resolve(self, href: str) -> str:
-        """The member of a reference: Hangul writes them from the root, other programs from the package file."""
+        """The member of a reference, relative to the root (Hangul) or to the package file (others); "" if missing."""
         for name in (href.lstrip("/"), posixpath.normpath(posixpath.join(self._base, href))):
             if name in self._package.names:
                 return name
@@ -248,12 +248,12 @@ class _Parts:
 
     def _metadata(self) -> tuple[str | None, dict[str, str]]:
         title, found = None, dict[str, str]()
-        for element in self._root.iter() if self._root is not None else ():
-            text = (element.text or "").strip()
-            if text and local_name(element) == "title":
-                title = text
-            elif text and local_name(element) == "meta" and element.get("name") in _METADATA:
-                found[_METADATA[element.get("name")]] = text
+        for element in self._root.iter("{*}title", "{*}meta") if self._root is not None else ():
+            if text := (element.text or "").strip():
+                if local_name(element) == "title":
+                    title = text
+                elif element.get("name") in _METADATA:
+                    found[_METADATA[element.get("name")]] = text
         return title, found
 
     def images(self) -> Iterator[Embedded]:
