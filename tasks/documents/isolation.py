@@ -10,6 +10,7 @@ import atexit
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -55,9 +56,9 @@ class Failure(Record):
 class DocumentUnreadable(Exception):
     """Nothing was read, because of `failure`."""
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+    def __init__(self, reason: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.failure = Failure(reason=reason, message=message, retryable=retryable)
 
 
 class Job(NamedTuple):
@@ -101,7 +102,7 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
             if failure.retryable:
                 retryable.append(f"page {number}: {failure.message}")
     if header is None:
-        raise DocumentUnreadable(Failure(reason="crash", message="the reader ended without a word", retryable=True))
+        raise DocumentUnreadable("crash", "the reader ended without a word", retryable=True)
     about = header.model_dump(exclude={"page_count"})
     joined = join_pages(pages) if header.format == "pdf" else tuple(pages)
     return ReadDocument(Document(pages=joined, **about), tuple(retryable))
@@ -163,7 +164,7 @@ def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
                 reason = kind.reason if kind else {"MemoryError": "memory"}.get(answer["error"], "crash")
                 child.idle = reason not in ("memory", "crash")
                 retryable = kind is document_errors.ReaderUnusable
-                raise DocumentUnreadable(Failure(reason=reason, message=answer["message"], retryable=retryable))
+                raise DocumentUnreadable(reason, answer["message"], retryable=retryable)
             yield answer
         child.idle = True
 
@@ -191,7 +192,7 @@ class _Child:
             self.process.stdin.write(json.dumps(task).encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError as error:
-            raise DocumentUnreadable(self._death()) from error
+            raise self._death() from error
 
     def receive(self, limits: ReadLimits) -> dict[str, Any]:
         """The next answer. Raises DocumentUnreadable when the budget is spent or the child dies."""
@@ -205,7 +206,7 @@ class _Child:
                 elif part := os.read(self.process.stdout.fileno(), 1 << 20):
                     self._buffer += part
                 else:
-                    raise DocumentUnreadable(self._death())
+                    raise self._death()
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line)
 
@@ -224,23 +225,19 @@ class _Child:
             return 0.0
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
-    def _death(self) -> Failure:
+    def _death(self) -> DocumentUnreadable:
         code = self.process.wait()
-        # we sent no SIGKILL here: the kernel's OOM killer did, or a user
-        return Failure(
-            reason="crash",
-            message=f"the reader died (signal {-code})" if code < 0 else f"the reader ended with status {code}",
-            retryable=code == -9,
-        )
+        message = f"the reader died (signal {-code})" if code < 0 else f"the reader ended with status {code}"
+        # SIGKILL did not come from here but from the kernel's OOM killer or a user
+        return DocumentUnreadable("crash", message, retryable=code == -signal.SIGKILL)
 
 
 def _check_budget(limits: ReadLimits, *, cpu_s: float, wall_s: float) -> None:
     if cpu_s > limits.page_cpu_s:
         message = f"it took more than {limits.page_cpu_s:g} CPU seconds; raise the page budget to read it"
-        raise DocumentUnreadable(Failure(reason="timeout", message=message))
+        raise DocumentUnreadable("timeout", message)
     if wall_s > limits.page_wall_s:
-        message = f"no answer within {limits.page_wall_s:g} s"
-        raise DocumentUnreadable(Failure(reason="timeout", message=message, retryable=True))
+        raise DocumentUnreadable("timeout", f"no answer within {limits.page_wall_s:g} s", retryable=True)
 
 
 def _environment() -> dict[str, str]:

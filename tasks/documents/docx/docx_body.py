@@ -84,15 +84,10 @@ class StoryWalker:
         self._styles = styles
         self._numbering = numbering
         self._findings = findings
-        self._pages = PageCounter()
+        self.pages = PageCounter()
         self._section = 0
         self._later: list[Item] = []
         """Text boxes and figures, kept until the text that they are anchored in is out."""
-
-    @property
-    def page(self) -> int:
-        """The page on which the walk stands."""
-        return self._pages.page
 
     def items(self, node: ET.Element) -> Iterator[Item]:
         """Paragraphs, tables and figures below `node`."""
@@ -109,16 +104,16 @@ class StoryWalker:
     def _paragraph(self, node: ET.Element) -> Iterator[Item]:
         """The paragraph, cut where a page ends, each part followed by what is anchored in it."""
         look = self._styles.look(node, self._numbering)
-        self._pages.manual_breaks += look.starts_page
+        self.pages.manual_breaks += look.starts_page
         text, labelled = "", False
         for token in inline(node):
             if isinstance(token, PageBreak):
                 yield from self._part_of_paragraph(text, look, labelled=labelled)
                 labelled, text = labelled or bool(text.strip()), ""
                 if token.rendered:
-                    self._pages.turn(at_least=1)
+                    self.pages.turn(at_least=1)
                 else:
-                    self._pages.manual_breaks += 1
+                    self.pages.manual_breaks += 1
             elif isinstance(token, str):
                 text += token
             else:
@@ -136,14 +131,14 @@ class StoryWalker:
             label = None if labelled or look.item is None else self._numbering.next_label(*look.item)
             text = f"{label} {text.strip()}" if label else text.strip()
             kind, level = _kind(look)
-            yield Item(kind, text, self._pages.turn(), self._section, level, title=look.title)
+            yield Item(kind, text, self.pages.turn(), self._section, level, title=look.title)
         yield from self._later
         self._later.clear()
 
     def _meet(self, token: Token) -> None:
         """Note what is anchored at this point of a paragraph."""
         if isinstance(token, NoteReference):
-            self._findings.references.append((token, self._pages.turn()))
+            self._findings.references.append((token, self.pages.turn()))
         elif isinstance(token, Hidden):
             self._findings.hidden += 1
         elif isinstance(token, Picture):
@@ -156,7 +151,7 @@ class StoryWalker:
             self._later.extend(self._enclosed(token.content))
 
     def _figure(self, text: str) -> Item:
-        return Item("figure", text, self._pages.turn(), self._section)
+        return Item("figure", text, self.pages.turn(), self._section)
 
     def _drawn(self, token: Drawn) -> str:
         relationship = self._part.relationships.get(token.relationship)
@@ -166,10 +161,10 @@ class StoryWalker:
 
     def _enclosed(self, node: ET.Element) -> list[Item]:
         """Items of a text box: they stand on the anchor's page, whatever breaks they hold."""
-        page, later = self._pages.turn(), self._later
+        page, later = self.pages.turn(), self._later
         self._later = []
         items = [item._replace(page=page) for item in self.items(node)]
-        self._pages.page, self._later = page, later
+        self.pages.page, self._later = page, later
         return items
 
     def _table(self, node: ET.Element) -> Iterator[Item]:
@@ -185,22 +180,22 @@ class StoryWalker:
 
     def _row(self, node: ET.Element, number: int, grid: _Grid) -> list[Item]:
         """Put a row into the grid; gives the figures of its cells. Cells lie side by side: each begins on one page."""
-        first = self._pages.page
+        first = self.pages.page
         header = node.find(f"{W}trPr/{W}tblHeader") is not None
         column = min(integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)
         starts, ends, figures = list[int](), list[int](), list[Item]()
         for cell in (child for child in _unwrapped(node) if child.tag == f"{W}tc"):
-            self._pages.page = first
+            self.pages.page = first
             items = list(self.items(cell))
             span = min(max(1, integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
             text = "\n".join(item.text for item in items if item.kind != "figure")
             figures += [item for item in items if item.kind == "figure"]
             starts += [item.page for item in items[:1]]
-            ends.append(self._pages.page)
+            ends.append(self.pages.page)
             grid.put(number, column, text, span=span, merge=_vertical_merge(cell), header=header)
             column += span
         grid.pages[number] = min(starts, default=max(ends, default=first))
-        self._pages.page = max(ends, default=first)
+        self.pages.page = max(ends, default=first)
         return figures
 
 

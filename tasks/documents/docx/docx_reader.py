@@ -93,7 +93,7 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
             items += _note_items(part, kind, walker(part), findings)
     for kind, part in _header_parts(package, main, findings):
         items += _as_one(list(walker(part).items(part.root)), kind, page=0)
-    return items, body.page
+    return items, body.pages.page
 
 
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:

@@ -67,18 +67,15 @@ class HwpxPackage(Package):
         super().__init__(path, caps=_CAPS)
         self._password = password
         self._keys: dict[tuple[bytes, int, int], bytes] = {}
-        self._ciphers: dict[str, _Cipher] = {}
+        self.ciphers: dict[str, _Cipher] = {}
+        """Of encrypted members, by name."""
         if _MANIFEST in self.names:
-            self._ciphers = _ciphers(self.xml(_MANIFEST))
-        if self._ciphers and password is None:
+            self.ciphers = _ciphers(self.xml(_MANIFEST))
+        if self.ciphers and password is None:
             raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def _refusal(self, info: ZipInfo) -> str | None:
         return misplaced(info)  # sizes are checked on reading: a bomb in a picture affects that picture only
-
-    @property
-    def encrypted(self) -> bool:
-        return bool(self._ciphers)
 
     def xml(self, name: str) -> Element:
         """The root of an XML member, parsed without entities, DTD or network."""
@@ -105,7 +102,7 @@ class HwpxPackage(Package):
         """The content of a member, decrypted."""
         if name in self.names and (sentence := oversized(self._zip.getinfo(name), caps=_CAPS)):
             raise RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
-        data, cipher = super().read(name), self._ciphers.get(name)
+        data, cipher = super().read(name), self.ciphers.get(name)
         if cipher is None:
             return data
         recipe = (cipher.salt, cipher.iterations, cipher.key_bytes)
@@ -191,7 +188,7 @@ class _Parts:
 
     def __init__(self, package: HwpxPackage) -> None:
         self._package = package
-        self._notes = ["decrypted with the password"] if package.encrypted else []
+        self._notes = ["decrypted with the password"] if package.ciphers else []
         self._base, self._root = self._package_file()
         self._items = [] if self._root is None else [item for item in self._root.iter() if local_name(item) == "item"]
         resolved = {item.get("id", ""): self._resolve(item.get("href", "")) for item in self._items}

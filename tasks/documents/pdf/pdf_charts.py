@@ -117,18 +117,15 @@ def _is_rounded_box(free: Sequence[tuple[Any, ...]], rect: Rect) -> bool:
 
 
 def _extent(item: tuple[Any, ...]) -> Rect:
-    """Box of a path item; of a curve, the box of its control points."""
-    if item[0] == "re":
-        return Rect(*item[1])
+    """Box of a line or quad; of a curve, the box of its control points."""
     points = item[1] if item[0] == "qu" else [point for point in item[1:] if isinstance(point, tuple)]
     xs, ys = [point[0] for point in points], [point[1] for point in points]
     return Rect(min(xs), min(ys), max(xs), max(ys))
 
 
 def _may_hold_a_picture(elements: Sequence[Element]) -> bool:
-    if any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS:
-        return True
-    return bool(_bar_groups(elements)) or _is_diagram(elements)
+    shapes = any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS
+    return shapes or bool(_bar_groups(elements)) or _is_diagram(elements)
 
 
 def _is_content(element: Element, page: Rect) -> bool:
@@ -178,11 +175,11 @@ def _nested(clusters: Sequence[list[Element]], page: Rect) -> list[list[Element]
     """Clusters of a picture's size, each with those that lie within its outline."""
     hulls = [(hull(element.rect for element in cluster), cluster) for cluster in clusters]
     large = [
-        (hull, cluster)
-        for hull, cluster in hulls
+        hull
+        for hull, _ in hulls
         if hull.width >= SMALLEST_PT[0] and hull.height >= SMALLEST_PT[1] and hull.area <= PAGE_SHARE * page.area
     ]
-    frames = merged([hull for hull, _ in large])
+    frames = merged(large)
     return [[element for hull, cluster in hulls if frame.holds(hull) for element in cluster] for frame in frames]
 
 

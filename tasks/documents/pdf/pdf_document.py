@@ -17,7 +17,7 @@ from tasks.documents.document_readers import storable
 if TYPE_CHECKING:
     from PIL import Image
 
-METADATA_NAMES = {name: name for name in ("author", "subject", "keywords", "creator", "producer")} | {
+METADATA_NAMES = {name: name for name in ("title", "author", "subject", "keywords", "creator", "producer")} | {
     "creationDate": "created",
     "modDate": "modified",
     "format": "version",
@@ -42,32 +42,23 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
         raise EmptyDocument("The document has no bytes; fetch it again.")
     try:
         document = pymupdf.open(path, filetype="pdf")
+        if not document.is_pdf:  # MuPDF goes by the content, whatever `filetype` says
+            raise CorruptDocument("The document is not a PDF; give it the name of what it is, or fetch it again.")
+        if document.needs_pass and not password:
+            raise NeedsPassword("The document is encrypted; give its password through `--password-env NAME`.")
+        if document.needs_pass and not document.authenticate(password or ""):
+            raise NeedsPassword("The document is encrypted and does not open with the given password; check it.")
+        if not document.page_count:
+            raise CorruptDocument(
+                "The document holds no page that can be read: it is truncated or damaged; fetch it again."
+            )
     except MUPDF_ERRORS as failure:
         raise _refusal(failure) from failure
-    if not document.is_pdf:  # MuPDF goes by the content, whatever `filetype` says
-        raise CorruptDocument("The document is not a PDF; give it the name of what it is, or fetch it again.")
-    if document.needs_pass and not password:
-        raise NeedsPassword("The document is encrypted; give its password through `--password-env NAME`.")
-    if document.needs_pass and not document.authenticate(password or ""):
-        raise NeedsPassword("The document is encrypted and does not open with the given password; check it.")
-    try:
-        count = document.page_count
-    except MUPDF_ERRORS as failure:
-        raise _refusal(failure) from failure
-    if not count:
-        raise CorruptDocument(
-            "The document holds no page that can be read: it is truncated or damaged; fetch it again."
-        )
     return document
 
 
-def title_of(document: pymupdf.Document) -> str | None:
-    """Title in the file's metadata."""
-    return storable(str((document.metadata or {}).get("title") or "")).strip() or None
-
-
 def metadata_of(document: pymupdf.Document) -> dict[str, str]:
-    """Metadata stored in the file; dates in ISO 8601 where they are well formed."""
+    """Title and other metadata stored in the file; dates in ISO 8601 where they are well formed."""
     told = {ours: (document.metadata or {}).get(name) for name, ours in METADATA_NAMES.items()}
     metadata = {name: storable(str(value)).strip() for name, value in told.items() if value}
     metadata |= {name: iso_date(metadata[name]) for name in ("created", "modified") if name in metadata}

@@ -25,7 +25,7 @@ from tasks.documents.pdf.pdf_blocks import (
     running_rows,
 )
 from tasks.documents.pdf.pdf_columns import page_tables
-from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes, title_of
+from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes
 from tasks.documents.pdf.pdf_grids import Grid, Point, drawn_edges, grid_of_boxes
 from tasks.documents.pdf.pdf_layout import outline
 from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, languages, read_scan, why_no_text
@@ -43,14 +43,11 @@ from tasks.documents.pdf.pdf_text import (
     unreadable,
 )
 
-NEIGHBOURS = (-2, -1, 1, 2)
-"""Pages whose edges are compared, by distance; two each way, because left and right pages differ."""
+NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ
 STYLE_SAMPLES = 6  # pages, spread over the document, from which the style of running text is learned
-MAX_PEEK_BYTES = 65_536
-"""Compressed content up to which a page is read for the sake of another: none may cost another its budget."""
+MAX_PEEK_BYTES = 65_536  # compressed content of a page that is read within the budget of another
 FEW_CHARS = 20  # a page with fewer characters that one image covers is a scan with a stamp or a number
-NOTED_SHARE = 0.02
-"""Share of characters without Unicode from which a page says so: below, they are ticks and bullets."""
+NOTED_SHARE = 0.02  # of characters without Unicode: a lower share are ticks and bullets, a higher one is noted
 MAX_REASON_CHARS = 200
 DEFAULT_BODY = BodyStyle(10.0, bold=False)
 RUN_GAP_EMS = 0.8  # a wider gap ends a run of words
@@ -69,15 +66,12 @@ _BROKEN = re.compile(r"zlib|cannot (load|find|parse|open) (object|xref|stream)|p
 
 
 def open_pdf(path: Path, *, password: str | None, options: ReadOptions) -> PdfReader:
-    """The document, ready to be read page by page.
-
-    Raises EmptyDocument, CorruptDocument, NeedsPassword, UnsupportedDocument; OSError for a file that is not there.
-    """
+    """The document, ready to be read page by page. Raises DocumentError, OSError."""
     return PdfReader(open_document(path, password), path, password=password, options=options)
 
 
 class PdfReader:
-    """An open PDF."""
+    """An open PDF. Implements Reader."""
 
     def __init__(self, document: pymupdf.Document, path: Path, *, password: str | None, options: ReadOptions) -> None:
         self._document = document
@@ -86,13 +80,14 @@ class PdfReader:
         self._options = options
         self._loaded: dict[int, _Loaded] = {}
         library = "pdfplumber" if options.pdf_reader == "pdfplumber" else "pymupdf"
+        metadata = metadata_of(document)
         self.header = Header(
             format="pdf",
             reader=f"{library} {version(library)}",
             page_source="stored",
             page_count=document.page_count,
-            title=title_of(document),
-            metadata=metadata_of(document),
+            title=metadata.pop("title", None),
+            metadata=metadata,
             notes=opening_notes(document),
         )
 
@@ -120,7 +115,7 @@ class PdfReader:
         return self._page(loaded, number, beside, reason=_damage(loaded.text))
 
     def _with_complaints(self, page: Page, number: int) -> Page:
-        """The page, with what MuPDF said of broken content: a page that could not be unpacked is not blank."""
+        """The page with MuPDF's warnings about broken content; a page that could not be unpacked is not blank."""
         broken = [said for said in self._loaded[number].complaints if _BROKEN.search(said)]
         if not broken:
             return page
@@ -129,7 +124,7 @@ class PdfReader:
         return page.model_copy(update={"status": status, "reason": reason})
 
     def _recognised(self, loaded: _Loaded, number: int, beside: Sequence[Remark], *, why: str | None) -> Page:
-        """The page as tesseract sees it; without tesseract, what of its own text can be read, and why that is all."""
+        """The page as tesseract reads it; without tesseract, the legible part of its own text, and the reason."""
         page, text = loaded.page, loaded.text
         if not text.fragments and not beside and is_blank(page):
             return _textless(page, number, PageStatus.EMPTY, "blank")
@@ -179,7 +174,7 @@ class PdfReader:
         return _textless(page, number, status, reason).model_copy(update={"blocks": blocks})
 
     def _tables(self, loaded: _Loaded, number: int, running: Running) -> tuple[list[Table], list[Fragment]]:
-        """Tables of a page, and its text outside them."""
+        """Tables of a page, and its text outside of them."""
         text = loaded.text
         margins = running.header | running.footer
         own = [fragment for fragment in text.fragments if fragment.line not in margins]
@@ -201,12 +196,12 @@ class PdfReader:
         return self._loaded[number]
 
     def _neighbours(self, number: int) -> dict[int, Margins]:
-        """Edges of the pages around, by distance, as far as they are cheap to read."""
+        """Margins of the surrounding pages that are cheap to read, by distance."""
         peeked = {distance: self._peek(number + distance) for distance in NEIGHBOURS}
         return {distance: loaded.margins for distance, loaded in peeked.items() if loaded}
 
     def _peek(self, number: int) -> _Loaded | None:
-        """Another page, if its content is short and draws no forms: then it cannot cost this page its time."""
+        """Another page, if its content is short and has no forms, so that it takes little time."""
         if number in self._loaded:
             return self._loaded[number]
         if not 1 <= number <= self.header.page_count or self._options.pdf_reader == "pdfplumber":
@@ -225,7 +220,7 @@ class PdfReader:
 
     @cached_property
     def _body(self) -> BodyStyle | None:
-        """Style of the document's running text, from a few pages that are cheap to read."""
+        """Style of the document's running text on a few pages that are cheap to read."""
         count = self.header.page_count
         numbers = sorted({1 + (count - 1) * i // STYLE_SAMPLES for i in range(1, STYLE_SAMPLES)})
         peeked = [loaded for loaded in map(self._peek, numbers) if loaded]
@@ -236,7 +231,7 @@ class PdfReader:
         return Plumber(self._path, self._password)
 
     def _second_opinion(self, number: int, failure: Exception) -> Page:
-        """The page by pdfplumber, where pymupdf alone was not asked for; else its error."""
+        """The page as pdfplumber reads it, unless the user chose a library; else an error page."""
         said = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
         if self._options.pdf_reader == "auto":
             try:
@@ -272,7 +267,7 @@ def _chars(fragments: Sequence[Fragment]) -> int:
 
 
 def _damage(text: PageText) -> str | None:
-    """What of a page's text was replaced, or cannot be read."""
+    """Characters of a page that were replaced or have no Unicode."""
     bad, total = unreadable(fragment.text for fragment in text.fragments)
     said = [text.note] if text.note else []
     if bad > NOTED_SHARE * total:
