@@ -19,9 +19,8 @@ TEXT_FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
 BOLD = pymupdf.TEXT_FONT_BOLD
 DAMAGED = re.compile(r"[\x00\ud800-\udfff]")
 MEANINGLESS = re.compile(r"[\x01-\x08\x0e-\x1f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff]")
-"""Control characters, private use, and what stands for a glyph without Unicode."""
-GARBAGE_SHARE = 0.3
-"""Share of unreadable characters from which a text says nothing: bullets of symbol fonts stay far below it."""
+"""Control characters, private use, and the replacement for glyphs without Unicode."""
+GARBAGE_SHARE = 0.3  # of unreadable characters in a text that is useless; bullets of symbol fonts stay far below
 
 
 class Fragment(NamedTuple):
@@ -53,14 +52,14 @@ class Word(NamedTuple):
 
 
 class PageText(NamedTuple):
-    """What stands on a page, in reading space: rotated so that most of the text runs from left to right."""
+    """The text of a page in reading space: rotated so that most of it runs from left to right."""
 
     width: float
     height: float
     fragments: tuple[Fragment, ...]
     words: Callable[[], list[Word]]
     chars: Callable[[], list[Word]]
-    """Dearer than words; asked for only where a word crosses a ruled line."""
+    """More expensive than words; needed only where a word crosses a ruled line."""
     to_reading: pymupdf.Matrix
     """From unrotated page space, in which drawings and annotations are reported."""
     to_page: pymupdf.Matrix | None = None
@@ -84,19 +83,19 @@ def extract_text(page: pymupdf.Page) -> PageText:
 
 
 def unreadable(texts: Iterable[str]) -> tuple[int, int]:
-    """How many characters have no meaning outside their font, and how many there are; spaces do not count."""
+    """Numbers of characters without meaning outside their font, and of all characters except spaces."""
     text = "".join(texts)
     return len(MEANINGLESS.findall(text)), len(text) - text.count(" ")
 
 
 def mostly_unreadable(texts: Iterable[str]) -> bool:
-    """Whether so many characters have no Unicode that the text says nothing."""
+    """Whether too many characters have no Unicode for the text to be useful."""
     bad, total = unreadable(texts)
     return bad > GARBAGE_SHARE * total
 
 
 def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
-    """The upright box around a box that a matrix has moved."""
+    """The upright box around a transformed box."""
     moved = pymupdf.Rect(box) * matrix
     return (moved.x0, moved.y0, moved.x1, moved.y1)
 
@@ -104,7 +103,7 @@ def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
 def _extract_along(
     page: pymupdf.Page, matrix: pymupdf.Matrix, size: tuple[float, float]
 ) -> tuple[PageText, Counter[tuple[int, int]]]:
-    """Text in the space that `matrix` leads to, and how many characters run in each direction."""
+    """Text in the space of `matrix`, and the number of characters by direction."""
     width, height = size
     textpage = page.get_textpage(clip=pymupdf.Rect(0, 0, width, height), flags=TEXT_FLAGS, matrix=matrix)
     fragments: list[Fragment] = []
@@ -168,12 +167,11 @@ def _turned(direction: tuple[int, int], size: tuple[float, float]) -> tuple[pymu
 
 
 FIELDS_WITH_TEXT = ("Text", "ComboBox", "ListBox")
-PRINTED = ("FreeText", "Stamp")
-"""Annotations that belong on the page, as against comments on it."""
+PRINTED = ("FreeText", "Stamp")  # annotations that are part of the page; others are comments
 
 
 class Remark(NamedTuple):
-    """Text beside the page's own."""
+    """The value of a form field, or the text of an annotation."""
 
     text: str
     bbox: BBox
