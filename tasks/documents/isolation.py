@@ -28,8 +28,7 @@ from tasks.documents.blocks import BBox, Document, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions, join_pages
 from tasks.documents.formats import format_named
 
-JOBS_PER_CHILD = 200
-"""Parsers leak; a child is replaced after this many documents."""
+JOBS_PER_CHILD = 200  # parsers leak memory; a child is replaced after this many documents
 
 
 class ReadLimits(Record):
@@ -127,10 +126,7 @@ def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[Foun
 def render_pages(
     job: Job, boxes: Mapping[int, Sequence[BBox]], *, scratch: Path, limits: ReadLimits
 ) -> Iterator[tuple[int, Path]]:
-    """(page, PNG file below `scratch`) of 1-based pages, with boxes drawn; none if the format has no renderer.
-
-    Raises DocumentUnreadable.
-    """
+    """(1-based page, PNG below `scratch`) with boxes drawn, if the format has a renderer. Raises DocumentUnreadable."""
     renderer = format_named(job.format).page_renderer
     if renderer is None:
         return

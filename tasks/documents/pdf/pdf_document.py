@@ -105,10 +105,7 @@ def complaints(*more: str) -> tuple[str, ...]:
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
-    """(page, PNG) for each 1-based page of `boxes`, which are in points of the page as it is shown.
-
-    Pages that the file does not have are left out. Raises DocumentError.
-    """
+    """(1-based page, PNG) for each existing page of `boxes`, in points of the shown page. Raises DocumentError."""
     from PIL import Image  # not needed to read text
 
     with open_document(path, password) as document:
