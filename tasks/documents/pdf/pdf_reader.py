@@ -54,10 +54,12 @@ RUN_GAP_EMS = 0.8  # a wider gap ends a run of words
 
 
 class _Loaded(NamedTuple):
+    number: int
+    """1-based."""
     page: pymupdf.Page
     text: PageText
     margins: Margins
-    complaints: tuple[str, ...] = ()
+    complaints: tuple[str, ...]
     """MuPDF warnings while the page was read."""
 
 
@@ -97,37 +99,28 @@ class PdfReader:
             for passed in [n for n in self._loaded if n < number + NEIGHBOURS[0]]:
                 del self._loaded[passed]
             try:
-                yield self._with_complaints(self._read(number), number)
+                loaded = self._load(number)
+                yield _with_complaints(self._read(loaded), loaded.complaints)
             except Exception as failure:  # noqa: BLE001 - whatever a parser trips over, the next page follows
                 yield self._second_opinion(number, failure)
 
-    def _read(self, number: int) -> Page:
-        loaded = self._load(number)
+    def _read(self, loaded: _Loaded) -> Page:
         shown = [fragment.text for fragment in loaded.text.fragments]
         beside = remarks(loaded.page, "".join(shown)) if has_fields(loaded.page) else []
         chars = sum(len(text) - text.count(" ") for text in shown)
         if mostly_unreadable(shown):
-            return self._recognised(loaded, number, beside, why="glyphs without Unicode")
+            return self._recognised(loaded, beside, why="glyphs without Unicode")
         if chars < FEW_CHARS and not beside and is_scan(loaded.page):
-            return self._recognised(loaded, number, beside, why="image-only")
+            return self._recognised(loaded, beside, why="image-only")
         if not chars and not beside:
-            return self._recognised(loaded, number, beside, why=None)
-        return self._page(loaded, number, beside, reason=_damage(loaded.text))
+            return self._recognised(loaded, beside, why=None)
+        return self._page(loaded, beside, reason=_damage(loaded.text))
 
-    def _with_complaints(self, page: Page, number: int) -> Page:
-        """The page with MuPDF's warnings about broken content; a page that could not be unpacked is not blank."""
-        broken = [said for said in self._loaded[number].complaints if _BROKEN.search(said)]
-        if not broken:
-            return page
-        status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status
-        reason = "; ".join(filter(None, ("damaged: " + ", ".join(broken), page.reason if page.blocks else None)))
-        return page.model_copy(update={"status": status, "reason": reason})
-
-    def _recognised(self, loaded: _Loaded, number: int, beside: Sequence[Remark], *, why: str | None) -> Page:
+    def _recognised(self, loaded: _Loaded, beside: Sequence[Remark], *, why: str | None) -> Page:
         """The page as tesseract reads it; without tesseract, the legible part of its own text, and the reason."""
         page, text = loaded.page, loaded.text
         if not text.fragments and not beside and is_blank(page):
-            return _textless(page, number, PageStatus.EMPTY, "blank")
+            return _textless(loaded, PageStatus.EMPTY, "blank")
         why = why or why_no_text(page)
         legible = tuple(f for f in text.fragments if not mostly_unreadable([f.text]))
         scanned: list[Fragment] = []
@@ -139,48 +132,42 @@ class PdfReader:
         if _chars(scanned) > _chars(legible):
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
             seen = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
-            return self._page(_Loaded(page, seen, margins_of(seen)), number, beside, reason=why, status=PageStatus.OCR)
+            return self._page(_with_text(loaded, seen), beside, reason=why, status=PageStatus.OCR)
         if legible or beside:
             kept = text._replace(fragments=legible)
-            return self._page(_Loaded(page, kept, margins_of(kept)), number, beside, reason=_damage(text) or why)
-        return _textless(page, number, PageStatus.EMPTY, why)
+            return self._page(_with_text(loaded, kept), beside, reason=_damage(text) or why)
+        return _textless(loaded, PageStatus.EMPTY, why)
 
     def _page(
-        self,
-        loaded: _Loaded,
-        number: int,
-        beside: Sequence[Remark],
-        *,
-        reason: str | None,
-        status: PageStatus = PageStatus.OK,
+        self, loaded: _Loaded, beside: Sequence[Remark], *, reason: str | None, status: PageStatus = PageStatus.OK
     ) -> Page:
         """The page with its blocks."""
-        page, text = loaded.page, loaded.text
-        running = running_rows(loaded.margins, self._neighbours(number))
+        text = loaded.text
+        running = running_rows(loaded.margins, self._neighbours(loaded.number))
         fragments: Sequence[Fragment] = text.fragments
         tables: list[Table] = []
         if self._options.tables and status is PageStatus.OK:
-            tables, fragments = self._tables(loaded, number, running)
+            tables, fragments = self._tables(loaded, running)
         to_reading, to_page = text.to_reading, text.to_page
         blocks = page_blocks(
             [*fragments, *(_printed(remark, i, to_reading) for i, remark in enumerate(beside) if remark.printed)],
             tables,
             running=running,
             body=self._body or body_style(text.fragments) or DEFAULT_BODY,
-            page=number,
+            page=loaded.number,
             comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in beside if not remark.printed],
             to_page=None if to_page is None else lambda box: map_box(box, to_page),
         )
-        return _textless(page, number, status, reason).model_copy(update={"blocks": blocks})
+        return _textless(loaded, status, reason).model_copy(update={"blocks": blocks})
 
-    def _tables(self, loaded: _Loaded, number: int, running: Running) -> tuple[list[Table], list[Fragment]]:
+    def _tables(self, loaded: _Loaded, running: Running) -> tuple[list[Table], list[Fragment]]:
         """Tables of a page, and its text outside of them."""
         text = loaded.text
         margins = running.header | running.footer
         own = [fragment for fragment in text.fragments if fragment.line not in margins]
         if self._options.pdf_reader == "pdfplumber":
             words = text.words()
-            tables = fill_grids(self._plumber.grids(number), words, text.chars)
+            tables = fill_grids(self._plumber.grids(loaded.number), words, text.chars)
             return tables, outside(text.fragments, words, tables)
         drawings = loaded.page.get_cdrawings() or []
         edges = drawn_edges(drawings, _point_mover(text.to_reading), width=text.width, height=text.height)
@@ -192,7 +179,7 @@ class PdfReader:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
             text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
-            self._loaded[number] = _Loaded(page, text, margins_of(text), complaints())
+            self._loaded[number] = _Loaded(number, page, text, margins_of(text), complaints())
         return self._loaded[number]
 
     def _neighbours(self, number: int) -> dict[int, Margins]:
@@ -252,8 +239,23 @@ class PdfReader:
         return Page(number=number, status=PageStatus.ERROR, reason=said)
 
 
-def _textless(page: pymupdf.Page, number: int, status: PageStatus, reason: str | None) -> Page:
-    return Page(number=number, status=status, reason=reason, width=page.rect.width, height=page.rect.height)
+def _with_complaints(page: Page, warnings: tuple[str, ...]) -> Page:
+    """The page with MuPDF's warnings about broken content; a page that could not be unpacked is not blank."""
+    broken = [said for said in warnings if _BROKEN.search(said)]
+    if not broken:
+        return page
+    status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status
+    reason = "; ".join(filter(None, ("damaged: " + ", ".join(broken), page.reason if page.blocks else None)))
+    return page.model_copy(update={"status": status, "reason": reason})
+
+
+def _with_text(loaded: _Loaded, text: PageText) -> _Loaded:
+    return loaded._replace(text=text, margins=margins_of(text))
+
+
+def _textless(loaded: _Loaded, status: PageStatus, reason: str | None) -> Page:
+    rect = loaded.page.rect
+    return Page(number=loaded.number, status=status, reason=reason, width=rect.width, height=rect.height)
 
 
 def _printed(remark: Remark, number: int, to_reading: pymupdf.Matrix) -> Fragment:
