@@ -17,7 +17,7 @@ import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.pdf.pdf_layout import outline
-from tasks.documents.pdf.pdf_text import Fragment, map_box
+from tasks.documents.pdf.pdf_text import Fragment
 
 OCR_DPI = 300
 MAX_OCR_PIXELS = 30_000_000  # larger pages are rendered at a lower resolution
@@ -104,7 +104,10 @@ def _lines(tsv: str, *, points_per_pixel: float) -> list[Fragment]:
         heights[paragraph].append(box[3] - box[1])
     return [
         Fragment(
-            *map_box(box, pymupdf.Matrix(points_per_pixel, points_per_pixel)),
+            box[0] * points_per_pixel,
+            box[1] * points_per_pixel,
+            box[2] * points_per_pixel,
+            box[3] * points_per_pixel,
             " ".join(word["text"] for word in line),
             size=median_high(heights[paragraph]) * points_per_pixel,
             bold=False,
