@@ -1,7 +1,7 @@
 """Untrusted zip files: path traversal and bombs are refused, and every read is bounded.
 
-`Package` is for documents that are zips of XML (DOCX, HWPX): one bad member spoils it. In a zip that people send
-(`open_zip`, `read_member`) each member is judged by itself.
+In a document that is a zip of XML (`Package`: DOCX, HWPX) one refused member refuses the whole; in an archive of
+documents (`open_zip`, `read_member`) each member is checked by itself.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Package:
                 raise RefusedDocument(f"{sentence}; save the document again with the program that made it.")
 
     def _refusal(self, info: ZipInfo) -> str | None:
-        """Why a member spoils the whole package; None if it does not."""
+        """Why the whole package is refused because of this member; None if it is not."""
         return refusal(info, caps=self._caps)
 
     def __enter__(self) -> Self:
@@ -130,7 +130,7 @@ def oversized(info: ZipInfo, *, caps: ZipCaps) -> str | None:
 
 
 def member_name(info: ZipInfo) -> str:
-    """The member's name as its sender saw it: NFC, `/` between folders.
+    """The member's original name: NFC, `/` between folders.
 
     Without the UTF-8 flag, names are in the sender's code page: UTF-8 on a Mac, CP949 on Korean Windows.
     """

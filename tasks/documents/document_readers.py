@@ -1,4 +1,4 @@
-"""The interface of a document reader, and what readers of formats without layout share to implement it."""
+"""The interface of document readers, and shared parts of its implementations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import Literal, Protocol
 from storage.records import Record
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
 
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+
 
 class ReadOptions(Record):
-    """Options of reading that a user can set; part of every parse cache key, so no secrets here."""
+    """Reading options that a user can set; part of every parse cache key, so no secrets here."""
 
     pdf_reader: Literal["auto", "pdfplumber", "pymupdf"] = "auto"
     """auto: pymupdf's text for every page, tables by layout only where a page asks for them."""
@@ -41,10 +43,10 @@ class Header(Record):
 
 
 class Reader(Protocol):
-    """An open document. Raises tasks.documents.document_errors.DocumentError on opening.
+    """An open document, made by the `opener` of a format, which raises DocumentError.
 
-    The `opener` of a format (tasks.documents.formats) makes one. It runs in a child process whose parent enforces CPU
-    time and memory per page, so it may be slow or crash. Blocks carry their `place`, which `BlockList` fills in.
+    It runs in a child process whose parent enforces CPU time and memory per page, so it may be slow or crash.
+    Blocks carry their `place`, which `BlockList` fills in.
     """
 
     header: Header
@@ -58,19 +60,18 @@ class Reader(Protocol):
 
 
 class SimpleReader:
-    """A document that was read whole on opening. Implements Reader."""
+    """A Reader of a document that was read completely on opening."""
 
     def __init__(self, header: Header, pages: Sequence[Page]) -> None:
         self.header = header
         self._pages = pages
 
     def pages(self, first: int = 1) -> Iterator[Page]:
-        """Pages from position `first` (1-based) on."""
         return iter(self._pages[first - 1 :])
 
 
 class Headings:
-    """The headings above the next block."""
+    """The open headings at a point of a document."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []
@@ -80,7 +81,7 @@ class Headings:
         return tuple(heading for _, heading in self._open)
 
     def add(self, text: str, level: int) -> tuple[str, ...]:
-        """The path of a heading, which closes those of its level and below and stands above what follows."""
+        """The path of a heading; it closes headings of its level and deeper and opens itself."""
         self._open = [(above, heading) for above, heading in self._open if above < level]
         path = self.path()
         self._open.append((level, text))
@@ -94,7 +95,7 @@ class Headings:
 
 
 def join_pages(pages: Sequence[Page]) -> tuple[Page, ...]:
-    """Pages that were read alone as parts of one document: blocks are numbered on, headings reach over the page."""
+    """Pages that were read independently, with block numbers and heading paths of the whole document."""
     headings, count = Headings(), itertools.count()
 
     def placed(block: Block) -> Block:
@@ -106,7 +107,7 @@ def join_pages(pages: Sequence[Page]) -> tuple[Page, ...]:
 
 
 class BlockList:
-    """Collects blocks in reading order and notes where each stands."""
+    """Collects blocks in reading order and assigns their places."""
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
@@ -122,7 +123,7 @@ class BlockList:
         page: int | None = None,
         section: int | None = None,
     ) -> None:
-        """Append a block; one without text is left out, save a figure. A table takes its text from its cells."""
+        """Append a block unless it has no text (a figure needs none). The text of a table comes from its cells."""
         cells = tuple(cell.model_copy(update={"text": storable(cell.text)}) for cell in cells)
         text = (table_text(cells) if kind == "table" else storable(text)).strip("\n")
         if not text.strip() and kind != "figure":
@@ -136,26 +137,26 @@ class BlockList:
 
     def unpaged(self) -> list[Page]:
         """The one page of a document that stores no pages."""
-        return [_page(None, self._blocks, without="the document holds no text")]
+        return [_page(None, self._blocks, if_empty="the document holds no text")]
 
     def paged(self, count: int) -> list[Page]:
         """Pages 1 to `count`; a block without a page stands on the last one."""
         by_page: dict[int, list[Block]] = defaultdict(list)
         for block in self._blocks:
             by_page[block.page or count].append(block)
-        return [_page(number, by_page[number], without="blank page") for number in range(1, count + 1)]
+        return [_page(number, by_page[number], if_empty="blank page") for number in range(1, count + 1)]
 
 
-def _page(number: int | None, blocks: Sequence[Block], *, without: str) -> Page:
-    """A page; without blocks it is empty for the reason `without`."""
+def _page(number: int | None, blocks: Sequence[Block], *, if_empty: str) -> Page:
     if not blocks:
-        return Page(number=number, status=PageStatus.EMPTY, reason=without)
+        return Page(number=number, status=PageStatus.EMPTY, reason=if_empty)
     return Page(number=number, status=PageStatus.OK, blocks=tuple(blocks))
 
 
 def storable(text: str) -> str:
     """NFC, and without what JSON and PostgreSQL cannot hold: NUL goes, a lone surrogate becomes U+FFFD."""
-    return unicodedata.normalize("NFC", re.sub("[\ud800-\udfff]", "\ufffd", text.replace("\0", "")))
+    text = text.replace("\0", "")
+    return text if text.isascii() else unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
 
 
 def table_text(cells: Sequence[Cell]) -> str:

@@ -1,4 +1,4 @@
-"""Embedded images become upright RGB PNGs on white, or a reason why not."""
+"""Converts embedded images to upright RGB PNGs on white, or gives the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
-MOST_PIXELS = 100_000_000
-"""An A3 page at 600 dpi has 70 million; beyond that it is a bomb, or of no use to a model."""
+MOST_PIXELS = 100_000_000  # an A3 page at 600 dpi has 70 million
 DRAWN = {
     b"\xd7\xcd\xc6\x9a": "WMF",
     b"\x01\x00\x09\x00": "WMF",
@@ -26,11 +25,11 @@ DRAWN = {
     b"<?xml": "SVG",
 }
 UNREADABLE = (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, OverflowError, zlib.error)
-"""What Pillow's decoders raise over damaged bytes."""
+"""What Pillow's decoders raise for damaged bytes."""
 
 
 class Picture(NamedTuple):
-    """Decoded; width and height are those of the original."""
+    """A decoded image with the width and height of the original."""
 
     png: bytes
     width: int
@@ -48,11 +47,11 @@ ABROAD = Embedded(b"", "the image is outside the document and is not fetched")
 
 
 class Undecodable(Exception):
-    """The bytes give no picture; the text says why."""
+    """The bytes are no readable picture, for the reason given."""
 
 
 def candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
-    """Candidates of a document without pages, numbered through."""
+    """Numbered candidates of a document without pages."""
     for n, image in enumerate(images, start=1):
         found = ImageCandidate(page=None, bbox=None, n=n, source="raster", problem=image.problem)
         if image.problem is None:
@@ -64,7 +63,7 @@ def candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
 
 
 def read_embedded(read: Callable[[], bytes]) -> Embedded:
-    """What `read` gives; a damaged or refused part costs only itself."""
+    """The bytes that `read` returns; of a damaged or refused part, the reason."""
     try:
         return Embedded(read())
     except NeedsPassword:

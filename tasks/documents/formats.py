@@ -1,14 +1,13 @@
-"""The document formats that are read, one row per format, here or in an installed package; and which one a file has.
+"""The table of document formats, built in or of installed packages, and the detection of a file's format.
 
 A package adds a format with an entry point in the group `trivet.readers` whose object is a DocumentFormat:
 
     [project.entry-points."trivet.readers"]
     slides = "my_reader:SLIDES"
 
-The indexing process loads the entry point, so its module should import little. The functions that a row names are
-imported by the child process that reads the document.
-
-A file's format is told by its content; its suffix only chooses between kinds of text.
+The indexing process loads the entry point, so its module should import little; the child process that reads the
+document imports the functions that it names. The content of a file determines its format; the suffix only
+distinguishes kinds of text.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ Target = Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
 class DocumentFormat(Record):
     """How a format is recognized, and which functions read it.
 
-    A format with a signature (magic, zip_members or ole_streams) is recognized by its content under any suffix. One
-    without is a kind of text and is recognized by its suffix.
+    A format with a signature (magic, zip_members or ole_streams) is recognized by its content under any suffix, a kind
+    of text, which has none, by its suffix.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9]*$")
@@ -142,7 +141,7 @@ def format_named(name: str) -> DocumentFormat:
 
 
 def format_with_suffix(suffix: str) -> DocumentFormat | None:
-    """The format that a file name promises. Raises ReaderUnusable."""
+    """The format to which a suffix belongs. Raises ReaderUnusable."""
     return next((format for format in formats() if suffix in format.suffixes), None)
 
 
@@ -211,10 +210,7 @@ class Sniffed(NamedTuple):
 
 
 def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
-    """The format of a file; `suffix` replaces that of `path`, for files stored under another name.
-
-    Raises EmptyDocument, RefusedDocument, UnsupportedDocument, CorruptDocument; ReaderUnusable.
-    """
+    """The format of a file; `suffix` replaces that of `path`. Raises DocumentError, ReaderUnusable."""
     suffix = (path.suffix if suffix is None else suffix).lower()
     format = _format_by_content(path, suffix)
     promised = format_with_suffix(suffix)

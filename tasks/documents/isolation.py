@@ -10,6 +10,7 @@ import atexit
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -26,8 +27,7 @@ from tasks.documents.blocks import BBox, Document, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions, join_pages
 from tasks.documents.formats import format_named
 
-JOBS_PER_CHILD = 200
-"""Parsers leak; a child is replaced after this many documents."""
+JOBS_PER_CHILD = 200  # parsers leak memory; a child is replaced after this many documents
 
 
 class ReadLimits(Record):
@@ -48,15 +48,15 @@ class Failure(Record):
     """Short code: corrupt, needs_password, timeout, memory, crash …"""
     message: str
     retryable: bool = False
-    """True if the same bytes may succeed another time: the child was killed from outside, or starved of CPU."""
+    """True if the same bytes may succeed another time: the child was killed from outside, or got no CPU time."""
 
 
 class DocumentUnreadable(Exception):
-    """Nothing could be read; `failure` says why."""
+    """Nothing was read, because of `failure`."""
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+    def __init__(self, reason: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.failure = Failure(reason=reason, message=message, retryable=retryable)
 
 
 class Job(NamedTuple):
@@ -80,7 +80,7 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
     pages: list[Page] = []
     retryable: list[str] = []
     header: Header | None = None
-    while True:
+    while header is None or len(pages) < header.page_count:
         task = _message(job, "read", format_named(job.format).opener, log=log)
         task |= {"options": options.model_dump(mode="json"), "first": len(pages) + 1}
         try:
@@ -99,17 +99,15 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
             pages.append(Page(number=shown, status=status, reason=failure.message))
             if failure.retryable:
                 retryable.append(f"page {number}: {failure.message}")
-            if len(pages) == header.page_count:
-                break
     if header is None:
-        raise DocumentUnreadable(Failure(reason="crash", message="the reader ended without a word", retryable=True))
+        raise DocumentUnreadable("crash", "the reader ended without a word", retryable=True)
     about = header.model_dump(exclude={"page_count"})
     joined = join_pages(pages) if header.format == "pdf" else tuple(pages)
     return ReadDocument(Document(pages=joined, **about), tuple(retryable))
 
 
 class FoundImage(NamedTuple):
-    """A picture of a document: an ImageCandidate as JSON without its pixels, and its PNG file in the scratch folder."""
+    """A picture of a document: its ImageCandidate as JSON without `png`, and the PNG file."""
 
     about: dict[str, Any]
     file: Path
@@ -127,10 +125,7 @@ def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[Foun
 def render_pages(
     job: Job, boxes: Mapping[int, Sequence[BBox]], *, scratch: Path, limits: ReadLimits
 ) -> Iterator[tuple[int, Path]]:
-    """(page, PNG file below `scratch`) of 1-based pages, with boxes drawn; none if the format has no renderer.
-
-    Raises DocumentUnreadable.
-    """
+    """(1-based page, PNG below `scratch`) with boxes drawn, if the format has a renderer. Raises DocumentUnreadable."""
     renderer = format_named(job.format).page_renderer
     if renderer is None:
         return
@@ -164,7 +159,7 @@ def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
                 reason = kind.reason if kind else {"MemoryError": "memory"}.get(answer["error"], "crash")
                 child.idle = reason not in ("memory", "crash")
                 retryable = kind is document_errors.ReaderUnusable
-                raise DocumentUnreadable(Failure(reason=reason, message=answer["message"], retryable=retryable))
+                raise DocumentUnreadable(reason, answer["message"], retryable=retryable)
             yield answer
         child.idle = True
 
@@ -198,7 +193,7 @@ class _Child:
             self.process.stdin.write(json.dumps(task).encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError as error:
-            raise DocumentUnreadable(self._death()) from error
+            raise self._death() from error
 
     def receive(self, limits: ReadLimits) -> dict[str, Any]:
         """The next answer. Raises DocumentUnreadable when the budget is spent or the child dies."""
@@ -212,7 +207,7 @@ class _Child:
                 elif part := os.read(self.process.stdout.fileno(), 1 << 20):
                     self._buffer += part
                 else:
-                    raise DocumentUnreadable(self._death())
+                    raise self._death()
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line)
 
@@ -231,27 +226,23 @@ class _Child:
             return 0.0
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
-    def _death(self) -> Failure:
+    def _death(self) -> DocumentUnreadable:
         code = self.process.wait()
-        # we sent no SIGKILL here: the kernel's OOM killer did, or a user
-        return Failure(
-            reason="crash",
-            message=f"the reader died (signal {-code})" if code < 0 else f"the reader ended with status {code}",
-            retryable=code == -9,
-        )
+        message = f"the reader died (signal {-code})" if code < 0 else f"the reader ended with status {code}"
+        # SIGKILL did not come from here but from the kernel's OOM killer or a user
+        return DocumentUnreadable("crash", message, retryable=code == -signal.SIGKILL)
 
 
 def _check_budget(limits: ReadLimits, *, cpu_s: float, wall_s: float) -> None:
     if cpu_s > limits.page_cpu_s:
         message = f"it took more than {limits.page_cpu_s:g} CPU seconds; raise the page budget to read it"
-        raise DocumentUnreadable(Failure(reason="timeout", message=message))
+        raise DocumentUnreadable("timeout", message)
     if wall_s > limits.page_wall_s:
-        message = f"no answer within {limits.page_wall_s:g} s"
-        raise DocumentUnreadable(Failure(reason="timeout", message=message, retryable=True))
+        raise DocumentUnreadable("timeout", f"no answer within {limits.page_wall_s:g} s", retryable=True)
 
 
 def _environment() -> dict[str, str]:
-    """No secrets for a process that reads untrusted files, and one thread, so that CPU time is comparable."""
+    """Without secrets, as the child reads untrusted files, and for one thread, so that CPU time is comparable."""
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "TESSDATA_PREFIX", "SYSTEMROOT")
     chosen = {name: os.environ[name] for name in kept if name in os.environ}
     root = str(Path(__file__).resolve().parents[2])

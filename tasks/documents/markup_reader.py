@@ -1,14 +1,11 @@
-"""Reads HTML and Markdown. Nothing is fetched.
-
-HTML: its text as a browser would show it, without scripts, styles and hidden parts. Markdown (CommonMark with GitHub's
-tables): headings, lists, tables, code, and the HTML that stands in it.
-"""
+"""Reads HTML (its visible text) and Markdown (CommonMark with GitHub's tables, and HTML inside). Fetches nothing."""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,7 +23,7 @@ _INLINE = set(
     "a abbr acronym b bdi bdo big button cite code data del dfn em font i input ins kbd label mark meter nobr output "  # noqa: SIM905
     "progress q rb rp rt ruby s samp select small span strike strong sub sup time tt u var wbr".split()
 )
-"""What stands within a line; anything else stands on its own."""
+"""Inline elements; any other begins a new block."""
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_\-]+)", re.IGNORECASE)
 _KOREAN = {"euc-kr", "ks_c_5601-1987", "ksc5601", "korean", "windows-949"}  # browsers read all of them as CP949
@@ -60,7 +57,7 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
     blocks = BlockList()
     # the preset's limit of 20 would drop what is nested deeper
     parser = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
-    _MarkdownWriter(blocks).add(parser.parse(body))
+    _MarkdownWriter(blocks).add(iter(parser.parse(body)))
     title = metadata.get("title") or next((block.text for block in blocks if block.kind == "heading"), None)
     return _reader("md", blocks, decoded, reader="trivet markdown 1", title=title, metadata=metadata)
 
@@ -81,7 +78,7 @@ def _reader(
 
 
 def _decode_html(data: bytes) -> Decoded:
-    """By the declared charset if all bytes fit it, else as text of unknown encoding."""
+    """Text by the declared charset if all bytes are valid in it, else as text of unknown encoding."""
     declared = _CHARSET.search(data[:4096])
     name = declared[1].decode().lower() if declared else ""
     try:
@@ -101,7 +98,7 @@ def _tree(source: str) -> ET.Element:
 
 
 class _HtmlWriter:
-    """Turns a tree into blocks: text gathers until something that stands on a line of its own begins or ends."""
+    """Turns a tree into blocks: text is collected until a block element begins or ends."""
 
     def __init__(self, blocks: BlockList) -> None:
         self._blocks = blocks
@@ -111,11 +108,11 @@ class _HtmlWriter:
         self._marker: str | None = None
         """Number or bullet of the list item whose first text is still to come."""
         self._depth = 0
-        """Depth of nested lists."""
+        """Of nested lists."""
         self._images: list[str] = []
 
     def add(self, node: ET.Element) -> None:
-        """Everything below `node`, and the text that is left at its end."""
+        """Add everything below `node`."""
         self._children(node)
         self._flush()
 
@@ -210,7 +207,7 @@ def _rows(table: ET.Element) -> Iterator[ET.Element]:
 
 
 def _cells(rows: list[ET.Element]) -> list[Cell]:
-    """Cells at their columns: those that hang down from rows above push later ones to the right."""
+    """Cells at their columns; cells that span down from rows above shift later ones to the right."""
     cells: list[Cell] = []
     taken: dict[int, int] = {}
     """Column → first row that is free again."""
@@ -257,14 +254,12 @@ class _MarkdownWriter:
         """Number or bullet of the list item whose first text is still to come."""
         self._heading: int | None = None
 
-    def add(self, tokens: Sequence[Token]) -> None:
-        index = 0
-        while index < len(tokens):
-            if tokens[index].type == "table_open":
-                index = self._add_table(tokens, index)
+    def add(self, tokens: Iterator[Token]) -> None:
+        for token in tokens:
+            if token.type == "table_open":
+                self._add_table(takewhile(lambda inside: inside.type != "table_close", tokens))
             else:
-                self._add_token(tokens[index])
-            index += 1
+                self._add_token(token)
 
     def _add_token(self, token: Token) -> None:
         match token.type:
@@ -305,25 +300,22 @@ class _MarkdownWriter:
         else:
             self._blocks.add("paragraph", text)
 
-    def _add_table(self, tokens: Sequence[Token], index: int) -> int:
-        """Add the table that opens at `index`; gives the index of its end."""
+    def _add_table(self, tokens: Iterable[Token]) -> None:
         cells: list[Cell] = []
         row = column = -1
         header = False
-        while (token := tokens[index]).type != "table_close":
+        for token in tokens:
             if token.type == "tr_open":
                 row, column = row + 1, -1
             elif token.type in ("th_open", "td_open"):
                 header, column = token.type == "th_open", column + 1
             elif token.type == "inline":
                 cells.append(Cell(row=row, col=column, text=_inline_text(token), header=header))
-            index += 1
         self._blocks.add("table", "", cells=cells)
-        return index
 
 
 def _inline_text(token: Token) -> str:
-    """The words of a line without their markup; an image is a figure of its own."""
+    """The text of a line without markup and images."""
     text = ""
     for child in token.children or ():
         match child.type:

@@ -1,4 +1,4 @@
-"""The process that reads documents, so that a parser that hangs, swells or crashes takes nothing else down.
+"""The child process that reads documents: a parser that hangs, exhausts memory or crashes affects no other process.
 
 `python -m tasks.documents.reader_child MEMORY_MB PARENT_PID` reads jobs from stdin and answers on stdout, one JSON
 object a line.
@@ -48,13 +48,12 @@ def _answers(job: dict[str, Any]) -> Iterator[str]:
     """Run one job; every failure becomes an answer."""
     try:
         yield from _TASKS[job["task"]](job)
+        yield '{"done":true}'
     except Exception as error:  # noqa: BLE001 a parser's bug on hostile bytes is an answer too
-        if isinstance(error, DocumentError):
-            kind, message = type(error).__name__, str(error)
-        elif _is_out_of_memory(error):
+        if _is_out_of_memory(error) and not isinstance(error, DocumentError):
             kind, message = "MemoryError", "reading it takes more memory than allowed"
-        elif isinstance(error, ReaderUnusable):
-            kind, message = "ReaderUnusable", str(error)
+        elif isinstance(error, DocumentError | ReaderUnusable):
+            kind, message = type(error).__name__, str(error)
         else:
             kind, message = "Crash", f"{type(error).__name__}: {error}"[:500]
         yield json.dumps({"error": kind, "message": message})
@@ -73,25 +72,22 @@ def _pages(job: dict[str, Any]) -> Iterator[str]:
     yield json.dumps({"header": reader.header.model_dump(mode="json")})
     for page in reader.pages(first=job["first"]):
         yield '{"page":' + page.model_dump_json() + "}"
-    yield '{"done":true}'
 
 
 def _images(job: dict[str, Any]) -> Iterator[str]:
     for number, candidate in enumerate(_target(job)(Path(job["path"]), password=job["password"])):
         file = _written(job, number, candidate.png)
         yield json.dumps({"image": candidate.model_dump(mode="json", exclude={"png"}), "file": file})
-    yield '{"done":true}'
 
 
 def _render(job: dict[str, Any]) -> Iterator[str]:
     boxes = {int(page): [tuple(box) for box in drawn] for page, drawn in job["boxes"].items()}
     for number, png in _target(job)(Path(job["path"]), boxes, password=job["password"]):
         yield json.dumps({"page": number, "file": _written(job, number, png)})
-    yield '{"done":true}'
 
 
 def _written(job: dict[str, Any], number: int, png: bytes) -> str:
-    """A file in the scratch folder, from which the parent takes the picture: it is too big for a line of JSON."""
+    """Path of the picture in the scratch folder: it is too large for a line of JSON."""
     file = Path(job["scratch"]) / f"{number:06d}.png"
     file.write_bytes(png)
     return str(file)
@@ -101,7 +97,7 @@ _TASKS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {"read": _pages, 
 
 
 def _target(job: dict[str, Any]) -> Callable[..., Any]:
-    """The function that the job names; only the reader that is needed is imported. Raises ReaderUnusable."""
+    """The function that the job names, imported now. Raises ReaderUnusable."""
     try:
         return resolve_name(job["target"])
     except Exception as error:
@@ -111,7 +107,7 @@ def _target(job: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _claim_stdout() -> TextIO:
-    """Reserve stdout for answers: what libraries print goes to stderr."""
+    """Stdout for answers only; what libraries print goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
     return answers
@@ -142,7 +138,7 @@ def _limit_memory(memory_mb: int) -> None:
 
 
 def _log(job: dict[str, Any], event: str) -> None:
-    """Append a line, whole or not at all, to the log of parsed documents if there is one."""
+    """Append a line in one write to the log of parsed documents, if there is one."""
     if job.get("log"):
         handle = os.open(job["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(handle, f"{event} {job['task']} {job['digest']}\n".encode())

@@ -1,4 +1,4 @@
-"""Reads plain text: finds its encoding, its paragraphs, its numbered headings, and its pages if it has form feeds."""
+"""Reads plain text: encoding, paragraphs, numbered headings, and pages where form feeds separate them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.documents.document_errors import EmptyDocument, RefusedDocument
-from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader
+from tasks.documents.document_readers import SURROGATE, BlockList, Header, Reader, ReadOptions, SimpleReader
 
 MOST_BYTES = 100_000_000
 _BOMS = {  # UTF-32 before UTF-16, whose mark it begins with
@@ -19,7 +19,6 @@ _BOMS = {  # UTF-32 before UTF-16, whose mark it begins with
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _CONTROLS = bytes(set(range(0x20)) - set(b"\t\n\r\f\v\b\x1a\x1b\0"))
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _HEADINGS = (
     (1, re.compile(r"(?:제\s*\d+\s*장|[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+[.\s]|(?:CHAPTER|PART)\s+[\dIVX]+\b)", re.IGNORECASE)),
     (3, re.compile(r"\d+(?:\.\d+)+\.?\s|[가-하]\.\s")),
@@ -29,11 +28,10 @@ _HEADING_CHARS = 60
 
 
 class Decoded(NamedTuple):
-    """Text, the encoding it was read by, and what had to be repaired."""
-
     text: str
     encoding: str
     notes: tuple[str, ...]
+    """Characters that were replaced or removed, and whether the encoding is a guess."""
 
 
 def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
@@ -69,14 +67,14 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(data: bytes) -> Decoded:
-    """Text of unknown encoding: by its mark, else UTF-8, else CP949, else what its letters suggest."""
+    """Text of unknown encoding: by its byte order mark, else UTF-8, else CP949, else a guess."""
     text, encoding, doubtful = _decode(data)
     notes: list[str] = []
     if doubtful:
         notes.append(f"The encoding was guessed: {encoding}.")
     if nuls := text.count("\0"):
         notes.append(f"NUL characters were left out: {nuls}.")
-    text, lone = _SURROGATES.subn("\ufffd", text.replace("\0", ""))
+    text, lone = SURROGATE.subn("\ufffd", text.replace("\0", ""))
     if lone:
         notes.append(f"Lone surrogates were replaced by U+FFFD: {lone}.")
     if broken := text.count("\ufffd") - lone:
@@ -107,7 +105,7 @@ def _decode(data: bytes) -> tuple[str, str, bool]:
 
 
 def _wide_encoding(data: bytes) -> str | None:
-    """UTF-16 without a mark shows by its zero bytes, all on one side."""
+    """UTF-16 without a byte order mark, recognized by zero bytes at even or odd positions only."""
     head = data[:4096]
     even, odd = head[::2].count(0), head[1::2].count(0)
     if max(even, odd) * 2 < 0.3 * len(head) or min(even, odd) * 20 > max(even, odd):
@@ -116,7 +114,7 @@ def _wide_encoding(data: bytes) -> str | None:
 
 
 def _nearly_utf8(data: bytes) -> str | None:
-    """UTF-8 with at most one broken character in a hundred that are not ASCII; other encodings break nearly all."""
+    """UTF-8 with at most one invalid in a hundred non-ASCII characters; in other encodings nearly all are invalid."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""The patterns and words that `numbers` reads numbers by: dates, units, currencies, and what is no number.
+"""Patterns and words with which `numbers` recognizes dates, amounts, units, currencies, and digits that are no number.
 
-Every repetition is bounded or cannot fail late, so that reading stays linear in the length of the text.
+Every repetition is bounded or possessive, so that reading stays linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -8,40 +8,26 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from tasks.language import tokens
+from tasks.language.tokens import MONTHS
 
-SMALL = {sign: Decimal(factor) for sign, factor in tokens.SMALL.items()}
-LARGE = {sign: Decimal(factor) for sign, factor in tokens.LARGE.items()}
 DIGIT_SYLLABLES = dict(zip("일이삼사오육칠팔구", range(1, 10), strict=True)) | {"륙": 6}
 
-_ENGLISH_SCALES = {
-    "thousand": 10**3,
-    "k": 10**3,
-    "million": 10**6,
-    "mln": 10**6,
-    "mn": 10**6,
-    "mm": 10**6,
-    "m": 10**6,
-    "billion": 10**9,
-    "bn": 10**9,
-    "b": 10**9,
-    "trillion": 10**12,
-    "tn": 10**12,
-    "t": 10**12,
+SCALE_WORDS = {
+    word: Decimal(10**power)
+    for power, words in {
+        3: ["천", "thousand", "k"],
+        4: ["만"],
+        5: ["십만"],
+        6: ["백만", "million", "mln", "mn", "mm", "m"],
+        7: ["천만"],
+        8: ["억"],
+        9: ["십억", "billion", "bn", "b"],
+        10: ["백억"],
+        11: ["천억"],
+        12: ["조", "trillion", "tn", "t"],
+    }.items()
+    for word in words
 }
-_KOREAN_SCALES = {
-    "십만": 10**5,
-    "백만": 10**6,
-    "천만": 10**7,
-    "십억": 10**9,
-    "백억": 10**10,
-    "천억": 10**11,
-    "천": 10**3,
-    "만": 10**4,
-    "억": 10**8,
-    "조": 10**12,
-}
-SCALE_WORDS = {word: Decimal(factor) for word, factor in (_ENGLISH_SCALES | _KOREAN_SCALES).items()}
 CURRENCIES = {
     sign: name
     for name, signs in {
@@ -54,7 +40,7 @@ CURRENCIES = {
     }.items()
     for sign in signs
 }
-"""Upper case, without the plural's s."""
+"""By sign or word in upper case, singular."""
 ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 
 _NUMBER = r"[0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[0-9]++(?:\.[0-9]++)?"
@@ -81,10 +67,6 @@ HANGUL_MONEY = re.compile(
     r"(?=[정整이을은의에으과도까부]|[^가-힣]|$)"
 )
 
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 _SHORT_MONTHS = [*(name[:3] for name in MONTHS), "Sept"]
 _NAMES = "|".join(name for month in (*MONTHS, *_SHORT_MONTHS) for name in (month, month.upper()))
 _MONTH = rf"(?<![A-Za-z])(?P<month>{_NAMES})\.?(?![a-z])"
@@ -138,7 +120,7 @@ MARKS = tuple(
 """Citations, list markers, telephone and business numbers, versions, ordinals and forms, articles of laws, captions."""
 IDS = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z])[A-Za-z0-9]++(?:[-_][A-Za-z0-9]++|\.[0-9]++)*+")
 GLUED = re.compile(r"(?:USD|KRW|EUR|GBP|JPY|CNY|FY)[0-9]")
-"""Words with digits that are numbers all the same."""
+"""Words with digits that are numbers nevertheless."""
 
 _CURRENCY = r"U\.?S\.?\s?\$|US\$|USD|KRW|EUR|GBP|JPY|CNY|RMB|[$₩￦€£¥￥]"
 BEFORE = re.compile(
@@ -206,17 +188,10 @@ SCALES_STATED = (
         re.IGNORECASE,
     ),
 )
-"""(단위: 백만원), a cell 천원, (in thousands), (US$ million): what bare numbers beside it count."""
+"""(단위: 백만원), a cell 천원, (in thousands), (US$ million): the unit of bare numbers around it."""
 FALLING = re.compile(
     r"손실|적자|감소|하락|축소|마이너스|\b(?:loss|losses|lost|decreas\w*|declin\w*|deficit|negative|fell|down|minus"
     r"|outflows?|used)\b",
     re.IGNORECASE,
 )
 """In a sentence with such a word a number without a sign may stand for a negative one."""
-
-
-def month_number(said: str) -> int:
-    """`5`, `May`, `MAY` and `Sept` as 1 to 12."""
-    if said.isdigit():
-        return int(said)
-    return [name[:3].upper() for name in MONTHS].index(said[:3].upper()) + 1

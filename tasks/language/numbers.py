@@ -1,7 +1,7 @@
-"""Numbers as text writes them, in one form for all spellings: what an answer claims is looked for in what it cites.
+"""Reads numbers from text in one normalized form, to find the numbers of an answer in the sources that it cites.
 
 35,750,000원, 3,575만 원, 3천 5백 7십 5만원 and 삼천오백칠십오만원 are one number; so are $1.2 billion and USD 1,200M.
-Marks that only number things are none: SFR-001, 제3조, [1], a list's `1.`, telephone numbers, versions.
+Identifiers and markers are no numbers: SFR-001, 제3조, [1], a list's `1.`, telephone numbers, versions.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from tasks.language import number_words as words
-from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, LARGE, SCALE_WORDS, SMALL, month_number
+from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, SCALE_WORDS
+from tasks.language.tokens import LARGE, SMALL, month_number
 
 MOST_DIGITS = 40
-"""More of them are no amount of anything, and arithmetic on thousands of digits is slow."""
+"""A longer run of digits is no amount, and arithmetic on thousands of digits is slow."""
 FULL_WIDTH = str.maketrans("０１２３４５６７８９，．％（）：", "0123456789,.%():")
 TAKEN = "\ufffc"
-"""Stands for a character that was read, so that nothing reads it again."""
+"""Replaces characters that are already read, so that no other pattern matches them."""
 CALENDAR = frozenset(["date", "month of year", "day of month", "time", "quarter"])
 """Units whose values are no quantities: a bare 1700 is not 17:00."""
 
 
 class Number(NamedTuple):
-    """A number of a text."""
-
     value: Decimal
     """In whole units: 3,575만 is 35750000; a date is 20240507, a time 1700."""
     unit: str
@@ -38,7 +37,7 @@ class Number(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """What a text says that its bare numbers count: `(단위: 백만원)`, `(in millions)`."""
+    """The stated unit of numbers without one: `(단위: 백만원)`, `(in millions)`."""
 
     factor: Decimal
     unit: str
@@ -46,7 +45,7 @@ class Scale(NamedTuple):
 
 
 def read_numbers(text: str) -> list[Number]:
-    """The numbers of `text` as they stand there, in order; time is linear in its length."""
+    """The numbers of `text` in order, in time linear in its length."""
     working = text.translate(FULL_WIDTH)
     numbers: list[Number] = []
     for pattern, read in _CALENDAR_READERS:
@@ -60,16 +59,14 @@ def read_numbers(text: str) -> list[Number]:
 
 
 def scales(text: str) -> tuple[Scale, ...]:
-    """The units of bare numbers that `text` states, each once."""
-    found: dict[Scale, None] = {}
-    for pattern in words.SCALES_STATED:
-        for match in pattern.finditer(text):
-            found[Scale(SCALE_WORDS[match["factor"].lower()], _currency(match["money"]))] = None
-    return tuple(found)
+    """The distinct units that `text` states for numbers without one."""
+    stated = [match for pattern in words.SCALES_STATED for match in pattern.finditer(text)]
+    found = [Scale(SCALE_WORDS[match["factor"].lower()], _currency(match["money"])) for match in stated]
+    return tuple(dict.fromkeys(found))
 
 
 def same_number(one: Number, other: Number) -> bool:
-    """Are both of one value, in units that do not contradict?"""
+    """Whether both have one value, in units that do not contradict."""
     return one.value == other.value and _agree(one.unit, other.unit)
 
 
@@ -97,7 +94,7 @@ def _agree(one: str, other: str) -> bool:
 
 
 def _readings(number: Number, stated: Sequence[Scale], *, either_sign: bool) -> Iterator[tuple[Decimal, str]]:
-    """All that a number of a source may back: itself, scaled by what its text states, a part of a date."""
+    """Values and units that a number of a source supports: itself, scaled by a stated unit, a part of a date."""
     value, unit = number.value, number.unit
     yield value, unit
     if unit == "date":
@@ -108,11 +105,8 @@ def _readings(number: Number, stated: Sequence[Scale], *, either_sign: bool) -> 
         yield value // 100, "year"
     scaled = [(value, unit)]
     if not unit or unit in CURRENCIES.values():
-        scaled += [
-            (value * scale.factor, unit or scale.unit)
-            for scale in stated
-            if not (unit and scale.unit and unit != scale.unit)
-        ]
+        fitting = (scale for scale in stated if not (unit and scale.unit) or unit == scale.unit)
+        scaled += [(value * scale.factor, unit or scale.unit) for scale in fitting]
     yield from scaled
     # in brackets a number is negative in a table and an aside in a sentence; a loss of 5 is -5
     if "(" in number.text or (either_sign and value < 0):
@@ -120,7 +114,7 @@ def _readings(number: Number, stated: Sequence[Scale], *, either_sign: bool) -> 
 
 
 def _take(text: str, matches: Iterator[re.Match[str]], read: _Reader, numbers: list[Number]) -> str:
-    """Keep what `read` makes of the matches; returns the text with what was read blanked."""
+    """Append what `read` makes of the matches to `numbers`; returns the text with these parts blanked."""
     pieces, done = list[str](), 0
     for match in matches:
         if match.start() < done:
@@ -209,7 +203,7 @@ def _quantities(text: str) -> Iterator[Number]:
 
 
 def _with_unit(text: str, start: int, amount: _Amount, before: re.Match[str]) -> Number | None:
-    """The amount with its sign, currency and unit; None if it is part of a word."""
+    """The amount with its sign, currency and unit; None inside a word."""
     currency = _currency(before["currency"])
     unit = words.UNIT.match(text, amount.end)
     value, end, name = _apply(unit, amount, currency=currency)
@@ -264,7 +258,7 @@ class _Amount(NamedTuple):
 def _amount(text: str, start: int) -> _Amount:
     """The amount at `start`: digits, and what follows them of 십, 백, 천, 만, 억, 조 in falling order."""
     total = section = part = Decimal(0)
-    least_large, least_small = Decimal(10**20), Decimal(10**4)
+    least_large, least_small = 10**20, 10**4
     digits = words.FIRST_DIGITS.match(text, start)
     position = digits.end() if digits else start
     part = _part(digits["digits"]) if digits else part
@@ -279,7 +273,7 @@ def _amount(text: str, start: int) -> _Amount:
         else:
             if LARGE[sign] >= least_large:
                 return sure
-            least_large, least_small = LARGE[sign], Decimal(10**4)
+            least_large, least_small = LARGE[sign], 10**4
             total, section, part = total + (section + part or 1) * least_large, Decimal(0), Decimal(0)
             kept = sure = _Amount(total, position, multiplied=True)
         if digits := words.MORE_DIGITS.match(text, position):

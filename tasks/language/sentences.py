@@ -1,4 +1,4 @@
-"""Where sentences of Korean and English end, with the citation marks that belong to them; and which language it is."""
+"""Splits Korean and English text into sentences with their citation marks, and tells the two languages apart."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _SHORTENED = re.compile(
     r"approx|est|incl|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec|(?:[A-Za-z]\.)+[A-Za-z])$",
     re.IGNORECASE,
 )
-"""What stands before a full stop that ends a word and not a sentence; a letter alone is an initial or a list item."""
+"""Abbreviations before a full stop; a single letter is an initial or a list item."""
 _ARTICLE = re.compile(r"제\s?\d+(?:조|항|호|목|장|절|편)(?:의\s?\d+)?$")
 _LIST_ITEM = re.compile(r"^\s*(?:[-○●□■▪▶◦·•*※]\s*)?(?:[(（]?(?:\d{1,3}(?:[.-]\d{1,3})*|[가-하]|[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+)[)）]?)$")
 _ENDS_IN_DATE = re.compile(r"(?:(?:19|20)\d\d|['’]\d\d)\s?\.\s?\d{1,2}(?:\s?\.\s?\d{1,2})?$")
 _WRAPPED_CHARS = 40
-"""A line at least this long, without a full stop, goes on in a line that begins with a small letter."""
+"""A line of at least this length without a full stop continues in a line that begins with a lower-case letter."""
 
 
 def language_of(text: str) -> Language:
-    """`ko` for a text that is said in Korean, whatever names it holds; `en` for any other."""
+    """`ko` for a Korean text, whatever names it holds; `en` for any other."""
     korean = len(re.findall(f"{HANGUL.pattern}+", text))
     if not korean:
         return "en"
@@ -57,25 +57,22 @@ def without_marks(text: str) -> str:
 
 
 def disarmed(text: str) -> str:
-    """`text` with numbers in brackets that would be taken for citation marks in others: [1] becomes ⟨1⟩."""
+    """`text` with citation marks made harmless: [1] becomes ⟨1⟩."""
     return CITATION_MARK.sub(lambda mark: f"⟨{mark.group()[1:-1].strip()}⟩", text)
 
 
 def split_sentences(text: str) -> list[Span]:
-    """The sentences of `text` in order; what is between them is space. A citation mark stays with what it follows."""
-    spans: list[Span] = []
-    for line in _lines(text):
-        spans += _in_line(text, line)
-    return _with_loose_marks(text, spans)
+    """The sentences of `text` in order, without space around them, with the citation marks behind them."""
+    return _with_loose_marks(text, [span for line in _lines(text) for span in _in_line(text, line)])
 
 
 def sentences_of(text: str) -> list[str]:
-    """The same as texts."""
+    """The sentences of `text` as strings."""
     return [text[start:end] for start, end in split_sentences(text)]
 
 
 def _lines(text: str) -> Iterator[Span]:
-    """Lines, a wrapped one with its continuation."""
+    """Lines; a wrapped line includes its continuation."""
     start = end = 0
     for match in re.finditer(r"[^\n]+", text):
         line = match.group()
@@ -99,11 +96,8 @@ def _in_line(text: str, line: Span) -> Iterator[Span]:
     start = line.start
     for match in _END.finditer(text, line.start, line.end):
         before = text[start : match.start()]
-        if (
-            match.group()[0] == "."
-            and not match["marks"]
-            and _numbers_or_shortens(before, text[match.end() : line.end])
-        ):
+        full_stop = match.group()[0] == "." and not match["marks"]
+        if full_stop and _numbers_or_shortens(before, text[match.end() : line.end]):
             continue
         yield from _stripped(text, start, match.end())
         start = match.end()
@@ -111,7 +105,7 @@ def _in_line(text: str, line: Span) -> Iterator[Span]:
 
 
 def _numbers_or_shortens(before: str, after: str) -> bool:
-    """Whether the full stop between the two belongs to a number, a list item, an article of a law, or a short form."""
+    """Whether the full stop between the two belongs to a number, list item, article of a law, or abbreviation."""
     if _LIST_ITEM.match(before) or _ARTICLE.search(before) or _SHORTENED.search(before[-16:]):
         return bool(after.strip())
     if not before[-1:].isdigit():
@@ -126,7 +120,7 @@ def _stripped(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _with_loose_marks(text: str, spans: list[Span]) -> list[Span]:
-    """Marks that stand alone join the sentence before them."""
+    """Citation marks on their own join the sentence before them."""
     joined: list[Span] = []
     for span in spans:
         alone = not _LETTERS.search(text, *span) and not CITATION_MARK.sub("", text[span.start : span.end]).strip(" .")

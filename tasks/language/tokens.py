@@ -1,8 +1,8 @@
-"""Text becomes the words that BM25 counts: English stems, Korean morphemes, and numbers, dates and ids kept whole.
+"""Tokenizes text for BM25: English stems, Korean morphemes, and numbers, dates and ids kept whole.
 
 Korean is split by kiwi where kiwipiepy is installed, else into pairs of syllables (mean reciprocal rank at 10 over
-720 Korean pages: split at spaces .722, pairs .889, kiwi .915). Question and index must be split alike, so an index
-records the name of its tokenizer.
+720 Korean pages: split at spaces .722, pairs .889, kiwi .915). Questions and index must use the same tokenizer, so an
+index records its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib import metadata
-from itertools import pairwise
+from itertools import chain, pairwise
 from threading import Lock
 from typing import Any
 
@@ -54,7 +54,10 @@ DATE = re.compile(r"(?<!\d)(\d{4})\s?(?:[-./]\s?|년\s?)(\d{1,2})\s?(?:[-./]\s?|
 ENGLISH_DATE = re.compile(
     r"\b(Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*\.?\s(\d{1,2}),?\s(\d{4})\b", re.IGNORECASE
 )
-MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 # not after 제, which makes an article of a law of it: 제2조
 MYRIADS = re.compile(r"(?<![제\d.,])\d[\d,]*(?:\.\d+)?\s?[십백천만억조](?:\s?\d[\d,]*(?:\.\d+)?|\s?[십백천만억조])*")
 MYRIAD_PART = re.compile(r"(?P<number>\d[\d,]*(?:\.\d+)?)|(?P<small>[십백천])|(?P<large>[만억조])")
@@ -77,20 +80,21 @@ def installed_tokenizer() -> str:
 
 
 def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
-    """The words of each text, a pure function of the text and the tokenizer's name; many at once are faster.
+    """The tokens of each text; they depend on the text and the tokenizer's name only. Batches are faster.
 
     Kiwi is loaded only if a text holds Hangul. Raises WrongTokenizer if it must be and is not of that version.
     """
     # a shell hands over bytes that are no UTF-8 as lone surrogates, which kiwi refuses
     composed = [unicodedata.normalize("NFC", text).encode(errors="replace").decode() for text in texts]
     if tokenizer == BIGRAM:
-        return [[*_words(text), *_pairs_of(text)] for text in composed]
+        runs = re.compile(f"{HANGUL.pattern}+")
+        return [[*_words(text), *chain.from_iterable(map(_pairs, runs.findall(text)))] for text in composed]
     korean = iter(_morphemes([text for text in composed if HANGUL.search(text)], tokenizer=tokenizer))
     return [[*_words(text), *(next(korean) if HANGUL.search(text) else ())] for text in composed]
 
 
 def _words(text: str) -> Iterator[str]:
-    """Everything but Hangul; dates and amounts also in one form for all spellings."""
+    """Tokens other than Hangul; dates and amounts also in one normalized form."""
     for match in TOKEN.finditer(text):
         match match.lastgroup:
             case "number" | "unit":
@@ -125,7 +129,14 @@ def _dates(text: str) -> Iterator[str]:
         if 1 <= int(month) <= 12 and 1 <= int(day) <= 31:
             yield f"{year}-{int(month):02d}-{int(day):02d}"
     for name, day, year in ENGLISH_DATE.findall(text):
-        yield f"{year}-{MONTHS.index(name[:3].lower()) + 1:02d}-{int(day):02d}"
+        yield f"{year}-{month_number(name):02d}-{int(day):02d}"
+
+
+def month_number(written: str) -> int:
+    """`5`, `May`, `MAY` and `Sept` as 1 to 12."""
+    if written.isdigit():
+        return int(written)
+    return [name[:3] for name in MONTHS].index(written[:3].capitalize()) + 1
 
 
 def _amounts(text: str) -> Iterator[str]:
@@ -148,11 +159,6 @@ def _value(amount: str) -> float:
     return round(total + section + number, 4)  # 1.1 x 10^8 is not whole in binary
 
 
-def _pairs_of(text: str) -> Iterator[str]:
-    for run in re.findall(f"{HANGUL.pattern}+", text):
-        yield from _pairs(run)
-
-
 def _pairs(run: str) -> Iterator[str]:
     if len(run) == 1:
         yield run
@@ -164,7 +170,12 @@ def _morphemes(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
     if not texts:
         return []
     if tokenizer != installed_tokenizer():
-        raise WrongTokenizer(_remedy(tokenizer))
+        have = installed_tokenizer()
+        raise WrongTokenizer(
+            f"the index splits Korean with {tokenizer}, here is {'no kiwipiepy' if have == BIGRAM else have}; "
+            f"run `pip install kiwipiepy=={tokenizer.removeprefix('kiwi-')}`, index again here, "
+            "or search with --strategy similarity"
+        )
     with _alone:  # steps run in threads, and kiwi has threads of its own
         return [list(_content(morphemes)) for morphemes in _kiwi().tokenize(texts)]
 
@@ -193,15 +204,6 @@ def _compound(nouns: Sequence[str]) -> Iterator[str]:
         yield "".join(nouns)
 
 
-def _remedy(tokenizer: str) -> str:
-    have = installed_tokenizer()
-    version = tokenizer.removeprefix("kiwi-")
-    return (
-        f"the index splits Korean with {tokenizer}, here is {'no kiwipiepy' if have == BIGRAM else have}; "
-        f"run `pip install kiwipiepy=={version}`, index again here, or search with --strategy similarity"
-    )
-
-
 @lru_cache(maxsize=1)
 def _kiwi() -> Any:
     from kiwipiepy import Kiwi
@@ -216,7 +218,7 @@ def _stem(word: str) -> str:
 
 
 _stemming = Lock()
-"""The stemmer keeps the word that it works on in itself: two threads would mix theirs."""
+"""The stemmer is not thread-safe: it stores the current word as an attribute."""
 
 
 @lru_cache(maxsize=1)

@@ -137,7 +137,7 @@ def without_generated(value: Any) -> Any:
 
 
 def told(document: HangulDocument) -> Counter[str]:
-    plain = without_generated(document._replace(styles=ListStyles({}, {})))
+    plain = without_generated(document._replace(styles=ListStyles({}, {}, {})))
     texts: list[str] = []
     for block in assemble(plain):
         texts += [cell.text for cell in block.cells] if block.kind == "table" else [block.text]

@@ -42,7 +42,7 @@ def marks(styles: ListStyles, *heads: ListHead, outline_id: int = 1) -> list[str
 
 
 def numbered(*patterns: str, start: int = 1) -> ListStyles:
-    return ListStyles({1: tuple(NumberingLevel(pattern, "DIGIT", start) for pattern in patterns)}, {})
+    return ListStyles({1: tuple(NumberingLevel(pattern, "DIGIT", start) for pattern in patterns)}, {}, {})
 
 
 def test_a_new_upper_number_restarts_the_lower_ones() -> None:
@@ -60,7 +60,7 @@ def test_a_skipped_level_counts_as_its_start() -> None:
 
 
 def test_outline_follows_the_numbering_of_its_section() -> None:
-    styles = ListStyles({2: (NumberingLevel("제^1장", "DIGIT", 1),)}, {})
+    styles = ListStyles({2: (NumberingLevel("제^1장", "DIGIT", 1),)}, {}, {})
     assert marks(styles, ListHead("outline", 0, 0), outline_id=2) == ["제1장"]
 
 
@@ -69,9 +69,9 @@ def test_outline_and_numbers_count_apart() -> None:
 
 
 def test_bullets_of_the_symbol_font_become_the_signs_that_it_shows() -> None:
-    styles = ListStyles({}, {1: "\uf06c", 2: "▶"})
+    styles = ListStyles({}, {1: "\uf06c", 2: "▶"}, {})
     assert marks(styles, ListHead("bullet", 1, 0), ListHead("bullet", 2, 0)) == ["●", "▶"]
 
 
 def test_an_unknown_list_writes_nothing() -> None:
-    assert marks(ListStyles({}, {}), ListHead("number", 9, 0), ListHead("bullet", 9, 0)) == ["", ""]
+    assert marks(ListStyles({}, {}, {}), ListHead("number", 9, 0), ListHead("bullet", 9, 0)) == ["", ""]

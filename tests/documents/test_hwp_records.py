@@ -9,11 +9,11 @@ import pytest
 
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.hwp.hwp_assembly import assemble
-from tasks.documents.hwp.hwp_body import DocInfo, read_docinfo, read_section
+from tasks.documents.hwp.hwp_body import read_docinfo, read_section
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_streams import Tag, inflate, record_tree
 
-NO_LISTS = DocInfo((), ListStyles({}, {}))
+NO_LISTS = ListStyles({}, {}, {})
 
 
 def record(tag: int, level: int, data: bytes = b"") -> bytes:
@@ -40,9 +40,9 @@ def control(level: int, name: str, data: bytes = b"") -> bytes:
     return record(Tag.CTRL_HEADER, level, name.encode()[::-1] + data)
 
 
-def blocks(stream: bytes, info: DocInfo = NO_LISTS) -> list[tuple[str, str]]:
-    section = read_section(record_tree(stream, name="test"), info)
-    made = assemble(HangulDocument((section,), info.styles, None, {}, ()))
+def blocks(stream: bytes, styles: ListStyles = NO_LISTS) -> list[tuple[str, str]]:
+    section = read_section(record_tree(stream, name="test"), styles)
+    made = assemble(HangulDocument((section,), styles, None, {}, ()))
     return [(block.kind, block.text) for block in made]
 
 
@@ -139,12 +139,12 @@ def test_outline_paragraphs_are_headings_and_make_the_path() -> None:
     def shape(kind: int, level: int) -> bytes:
         return record(Tag.PARA_SHAPE, 1, struct.pack("<I", kind << 23 | level << 25) + bytes(50))
 
-    info = read_docinfo(record_tree(shape(1, 0) + shape(1, 1) + shape(0, 0), name="test"))
+    styles = read_docinfo(record_tree(shape(1, 0) + shape(1, 1) + shape(0, 0), name="test"))
     stream = (
         paragraph(0, words("장"), shape=0) + paragraph(0, words("절"), shape=1) + paragraph(0, words("글"), shape=2)
     )
-    section = read_section(record_tree(stream, name="test"), info)
-    made = assemble(HangulDocument((section,), info.styles, None, {}, ()))
+    section = read_section(record_tree(stream, name="test"), styles)
+    made = assemble(HangulDocument((section,), styles, None, {}, ()))
     assert [(block.kind, block.level, block.place.heading_path) for block in made] == [
         ("heading", 1, ()),
         ("heading", 2, ("장",)),

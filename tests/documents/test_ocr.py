@@ -11,11 +11,11 @@ import pytest
 from tasks.documents.blocks import PageStatus
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.pdf.pdf_scans import OcrFailed, languages, ocr_available, read_image
+from tasks.documents.pdf.pdf_scans import OcrFailed, languages, read_image
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 
-needs_tesseract = pytest.mark.skipif(not ocr_available(), reason="tesseract is not installed")
+needs_tesseract = pytest.mark.skipif(not languages(), reason="tesseract is not installed")
 
 
 def scanned(path: Path, text: str, *, font: str = "helv") -> Path:

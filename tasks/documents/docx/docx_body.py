@@ -1,4 +1,4 @@
-"""Walks a story of a Word document (body, note, header …) and gives its paragraphs and tables in reading order."""
+"""Paragraphs and tables of one story of a Word document (body, note, header …), in reading order."""
 
 from __future__ import annotations
 
@@ -45,31 +45,22 @@ class Item(NamedTuple):
 
 @dataclass
 class PageCounter:
-    """The page that is being read, told from the breaks that the file holds."""
+    """The current page, counted from the page breaks in the file."""
 
     page: int = 1
-    _asked: int = 0
-    """Breaks that the writer asked for and no text or rendered break has followed yet."""
+    manual_breaks: int = 0
+    """Breaks set by the author since the last text or rendered break."""
 
-    def ask(self) -> None:
-        """The writer wants a new page."""
-        self._asked += 1
-
-    def rendered(self) -> None:
-        """The last layout began a page here; one asked for just before is that same page."""
-        self.page += max(1, self._asked)
-        self._asked = 0
-
-    def at_text(self) -> int:
-        """The page of text that stands here."""
-        self.page += self._asked
-        self._asked = 0
+    def turn(self, *, at_least: int = 0) -> int:
+        """The page on which the next text stands; a rendered break is the same break as a manual one before it."""
+        self.page += max(at_least, self.manual_breaks)
+        self.manual_breaks = 0
         return self.page
 
 
 @dataclass
 class Findings:
-    """What the walk met beside text."""
+    """What the walk finds besides text."""
 
     references: list[tuple[NoteReference, int]] = field(default_factory=list[tuple[NoteReference, int]])
     """Notes in the order of their references, with the page of the reference."""
@@ -93,15 +84,10 @@ class StoryWalker:
         self._styles = styles
         self._numbering = numbering
         self._findings = findings
-        self._pages = PageCounter()
+        self.pages = PageCounter()
         self._section = 0
         self._later: list[Item] = []
         """Text boxes and figures, kept until the text that they are anchored in is out."""
-
-    @property
-    def page(self) -> int:
-        """The page that the walk has come to."""
-        return self._pages.page
 
     def items(self, node: ET.Element) -> Iterator[Item]:
         """Paragraphs, tables and figures below `node`."""
@@ -116,23 +102,18 @@ class StoryWalker:
                 self._findings.foreign_parts += 1
 
     def _paragraph(self, node: ET.Element) -> Iterator[Item]:
-        look = self._styles.look(node, self._numbering)
-        if look.starts_page:
-            self._pages.ask()
-        yield from self._paragraph_parts(node, look)
-        section = node.find(f"{W}pPr/{W}sectPr")
-        if section is not None:
-            self._findings.sections.append(section)
-            self._section += 1
-
-    def _paragraph_parts(self, node: ET.Element, look: ParagraphLook) -> Iterator[Item]:
         """The paragraph, cut where a page ends, each part followed by what is anchored in it."""
+        look = self._styles.look(node, self._numbering)
+        self.pages.manual_breaks += look.starts_page
         text, labelled = "", False
         for token in inline(node):
             if isinstance(token, PageBreak):
                 yield from self._part_of_paragraph(text, look, labelled=labelled)
                 labelled, text = labelled or bool(text.strip()), ""
-                (self._pages.rendered if token.rendered else self._pages.ask)()
+                if token.rendered:
+                    self.pages.turn(at_least=1)
+                else:
+                    self.pages.manual_breaks += 1
             elif isinstance(token, str):
                 text += token
             else:
@@ -140,20 +121,24 @@ class StoryWalker:
         yield from self._part_of_paragraph(text, look, labelled=labelled)
         if not labelled and not text.strip() and look.item and node.find(f"{W}pPr/{W}rPr/{W}del") is None:
             self._numbering.next_label(*look.item)  # Word numbers empty paragraphs too
+        section = node.find(f"{W}pPr/{W}sectPr")
+        if section is not None:
+            self._findings.sections.append(section)
+            self._section += 1
 
     def _part_of_paragraph(self, text: str, look: ParagraphLook, *, labelled: bool) -> Iterator[Item]:
         if text.strip():
             label = None if labelled or look.item is None else self._numbering.next_label(*look.item)
             text = f"{label} {text.strip()}" if label else text.strip()
             kind, level = _kind(look)
-            yield Item(kind, text, self._pages.at_text(), self._section, level, title=look.title)
+            yield Item(kind, text, self.pages.turn(), self._section, level, title=look.title)
         yield from self._later
         self._later.clear()
 
     def _meet(self, token: Token) -> None:
         """Note what is anchored at this point of a paragraph."""
         if isinstance(token, NoteReference):
-            self._findings.references.append((token, self._pages.at_text()))
+            self._findings.references.append((token, self.pages.turn()))
         elif isinstance(token, Hidden):
             self._findings.hidden += 1
         elif isinstance(token, Picture):
@@ -166,7 +151,7 @@ class StoryWalker:
             self._later.extend(self._enclosed(token.content))
 
     def _figure(self, text: str) -> Item:
-        return Item("figure", text, self._pages.at_text(), self._section)
+        return Item("figure", text, self.pages.turn(), self._section)
 
     def _drawn(self, token: Drawn) -> str:
         relationship = self._part.relationships.get(token.relationship)
@@ -176,10 +161,10 @@ class StoryWalker:
 
     def _enclosed(self, node: ET.Element) -> list[Item]:
         """Items of a text box: they stand on the anchor's page, whatever breaks they hold."""
-        page, later = self._pages.at_text(), self._later
+        page, later = self.pages.turn(), self._later
         self._later = []
         items = [item._replace(page=page) for item in self.items(node)]
-        self._pages.page, self._later = page, later
+        self.pages.page, self._later = page, later
         return items
 
     def _table(self, node: ET.Element) -> Iterator[Item]:
@@ -195,24 +180,22 @@ class StoryWalker:
 
     def _row(self, node: ET.Element, number: int, grid: _Grid) -> list[Item]:
         """Put a row into the grid; gives the figures of its cells. Cells lie side by side: each begins on one page."""
-        first = self._pages.page
+        first = self.pages.page
         header = node.find(f"{W}trPr/{W}tblHeader") is not None
         column = min(integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)
-        starts: list[int] = []
-        ends: list[int] = []
-        figures: list[Item] = []
+        starts, ends, figures = list[int](), list[int](), list[Item]()
         for cell in (child for child in _unwrapped(node) if child.tag == f"{W}tc"):
-            self._pages.page = first
+            self.pages.page = first
             items = list(self.items(cell))
             span = min(max(1, integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
             text = "\n".join(item.text for item in items if item.kind != "figure")
             figures += [item for item in items if item.kind == "figure"]
             starts += [item.page for item in items[:1]]
-            ends.append(self._pages.page)
+            ends.append(self.pages.page)
             grid.put(number, column, text, span=span, merge=_vertical_merge(cell), header=header)
             column += span
         grid.pages[number] = min(starts, default=max(ends, default=first))
-        self._pages.page = max(ends, default=first)
+        self.pages.page = max(ends, default=first)
         return figures
 
 
@@ -243,15 +226,12 @@ class _Grid:
         ordered = sorted(self._cells, key=lambda cell: (cell.row, cell.col))
         for page, cells in groupby(ordered, key=lambda cell: self.pages[cell.row]):
             rows = [row for row, its_page in self.pages.items() if its_page == page]
-            yield (
-                page,
-                tuple(
-                    cell.model_copy(
-                        update={"row": cell.row - rows[0], "row_span": min(cell.row_span, rows[-1] - cell.row + 1)}
-                    )
-                    for cell in cells
-                ),
-            )
+            yield page, tuple(_cut(cell, rows[0], rows[-1]) for cell in cells)
+
+
+def _cut(cell: Cell, first: int, last: int) -> Cell:
+    """The cell in the rows from `first` to `last`, counted from the first."""
+    return cell.model_copy(update={"row": cell.row - first, "row_span": min(cell.row_span, last - cell.row + 1)})
 
 
 def _vertical_merge(cell: ET.Element) -> str | None:
@@ -261,10 +241,8 @@ def _vertical_merge(cell: ET.Element) -> str | None:
 
 
 def _kind(look: ParagraphLook) -> tuple[Kind, int | None]:
-    if look.title:
-        return "heading", 1
-    if look.heading is not None:
-        return "heading", look.heading
+    if look.title or look.heading is not None:
+        return "heading", 1 if look.title else look.heading
     if look.caption:
         return "caption", None
     if look.item is not None:
@@ -288,20 +266,19 @@ def drawn_text(root: ET.Element) -> str:
     paragraphs = ("".join(text.text or "" for text in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
     lines = [text for text in paragraphs if text.strip()]
     series = list(root.iter(f"{CHART}ser")) if root.tag == f"{CHART}chartSpace" else []
-    columns = [_points(one, ("val", "yVal")) for one in series]
-    categories = next((points for one in series if (points := _points(one, ("cat", "xVal")))), {})
-    names = [" ".join(_points(one, ("tx",)).values()) for one in series]
-    places = sorted(set(categories).union(*columns))
-    rows = [[categories.get(n, ""), *(column.get(n, "") for column in columns)] for n in places]
+    columns = [_points(one, "val", "yVal") for one in series]
+    categories = next((points for one in series if (points := _points(one, "cat", "xVal"))), {})
+    names = [" ".join(_points(one, "tx").values()) for one in series]
+    rows = [[column.get(n, "") for column in (categories, *columns)] for n in sorted(set(categories).union(*columns))]
     table = [["", *names], *rows] if rows else []
     return "\n".join([*lines, *(" | ".join(row) for row in table)])
 
 
-def _points(series: ET.Element, parts: tuple[str, ...]) -> dict[int, str]:
+def _points(series: ET.Element, *parts: str) -> dict[int, str]:
     """Cached values by position; categories of several levels are joined."""
     points: dict[int, str] = {}
-    for part in parts:
-        for point in (point for node in series.findall(CHART + part) for point in node.iter(f"{CHART}pt")):
-            index, value = int(point.get("idx", "0")), point.findtext(f"{CHART}v") or ""
-            points[index] = f"{value} {points[index]}" if index in points else value
+    nodes = (node for part in parts for node in series.findall(CHART + part))
+    for point in (point for node in nodes for point in node.iter(f"{CHART}pt")):
+        index, value = int(point.get("idx", "0")), point.findtext(f"{CHART}v") or ""
+        points[index] = f"{value} {points[index]}" if index in points else value
     return points

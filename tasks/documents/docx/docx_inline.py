@@ -1,4 +1,4 @@
-"""What stands within a paragraph, in order: text, page breaks, pictures, text boxes, references to notes.
+"""The content of a paragraph in order: text, page breaks, pictures, text boxes, references to notes.
 
 Equations (OMML) become one line of text: `x = (-b ± √(b^2 - 4ac))/(2a)`.
 """
@@ -25,7 +25,7 @@ class PageBreak(NamedTuple):
     """A new page begins here."""
 
     rendered: bool
-    """Noted by the program that laid the document out last; else asked for by the writer."""
+    """Recorded by the program that laid out the document last; else set by the author."""
 
 
 class Picture(NamedTuple):
@@ -37,7 +37,7 @@ class Picture(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A chart or diagram, whose text lies in a part of its own."""
+    """A chart or diagram; its text is in another part."""
 
     alt: str
     relationship: str
@@ -58,7 +58,7 @@ class NoteReference(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """Text that no reader of the document sees."""
+    """A run of hidden text."""
 
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def inline(node: ET.Element) -> Iterator[Token]:
 
 
 def first_copy(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:
-    """What `read` gives of one of the copies of the same content: the newest, unless it says nothing."""
+    """What `read` gives for the first alternative of the content that is not empty."""
     copies = [copy for name in ("Choice", "Fallback") for copy in node.findall(MC + name)]
     return next(filter(None, (list(read(copy)) for copy in copies)), [])
 
@@ -136,7 +136,7 @@ def _symbol(node: ET.Element) -> str:
 
 
 def _checkbox(node: ET.Element) -> Iterator[str]:
-    """The box of an old form field, which Word draws and no text holds."""
+    """The box of a legacy form field, which is not in the text."""
     box = node.find(f"{W}ffData/{W}checkBox")
     if box is not None:
         checked = child_is_on(box, "checked") or (box.find(f"{W}checked") is None and child_is_on(box, "default"))
@@ -144,7 +144,7 @@ def _checkbox(node: ET.Element) -> Iterator[str]:
 
 
 def _ruby(node: ET.Element) -> Iterator[Token]:
-    """Base text, then how it is read, in brackets."""
+    """Base text, then its reading in brackets."""
     for base in node.iter(f"{W}rubyBase"):
         yield from inline(base)
     reading = "".join(text.text or "" for ruby in node.iter(f"{W}rt") for text in ruby.iter(f"{W}t"))
@@ -153,7 +153,7 @@ def _ruby(node: ET.Element) -> Iterator[Token]:
 
 
 def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
-    """Pictures, charts, boxes and texts of a drawing; `alt` is what the drawing around them says of them."""
+    """Pictures, charts, boxes and texts of a drawing; `alt`: alternative text of the enclosing drawing."""
     found = node.find(f"{WP}inline/{WP}docPr")
     properties = node.find(f"{WP}anchor/{WP}docPr") if found is None else found
     alt = _description(properties) or alt
@@ -190,7 +190,7 @@ _PROPERTIES = "Pr"  # fPr, sSupPr, ctrlPr … carry looks
 
 
 def linear_math(node: ET.Element) -> str:
-    """The equation below `node`, left to right, with brackets where the layout alone would group."""
+    """The equation below `node` on one line, with brackets where its layout groups."""
     match node.tag.removeprefix(M):
         case "f":
             return f"{_grouped(node, 'num')}/{_grouped(node, 'den')}"

@@ -1,4 +1,4 @@
-"""The zip of a Word document: its parts, how they point to each other, and one set of namespaces for both variants."""
+"""The parts of a Word document and their relationships, in one set of namespaces for both variants of the standard."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/\2"
 
 
 class Relationship(NamedTuple):
-    """How a part points to another one, or to something outside."""
+    """A reference from one part to another, or to something outside the document."""
 
     type: str
-    """Last segment of its type: `image`, `footnotes`, `header` …"""
+    """Last segment of the type: `image`, `footnotes`, `header` …"""
     target: str
     """Name of a part, or an address."""
     external: bool
 
 
 class Part(NamedTuple):
-    """An XML part and what its relationship ids stand for."""
+    """An XML part with its relationships by id."""
 
     name: str
     root: ET.Element
@@ -43,15 +43,14 @@ class WordPackage(Package):
 
     def main(self) -> Part:
         """The part that holds the body. Raises CorruptDocument if there is none."""
-        for relationship in self._relationships("").values():
-            if relationship.type == "officeDocument" and relationship.target in self.names:
-                return self.part(relationship.target)
-        if "word/document.xml" in self.names:
-            return self.part("word/document.xml")
+        targets = [found.target for found in self._relationships("").values() if found.type == "officeDocument"]
+        for name in (*targets, "word/document.xml"):
+            if name in self.names:
+                return self.part(name)
         raise CorruptDocument("The package holds no Word document; it may be another Office file, or truncated.")
 
     def part(self, name: str) -> Part:
-        """One part with its relationships."""
+        """The part `name`."""
         return Part(name, self.tree(name), self._relationships(name))
 
     def related(self, part: Part, kind: str) -> Part | None:
@@ -81,7 +80,7 @@ def _relationship(node: ET.Element, folder: str) -> Relationship:
 
 
 def attribute(node: ET.Element, name: str) -> str | None:
-    """An attribute of WordprocessingML, `w:val` for `val`."""
+    """An attribute in the namespace of WordprocessingML: `w:val` for `val`."""
     return node.get(W + name)
 
 

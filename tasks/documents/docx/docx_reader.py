@@ -1,8 +1,7 @@
-"""Reads Word documents (DOCX, both variants of the standard).
+"""Reads Word documents (DOCX, both variants of the standard): blocks, metadata and pictures.
 
-The XML itself, since python-docx passes over text boxes, content controls, notes, equations and generated numbers.
+It reads the XML itself: python-docx skips text boxes, content controls, notes, equations and generated numbers.
 Order: body with text boxes at their anchors, then notes and comments, then headers and footers, once each.
-Pictures come in the order of the text, without a place.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def _read(package: WordPackage) -> Reader:
 
 
 def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[Item], int]:
-    """All that was read, before blocks know their place, and the page on which the body ends."""
+    """All items in reading order, and the number of the last page of the body."""
     styles_part, numbering_part = package.related(main, "styles"), package.related(main, "numbering")
     styles, numbering = Styles(styles_part and styles_part.root), Numbering(numbering_part and numbering_part.root)
 
@@ -94,7 +93,7 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
             items += _note_items(part, kind, walker(part), findings)
     for kind, part in _header_parts(package, main, findings):
         items += _as_one(list(walker(part).items(part.root)), kind, page=0)
-    return items, body.page
+    return items, body.pages.page
 
 
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
@@ -138,21 +137,15 @@ def _core_properties(package: WordPackage) -> dict[str, str]:
 
 
 def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
-    """What a reader of the index should know."""
-    notes: list[str] = []
-    if any(name.endswith("vbaProject.bin") for name in package.names):
-        notes.append("The document holds macros; they were neither read nor run.")
-    if findings.hidden:
-        notes.append(f"Hidden text was left out: {findings.hidden} runs.")
-    if findings.external_images:
-        notes.append(f"Images that lie outside the document were not fetched: {findings.external_images}.")
-    if findings.foreign_parts:
-        notes.append(f"Embedded documents of other formats were left out: {findings.foreign_parts}.")
-    return tuple(notes)
-
-
-OTHER_PARTS = ("header", "footer", "footnotes", "endnotes")
-"""Their pictures come after those of the body."""
+    """What was not read."""
+    macros = any(name.endswith("vbaProject.bin") for name in package.names)
+    notes = {
+        "The document holds macros; they were neither read nor run.": macros,
+        f"Hidden text was left out: {findings.hidden} runs.": findings.hidden,
+        f"Images that lie outside the document were not fetched: {findings.external_images}.": findings.external_images,
+        f"Embedded documents of other formats were left out: {findings.foreign_parts}.": findings.foreign_parts,
+    }
+    return tuple(note for note, count in notes.items() if count)
 
 
 def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
@@ -163,14 +156,15 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
         others = (
             package.part(relationship.target)
             for relationship in main.relationships.values()
-            if relationship.type in OTHER_PARTS and relationship.target in package.names
+            if relationship.type in ("header", "footer", "footnotes", "endnotes")
+            and relationship.target in package.names
         )
         parts = chain([main], others)
         yield from candidates(_docx_image(package, part, id_) for part in parts for id_ in _picture_ids(part.root))
 
 
 def _picture_ids(root: ET.Element) -> Iterator[str]:
-    """Relationship ids of pictures; a fallback counts only where what it stands in for has none."""
+    """Relationship ids of pictures; a fallback counts only if no choice has a picture."""
     waiting = [root]
     while waiting:
         node = waiting.pop()

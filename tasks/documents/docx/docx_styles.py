@@ -1,7 +1,4 @@
-"""What a paragraph is by its properties and its chain of styles (heading, caption, list item), and its list number.
-
-Word writes numbers and bullets itself: the file holds only their rules.
-"""
+"""Styles and list numbering of Word: whether a paragraph is a heading, a caption or a list item, and its number."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _BODY_TEXT_LEVEL = 9  # outlineLvl counts from 0; 9 says that the paragraph is n
 
 
 class ListItem(NamedTuple):
-    """Which list a paragraph belongs to."""
+    """The list to which a paragraph belongs, and its level there."""
 
     list_id: str
     level: int
@@ -27,7 +24,7 @@ class ListItem(NamedTuple):
 
 
 class ParagraphLook(NamedTuple):
-    """What a paragraph is, before its text is known."""
+    """Properties of a paragraph after styles are resolved."""
 
     heading: int | None
     """1-based depth."""
@@ -57,7 +54,7 @@ class Styles:
         self._default = attribute(defaults[0], "styleId") if defaults else None
 
     def look(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
-        """What `paragraph` is."""
+        """The resolved properties of `paragraph`."""
         style_id = child_value(paragraph, "pPr/pStyle") or self._default
         chain = self._chain(style_id)
         name = chain[0].name.casefold() if chain else ""
@@ -70,7 +67,7 @@ class Styles:
         )
 
     def _chain(self, style_id: str | None) -> list[_Style]:
-        """The style, then what it is based on; a loop ends the chain."""
+        """The style and its ancestors; a cycle ends the chain."""
         chain: list[_Style] = []
         while style_id in self._styles and (style := self._styles[style_id]) not in chain:
             chain.append(style)
@@ -118,7 +115,7 @@ _HANJA_DIGITS = "〇一二三四五六七八九"
 
 
 class _Level(NamedTuple):
-    """How one level of a list is numbered."""
+    """Numbering rule of one level of a list."""
 
     format: str
     text: str
@@ -133,17 +130,17 @@ class _Level(NamedTuple):
 
 
 class _List(NamedTuple):
-    """A list as paragraphs name it."""
+    """A list to which paragraphs refer by its id."""
 
     abstract: str
-    """What it shares a counter with."""
+    """Abstract list; all lists of one share its counters."""
     levels: dict[int, _Level]
     starts: dict[int, int]
-    """Numbers with which levels start anew."""
+    """Overridden start numbers by level."""
 
 
 class Numbering:
-    """Labels of numbered paragraphs, asked for in reading order."""
+    """Makes the labels of numbered paragraphs, which must be requested in reading order."""
 
     def __init__(self, root: ET.Element | None) -> None:
         self._lists = {} if root is None else _lists(root)
@@ -218,17 +215,16 @@ def format_number(number: int, format: str) -> str:
             return counted(number, _KOREAN_DIGITS[1:], "십백천") or _digits(number, _KOREAN_DIGITS)
         case "koreanLegal" | "chineseCounting" | "ideographDigital" | "japaneseCounting":
             return counted(number, _HANJA_DIGITS[1:], "十百千") or _digits(number, _HANJA_DIGITS)
-        case "decimalEnclosedCircle" | "decimalEnclosedCircleChinese":
-            return chr(0x2460 + number - 1) if 1 <= number <= 20 else f"({number})"
-        case "decimalEnclosedParen":
-            return chr(0x2474 + number - 1) if 1 <= number <= 20 else f"({number})"
+        case "decimalEnclosedCircle" | "decimalEnclosedCircleChinese" | "decimalEnclosedParen":
+            first = ord("⑴" if format.endswith("Paren") else "①")
+            return chr(first + number - 1) if 1 <= number <= 20 else f"({number})"
         case "decimalFullWidth" | "decimalFullWidth2":
             return _digits(number, "０１２３４５６７８９")
         case "numberInDash":
             return f"- {number} -"
         case "ordinal":
-            ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-            return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
+            ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+            return f"{number}{ending}"
         case _:
             return str(number)
 
@@ -243,7 +239,7 @@ def _lists(root: ET.Element) -> dict[str, _List]:
     lists: dict[str, _List] = {}
     for number in root.iter(f"{W}num"):
         abstract = child_value(number, "abstractNumId") or ""
-        # a list may only point to a list style, which holds the levels
+        # a list may hold no levels of its own but point to a list style
         linked = child_value(abstracts[abstract], "numStyleLink") if abstract in abstracts else None
         abstract = by_style.get(linked, abstract) if linked else abstract
         if abstract in abstracts:

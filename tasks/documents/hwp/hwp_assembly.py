@@ -1,4 +1,4 @@
-"""A `HangulDocument` becomes blocks: body in reading order, then notes, headers and footers."""
+"""Converts a `HangulDocument` to blocks: body in reading order, then notes, headers and footers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tasks.documents.document_readers import Header, Headings, SimpleReader
 from tasks.documents.hwp.hwp_model import (
     Aside,
     Caption,
-    Generated,
     HangulDocument,
     ListCounters,
     Paragraph,
@@ -23,7 +22,7 @@ from tasks.documents.hwp.hwp_model import (
 
 
 def hangul_reader(document: HangulDocument, *, format: str, reader: str) -> SimpleReader:
-    """The reader of a document. Its format stores no pages, so its whole text is one page without a number."""
+    """The reader of a document, whose whole text is one page without a number: the formats store no pages."""
     header = Header(
         format=format,
         reader=reader,
@@ -44,14 +43,11 @@ def hangul_reader(document: HangulDocument, *, format: str, reader: str) -> Simp
 
 def assemble(document: HangulDocument) -> tuple[Block, ...]:
     """All blocks of the document; `place.block` counts them in this order."""
-    assembly = _Assembly(document)
-    for index, section in enumerate(document.sections):
-        assembly.add_section(index, section)
-    return assembly.finish()
+    return _Assembly(document).blocks(document.sections)
 
 
 class _Assembly:
-    """The blocks so far, and what reading order needs to remember: list counts, headings, asides for the end."""
+    """Collects blocks; keeps list counters, open headings, and asides for the end."""
 
     def __init__(self, document: HangulDocument) -> None:
         self._counters = ListCounters(document.styles)
@@ -61,11 +57,10 @@ class _Assembly:
         self._section = 0
         self._outline_id = 0
 
-    def add_section(self, index: int, section: Section) -> None:
-        self._section, self._outline_id = index, section.outline_id
-        self._add_paragraphs(section.paragraphs)
-
-    def finish(self) -> tuple[Block, ...]:
+    def blocks(self, sections: Iterable[Section]) -> tuple[Block, ...]:
+        for index, section in enumerate(sections):
+            self._section, self._outline_id = index, section.outline_id
+            self._add_paragraphs(section.paragraphs)
         blocks = [*self._body, *self._asides["note"], *self._asides["header"], *self._asides["footer"]]
         return tuple(
             block.model_copy(update={"place": block.place.model_copy(update={"block": position})})
@@ -77,13 +72,13 @@ class _Assembly:
             self._add_paragraph(paragraph)
 
     def _add_paragraph(self, paragraph: Paragraph) -> None:
-        """Text and objects in their order; what floats waits for the end of a sentence that has begun."""
+        """Add text and objects in order; floating objects follow the text that has begun."""
         mark = self._mark(paragraph)
         text, floating = "", list[Table | Shape]()
         for run in paragraph.runs:
             match run:
-                case str() | Generated():
-                    text += _run_text(run)
+                case str():
+                    text += run
                 case Aside():
                     self._add_aside(run)
                 case _ if text.strip() and not (run.in_line and _has_text(run)):
@@ -101,14 +96,12 @@ class _Assembly:
         return self._counters.mark(head, outline_id=self._outline_id) if head else ""
 
     def _add_text(self, paragraph: Paragraph, mark: str, text: str) -> str:
-        """Adds the text behind its mark; returns the mark if it is still to be written."""
+        """Add the text behind its list mark; returns the mark if there was no text to put it before."""
         if not text.strip():
             return mark
         text, head = _marked(mark, text), paragraph.head
-        if head:
-            self._add("heading" if head.kind == "outline" else "list", text, level=head.level + 1)
-        else:
-            self._add("paragraph", text)
+        kind: Kind = "paragraph" if head is None else "heading" if head.kind == "outline" else "list"
+        self._add(kind, text, level=head.level + 1 if head else None)
         return ""
 
     def _add_object(self, object_: Table | Shape) -> None:
@@ -128,31 +121,29 @@ class _Assembly:
             self._add_caption(caption)
 
     def _add_caption(self, caption: Caption) -> None:
-        text, pictures = self._flatten(caption.paragraphs)
-        if text:
+        pictures = list[Block]()
+        if text := self._flatten(caption.paragraphs, pictures):
             self._add("caption", text)
-        for picture in pictures:
-            self._add("figure", picture.alt)
+        self._body += pictures
 
     def _add_table(self, table: Table) -> None:
-        cells, pictures = list[Cell](), list[Shape]()
-        for row, col, row_span, col_span, header, paragraphs in sorted(table.cells, key=attrgetter("row", "col")):
-            text, inside = self._flatten(paragraphs)
-            pictures += inside
-            cells.append(Cell(row=row, col=col, text=text, row_span=row_span, col_span=col_span, header=header))
+        pictures = list[Block]()
+        cells = [
+            Cell(row=row, col=col, text=self._flatten(inside, pictures), row_span=down, col_span=across, header=header)
+            for row, col, down, across, header, inside in sorted(table.cells, key=attrgetter("row", "col"))
+        ]
         self._add("table", _table_text(cells), cells=tuple(cells))
-        for picture in pictures:
-            self._add("figure", picture.alt)
+        self._body += pictures
 
     def _add_aside(self, aside: Aside) -> None:
-        text, pictures = self._flatten(aside.paragraphs)
-        if text:
+        pictures = list[Block]()
+        if text := self._flatten(aside.paragraphs, pictures):
             self._asides[aside.kind].append(self._block(aside.kind, text))
-        self._asides[aside.kind] += [self._block("figure", picture.alt) for picture in pictures]
+        self._asides[aside.kind] += pictures
 
-    def _flatten(self, paragraphs: Iterable[Paragraph]) -> tuple[str, list[Shape]]:
-        """The text of a cell, caption or aside, a line per paragraph or row; and the pictures that stand in it."""
-        lines, pictures = list[str](), list[Shape]()
+    def _flatten(self, paragraphs: Iterable[Paragraph], pictures: list[Block]) -> str:
+        """The text of a cell, caption or aside, a line per paragraph or row; its pictures are added to `pictures`."""
+        lines = list[str]()
         for paragraph in paragraphs:
             mark, text = self._mark(paragraph), ""
             objects = list[str]()
@@ -160,55 +151,43 @@ class _Assembly:
                 if isinstance(run, Aside):
                     self._add_aside(run)
                 elif isinstance(run, Table | Shape):
-                    inside, found = self._flatten_object(run)
-                    pictures += found
+                    inside = self._flatten_object(run, pictures)
                     if run.in_line or not text.strip():
                         text += ("\n" if text.strip() and inside else "") + inside + ("\n" if inside else "")
                     else:
                         objects.append(inside)
                 else:
-                    text += _run_text(run)
+                    text += run
             if text.strip():
                 lines.append(_marked(mark, text.rstrip()))
             lines += filter(None, objects)
-        return _clean("\n".join(lines)), pictures
+        return _clean("\n".join(lines))
 
-    def _flatten_object(self, object_: Table | Shape) -> tuple[str, list[Shape]]:
-        lines, pictures = list[str](), list[Shape]()
-
-        def flat(paragraphs: Iterable[Paragraph]) -> str:
-            text, found = self._flatten(paragraphs)
-            pictures.extend(found)
-            return text
-
+    def _flatten_object(self, object_: Table | Shape, pictures: list[Block]) -> str:
+        lines = list[str]()
         caption = object_.caption
         if caption and caption.before:
-            lines.append(flat(caption.paragraphs))
+            lines.append(self._flatten(caption.paragraphs, pictures))
         if isinstance(object_, Shape):
-            pictures += [object_] if object_.picture else []
-            lines.append(flat(object_.paragraphs))
+            pictures += [self._block("figure", object_.alt)] if object_.picture else []
+            lines.append(self._flatten(object_.paragraphs, pictures))
         else:
             cells = sorted(object_.cells, key=attrgetter("row", "col"))
             for _, row in groupby(cells, key=attrgetter("row")):
                 # a tab, as ` | ` would look like one more column of the table around
-                lines.append("\t".join(_one_line(flat(cell.paragraphs)) for cell in row))
+                lines.append("\t".join(_one_line(self._flatten(cell.paragraphs, pictures)) for cell in row))
         if caption and not caption.before:
-            lines.append(flat(caption.paragraphs))
-        return "\n".join(line for line in lines if line.strip()), pictures
+            lines.append(self._flatten(caption.paragraphs, pictures))
+        return "\n".join(line for line in lines if line.strip())
 
     def _add(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> None:
         self._body.append(self._block(kind, text, level=level, cells=cells))
 
     def _block(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> Block:
-        """A block whose position is not known yet."""
         text = text if kind == "table" else _clean(text)  # an empty first cell is not white space
         path = self._headings.add(text, level) if kind == "heading" and level else self._headings.path()
         place = Place(section=self._section, heading_path=path)
         return Block(kind=kind, text=text, level=level, cells=cells, place=place)
-
-
-def _run_text(run: str | Generated) -> str:
-    return run if isinstance(run, str) else run.text
 
 
 def _marked(mark: str, text: str) -> str:
@@ -232,7 +211,7 @@ def _table_text(cells: list[Cell]) -> str:
 
 
 def _is_frame(table: Table) -> bool:
-    """One cell around another table: a border, not a table. Its content stands as if the border were not there."""
+    """Whether one cell around another table serves as a border: its content is read without it."""
     return len(table.cells) == 1 and any(
         isinstance(run, Table) for paragraph in table.cells[0].paragraphs for run in paragraph.runs
     )
@@ -242,4 +221,4 @@ def _has_text(object_: Table | Shape) -> bool:
     if isinstance(object_, Shape):
         return bool(object_.paragraphs)
     runs = (run for cell in object_.cells for paragraph in cell.paragraphs for run in paragraph.runs)
-    return any(not isinstance(run, str | Generated) or _run_text(run).strip() for run in runs)
+    return any(not isinstance(run, str) or run.strip() for run in runs)

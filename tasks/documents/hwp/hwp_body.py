@@ -1,7 +1,7 @@
-"""A section stream of HWP 5 becomes paragraphs.
+"""Converts section streams of HWP 5 to paragraphs.
 
-The text of a paragraph is UTF-16 in which the codes below 32 are controls of one or of eight units. Objects are not
-in the text: an eight-unit control marks the place, and the n-th one belongs to the paragraph's n-th CTRL_HEADER.
+The text of a paragraph is UTF-16 in which the codes below 32 are controls of one or eight units. Objects are not in
+the text: the n-th eight-unit control of an object stands for the paragraph's n-th CTRL_HEADER.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from sys import byteorder
-from typing import NamedTuple
 
 from tasks.documents.hwp.hwp_model import (
     MAX_LEVEL,
@@ -34,28 +33,20 @@ from tasks.documents.hwp.hwp_model import (
 )
 from tasks.documents.hwp.hwp_streams import Record, Tag
 
-_HEAD_BYTES = 12
-"""Attributes, width, distance and character shape that stand before each number pattern."""
+_HEAD_BYTES = 12  # attributes, width, distance and character shape before each number pattern
 _KINDS: dict[int, ListKind] = {1: "outline", 2: "number", 3: "bullet"}
 
 
-class DocInfo(NamedTuple):
-    heads: tuple[ListHead | None, ...]
-    """By paragraph shape id."""
-    styles: ListStyles
-
-
-def read_docinfo(records: list[Record]) -> DocInfo:
-    """Heads, numberings and bullets; ids of lists count from 1, those of shapes from 0."""
+def read_docinfo(records: list[Record]) -> ListStyles:
+    """The document's lists; ids of lists count from 1, those of paragraph shapes from 0."""
     flat = [record for top in records for record in (top, *top.children)]
-    numberings = [record for record in flat if record.tag == Tag.NUMBERING]
-    bullets = [record for record in flat if record.tag == Tag.BULLET]
-    return DocInfo(
-        heads=tuple(_head(record) for record in flat if record.tag == Tag.PARA_SHAPE),
-        styles=ListStyles(
-            numberings={index: _levels(record) for index, record in enumerate(numberings, 1)},
-            bullets={index: _bullet(record) for index, record in enumerate(bullets, 1)},
-        ),
+    numberings = [_levels(record) for record in flat if record.tag == Tag.NUMBERING]
+    bullets = [_bullet(record) for record in flat if record.tag == Tag.BULLET]
+    heads = [_head(record) for record in flat if record.tag == Tag.PARA_SHAPE]
+    return ListStyles(
+        numberings=dict(enumerate(numberings, 1)),
+        bullets=dict(enumerate(bullets, 1)),
+        heads={str(shape_id): head for shape_id, head in enumerate(heads) if head},
     )
 
 
@@ -100,34 +91,33 @@ def _bullet(record: Record) -> str:
 
 
 _ONE_UNIT = {0: "", 10: "\n", 13: "", 24: "-", 30: "\u00a0", 31: " "}
-"""What the controls of one unit say; 25–29 are reserved."""
+"""Text of the controls of one unit; 25–29 are reserved."""
 _TAB = 9
 _OBJECT_CODES = frozenset({1, 2, 3, 11, 12, 14, 15, 16, 17, 18, 21, 22, 23})
 """Eight-unit controls with a CTRL_HEADER; the others (4–9, 19, 20) have none."""
 _ASIDES: dict[str, AsideKind] = {"head": "header", "foot": "footer"}
 """Footnotes, endnotes, comments and unknown controls are notes."""
-_PAGE_NUMBERS = frozenset({0, 6})
-"""Kinds of automatic numbers: the page, and how many there are."""
+_PAGE_NUMBERS = frozenset({0, 6})  # kinds of automatic numbers: the page number and the page count
 _USER_SIGN = 0x81
 _PICTURES = frozenset({Tag.PICTURE, Tag.OLE, Tag.CHART, Tag.VIDEO})
 
 
-def read_section(records: list[Record], info: DocInfo) -> Section:
-    """The section's paragraphs; text outside of them (memos) follows as notes."""
+def read_section(records: list[Record], styles: ListStyles) -> Section:
+    """The section's paragraphs; text outside of them (memos) becomes notes."""
     properties = next((node for node in _walk(records) if _control_id(node) == "secd"), None)
     outline_id = properties.u16(18) if properties and len(properties.data) >= 20 else 0
-    return Section(tuple(_paragraphs(records, info)), outline_id)
+    return Section(tuple(_paragraphs(records, styles)), outline_id)
 
 
-def _paragraphs(nodes: Iterable[Record], info: DocInfo) -> Iterator[Paragraph]:
+def _paragraphs(nodes: Iterable[Record], styles: ListStyles) -> Iterator[Paragraph]:
     for node in nodes:
         if node.tag == Tag.PARA_HEADER:
-            yield _paragraph(node, info)
-        elif stray := _all_paragraphs([node], info):
+            yield _paragraph(node, styles)
+        elif stray := _all_paragraphs([node], styles):
             yield Paragraph((Aside("note", stray),), None)
 
 
-def _paragraph(node: Record, info: DocInfo) -> Paragraph:
+def _paragraph(node: Record, styles: ListStyles) -> Paragraph:
     controls = iter([child for child in node.children if child.tag == Tag.CTRL_HEADER])
     runs: list[Run] = []
     for child in node.children:
@@ -136,13 +126,12 @@ def _paragraph(node: Record, info: DocInfo) -> Paragraph:
                 if text is not None:
                     runs.append(text)
                 elif control := next(controls, None):
-                    runs += _control(control, info)
+                    runs += _control(control, styles)
     for control in controls:  # no place in the text: damaged, but not lost
-        runs += _control(control, info)
+        runs += _control(control, styles)
     beside = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
-    runs += aside("note", _all_paragraphs(beside, info))
-    shape_id = node.u16(8)
-    return Paragraph(tuple(runs), info.heads[shape_id] if shape_id < len(info.heads) else None)
+    runs += aside("note", _all_paragraphs(beside, styles))
+    return Paragraph(tuple(runs), styles.heads.get(str(node.u16(8))))
 
 
 def _text_runs(data: bytes) -> Iterator[str | None]:
@@ -173,12 +162,12 @@ def _text_runs(data: bytes) -> Iterator[str | None]:
         yield data[2 * start :].decode("utf-16-le", "replace")
 
 
-def _control(node: Record, info: DocInfo) -> list[Run]:
+def _control(node: Record, styles: ListStyles) -> list[Run]:
     match _control_id(node):
         case "tbl ":
-            return [_table(node, info)]
+            return [_table(node, styles)]
         case "gso ":
-            return _drawing(node, info)
+            return _drawing(node, styles)
         case "eqed":
             return [child.text(4) for child in node.children if child.tag == Tag.EQUATION]
         case "atno":
@@ -191,13 +180,13 @@ def _control(node: Record, info: DocInfo) -> list[Run]:
         case "form":
             return [_form_text(child) for child in node.children if child.tag == Tag.FORM_OBJECT]
         case "secd":  # what stands in it are master pages
-            return aside("header", _all_paragraphs(node.children, info))
+            return aside("header", _all_paragraphs(node.children, styles))
         case other:
-            return aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, info))
+            return aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, styles))
 
 
 def _auto_number(node: Record) -> Generated:
-    """The number as Hangul last stored it; page numbers say nothing, for they differ on every page."""
+    """The number as Hangul stored it; empty for page numbers, which differ on every page."""
     attributes, number = node.u32(4), node.u16(8)
     if attributes & 0xF in _PAGE_NUMBERS or not number:
         return Generated("")
@@ -208,7 +197,7 @@ def _auto_number(node: Record) -> Generated:
 
 
 def _form_text(node: Record) -> str:
-    """A form object's visible words. Its record is a list `Name:type:value` whose strings carry their length."""
+    """A form object's visible text. Its record is a list of `Name:type:value` with the length before each string."""
     data = node.data[: len(node.data) // 2 * 2].decode("utf-16-le", "replace")
     for key in ("Caption:wstring:", "Text:wstring:"):
         _, found, rest = data.partition(key)
@@ -218,7 +207,7 @@ def _form_text(node: Record) -> str:
     return ""
 
 
-def _table(node: Record, info: DocInfo) -> Table:
+def _table(node: Record, styles: ListStyles) -> Table:
     """Cells are the lists behind the TABLE record; a list before it is the caption."""
     body = next((at for at, child in enumerate(node.children) if child.tag == Tag.TABLE), len(node.children))
     cells = tuple(
@@ -228,32 +217,31 @@ def _table(node: Record, info: DocInfo) -> Table:
             row_span=max(1, head.u16(14)),
             col_span=max(1, head.u16(12)),
             header=bool(head.u32(4) >> 18 & 1),
-            paragraphs=tuple(_paragraphs(content, info)),
+            paragraphs=tuple(_paragraphs(content, styles)),
         )
         for head, content in _lists(node.children[body + 1 :])
     )
-    return Table(cells, _caption(node.children[:body], info), _in_line(node))
+    return Table(cells, _caption(node.children[:body], styles), _in_line(node))
 
 
-def _drawing(node: Record, info: DocInfo) -> list[Run]:
+def _drawing(node: Record, styles: ListStyles) -> list[Run]:
     body = next((at for at, child in enumerate(node.children) if child.tag == Tag.SHAPE_COMPONENT), 0)
     inside = list(_walk(node.children[body:]))
     # word art: four corner points, then the words
     art = [Paragraph((child.text(32),), None) for child in inside if child.tag == Tag.TEXT_ART]
     return shape(
-        (*art, *_all_paragraphs(node.children[body:], info)),
+        (*art, *_all_paragraphs(node.children[body:], styles)),
         picture=any(child.tag in _PICTURES for child in inside),
         description=node.text(44) if len(node.data) >= 46 else "",
-        caption=_caption(node.children[:body], info),
+        caption=_caption(node.children[:body], styles),
         in_line=_in_line(node),
     )
 
 
-def _caption(nodes: list[Record], info: DocInfo) -> Caption | None:
+def _caption(nodes: list[Record], styles: ListStyles) -> Caption | None:
     for head, content in _lists(nodes):
-        paragraphs = tuple(_paragraphs(content, info))
         side = head.u32(8) & 3  # left, right, top, bottom
-        return Caption(paragraphs, before=side in (0, 2))
+        return Caption(tuple(_paragraphs(content, styles)), before=side in (0, 2))
     return None
 
 
@@ -269,19 +257,17 @@ def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
             yield node, [*node.children, *following]
 
 
-def _all_paragraphs(nodes: Iterable[Record], info: DocInfo) -> tuple[Paragraph, ...]:
-    """The paragraphs at and below the nodes, whatever holds them; those inside a paragraph's objects stay there."""
+def _all_paragraphs(nodes: Iterable[Record], styles: ListStyles) -> tuple[Paragraph, ...]:
+    """The outermost paragraphs at and below the nodes."""
     found: list[Paragraph] = []
     for node in nodes:
-        if node.tag == Tag.PARA_HEADER:
-            found.append(_paragraph(node, info))
-        else:
-            found += _all_paragraphs(node.children, info)
+        is_paragraph = node.tag == Tag.PARA_HEADER
+        found += [_paragraph(node, styles)] if is_paragraph else _all_paragraphs(node.children, styles)
     return tuple(found)
 
 
 def _walk(nodes: Iterable[Record]) -> Iterator[Record]:
-    """The nodes and all below them that are not inside a further object."""
+    """The nodes and their descendants, except those in the lists of further objects."""
     for node in nodes:
         yield node
         if node.tag != Tag.LIST_HEADER:

@@ -1,7 +1,7 @@
-"""What HWP 5 and HWPX have in common: sections of paragraphs whose runs are text, objects and asides; list numbers.
+"""The common model of HWP 5 and HWPX: sections of paragraphs whose runs are text, objects and asides; list numbers.
 
-Both readers lower their format to a `HangulDocument`; `hwp_assembly` turns it into blocks. So the same document
-gives the same text from either format.
+Both readers make a `HangulDocument`, which `hwp_assembly` converts to blocks, so that one document gives the same text
+from either format.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.document_readers import counted, roman
 
-MAX_NESTING = 50
-"""Tables within tables, boxes within boxes; deeper nesting is an attempt to exhaust the stack."""
-
-MAX_LEVEL = 9
-"""Deepest level of lists and outlines; 0 is the outermost."""
+MAX_NESTING = 50  # tables in tables, boxes in boxes; deeper nesting is an attempt to exhaust the stack
+MAX_LEVEL = 9  # deepest level of lists and outlines; 0 is the outermost
 
 
-class Generated(NamedTuple):
+class Generated(str):
     """Text that the word processor makes: the number of a note, a table, a figure."""
 
-    text: str
+    __slots__ = ()
 
 
 class Caption(NamedTuple):
@@ -45,7 +42,7 @@ class Table(NamedTuple):
     cells: tuple[TableCell, ...]
     caption: Caption | None
     in_line: bool
-    """Stands in the line like a character; else it floats beside the paragraph."""
+    """Treated like a character; else it floats beside the paragraph."""
 
 
 class Shape(NamedTuple):
@@ -59,21 +56,19 @@ class Shape(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """Text anchored in a paragraph that stands elsewhere on the page."""
+    """Text anchored in a paragraph but shown elsewhere on the page."""
 
     kind: AsideKind
     paragraphs: tuple[Paragraph, ...]
 
 
-Run = str | Generated | Table | Shape | Aside
+Run = str | Table | Shape | Aside
 AsideKind = Literal["note", "header", "footer"]
-
-
 ListKind = Literal["outline", "number", "bullet"]
 
 
 class ListHead(NamedTuple):
-    """That a paragraph is numbered or bulleted, and by which list."""
+    """The list that numbers or bullets a paragraph."""
 
     kind: ListKind
     list_id: int
@@ -93,17 +88,20 @@ class Section(NamedTuple):
 
 
 class NumberingLevel(NamedTuple):
-    """How one level of a numbering looks: `제^1조`, `^1.^2.`, and in which figures."""
-
     pattern: str
+    """`제^1조`, `^1.^2.`: ^n stands for the number of level n."""
     style: str
     """OWPML's name: DIGIT, HANGUL_SYLLABLE …"""
     start: int
 
 
 class ListStyles(NamedTuple):
+    """The lists that a document defines, by id, and which of them each paragraph shape belongs to."""
+
     numberings: Mapping[int, tuple[NumberingLevel, ...]]
     bullets: Mapping[int, str]
+    heads: Mapping[str, ListHead]
+    """By paragraph shape id."""
 
 
 class HangulDocument(NamedTuple):
@@ -115,41 +113,20 @@ class HangulDocument(NamedTuple):
 
 
 def aside(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:
-    """An aside, unless it is empty."""
+    """An aside; nothing if it is empty."""
     return [Aside(kind, paragraphs)] if paragraphs else []
 
 
 def shape(
     paragraphs: tuple[Paragraph, ...], *, picture: bool, description: str, caption: Caption | None, in_line: bool
 ) -> list[Run]:
-    """A drawing object with the author's words for it; none for a line, an arrow, an empty box."""
+    """A drawing object with its author's description; nothing for a line, an arrow, an empty box."""
     if not (paragraphs or picture or caption):
         return []
     # Hangul describes every object by itself: `그림입니다. 원본 그림의 이름: …`, `사각형입니다.`
     own_words = description.strip().partition("\n")[0].strip().endswith("입니다.")
     return [Shape(paragraphs, picture, "" if own_words else description.strip(), caption, in_line)]
 
-
-STYLES = (
-    "DIGIT",
-    "CIRCLED_DIGIT",
-    "ROMAN_CAPITAL",
-    "ROMAN_SMALL",
-    "LATIN_CAPITAL",
-    "LATIN_SMALL",
-    "CIRCLED_LATIN_CAPITAL",
-    "CIRCLED_LATIN_SMALL",
-    "HANGUL_SYLLABLE",
-    "CIRCLED_HANGUL_SYLLABLE",
-    "HANGUL_JAMO",
-    "CIRCLED_HANGUL_JAMO",
-    "HANGUL_PHONETIC",
-    "IDEOGRAPH",
-    "CIRCLED_IDEOGRAPH",
-    "DECAGON_CIRCLE",
-    "DECAGON_CIRCLE_HANJA",
-)
-"""OWPML's names of number styles, at the positions that HWP 5 gives them."""
 
 _WINGDINGS = {
     0xF000 + code: sign
@@ -161,8 +138,7 @@ _WINGDINGS = {
 }  # fmt: skip
 """Bullets are stored as private-use codes of the font Wingdings; these are the signs that it shows."""
 
-_MAX_NUMBER = 100_000
-"""Beyond it digits stand in for every style: a Roman million would be a thousand letters."""
+_MAX_NUMBER = 100_000  # larger numbers are written in digits: a Roman million would have a thousand letters
 
 
 class ListCounters:
@@ -173,7 +149,7 @@ class ListCounters:
         self._counts: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
 
     def mark(self, head: ListHead, *, outline_id: int) -> str:
-        """The bullet or number of the next paragraph of this list; "" if its style shows none."""
+        """The bullet or number of the next paragraph of this list; "" if it has none."""
         if head.kind == "bullet":
             return self._styles.bullets.get(head.list_id, "").translate(_WINGDINGS)
         list_id = outline_id if head.kind == "outline" else head.list_id
@@ -196,8 +172,7 @@ def _fill(levels: tuple[NumberingLevel, ...], counts: dict[int, int], level: int
     def code(match: re.Match[str]) -> str:
         key = match[1]
         if key in "nN":  # ^n is the path 1.2.3, ^N the path 1.2.3.
-            path = ".".join(number(index) for index in range(level + 1))
-            return path + "." * (key == "N")
+            return ".".join(number(index) for index in range(level + 1)) + "." * (key == "N")
         return number((int(key) - 1) % 10)  # ^0 is the tenth level
 
     return re.sub(r"\^([0-9nN])", code, levels[level].pattern)
@@ -211,32 +186,27 @@ def number_text(number: int, style: str) -> str:
 
 def style_named(index: int) -> str:
     """OWPML's name of a number style that HWP 5 gives by its index."""
-    return STYLES[index] if index < len(STYLES) else "DIGIT"
+    return list(_SPELLERS)[index] if index < len(_SPELLERS) else "DIGIT"
 
 
 def _cycle(letters: str) -> Callable[[int], str]:
-    """A … Z, AA … ZZ: the letter repeats with every round."""
+    """A … Z, AA … ZZ, AAA …"""
     return lambda number: letters[(number - 1) % len(letters)] * min((number - 1) // len(letters) + 1, 8)
 
 
 def _signs(*runs: tuple[int, int]) -> Callable[[int], str]:
-    """Signs of Unicode ranges (first, last), one after another; "" beyond them."""
+    """The n-th sign of Unicode ranges (first, last); "" beyond them."""
     signs = "".join(chr(code) for first, last in runs for code in range(first, last + 1))
     return lambda number: signs[number - 1] if number <= len(signs) else ""
 
 
-def _cycle_vowels(number: int) -> str:
-    """가 나 … 하, 거 너 … 허, 고 …: the vowel changes with every round of 14."""
-    round_, index = divmod(number - 1, len(_INITIALS))
-    if round_ >= len(_VOWELS):
-        return ""
-    return chr(0xAC00 + (_INITIALS[index] * 21 + _VOWELS[round_]) * 28)
-
-
-_INITIALS = (0, 2, 3, 5, 6, 7, 9, 11, 12, 14, 15, 16, 17, 18)  # ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ
-_VOWELS = (0, 4, 8, 13, 18, 20)  # ㅏㅓㅗㅜㅡㅣ
+_SYLLABLES = (
+    "가나다라마바사아자차카타파하거너더러머버서어저처커터퍼허고노도로모보소오조초코토포호"
+    "구누두루무부수우주추쿠투푸후그느드르므브스으즈츠크트프흐기니디리미비시이지치키티피히"
+)
 
 _SPELLERS: dict[str, Callable[[int], str]] = {
+    "DIGIT": str,
     "CIRCLED_DIGIT": _signs((0x2460, 0x2473), (0x3251, 0x325F), (0x32B1, 0x32BF)),
     "ROMAN_CAPITAL": lambda number: roman(number).upper() if number < 4000 else "",
     "ROMAN_SMALL": lambda number: roman(number) if number < 4000 else "",
@@ -244,7 +214,7 @@ _SPELLERS: dict[str, Callable[[int], str]] = {
     "LATIN_SMALL": _cycle("abcdefghijklmnopqrstuvwxyz"),
     "CIRCLED_LATIN_CAPITAL": _signs((0x24B6, 0x24CF)),
     "CIRCLED_LATIN_SMALL": _signs((0x24D0, 0x24E9)),
-    "HANGUL_SYLLABLE": _cycle_vowels,
+    "HANGUL_SYLLABLE": lambda number: _SYLLABLES[number - 1 : number],
     "CIRCLED_HANGUL_SYLLABLE": _signs((0x326E, 0x327B)),
     "HANGUL_JAMO": _cycle("ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"),
     "CIRCLED_HANGUL_JAMO": _signs((0x3260, 0x326D)),
@@ -254,3 +224,4 @@ _SPELLERS: dict[str, Callable[[int], str]] = {
     "DECAGON_CIRCLE": _cycle("갑을병정무기경신임계"),
     "DECAGON_CIRCLE_HANJA": _cycle("甲乙丙丁戊己庚辛壬癸"),
 }
+"""OWPML's names of number styles, in the order in which HWP 5 counts them."""

@@ -1,13 +1,13 @@
-"""OWPML, the XML inside HWPX, becomes the paragraphs and list styles of a `HangulDocument`.
+"""Converts OWPML, the XML inside HWPX, to the paragraphs and list styles of a `HangulDocument`.
 
-Elements are known by their local names, for the namespaces changed between 2011 and 2024. Where an element offers
-variants (`switch`), the first `case` is read, as Hangul does.
+Elements are matched by local name, as the namespaces changed between 2011 and 2024. Of variants (`switch`) the first
+`case` is read, as Hangul does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.hwp.hwp_model import (
@@ -44,19 +44,8 @@ _MAX_SPAN = 1024
 _KINDS: dict[str, ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BULLET": "bullet"}
 
 
-class Head(NamedTuple):
-    """What header.xml says of lists."""
-
-    heads: dict[str, ListHead]
-    """By paragraph property id."""
-    styles: ListStyles
-
-
-NO_HEAD = Head({}, ListStyles({}, {}))
-
-
-def read_head(root: Element) -> Head:
-    """Numberings, bullets, and the list of each paragraph property."""
+def read_head(root: Element) -> ListStyles:
+    """The lists that header.xml defines."""
     heads: dict[str, ListHead] = {}
     numberings: dict[int, tuple[NumberingLevel, ...]] = {}
     bullets: dict[int, str] = {}
@@ -64,8 +53,7 @@ def read_head(root: Element) -> Head:
         match local_name(element):
             case "paraPr":
                 heading = _find(element, "heading")
-                kind = _KINDS.get(heading.get("type", "")) if heading is not None else None
-                if heading is not None and kind:
+                if heading is not None and (kind := _KINDS.get(heading.get("type", ""))):
                     head = ListHead(kind, _number(heading, "idRef"), min(_number(heading, "level"), MAX_LEVEL))
                     heads[element.get("id", "")] = head
             case "numbering":
@@ -79,22 +67,22 @@ def read_head(root: Element) -> Head:
                 bullets[_number(element, "id")] = "" if _number(element, "useImage") else element.get("char", "")
             case _:
                 pass
-    return Head(heads, ListStyles(numberings, bullets))
+    return ListStyles(numberings, bullets, heads)
 
 
-def read_section(root: Element, head: Head, master_page: Callable[[str], Element | None]) -> Section:
+def read_section(root: Element, styles: ListStyles, master_page: Callable[[str], Element | None]) -> Section:
     """The section's paragraphs. `master_page` gives the root of the master page of an id, if it is there."""
-    reader = _SectionReader(head, master_page)
+    reader = _SectionReader(styles, master_page)
     paragraphs = tuple(reader.paragraphs(root))
     return Section(paragraphs, reader.outline_id)
 
 
 class _SectionReader:
-    """Walks one section; remembers the numbering of its outline and how deep it is."""
+    """Reads one section; keeps the id of its outline numbering and the nesting depth."""
 
-    def __init__(self, head: Head, master_page: Callable[[str], Element | None]) -> None:
+    def __init__(self, styles: ListStyles, master_page: Callable[[str], Element | None]) -> None:
         self.outline_id = 0
-        self._heads = head.heads
+        self._heads = styles.heads
         self._master_page = master_page
         self._depth = 0
 
@@ -134,23 +122,20 @@ class _SectionReader:
             case "compose":
                 return [element.get("composeText", "")]
             case "dutmal":
-                return [_word_with_reading(element)]
+                word, reading = _text_in(element, "mainText"), _text_in(element, "subText")
+                return [f"{word}({reading})" if reading else word]
             case name if name in _FORMS:
                 return [element.get("caption", "") or _text_in(element, "text")]
             case "secPr":
                 return self._section_properties(element)
             case "ctrl":
-                return [run for part in _content(element) for run in self._control(part)]
+                return [run for part in _content(element) for run in self._run(part)]
+            case "autoNum":
+                return [_auto_number(element)]
             case "linesegarray":
                 return []
-            case _:
-                return aside("note", self._all_paragraphs(element))
-
-    def _control(self, element: Element) -> list[Run]:
-        name = local_name(element)
-        if name == "autoNum":
-            return [_auto_number(element)]
-        return aside(_ASIDES.get(name, "note"), self._all_paragraphs(element))
+            case name:
+                return aside(_ASIDES.get(name, "note"), self._all_paragraphs(element))
 
     def _section_properties(self, element: Element) -> list[Run]:
         self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
@@ -217,7 +202,7 @@ class _SectionReader:
 
 
 def local_name(element: Element) -> str:
-    """The tag without its namespace: OWPML's namespaces differ by year, its names do not."""
+    """The tag without its namespace."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
@@ -244,11 +229,6 @@ def _text_in(element: Element, name: str) -> str:
     """The words of the first child of that name; "" where there is none."""
     child = _find(element, name)
     return _text(child) if child is not None else ""
-
-
-def _word_with_reading(element: Element) -> str:
-    word, reading = _text_in(element, "mainText"), _text_in(element, "subText")
-    return f"{word}({reading})" if reading else word
 
 
 def _auto_number(element: Element) -> Generated:

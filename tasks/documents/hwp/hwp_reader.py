@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,11 +40,9 @@ _SECTOR_SHIFTS = (b"\x09\0\x06\0", b"\x0c\0\x06\0")
 """Sectors of 512 or 4096 bytes, small ones of 64: the only sizes of the OLE format."""
 _DAMAGED = (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError)
 """What olefile raises over a damaged container."""
-_BIN_DATA_BYTES = 6
-"""Attributes, number and length of the extension: a shorter record names no object."""
+_BIN_DATA_BYTES = 6  # attributes, number and length of the extension: a shorter record names no object
 _LINK, _EMBEDDED = 0, 1
-_COMPRESSED = 1
-"""Packing of an embedded object; 0 leaves it to the document's header."""
+_COMPRESSED = 1  # packing of an embedded object; with 0 the document's header decides
 _SUMMARY_STREAM = "\x05HwpSummaryInformation"
 
 
@@ -64,7 +63,7 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 
 def read_hwp(path: Path, *, password: str | None) -> HangulDocument:
-    """The document before it becomes blocks."""
+    """The document before its conversion to blocks."""
     with open_container(path) as ole:
         return Container(ole, password, file_bytes=path.stat().st_size).document()
 
@@ -97,10 +96,7 @@ def open_container(path: Path) -> Any:
 
 
 def _plausible(start: bytes, *, file_bytes: int) -> bool:
-    """Whether sector sizes are those of the format, and the tables fit into the file.
-
-    olefile trusts both: a flipped bit would make it allocate terabytes.
-    """
+    """Whether sector sizes are valid and the tables fit into the file; olefile would allocate terabytes if not."""
     if len(start) < 76 or start[30:34] not in _SECTOR_SHIFTS:
         return False
     sector_bytes = 1 << start[30]
@@ -125,16 +121,16 @@ class Container:
             raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def document(self) -> HangulDocument:
-        info = read_docinfo(self.docinfo())
+        styles = read_docinfo(self.docinfo())
         names = self._section_names()
-        sections = tuple(read_section(record_tree(self._section(name), name=name), info) for name in names)
-        # the summary stands in the open even where the text has a password
+        sections = tuple(read_section(record_tree(self._section(name), name=name), styles) for name in names)
+        # the summary is not encrypted even where the text is
         metadata = read_summary(self.raw(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
         notes = (
             "read from the view streams of a distribution document" if self.flags.distribution else "",
             "decrypted with the password" if self.flags.password else "",
         )
-        return HangulDocument(sections, info.styles, metadata.pop("title", None), metadata, tuple(filter(None, notes)))
+        return HangulDocument(sections, styles, metadata.pop("title", None), metadata, tuple(filter(None, notes)))
 
     def raw(self, name: str) -> bytes:
         try:
@@ -149,7 +145,7 @@ class Container:
             ) from error
 
     def docinfo(self) -> list[Record]:
-        """DocInfo's records; with a password, it is also the proof that the password is right."""
+        """DocInfo's records. Raises NeedsPassword if the password is wrong."""
         try:
             records = record_tree(self.stream("DocInfo", compressed=self.flags.compressed), name="DocInfo")
         except DocumentError as error:
@@ -164,7 +160,7 @@ class Container:
         if not self.flags.distribution:
             return self.stream(name, compressed=self.flags.compressed)
         stream = self.raw(name)
-        # one record in the open, 4 bytes of header and 256 of key material, then the cipher text
+        # one plain record, 4 bytes of header and 256 of key material, then the cipher text
         first = int.from_bytes(stream[:4], "little")
         if first & 0x3FF != Tag.DISTRIBUTE_DOC_DATA or first >> 20 != 256:
             raise CorruptDocument(
@@ -174,7 +170,7 @@ class Container:
         return inflate(packed, name=name) if self.flags.compressed else packed
 
     def stream(self, name: str, *, compressed: bool) -> bytes:
-        """A stream, decrypted with the document's password if it has one, and inflated."""
+        """A stream, decrypted if the document has a password, and inflated."""
         data = self.raw(name)
         if self.flags.password:
             data = decrypt_stream(data, self.password or "", encrypt_version=self.flags.encrypt_version)
@@ -213,16 +209,15 @@ def _read_flags(header: bytes) -> _Flags:
 
 _NAMES = {2: "title", 3: "subject", 4: "author", 5: "keywords", 6: "comments", 8: "last_author", 12: "created"}
 _STRING, _FILE_TIME = 0x1F, 0x40
-_SET_OFFSET_AT = 44
-"""The one property set's place stands behind the 28-byte header and the set's 16-byte id."""
+_SET_OFFSET_AT = 44  # where the offset of the one property set is, behind the 28-byte header and a 16-byte id
 _MAX_PROPERTIES = 256
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 
 
 def read_summary(data: bytes) -> dict[str, str]:
-    """The properties that a reader may want, by name; a damaged summary costs only itself.
+    """The document properties by name; none if the summary is damaged.
 
-    Not by olefile: it reads strings past their end, and allocates for as many values as the file claims.
+    Not read by olefile, which reads strings past their end and allocates as many values as the file claims.
     """
     try:
         (start,) = struct.unpack_from("<I", data, _SET_OFFSET_AT)
@@ -249,37 +244,26 @@ def _value(data: bytes, offset: int) -> str:
 
 
 def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """Pictures in the order in which they were put into the document. Raises DocumentError."""
+    """Pictures in the order of their insertion into the document. Raises DocumentError."""
     with open_container(path) as ole:
         container = Container(ole, password, file_bytes=path.stat().st_size)
-        names = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
-        yield from candidates(_hwp_image(container, entry, names) for entry in _bin_data(container))
+        streams = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
+        yield from candidates(_embedded_images(container, streams))
 
 
-class _BinData(NamedTuple):
-    """An entry of the list of embedded objects."""
-
-    stream: str
-    compressed: bool
-
-
-def _bin_data(container: Container) -> Iterator[_BinData]:
-    """The objects that DocInfo lists: streams, links (without a stream) and OLE objects, which are left out."""
+def _embedded_images(container: Container, streams: dict[str, str]) -> Iterator[Embedded]:
+    """The pictures that DocInfo lists, embedded or linked; OLE objects are left out."""
     for record in (record for top in container.docinfo() for record in (top, *top.children)):
         if record.tag != Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
             continue
         kind, packing = record.data[0] & 0xF, record.data[0] >> 4 & 3
-        if kind == _EMBEDDED:
+        if kind == _LINK:
+            yield ABROAD
+        elif kind == _EMBEDDED:
             extension = record.data[6 : 6 + 2 * record.u16(4)].decode("utf-16-le", "replace")
+            file = f"BIN{record.u16(2):04X}.{extension}".upper()
             compressed = packing == _COMPRESSED or (packing == 0 and container.flags.compressed)
-            yield _BinData(f"BIN{record.u16(2):04X}.{extension}".upper(), compressed)
-        elif kind == _LINK:
-            yield _BinData("", compressed=False)
-
-
-def _hwp_image(container: Container, entry: _BinData, names: dict[str, str]) -> Embedded:
-    if not entry.stream:
-        return ABROAD
-    if entry.stream not in names:
-        return Embedded(b"", f"the document lists {entry.stream} and does not hold it")
-    return read_embedded(lambda: container.stream(names[entry.stream], compressed=entry.compressed))
+            if file in streams:
+                yield read_embedded(partial(container.stream, streams[file], compressed=compressed))
+            else:
+                yield Embedded(b"", f"the document lists {file} and does not hold it")

@@ -1,8 +1,8 @@
-"""Streams of Hangul documents: decrypted, inflated under a cap, and (HWP 5) cut into a tree of records.
+"""Streams of Hangul documents: decryption, inflation under a cap, and (HWP 5) the tree of records.
 
-Ciphers: passwords (three schemes) and distribution documents (no password). None of the password schemes is in the
-published formats. HWP 5: `hwp-extract` by Volexity documents the one that Hangul 2010 and later write, the older one is
-that of HWP 3. HWPX follows OpenDocument 1.2, part 3.
+Ciphers: passwords (three schemes) and distribution documents (no password). The published formats describe none of
+the password schemes. HWP 5 from Hangul 2010 on: `hwp-extract` by Volexity; older: that of HWP 3. HWPX: OpenDocument
+1.2, part 3.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -18,10 +17,8 @@ from typing import Any
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
 from tasks.documents.hwp.hwp_model import MAX_NESTING
 
-MAX_STREAM_BYTES = 128 << 20
-"""One inflated stream; a 1,000-page document has about 20 MiB."""
-MAX_RATIO = 100
-"""Inflated over packed, for streams above `_SMALL_BYTES`; real section streams stay under 30."""
+MAX_STREAM_BYTES = 128 << 20  # one inflated stream; a 1,000-page document has about 20 MiB
+MAX_RATIO = 100  # inflated over packed, for streams above `_SMALL_BYTES`; real section streams stay below 30
 _SMALL_BYTES = 16 << 20
 WRONG_PASSWORD = "The password does not open the document, or the document is damaged; check `--password-env`."
 _MAX_RECORDS = 1_000_000
@@ -58,7 +55,7 @@ _KEPT = frozenset(int(tag) for tag in Tag)
 
 @dataclass(slots=True)
 class Record:
-    """A record and those that stand under it."""
+    """A record with its children."""
 
     tag: int
     level: int
@@ -86,7 +83,7 @@ class Record:
 
 
 def inflate(packed: bytes, *, name: str) -> bytes:
-    """A raw deflate stream, inflated; a CRC and a length behind it are checked where Hangul wrote them."""
+    """A raw deflate stream, inflated; its CRC and length are checked where Hangul wrote them."""
     limit = min(MAX_STREAM_BYTES, max(_SMALL_BYTES, MAX_RATIO * len(packed)))
     inflater = zlib.decompressobj(-15)
     try:
@@ -109,7 +106,7 @@ def inflate(packed: bytes, *, name: str) -> bytes:
 
 
 def record_tree(data: bytes, *, name: str) -> list[Record]:
-    """The top records of a stream, each with its children; records without text or structure are left out."""
+    """The top records of a stream with their children, without records that have neither text nor structure."""
     top: list[Record] = []
     open_: list[Record] = []  # the last record of every level above the current one
     offset = count = 0
@@ -153,8 +150,7 @@ def _header(data: bytes, offset: int, *, name: str) -> tuple[int, int, int, int]
 
 
 _PIECE_BYTES = 1 << 16
-_MAX_ITERATIONS = 1_000_000
-"""PBKDF2 iterations; a file that asks for more is an attempt to consume CPU time."""
+_MAX_ITERATIONS = 1_000_000  # PBKDF2; a file that asks for more is an attempt to consume CPU time
 _DISTRIBUTION_BYTES = 256
 
 
@@ -173,8 +169,8 @@ def distribution_key(record: bytes) -> bytes:
     return plain[offset : offset + 16]
 
 
-def _mask(record: bytes) -> Iterator[int]:
-    """What the record is XORed with: runs of equal bytes from the linear congruential rand() of Microsoft's C."""
+def _mask(record: bytes) -> bytes:
+    """The XOR mask of the record: runs of equal bytes from the linear congruential rand() of Microsoft's C."""
     seed = int.from_bytes(record[:4], "little")
 
     def rand() -> int:
@@ -182,23 +178,22 @@ def _mask(record: bytes) -> Iterator[int]:
         seed = (seed * 214013 + 2531011) & 0xFFFFFFFF
         return seed >> 16 & 0x7FFF
 
-    index = 0
-    while index < _DISTRIBUTION_BYTES:
+    mask = bytearray()
+    while len(mask) < _DISTRIBUTION_BYTES:
         value = rand() & 0xFF
-        for _ in range((rand() & 0x0F) + 1):
-            yield value if index >= 4 else 0  # the seed itself stands in the open
-            index += 1
+        mask += bytes([value]) * ((rand() & 0x0F) + 1)
+    return bytes(4) + mask[4:]  # the seed itself is not masked
 
 
 def decrypt_distribution(data: bytes, key: bytes) -> bytes:
-    """AES-128-ECB; a last block that is not whole is dropped, as it cannot be decrypted."""
+    """AES-128-ECB without an incomplete last block."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     return Cipher(algorithms.AES(key), modes.ECB()).decryptor().update(data[: len(data) // 16 * 16])
 
 
 def decrypt_stream(data: bytes, password: str, *, encrypt_version: int) -> bytes:
-    """A stream of an HWP 5 file with a password; a wrong password gives noise that does not inflate."""
+    """A decrypted stream of HWP 5; a wrong password gives noise that does not inflate."""
     if encrypt_version >= 4:
         return _decrypt_bitwise_cfb(data, _rotated_sha1_key(password))
     from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
@@ -209,7 +204,7 @@ def decrypt_stream(data: bytes, password: str, *, encrypt_version: int) -> bytes
 
 
 def _rotated_sha1_key(password: str) -> bytes:
-    """Each byte behind its predecessor rotated left by one bit, hashed."""
+    """SHA-1 over each byte preceded by its predecessor rotated left by one bit."""
     mixed, previous = bytearray(), 0xEC
     for byte in password.encode():
         mixed += bytes(((previous << 1 | previous >> 7) & 0xFF, byte))
@@ -262,7 +257,7 @@ def open_document_key(password: str, *, salt: bytes, iterations: int, key_bytes:
 
 
 def decrypt_open_document(data: bytes, *, key: bytes, vector: bytes) -> bytes:
-    """AES-CBC; the padding is left on, as Hangul's deflate streams know their own end."""
+    """AES-CBC with the padding left on: deflate streams have an end mark."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     if len(vector) != 16 or len(data) % 16:

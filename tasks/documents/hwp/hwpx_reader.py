@@ -24,10 +24,10 @@ from tasks.documents.document_errors import (
     UnsupportedDocument,
 )
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.embedded_images import ABROAD, candidates, read_embedded
+from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import hangul_reader
-from tasks.documents.hwp.hwp_model import HangulDocument
-from tasks.documents.hwp.hwp_owpml import NO_HEAD, Element, Head, local_name, read_head, read_section
+from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
+from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
 from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, decrypt_open_document, inflate, open_document_key
 
 _SECTION = re.compile(r"(?:.*/)?section(\d{1,5})\.xml", re.IGNORECASE)
@@ -59,7 +59,7 @@ def read_hwpx(path: Path, *, password: str | None) -> HangulDocument:
 
 
 class HwpxPackage(Package):
-    """The members of an HWPX file; those that a password hides are decrypted. Raises DocumentError."""
+    """The members of an HWPX file, decrypted where needed. Raises DocumentError."""
 
     def __init__(self, path: Path, password: str | None) -> None:
         if not path.stat().st_size:
@@ -67,18 +67,15 @@ class HwpxPackage(Package):
         super().__init__(path, caps=_CAPS)
         self._password = password
         self._keys: dict[tuple[bytes, int, int], bytes] = {}
-        self._ciphers: dict[str, _Cipher] = {}
+        self.ciphers: dict[str, _Cipher] = {}
+        """Of encrypted members, by name."""
         if _MANIFEST in self.names:
-            self._ciphers = _ciphers(self.xml(_MANIFEST))
-        if self._ciphers and password is None:
+            self.ciphers = _ciphers(self.xml(_MANIFEST))
+        if self.ciphers and password is None:
             raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def _refusal(self, info: ZipInfo) -> str | None:
-        return misplaced(info)  # sizes are checked on reading: a picture that is a bomb costs only itself
-
-    @property
-    def encrypted(self) -> bool:
-        return bool(self._ciphers)
+        return misplaced(info)  # sizes are checked on reading: a bomb in a picture affects that picture only
 
     def xml(self, name: str) -> Element:
         """The root of an XML member, parsed without entities, DTD or network."""
@@ -105,7 +102,7 @@ class HwpxPackage(Package):
         """The content of a member, decrypted."""
         if name in self.names and (sentence := oversized(self._zip.getinfo(name), caps=_CAPS)):
             raise RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
-        data, cipher = super().read(name), self._ciphers.get(name)
+        data, cipher = super().read(name), self.ciphers.get(name)
         if cipher is None:
             return data
         recipe = (cipher.salt, cipher.iterations, cipher.key_bytes)
@@ -128,7 +125,7 @@ def _entities(name: str) -> str:
 
 
 class _Cipher(NamedTuple):
-    """How one member is encrypted."""
+    """Encryption parameters of a member."""
 
     vector: bytes
     salt: bytes
@@ -139,7 +136,7 @@ class _Cipher(NamedTuple):
 
 
 def _ciphers(manifest: Element) -> dict[str, _Cipher]:
-    """How each encrypted member is encrypted, by its name."""
+    """Encryption parameters of the encrypted members, by name."""
     found: dict[str, _Cipher] = {}
     for entry in manifest.iter():
         if local_name(entry) == "file-entry":
@@ -187,20 +184,22 @@ def _attribute(element: Element, name: str) -> str:
 
 
 class _Parts:
-    """What the package file says: which member is what. Without one, names tell."""
+    """The members by role, as the package file lists them, or by name where there is none."""
 
     def __init__(self, package: HwpxPackage) -> None:
         self._package = package
-        self._notes = ["decrypted with the password"] if package.encrypted else []
+        self._notes = ["decrypted with the password"] if package.ciphers else []
         self._base, self._root = self._package_file()
-        self._members = dict(self._manifest())
+        self._items = [] if self._root is None else [item for item in self._root.iter() if local_name(item) == "item"]
+        resolved = {item.get("id", ""): self._resolve(item.get("href", "")) for item in self._items}
+        self._members = {id_: name for id_, name in resolved.items() if name}
 
     def document(self) -> HangulDocument:
-        head = self._head()
+        styles = self._styles()
         names = self._section_names()
-        sections = tuple(read_section(self._package.xml(name), head, self._master_page) for name in names)
+        sections = tuple(read_section(self._package.xml(name), styles, self._master_page) for name in names)
         title, metadata = self._metadata()
-        return HangulDocument(sections, head.styles, title, metadata, tuple(self._notes))
+        return HangulDocument(sections, styles, title, metadata, tuple(self._notes))
 
     def _package_file(self) -> tuple[str, Element | None]:
         """The folder and root of content.hpf."""
@@ -210,16 +209,8 @@ class _Parts:
             return "", None
         return posixpath.dirname(name), self._package.xml(name)
 
-    def _manifest(self) -> list[tuple[str, str]]:
-        """Item id and member name of what the package lists and the ZIP holds."""
-        if self._root is None:
-            return []
-        items = [item for item in self._root.iter() if local_name(item) == "item"]
-        found = ((item.get("id", ""), self._resolve(item.get("href", ""))) for item in items)
-        return [(id_, name) for id_, name in found if name]
-
     def _resolve(self, href: str) -> str:
-        """The member of a reference: Hangul writes them from the root, other programs from the package file."""
+        """The member of a reference, relative to the root (Hangul) or to the package file (others); "" if missing."""
         for name in (href.lstrip("/"), posixpath.normpath(posixpath.join(self._base, href))):
             if name in self._package.names:
                 return name
@@ -241,11 +232,11 @@ class _Parts:
             raise CorruptDocument("The document has no section: not an HWPX document, or not whole; check the file.")
         return spine + forgotten
 
-    def _head(self) -> Head:
+    def _styles(self) -> ListStyles:
         name = self._members.get("header") or self._resolve("Contents/header.xml")
         if not name:
             self._notes.append("header.xml is missing: numbers and bullets are unknown")
-            return NO_HEAD
+            return ListStyles({}, {}, {})
         return read_head(self._package.xml(name))
 
     def _master_page(self, id_: str) -> Element | None:
@@ -254,43 +245,37 @@ class _Parts:
 
     def _metadata(self) -> tuple[str | None, dict[str, str]]:
         title, found = None, dict[str, str]()
-        for element in self._root.iter() if self._root is not None else ():
-            text = (element.text or "").strip()
-            if text and local_name(element) == "title":
-                title = text
-            elif text and local_name(element) == "meta" and element.get("name") in _METADATA:
-                found[_METADATA[element.get("name")]] = text
+        for element in self._root.iter("{*}title", "{*}meta") if self._root is not None else ():
+            if text := (element.text or "").strip():
+                if local_name(element) == "title":
+                    title = text
+                elif element.get("name") in _METADATA:
+                    found[_METADATA[element.get("name")]] = text
         return title, found
+
+    def images(self) -> Iterator[Embedded]:
+        """Pictures in the order of the text, then those that only styles use."""
+        pictures = self._pictures()
+        nodes = (node for section in self._section_names() for node in self._package.xml(section).iter())
+        shown = [id_ for node in nodes if (id_ := node.get("binaryItemIDRef")) in pictures]
+        for id_ in dict.fromkeys([*shown, *pictures]):
+            name = pictures[id_]
+            yield ABROAD if name is None else read_embedded(partial(self._package.read, name))
+
+    def _pictures(self) -> dict[str, str | None]:
+        """Member of each picture by item id, None for one outside the document; without a manifest, BinData by name."""
+        if self._root is None:
+            names = sorted(name for name in self._package.names if re.fullmatch("BinData/.*[^/]", name))
+            return {PurePosixPath(name).stem: name for name in names}
+        items = [item for item in self._items if item.get("media-type", "").startswith("image/")]
+        named = ((item, item.get("id", ""), item.get("href", "")) for item in items)
+        return {
+            id_: None if item.get("isEmbeded") == "0" else self._members.get(id_, href.lstrip("/"))
+            for item, id_, href in named
+        }
 
 
 def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """Pictures in the order of the text, then those that only styles use. Raises DocumentError."""
     with HwpxPackage(path, password) as package:
-        members = _images(package)
-        sections = sorted(filter(_SECTION.fullmatch, package.names), key=lambda name: (len(name), name))
-        nodes = (node for section in sections for node in package.xml(section).iter())
-        shown = [id_ for node in nodes if (id_ := node.get("binaryItemIDRef")) in members]
-        yield from candidates(
-            ABROAD if (name := members[id_]) is None else read_embedded(partial(package.read, name))
-            for id_ in dict.fromkeys([*shown, *members])
-        )
-
-
-def _images(package: HwpxPackage) -> dict[str, str | None]:
-    """Member of each image by item id, None for one outside the document; without a manifest, BinData by name."""
-    manifest = next((name for name in package.names if name.endswith(".hpf")), None)
-    if manifest is None:
-        members = sorted(name for name in package.names if name.startswith("BinData/") and not name.endswith("/"))
-        return {PurePosixPath(name).stem: name for name in members}
-    folder = PurePosixPath(manifest).parent
-    return {
-        node.get("id", ""): _member(package, folder, node.get("href", "")) if node.get("isEmbeded") != "0" else None
-        for node in package.xml(manifest).iter()
-        if local_name(node) == "item" and node.get("media-type", "").startswith("image/")
-    }
-
-
-def _member(package: HwpxPackage, folder: PurePosixPath, href: str) -> str:
-    """Hangul counts references from the root of the package, other programs from its manifest."""
-    beside = str(folder / href)
-    return beside if beside in package.names else href.lstrip("/")
+        yield from candidates(_Parts(package).images())

@@ -1,7 +1,7 @@
-"""Blocks of a PDF page in reading order: running headers, then paragraphs and tables by kind, comments, footers.
+"""Blocks of a PDF page in reading order: running headers, paragraphs and tables, comments, running footers.
 
-A paragraph's kind follows from its number, size and weight; a running header or footer is an edge row that neighbouring
-pages repeat, or a page number.
+The kind of a paragraph follows from its number, size and weight. A running header or footer is a row near the edge
+that neighbouring pages repeat, or a page number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import BBox, Block, Cell, Kind, Place
 from tasks.documents.document_readers import Headings
-from tasks.documents.pdf.pdf_layout import Paragraph, arrange, join_rows, outline, rows_of
+from tasks.documents.pdf.pdf_layout import (
+    BULLET,
+    COUNTED,
+    DIVISION,
+    Paragraph,
+    arrange,
+    join_rows,
+    outline,
+    rows_of,
+)
 from tasks.documents.pdf.pdf_tables import Table, table_text
 from tasks.documents.pdf.pdf_text import Fragment, PageText
 
@@ -54,14 +63,14 @@ def page_blocks(
     comments: Iterable[tuple[str, BBox]] = (),
     to_page: Callable[[BBox], BBox] | None = None,
 ) -> tuple[Block, ...]:
-    """Blocks with their place on the page, from what stands on it in reading space.
+    """Blocks of a page with their places, from boxes in reading space.
 
-    fragments: what is not in tables; comments: remarks that are not part of the page;
+    fragments: text outside of tables; comments: annotations that are not printed;
     to_page: from reading space to the shown page, where these differ.
     """
     own = [fragment for fragment in fragments if fragment.line not in running.header | running.footer]
     drafts = _edge_drafts(fragments, running.header, "header")
-    drafts += _with_list_levels([_draft(item, body) for item in arrange(own, tables, starts_item=starts_item)])
+    drafts += _with_list_levels([_draft(item, body) for item in arrange(own, tables)])
     drafts += [_Draft("note", text, bbox) for text, bbox in comments]
     drafts += _edge_drafts(fragments, running.footer, "footer")
     headings = Headings()
@@ -94,7 +103,7 @@ def _draft(item: Paragraph | Table, body: BodyStyle) -> _Draft:
     if isinstance(item, Table):
         return _Draft("table", table_text(item.cells), item.bbox, cells=item.cells)
     text = join_rows(item.rows)
-    kind, level = classify(item, text, body_size=body.size, body_bold=body.bold)
+    kind, level = classify(item, text, body)
     return _Draft(kind, text, outline([row[:4] for row in item.rows]), level, left=item.rows[0].x0)
 
 
@@ -112,26 +121,12 @@ def _with_list_levels(drafts: Sequence[_Draft]) -> list[_Draft]:
 
 MAX_HEADING_CHARS = 120
 MAX_HEADING_ROWS = 3
-MAX_NUMBERED_HEADING_CHARS = 60
-"""Beyond this a numbered line is a sentence with a number, not a title."""
-LARGER = 1.12
-"""A heading's font size over that of running text."""
+MAX_NUMBERED_HEADING_CHARS = 60  # a longer numbered line is a sentence, not a title
+LARGER = 1.12  # font size of a heading over that of running text
 
-ROMAN = r"[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ]"
-DIVISION = re.compile(
-    r"제\s*\d+\s*(?P<unit>[편부장절관조])(?:\s*\([^)]*\))?+(?!\w)"
-    rf"|(?:{ROMAN}\s*[.．]?|[IVX]{{1,4}}\.)\s"
-    r"|(?P<word>(?i:part|chapter|item|section|article|rule|annex|appendix))\s+(?:\d+[A-Z]?|[IVX]+)\b"
-    r"|(?P<square>[□■◆◈❑❏])\s*"
-)
-"""Numbers and signs that Korean and English documents set before titles."""
 DIVISION_LEVEL = {"편": 1, "부": 1, "장": 1, "절": 2, "관": 3, "조": 4}
 DECIMAL = re.compile(r"(?P<number>\d{1,2}(?:\.\d{1,2}){0,4})\.?\s+(?=\D)")
 HANGUL_NUMBER = re.compile(r"[가나다라마바사아자차카타파하]\s*[.)]\s*")
-BULLET = re.compile(r"[•‣▪▫●◦○◎ㅇ❍❖◇▶▷►➢➔✓✔☑☐※∙·⋅\-–—*\uf000-\uf0ff][\s\xa0]+|[•○●▪ㅇ◦※▶](?=\S)|[①-⑳㉠-㉻❶-❿]\s*(?=\S)")
-COUNTED = re.compile(
-    r"(?:\d{1,3}[.)]|\(\d{1,2}\)|[(（][가-하a-zA-Zivx]{1,4}[)）]|[가나다라마바사아자차카타파하][.)]|[a-zA-Z][.)]|[ivx]{1,4}[.)])[\s\xa0]+\S"
-)
 CAPTION = re.compile(
     r"[<\[【〈(]?\s*(?:그림|표|사진|도표|별표|Figure|Fig\.|Table|Chart|Exhibit)\s*[\dⅠ-ⅩA-Z][\d.\-–]*\s*[>\]】〉)]?[\s.:]"
     r"|[(\[]\s*단위\s*[:：]"
@@ -139,24 +134,15 @@ CAPTION = re.compile(
 SENTENCE_END = re.compile(r"[.;,。]\s*$|(?:다|요|음|함|임)\.\s*$")
 
 
-def starts_item(text: str) -> bool:
-    """Whether a row opens with a bullet, a number or the sign of a title, and so begins a paragraph."""
-    text = text.lstrip()
-    return bool(BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
-
-
-def classify(paragraph: Paragraph, text: str, *, body_size: float, body_bold: bool) -> tuple[Kind, int | None]:
-    """Kind of a paragraph, and its level where it has one.
-
-    body_size, body_bold: font size (points) and weight of the document's running text.
-    """
+def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
+    """Kind of a paragraph, and its level where it has one."""
     rows = paragraph.rows
-    larger = rows[0].size >= LARGER * body_size
-    bold = all(row.bold for row in rows) and not body_bold
+    larger = rows[0].size >= LARGER * body.size
+    bold = all(row.bold for row in rows) and not body.bold
     if CAPTION.match(text) and len(text) < 2 * MAX_HEADING_CHARS and len(rows) <= MAX_HEADING_ROWS and not larger:
         return "caption", None
     if _could_head(paragraph, text):
-        level = _heading_level(text, rows[0].size / body_size, larger=larger, bold=bold)
+        level = _heading_level(text, rows[0].size / body.size, larger=larger, bold=bold)
         if level is not None:
             return "heading", level
     if BULLET.match(text) or COUNTED.match(text):
@@ -206,19 +192,13 @@ def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int 
     return 4 if bold else None
 
 
-EDGE_ROWS = 3
-"""Rows at each end of a page that may be a header or footer."""
-EDGE_RUNS = 40
-"""Runs of text in which these rows are sought."""
-EDGE_SHARE = 0.09
-"""Share of the page's height in which headers and footers stand."""
-NUMBER_SHARE = 0.1
-"""Share of the page's height in which a lone number is a page number."""
-SAME_HEIGHT = 4.0
-"""Points by which repeated rows may differ in height."""
+EDGE_ROWS = 3  # rows at each end of a page that may be a header or footer
+EDGE_RUNS = 40  # runs of text among which these rows are searched
+EDGE_SHARE = 0.09  # share of the page's height in which headers and footers stand
+NUMBER_SHARE = 0.1  # share of the page's height in which a lone number is a page number
+SAME_HEIGHT = 4.0  # points by which repeated rows may differ in height
 NUMBER = re.compile(r"\d{1,6}")
-COUNTING = re.compile(r"^\W?\s*\d{1,6}\b(?![.)])|\b\d{1,6}\s*\W?$")
-"""A row that begins or ends with its number."""
+COUNTING = re.compile(r"^\W?\s*\d{1,6}\b(?![.)])|\b\d{1,6}\s*\W?$")  # begins or ends with a number
 PAGE_NUMBER = re.compile(r"\W*(?:(?:page|p\.|쪽)\s*)?\d{1,4}(?:\s*(?:/|of|쪽|면)\s*\d{0,4})?\W*", re.IGNORECASE)
 
 
@@ -248,7 +228,7 @@ class Running(NamedTuple):
 
 
 def margins_of(text: PageText) -> Margins:
-    """The rows that a neighbour must know to find what repeats."""
+    """The outermost rows of a page, which are compared with those of its neighbours."""
     upright = sorted((f for f in text.fragments if f.upright), key=lambda f: f.y0 + f.y1)
     top = tuple(map(_edge_row, rows_of(upright[:EDGE_RUNS])[:EDGE_ROWS]))
     bottom = tuple(map(_edge_row, reversed(rows_of(upright[-EDGE_RUNS:])[-EDGE_ROWS:])))
@@ -276,7 +256,7 @@ def _edge_row(row: Sequence[Fragment]) -> EdgeRow:
 def _from_edge(
     rows: Iterable[tuple[EdgeRow, float]], height: float, neighbours: Mapping[int, Sequence[EdgeRow]]
 ) -> frozenset[tuple[int, int]]:
-    """Runs of the outermost rows up to the first that belongs to the page's own text; rows come with their depth."""
+    """Runs of the outermost rows up to the first of the page's own text; rows come with their depth from the edge."""
     found: frozenset[tuple[int, int]] = frozenset()
     for row, depth in rows:
         at_edge = depth <= EDGE_SHARE * height
@@ -292,7 +272,7 @@ def _from_edge(
 
 
 def _repeats(row: EdgeRow, other: EdgeRow, *, distance: int, at_edge: bool) -> bool:
-    """The same words: at the same height near the edge, or, anywhere, with a number that counts the pages."""
+    """Whether both have the same words at the same height near the edge, or a number that counts the pages."""
     if NUMBER.sub("#", row.text) != NUMBER.sub("#", other.text):
         return False
     if at_edge and abs(row.y0 - other.y0) <= SAME_HEIGHT and not PAGE_NUMBER.fullmatch(row.text):

@@ -1,8 +1,8 @@
-"""Finds charts and diagrams that are drawn with lines, rectangles and curves, and tells them from tables.
+"""Finds charts and diagrams among a page's drawing paths, by geometry alone.
 
-Pure geometry on a page's drawing paths. A cluster of paths is a picture when it shows at least one of these:
-a shape that no table has (a curve, a slanted line), bars (rectangles of different lengths on one baseline), or boxes
-that lines connect. Rules, cell fills, page borders, underlines and rounded panels are none of these.
+A cluster of paths is a picture if it has a shape that tables do not have (a curve, a slanted line), bars (rectangles
+of different lengths on one baseline), or boxes connected by lines. Rules, cell fills, page borders, underlines and
+rounded panels are none of these.
 """
 
 from __future__ import annotations
@@ -17,31 +17,20 @@ from numpy.typing import NDArray
 
 from tasks.documents.blocks import BBox
 
-RULE_PT = 2.0
-"""A path thinner than this is a line, however it was drawn: borders are often thin filled shapes."""
+RULE_PT = 2.0  # a thinner path is a line: borders are often thin filled shapes
 SLANT_PT = 0.2
 CELL_PT = 5.0
-MOST_CELLS = 600
-"""Largest number of grid cells along one side of a page: on a poster the cells are larger."""
-GAP_CELLS = 2
-"""Paths belong together when at most this many grid cells lie between them."""
-SMALLEST_PT = (72.0, 48.0)
-"""An inch by two thirds: what is smaller is an icon or a logo."""
-PAGE_SHARE = 0.85
-"""A single rectangle that covers more of the page is its border or its background."""
+MOST_CELLS = 600  # grid cells along one side of a page; on a poster the cells are larger
+GAP_CELLS = 2  # paths with at most this many grid cells between them belong together
+SMALLEST_PT = (72.0, 48.0)  # width, height; what is smaller is an icon or a logo
+PAGE_SHARE = 0.85  # a single rectangle that covers more of the page is its border or background
 SHAPE_PT = 24.0
-FILLED_SHAPE_PT = 16.0
-"""Letters drawn as outlines are filled shapes lower than this."""
-LABEL_REACH_PT = (40.0, 30.0)
-"""How far labels stand from what they label: sideways, up and down."""
-LABEL_PT = 160.0
-"""A line of text that is longer and reaches out of the picture's surroundings belongs to a paragraph."""
-FEWEST_MARKS = 10
-"""Smallest number of marks in a scatter plot."""
-MOST_PATHS = 20_000
-"""Largest number of paths on a page that is searched; a map may have millions."""
-MOST_NODES = 60
-"""Largest number of boxes in a diagram; pages with more are forms."""
+FILLED_SHAPE_PT = 16.0  # lower filled shapes are letters drawn as outlines
+LABEL_REACH_PT = (40.0, 30.0)  # distance of labels from what they label: sideways, up and down
+LABEL_PT = 160.0  # a longer line that reaches beyond the picture's surroundings belongs to a paragraph
+FEWEST_MARKS = 10  # marks in a scatter plot
+MOST_PATHS = 20_000  # paths on a page that are searched; a map may have millions
+MOST_NODES = 60  # boxes in a diagram; pages with more are forms
 
 Colour = tuple[float, ...]
 
@@ -76,7 +65,7 @@ def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[],
 
 
 def _elements(path: dict[str, Any]) -> list[Element]:
-    """What a path draws; rectangles of one path are taken one by one, for a table is often a single path."""
+    """The elements of a path; each of its rectangles is one, as a table is often a single path."""
     fill = path.get("fill") if path.get("fill_opacity") != 0 else None
     stroked = path.get("color") is not None and path.get("stroke_opacity") != 0
     if not stroked and (fill is None or min(fill) > 0.99):
@@ -121,29 +110,26 @@ def _is_staircase(items: Sequence[tuple[Any, ...]]) -> bool:
 
 
 def _is_rounded_box(free: Sequence[tuple[Any, ...]], rect: Rect) -> bool:
-    """True when everything that bends or slants stays in the corners."""
+    """Whether curves and slanted lines are in the corners only."""
     corners = [Rect(x, y, x, y) for x in (rect.x0, rect.x1) for y in (rect.y0, rect.y1)]
     reach = (rect.width * 0.3, rect.height * 0.5)
     return all(any(corner.grown(*reach).holds(_extent(item)) for corner in corners) for item in free)
 
 
 def _extent(item: tuple[Any, ...]) -> Rect:
-    """Box of a path item; of a curve, the box of its control points."""
-    if item[0] == "re":
-        return Rect(*item[1])
+    """Box of a line or quad; of a curve, the box of its control points."""
     points = item[1] if item[0] == "qu" else [point for point in item[1:] if isinstance(point, tuple)]
     xs, ys = [point[0] for point in points], [point[1] for point in points]
     return Rect(min(xs), min(ys), max(xs), max(ys))
 
 
 def _may_hold_a_picture(elements: Sequence[Element]) -> bool:
-    if any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS:
-        return True
-    return bool(_bar_groups(elements)) or _is_diagram(elements)
+    shapes = any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS
+    return shapes or bool(_bar_groups(elements)) or _is_diagram(elements)
 
 
 def _is_content(element: Element, page: Rect) -> bool:
-    """False for what lies off the page and for its border and background."""
+    """Whether an element is on the page and neither its border nor its background."""
     return page.touches(element.rect) and not (element.kind == "box" and element.rect.area > PAGE_SHARE * page.area)
 
 
@@ -175,7 +161,7 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
 
 
 def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
-    """Rows and columns from the first to the last that a box reaches; what lies off the page counts to its edge."""
+    """Rows and columns from the first to the last that a box reaches, clipped to the page."""
 
     def cell(offset: float, cells: int) -> int:
         return int(min(max(offset / cell_pt, 0), cells - 1))
@@ -186,14 +172,14 @@ def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> 
 
 
 def _nested(clusters: Sequence[list[Element]], page: Rect) -> list[list[Element]]:
-    """Clusters of a picture's size, each with those that lie within its outline."""
+    """Clusters as large as a picture, each with the clusters inside its outline."""
     hulls = [(hull(element.rect for element in cluster), cluster) for cluster in clusters]
     large = [
-        (hull, cluster)
-        for hull, cluster in hulls
+        hull
+        for hull, _ in hulls
         if hull.width >= SMALLEST_PT[0] and hull.height >= SMALLEST_PT[1] and hull.area <= PAGE_SHARE * page.area
     ]
-    frames = merged([hull for hull, _ in large])
+    frames = merged(large)
     return [[element for hull, cluster in hulls if frame.holds(hull) for element in cluster] for frame in frames]
 
 
@@ -229,14 +215,14 @@ def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) ->
 
 
 def _is_ruled_table(cluster: Sequence[Element], box: Rect) -> bool:
-    """Three or more lines both ways that run most of the width or height: slanted lines in it strike out cells."""
+    """Three or more lines each way along most of the width or height; slanted lines in it strike out cells."""
     across = sum(element.kind == "rule" and element.rect.width > 0.6 * box.width for element in cluster)
     down = sum(element.kind == "rule" and element.rect.height > 0.6 * box.height for element in cluster)
     return across >= 3 and down >= 3
 
 
 def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
-    """Ten or more small shapes strewn over half of the box both ways, beside an axis or in a frame."""
+    """Small shapes spread over half of the box both ways, beside an axis or in a frame."""
     marks = [element.rect for element in _small_shapes(cluster)]
     if len(marks) < FEWEST_MARKS:
         return False
@@ -248,7 +234,7 @@ def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
 
 
 def _is_diagram(elements: Sequence[Element]) -> bool:
-    """Three or more boxes that stand apart, and two or more lines or arrowheads that lead from box to box."""
+    """Three or more separate boxes, and two or more lines or arrowheads that lead to a box."""
     rects = (element.rect for element in elements if element.kind == "box")
     boxes = [rect for rect in rects if rect.width >= 30 and rect.height >= 12]  # each could hold a word
     if not 3 <= len(boxes) <= MOST_NODES:
@@ -261,7 +247,7 @@ def _is_diagram(elements: Sequence[Element]) -> bool:
 
 
 def _leads_to(link: Element, box: Rect) -> bool:
-    """True when an arrowhead touches the box, or a line ends at it head on; table rules run along their cells."""
+    """Whether an arrowhead touches the box, or a line ends at it at a right angle; table rules run along cells."""
     line = link.rect
     if link.kind == "free":
         return not _is_shape(link) and box.grown(2, 2).touches(line) and not box.holds(line)
@@ -294,7 +280,7 @@ def _are_bars(bars: Sequence[Element], axis: int) -> bool:
 
 
 def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
-    """True when the same colour goes on beside them: grounds of cells are laid side by side."""
+    """Whether the same colour continues beside them, as backgrounds of cells do."""
     members = set(map(id, bars))
     continued = sum(
         any(
@@ -307,7 +293,7 @@ def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
 
 
 def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
-    """False when most of them are the ground of a line of text or of a cell."""
+    """Whether at most half of them are the background of a line of text or of a cell."""
     covered = 0
     for bar in bars:
         inside = [word for word in words if bar.grown(1, 1).holds(word)]
@@ -388,6 +374,6 @@ def hull(rects: Iterable[BBox]) -> Rect:
 
 
 def common(one: Rect, other: Rect) -> Rect:
-    """What two boxes share; its sides are zero where they share nothing."""
+    """The intersection of two boxes; its sides are zero where they do not overlap."""
     x0, y0 = max(one.x0, other.x0), max(one.y0, other.y0)
     return Rect(x0, y0, max(x0, min(one.x1, other.x1)), max(y0, min(one.y1, other.y1)))

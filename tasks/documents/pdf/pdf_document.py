@@ -1,8 +1,4 @@
-"""A PDF as MuPDF opens and draws it.
-
-What cannot be opened is a typed error, what MuPDF had to repair is a note. Pages are drawn with boxes over what an
-answer cites.
-"""
+"""Opens PDFs with MuPDF, reads their metadata, and draws pages with boxes around what an answer cites."""
 
 from __future__ import annotations
 
@@ -16,38 +12,29 @@ import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword, UnsupportedDocument
-from tasks.documents.pdf.pdf_text import clean
+from tasks.documents.document_readers import storable
 
 if TYPE_CHECKING:
     from PIL import Image
 
-METADATA_NAMES = {
-    "author": "author",
-    "subject": "subject",
-    "keywords": "keywords",
-    "creator": "creator",
-    "producer": "producer",
+METADATA_NAMES = {name: name for name in ("title", "author", "subject", "keywords", "creator", "producer")} | {
     "creationDate": "created",
     "modDate": "modified",
     "format": "version",
 }
-"""MuPDF's names and ours."""
+"""Ours by MuPDF's."""
 MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)  # pyright: ignore[reportPrivateImportUsage]
 MAX_NOTES = 4
 MAX_NOTE_CHARS = 120
 DPI = 110
-MOST_PIXELS = 16_000_000
-"""A page as large as a poster is drawn at fewer dots per inch."""
+MOST_PIXELS = 16_000_000  # larger pages are drawn at a lower resolution
 INK, WASH = (214, 40, 40, 255), (255, 214, 10, 56)
 MARGIN_POINTS = 3.0
 PDF_DATE = re.compile(r"D:(\d{4})(\d\d)?(\d\d)?(?:(\d\d)(\d\d)(\d\d)?)?(?:([+-])(\d\d)'?(\d\d)|Z)?")
 
 
 def open_document(path: Path, password: str | None) -> pymupdf.Document:
-    """The document, unlocked; MuPDF prints nothing from here on.
-
-    Raises EmptyDocument, CorruptDocument, NeedsPassword, UnsupportedDocument; OSError for a file that is not there.
-    """
+    """The document, unlocked; MuPDF prints nothing from here on. Raises DocumentError, OSError."""
     pymupdf.TOOLS.mupdf_display_errors(False)
     pymupdf.TOOLS.mupdf_display_warnings(False)
     pymupdf.TOOLS.reset_mupdf_warnings()
@@ -55,40 +42,31 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
         raise EmptyDocument("The document has no bytes; fetch it again.")
     try:
         document = pymupdf.open(path, filetype="pdf")
+        if not document.is_pdf:  # MuPDF goes by the content, whatever `filetype` says
+            raise CorruptDocument("The document is not a PDF; give it the name of what it is, or fetch it again.")
+        if document.needs_pass and not password:
+            raise NeedsPassword("The document is encrypted; give its password through `--password-env NAME`.")
+        if document.needs_pass and not document.authenticate(password or ""):
+            raise NeedsPassword("The document is encrypted and does not open with the given password; check it.")
+        if not document.page_count:
+            raise CorruptDocument(
+                "The document holds no page that can be read: it is truncated or damaged; fetch it again."
+            )
     except MUPDF_ERRORS as failure:
         raise _refusal(failure) from failure
-    if not document.is_pdf:  # MuPDF goes by the content, whatever `filetype` says
-        raise CorruptDocument("The document is not a PDF; give it the name of what it is, or fetch it again.")
-    if document.needs_pass and not password:
-        raise NeedsPassword("The document is encrypted; give its password through `--password-env NAME`.")
-    if document.needs_pass and not document.authenticate(password or ""):
-        raise NeedsPassword("The document is encrypted and does not open with the given password; check it.")
-    try:
-        count = document.page_count
-    except MUPDF_ERRORS as failure:
-        raise _refusal(failure) from failure
-    if not count:
-        raise CorruptDocument(
-            "The document holds no page that can be read: it is truncated or damaged; fetch it again."
-        )
     return document
 
 
-def title_of(document: pymupdf.Document) -> str | None:
-    """Title in the file's metadata."""
-    return clean(str((document.metadata or {}).get("title") or "")).strip() or None
-
-
 def metadata_of(document: pymupdf.Document) -> dict[str, str]:
-    """Metadata stored in the file; dates in ISO 8601 where they are well formed."""
+    """Title and other metadata stored in the file; dates in ISO 8601 where they are well formed."""
     told = {ours: (document.metadata or {}).get(name) for name, ours in METADATA_NAMES.items()}
-    metadata = {name: clean(str(value)).strip() for name, value in told.items() if value}
+    metadata = {name: storable(str(value)).strip() for name, value in told.items() if value}
     metadata |= {name: iso_date(metadata[name]) for name in ("created", "modified") if name in metadata}
     return {name: value for name, value in metadata.items() if value}
 
 
 def opening_notes(document: pymupdf.Document) -> tuple[str, ...]:
-    """Whether the file was repaired, and MuPDF's first complaints."""
+    """Whether the file was repaired, and MuPDF's first warnings."""
     repaired = ["the file is damaged and was repaired; some of it may be missing"] if document.is_repaired else []
     return (*repaired, *complaints())
 
@@ -118,7 +96,7 @@ def _refusal(failure: Exception) -> CorruptDocument | UnsupportedDocument:
 
 
 def complaints(*more: str) -> tuple[str, ...]:
-    """The first few different lines that MuPDF said since it was last asked to forget; its counts of repeats go."""
+    """The first few distinct MuPDF warnings since the last reset, without its counts of repetitions."""
     lines = [*pymupdf.TOOLS.mupdf_warnings().splitlines(), *more]
     said = dict.fromkeys(line.strip()[:MAX_NOTE_CHARS] for line in lines if line.strip() and not line.startswith("..."))
     return tuple(said)[:MAX_NOTES]
@@ -127,10 +105,7 @@ def complaints(*more: str) -> tuple[str, ...]:
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
-    """(page, PNG) for each 1-based page of `boxes`, which are in points of the page as it is shown.
-
-    Pages that the file does not have are left out. Raises DocumentError.
-    """
+    """(1-based page, PNG) for each existing page of `boxes`, in points of the shown page. Raises DocumentError."""
     from PIL import Image  # not needed to read text
 
     with open_document(path, password) as document:
@@ -145,7 +120,7 @@ def render_pages(
 
 
 def draw_boxes(image: Image.Image, boxes: Sequence[BBox], *, pixels_per_point: float) -> bytes:
-    """The picture as PNG, each box washed with yellow inside a red frame."""
+    """The picture as PNG, with each box tinted yellow inside a red frame."""
     from PIL import Image, ImageDraw
 
     over = Image.new("RGBA", image.size)

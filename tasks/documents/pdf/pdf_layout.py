@@ -1,8 +1,9 @@
-"""Reading order of a PDF page: runs of text → columns → rows → paragraphs, with tables standing in their place."""
+"""Reading order of a PDF page: runs of text → columns → rows → paragraphs, with tables in between."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
@@ -11,24 +12,28 @@ from tasks.documents.blocks import BBox
 from tasks.documents.pdf.pdf_tables import Table
 from tasks.documents.pdf.pdf_text import Fragment
 
-BIN = 2.0
-"""Points; resolution in which gutters between columns are sought."""
-MIN_COLUMN_LINES = 3
-"""A column of prose has at least so many lines …"""
-MIN_COLUMN_EMS = 9.0
-"""… whose median is at least so wide, in font sizes …"""
-MIN_COLUMN_SHARE = 0.5
-"""… and fills at least this share of the column."""
-MAX_SPANNING_SHARE = 0.3
-"""Share of runs that may cross a gutter: titles, wide captions."""
-WORD_GAP_EMS = 0.12
-"""From this gap on two runs are two words."""
-TAB_GAP_EMS = 1.5
-"""From this gap on two runs are two columns of a row."""
-MAX_LEADING_EMS = 0.75
-"""White between two rows of one paragraph, in font sizes."""
-INDENT_EMS = 0.8
-"""A first row that stands so much further in begins a paragraph."""
+BIN = 2.0  # points; resolution of the search for gutters between columns
+MIN_COLUMN_LINES = 3  # a column of prose has at least this many lines,
+MIN_COLUMN_EMS = 9.0  # whose median width is at least this, in font sizes,
+MIN_COLUMN_SHARE = 0.5  # and at least this share of the column's width
+MAX_SPANNING_SHARE = 0.3  # share of runs that may cross a gutter: titles, wide captions
+WORD_GAP_EMS = 0.12  # from this gap on, two runs are separate words
+TAB_GAP_EMS = 1.5  # from this gap on, two runs are separate columns of a row
+MAX_LEADING_EMS = 0.75  # largest white space between two rows of one paragraph
+INDENT_EMS = 0.8  # a row indented by more than this begins a paragraph
+
+ROMAN = r"[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ]"
+DIVISION = re.compile(
+    r"제\s*\d+\s*(?P<unit>[편부장절관조])(?:\s*\([^)]*\))?+(?!\w)"
+    rf"|(?:{ROMAN}\s*[.．]?|[IVX]{{1,4}}\.)\s"
+    r"|(?P<word>(?i:part|chapter|item|section|article|rule|annex|appendix))\s+(?:\d+[A-Z]?|[IVX]+)\b"
+    r"|(?P<square>[□■◆◈❑❏])\s*"
+)
+"""Numbers and signs that Korean and English documents set before titles."""
+BULLET = re.compile(r"[•‣▪▫●◦○◎ㅇ❍❖◇▶▷►➢➔✓✔☑☐※∙·⋅\-–—*\uf000-\uf0ff][\s\xa0]+|[•○●▪ㅇ◦※▶](?=\S)|[①-⑳㉠-㉻❶-❿]\s*(?=\S)")
+COUNTED = re.compile(
+    r"(?:\d{1,3}[.)]|\(\d{1,2}\)|[(（][가-하a-zA-Zivx]{1,4}[)）]|[가나다라마바사아자차카타파하][.)]|[a-zA-Z][.)]|[ivx]{1,4}[.)])[\s\xa0]+\S"
+)
 
 
 class Row(NamedTuple):
@@ -39,11 +44,11 @@ class Row(NamedTuple):
     x1: float
     y1: float
     text: str
-    """As it stands, with the space at its end."""
+    """With the space at its end, if any."""
     size: float
     bold: bool
     tabular: bool
-    """Made of runs that stand apart."""
+    """Made of separate runs."""
 
 
 class Paragraph(NamedTuple):
@@ -62,22 +67,17 @@ class _Placed(NamedTuple):
     item: Fragment | Table
 
 
-def arrange(
-    fragments: Iterable[Fragment], tables: Iterable[Table], *, starts_item: Callable[[str], bool]
-) -> list[Paragraph | Table]:
-    """Paragraphs and tables in reading order; text that runs up or down the page comes last.
-
-    starts_item: whether a row's text opens with a bullet or a number, and so begins a paragraph.
-    """
+def arrange(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Paragraph | Table]:
+    """Paragraphs and tables in reading order; vertical text comes last."""
     fragments = list(fragments)
     boxes = [_Placed(*fragment[:4], fragment) for fragment in fragments if fragment.upright]
     boxes += [_Placed(*table.bbox, table) for table in tables]
-    arranged = [item for column in _columns(boxes) for item in _paragraphs(column, starts_item)]
+    arranged = [item for column in _columns(boxes) for item in _paragraphs(column)]
     return arranged + [Paragraph((_row([piece]),), piece.x0, piece.x1) for piece in fragments if not piece.upright]
 
 
 def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
-    """Runs that stand on one baseline, rows from top to bottom, each from left to right."""
+    """Runs grouped by baseline, rows from top to bottom, each from left to right."""
     rows: list[list[Fragment]] = []
     lead = None
     for fragment in sorted(fragments, key=lambda f: f.y0 + f.y1):
@@ -93,7 +93,7 @@ def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
 
 
 def _level(a: Fragment, b: Fragment) -> bool:
-    """Whether two runs share a baseline, or one is an index to the other."""
+    """Whether two runs share a baseline, or one is a subscript or superscript of the other."""
     shared = min(a.y1, b.y1) - max(a.y0, b.y0)
     return shared >= 0.5 * min(a.y1 - a.y0, b.y1 - b.y0)
 
@@ -105,10 +105,10 @@ def outline(boxes: Sequence[BBox]) -> BBox:
 
 
 def join_rows(rows: Sequence[Row]) -> str:
-    """Text of a paragraph. Rows of separate runs keep their line ends; others flow on.
+    """Text of a paragraph. Rows of separate runs keep their line ends; others are joined.
 
-    Korean may break a line inside a word. Where such lines end with a space after whole words, a missing
-    space says that the word goes on.
+    Korean may break a line inside a word. If most lines end with a space after whole words, a missing space means that
+    the word continues.
     """
     whole = sum(row.text[-1:] in " \u3000" for row in rows[:-1])
     spaced = whole > 1 and whole > (len(rows) - 1) / 2
@@ -126,7 +126,7 @@ def join_rows(rows: Sequence[Row]) -> str:
 
 
 def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
-    """The boxes in groups that are read one after the other; columns are kept apart only if they hold prose."""
+    """The boxes in groups that are read one after the other; columns are separated only if they hold prose."""
     gutter = _gutter(boxes) if depth < 4 and len(boxes) > 2 * MIN_COLUMN_LINES else None
     if gutter is None:
         return [boxes] if boxes else []
@@ -176,7 +176,7 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _bands(boxes: Iterable[_Placed], gutter: float) -> Iterable[tuple[list[_Placed], list[_Placed], list[_Placed]]]:
-    """From top to bottom: what stands left and right of the gutter, then what closes the band by crossing it."""
+    """From top to bottom: boxes left and right of the gutter, then those that cross it and end the band."""
     left: list[_Placed] = []
     right: list[_Placed] = []
     spanning: list[_Placed] = []
@@ -210,7 +210,7 @@ def _prose(side: Sequence[_Placed]) -> bool:
     return median(widths) >= max(MIN_COLUMN_SHARE * (x1 - x0), MIN_COLUMN_EMS * size)
 
 
-def _paragraphs(column: Sequence[_Placed], starts_item: Callable[[str], bool]) -> list[Paragraph | Table]:
+def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     left, _, right, _ = outline([box[:4] for box in column])
     lines = rows_of([box.item for box in column if isinstance(box.item, Fragment)])
     pieces: list[Row | Table] = [_row(line) for line in lines]
@@ -223,7 +223,7 @@ def _paragraphs(column: Sequence[_Placed], starts_item: Callable[[str], bool]) -
         if rows and (
             isinstance(piece, Table)
             or piece.y0 - rows[-1].y1 > white + 0.25 * piece.size
-            or not _goes_on(rows, piece, right, starts_item)
+            or not _goes_on(rows, piece, right)
         ):
             arranged.append(Paragraph(tuple(rows), left, right))
             rows = []
@@ -237,7 +237,7 @@ def _paragraphs(column: Sequence[_Placed], starts_item: Callable[[str], bool]) -
 
 
 def _usual_white(rows: Sequence[Row]) -> float:
-    """White between two rows of one paragraph: the lower quarter of what stands between rows of one size."""
+    """White space between two rows of one paragraph: the lower quartile between rows of one size."""
     whites = sorted(
         below.y0 - above.y1
         for above, below in pairwise(rows)
@@ -259,7 +259,7 @@ def _row(pieces: Sequence[Fragment]) -> Row:
     return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular)
 
 
-def _goes_on(rows: Sequence[Row], row: Row, right: float, starts_item: Callable[[str], bool]) -> bool:
+def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:
     """Whether a row continues the paragraph above it."""
     before, first = rows[-1], rows[0]
     if abs(row.size - before.size) > 0.12 * before.size or starts_item(row.text):
@@ -280,6 +280,12 @@ def _goes_on(rows: Sequence[Row], row: Row, right: float, starts_item: Callable[
     if starts_item(first.text):  # the rows of an item hang below its text, or return to the margin after a full row
         return not (short and ended) and (row.x0 >= first.x0 - INDENT_EMS * row.size or not short)
     return not (indented and not centred) and not (short and ended)
+
+
+def starts_item(text: str) -> bool:
+    """Whether a row opens with a bullet, a number or the sign of a title, and so begins a paragraph."""
+    text = text.lstrip()
+    return bool(BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
 
 
 def _word_goes_on(before: str, after: str) -> bool:

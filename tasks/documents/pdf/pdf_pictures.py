@@ -1,8 +1,8 @@
-"""Pictures of a PDF, taken from the page as it shows them, at their own resolution.
+"""Pictures of a PDF, rendered from the page at their own resolution.
 
-Rendering the place of an image gives what extraction by object number gets wrong or misses: soft and stencil masks,
-CMYK and indexed colours, Decode arrays, inline images, rotation, labels set over the picture. The pixel grids of page
-and image are laid on each other, so an image that is shown twice gives the same pixels twice.
+Extraction by object number fails on soft and stencil masks, CMYK and indexed colours, Decode arrays, inline images,
+rotation, and labels over the picture. The pixel grids of page and image are aligned, so that an image that is shown
+twice gives the same pixels twice.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ from tasks.documents.pdf.pdf_charts import Rect, common, find_charts, hull
 from tasks.documents.pdf.pdf_document import open_document
 
 CHART_DPI = 150
-TOUCH_PT = 1.0
-"""Tiles of one picture lie so close, and their edges differ by no more."""
-SAME_PLACE = 0.5
-"""Share of the smaller image that the larger one covers when they are layers of one picture."""
-GROUND_SHARE = 0.85
-"""An image that covers more of the page is a scan, or a ground for what is printed over it."""
+TOUCH_PT = 1.0  # largest distance between tiles of one picture, and difference of their edges
+SAME_PLACE = 0.5  # share of the smaller image that the larger one covers when they are layers of one picture
+GROUND_SHARE = 0.85  # an image that covers more of the page is a scan or a background
 GROUND_CHARS = 50
 MOST_PER_PAGE = 60
 SMALLEST_PT = 1.0
@@ -152,7 +149,7 @@ def _joined(pictures: Sequence[Placement]) -> Placement:
 
 
 def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
-    """The place of the picture as the page shows it, rotation applied."""
+    """The picture as the page shows it, rotation applied."""
     number = cast(int, page.number) + 1
     shown = Rect(*(pymupdf.Rect(picture.rect) * page.rotation_matrix))
     across, down = reversed(picture.scale) if page.rotation % 180 else picture.scale
@@ -179,7 +176,7 @@ def _problem(page: int, n: int, problem: str, *, bbox: BBox | None = None) -> Im
 
 
 def _visible_chars(page: pymupdf.Page) -> int:
-    """Characters that are printed; the text that OCR lays under a scan is not (render mode 3)."""
+    """Number of printed characters; the text that OCR puts under a scan is invisible (render mode 3)."""
     spans = cast("list[dict[str, Any]]", page.get_texttrace())
     return sum(len(span["chars"]) for span in spans if span["type"] != 3)
 

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
+from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import pymupdf
 
-from tasks.documents.blocks import Page, PageStatus
-from tasks.documents.document_readers import Header, ReadOptions
+from tasks.documents.blocks import BBox, Page, PageStatus
+from tasks.documents.document_readers import Header, ReadOptions, storable
 from tasks.documents.pdf.pdf_blocks import (
     BodyStyle,
     Margins,
@@ -23,14 +25,16 @@ from tasks.documents.pdf.pdf_blocks import (
     running_rows,
 )
 from tasks.documents.pdf.pdf_columns import page_tables
-from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes, title_of
-from tasks.documents.pdf.pdf_grids import Point, drawn_edges
-from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, ocr_available, read_scan, why_no_text
+from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes
+from tasks.documents.pdf.pdf_grids import Grid, Point, drawn_edges, grid_of_boxes
+from tasks.documents.pdf.pdf_layout import outline
+from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, languages, read_scan, why_no_text
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
 from tasks.documents.pdf.pdf_text import (
     Fragment,
     PageText,
     Remark,
+    Word,
     extract_text,
     has_fields,
     map_box,
@@ -39,28 +43,23 @@ from tasks.documents.pdf.pdf_text import (
     unreadable,
 )
 
-if TYPE_CHECKING:
-    from tasks.documents.pdf.pdf_plumber import Plumber
-
-NEIGHBOURS = (-2, -1, 1, 2)
-"""Pages whose edges are compared, by distance; two each way, because left and right pages differ."""
-STYLE_SAMPLES = 6
-"""Pages, spread over the document, from which the font size of running text is learned."""
-MAX_PEEK_BYTES = 65_536
-"""Compressed content up to which a page is read for the sake of another: none may cost another its budget."""
-FEW_CHARS = 20
-"""A page with fewer characters that one image covers is a scan with a stamp or a number."""
-NOTED_SHARE = 0.02
-"""Share of characters without Unicode from which a page says so: below, they are ticks and bullets."""
+NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ
+STYLE_SAMPLES = 6  # pages, spread over the document, from which the style of running text is learned
+MAX_PEEK_BYTES = 65_536  # compressed content of a page that is read within the budget of another
+FEW_CHARS = 20  # a page with fewer characters that one image covers is a scan with a stamp or a number
+NOTED_SHARE = 0.02  # of characters without Unicode: a lower share are ticks and bullets, a higher one is noted
 MAX_REASON_CHARS = 200
 DEFAULT_BODY = BodyStyle(10.0, bold=False)
+RUN_GAP_EMS = 0.8  # a wider gap ends a run of words
 
 
 class _Loaded(NamedTuple):
+    number: int
+    """1-based."""
     page: pymupdf.Page
     text: PageText
     margins: Margins
-    complaints: tuple[str, ...] = ()
+    complaints: tuple[str, ...]
     """MuPDF warnings while the page was read."""
 
 
@@ -69,15 +68,12 @@ _BROKEN = re.compile(r"zlib|cannot (load|find|parse|open) (object|xref|stream)|p
 
 
 def open_pdf(path: Path, *, password: str | None, options: ReadOptions) -> PdfReader:
-    """The document, ready to be read page by page.
-
-    Raises EmptyDocument, CorruptDocument, NeedsPassword, UnsupportedDocument; OSError for a file that is not there.
-    """
+    """The document, ready to be read page by page. Raises DocumentError, OSError."""
     return PdfReader(open_document(path, password), path, password=password, options=options)
 
 
 class PdfReader:
-    """An open PDF."""
+    """An open PDF. Implements Reader."""
 
     def __init__(self, document: pymupdf.Document, path: Path, *, password: str | None, options: ReadOptions) -> None:
         self._document = document
@@ -86,13 +82,14 @@ class PdfReader:
         self._options = options
         self._loaded: dict[int, _Loaded] = {}
         library = "pdfplumber" if options.pdf_reader == "pdfplumber" else "pymupdf"
+        metadata = metadata_of(document)
         self.header = Header(
             format="pdf",
             reader=f"{library} {version(library)}",
             page_source="stored",
             page_count=document.page_count,
-            title=title_of(document),
-            metadata=metadata_of(document),
+            title=metadata.pop("title", None),
+            metadata=metadata,
             notes=opening_notes(document),
         )
 
@@ -102,41 +99,32 @@ class PdfReader:
             for passed in [n for n in self._loaded if n < number + NEIGHBOURS[0]]:
                 del self._loaded[passed]
             try:
-                yield self._with_complaints(self._read(number), number)
+                loaded = self._load(number)
+                yield _with_complaints(self._read(loaded), loaded.complaints)
             except Exception as failure:  # noqa: BLE001 - whatever a parser trips over, the next page follows
                 yield self._second_opinion(number, failure)
 
-    def _read(self, number: int) -> Page:
-        loaded = self._load(number)
+    def _read(self, loaded: _Loaded) -> Page:
         shown = [fragment.text for fragment in loaded.text.fragments]
         beside = remarks(loaded.page, "".join(shown)) if has_fields(loaded.page) else []
         chars = sum(len(text) - text.count(" ") for text in shown)
         if mostly_unreadable(shown):
-            return self._recognised(loaded, number, beside, why="glyphs without Unicode")
+            return self._recognised(loaded, beside, why="glyphs without Unicode")
         if chars < FEW_CHARS and not beside and is_scan(loaded.page):
-            return self._recognised(loaded, number, beside, why="image-only")
+            return self._recognised(loaded, beside, why="image-only")
         if not chars and not beside:
-            return self._recognised(loaded, number, beside, why=None)
-        return self._page(loaded, number, beside, reason=_damage(loaded.text))
+            return self._recognised(loaded, beside, why=None)
+        return self._page(loaded, beside, reason=_damage(loaded.text))
 
-    def _with_complaints(self, page: Page, number: int) -> Page:
-        """The page, with what MuPDF said of broken content: a page that could not be unpacked is not blank."""
-        broken = [said for said in self._loaded[number].complaints if _BROKEN.search(said)]
-        if not broken:
-            return page
-        status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status
-        reason = "; ".join(filter(None, ("damaged: " + ", ".join(broken), page.reason if page.blocks else None)))
-        return page.model_copy(update={"status": status, "reason": reason})
-
-    def _recognised(self, loaded: _Loaded, number: int, beside: Sequence[Remark], *, why: str | None) -> Page:
-        """The page as tesseract sees it; without tesseract, what of its own text can be read, and why that is all."""
+    def _recognised(self, loaded: _Loaded, beside: Sequence[Remark], *, why: str | None) -> Page:
+        """The page as tesseract reads it; without tesseract, the legible part of its own text, and the reason."""
         page, text = loaded.page, loaded.text
         if not text.fragments and not beside and is_blank(page):
-            return _textless(page, number, PageStatus.EMPTY, "blank")
+            return _textless(loaded, PageStatus.EMPTY, "blank")
         why = why or why_no_text(page)
         legible = tuple(f for f in text.fragments if not mostly_unreadable([f.text]))
         scanned: list[Fragment] = []
-        if self._options.ocr == "auto" and ocr_available():
+        if self._options.ocr == "auto" and languages():
             try:
                 scanned = read_scan(page)
             except OcrFailed as failure:
@@ -144,48 +132,42 @@ class PdfReader:
         if _chars(scanned) > _chars(legible):
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
             seen = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
-            return self._page(_Loaded(page, seen, margins_of(seen)), number, beside, reason=why, status=PageStatus.OCR)
+            return self._page(_with_text(loaded, seen), beside, reason=why, status=PageStatus.OCR)
         if legible or beside:
             kept = text._replace(fragments=legible)
-            return self._page(_Loaded(page, kept, margins_of(kept)), number, beside, reason=_damage(text) or why)
-        return _textless(page, number, PageStatus.EMPTY, why)
+            return self._page(_with_text(loaded, kept), beside, reason=_damage(text) or why)
+        return _textless(loaded, PageStatus.EMPTY, why)
 
     def _page(
-        self,
-        loaded: _Loaded,
-        number: int,
-        beside: Sequence[Remark],
-        *,
-        reason: str | None,
-        status: PageStatus = PageStatus.OK,
+        self, loaded: _Loaded, beside: Sequence[Remark], *, reason: str | None, status: PageStatus = PageStatus.OK
     ) -> Page:
         """The page with its blocks."""
-        page, text = loaded.page, loaded.text
-        running = running_rows(loaded.margins, self._neighbours(number))
+        text = loaded.text
+        running = running_rows(loaded.margins, self._neighbours(loaded.number))
         fragments: Sequence[Fragment] = text.fragments
         tables: list[Table] = []
         if self._options.tables and status is PageStatus.OK:
-            tables, fragments = self._tables(loaded, number, running)
+            tables, fragments = self._tables(loaded, running)
         to_reading, to_page = text.to_reading, text.to_page
         blocks = page_blocks(
             [*fragments, *(_printed(remark, i, to_reading) for i, remark in enumerate(beside) if remark.printed)],
             tables,
             running=running,
             body=self._body or body_style(text.fragments) or DEFAULT_BODY,
-            page=number,
+            page=loaded.number,
             comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in beside if not remark.printed],
             to_page=None if to_page is None else lambda box: map_box(box, to_page),
         )
-        return _textless(page, number, status, reason).model_copy(update={"blocks": blocks})
+        return _textless(loaded, status, reason).model_copy(update={"blocks": blocks})
 
-    def _tables(self, loaded: _Loaded, number: int, running: Running) -> tuple[list[Table], list[Fragment]]:
-        """Tables of a page, and its text outside them."""
+    def _tables(self, loaded: _Loaded, running: Running) -> tuple[list[Table], list[Fragment]]:
+        """Tables of a page, and its text outside of them."""
         text = loaded.text
         margins = running.header | running.footer
         own = [fragment for fragment in text.fragments if fragment.line not in margins]
         if self._options.pdf_reader == "pdfplumber":
             words = text.words()
-            tables = fill_grids(self._plumber.grids(number), words, text.chars)
+            tables = fill_grids(self._plumber.grids(loaded.number), words, text.chars)
             return tables, outside(text.fragments, words, tables)
         drawings = loaded.page.get_cdrawings() or []
         edges = drawn_edges(drawings, _point_mover(text.to_reading), width=text.width, height=text.height)
@@ -197,16 +179,16 @@ class PdfReader:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
             text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
-            self._loaded[number] = _Loaded(page, text, margins_of(text), complaints())
+            self._loaded[number] = _Loaded(number, page, text, margins_of(text), complaints())
         return self._loaded[number]
 
     def _neighbours(self, number: int) -> dict[int, Margins]:
-        """Edges of the pages around, by distance, as far as they are cheap to read."""
+        """Margins of the surrounding pages that are cheap to read, by distance."""
         peeked = {distance: self._peek(number + distance) for distance in NEIGHBOURS}
         return {distance: loaded.margins for distance, loaded in peeked.items() if loaded}
 
     def _peek(self, number: int) -> _Loaded | None:
-        """Another page, if its content is short and draws no forms: then it cannot cost this page its time."""
+        """Another page, if its content is short and has no forms, so that it takes little time."""
         if number in self._loaded:
             return self._loaded[number]
         if not 1 <= number <= self.header.page_count or self._options.pdf_reader == "pdfplumber":
@@ -225,7 +207,7 @@ class PdfReader:
 
     @cached_property
     def _body(self) -> BodyStyle | None:
-        """Style of the document's running text, from a few pages that are cheap to read."""
+        """Style of the document's running text on a few pages that are cheap to read."""
         count = self.header.page_count
         numbers = sorted({1 + (count - 1) * i // STYLE_SAMPLES for i in range(1, STYLE_SAMPLES)})
         peeked = [loaded for loaded in map(self._peek, numbers) if loaded]
@@ -233,12 +215,10 @@ class PdfReader:
 
     @cached_property
     def _plumber(self) -> Plumber:
-        from tasks.documents.pdf.pdf_plumber import Plumber
-
         return Plumber(self._path, self._password)
 
     def _second_opinion(self, number: int, failure: Exception) -> Page:
-        """The page by pdfplumber, where pymupdf alone was not asked for; else its error."""
+        """The page as pdfplumber reads it, unless the user chose a library; else an error page."""
         said = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
         if self._options.pdf_reader == "auto":
             try:
@@ -249,7 +229,7 @@ class PdfReader:
                     return Page(
                         number=number,
                         status=PageStatus.OK,
-                        reason=f"text by {self._plumber.name}; pymupdf failed ({said})",
+                        reason=f"text by pdfplumber {version('pdfplumber')}; pymupdf failed ({said})",
                         width=text.width,
                         height=text.height,
                         blocks=page_blocks(text.fragments, running=running, body=body, page=number),
@@ -259,8 +239,23 @@ class PdfReader:
         return Page(number=number, status=PageStatus.ERROR, reason=said)
 
 
-def _textless(page: pymupdf.Page, number: int, status: PageStatus, reason: str | None) -> Page:
-    return Page(number=number, status=status, reason=reason, width=page.rect.width, height=page.rect.height)
+def _with_complaints(page: Page, warnings: tuple[str, ...]) -> Page:
+    """The page with MuPDF's warnings about broken content; a page that could not be unpacked is not blank."""
+    broken = [said for said in warnings if _BROKEN.search(said)]
+    if not broken:
+        return page
+    status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status
+    reason = "; ".join(filter(None, ("damaged: " + ", ".join(broken), page.reason if page.blocks else None)))
+    return page.model_copy(update={"status": status, "reason": reason})
+
+
+def _with_text(loaded: _Loaded, text: PageText) -> _Loaded:
+    return loaded._replace(text=text, margins=margins_of(text))
+
+
+def _textless(loaded: _Loaded, status: PageStatus, reason: str | None) -> Page:
+    rect = loaded.page.rect
+    return Page(number=loaded.number, status=status, reason=reason, width=rect.width, height=rect.height)
 
 
 def _printed(remark: Remark, number: int, to_reading: pymupdf.Matrix) -> Fragment:
@@ -274,7 +269,7 @@ def _chars(fragments: Sequence[Fragment]) -> int:
 
 
 def _damage(text: PageText) -> str | None:
-    """What of a page's text was replaced, or cannot be read."""
+    """Characters of a page that were replaced or have no Unicode."""
     bad, total = unreadable(fragment.text for fragment in text.fragments)
     said = [text.note] if text.note else []
     if bad > NOTED_SHARE * total:
@@ -288,3 +283,68 @@ def _point_mover(matrix: pymupdf.Matrix) -> Callable[[Point], Point] | None:
     if (a, b, c, d, e, f) == (1, 0, 0, 1, 0, 0):
         return None
     return lambda point: (a * point[0] + c * point[1] + e, b * point[0] + d * point[1] + f)
+
+
+class Plumber:
+    """The document as pdfplumber reads it; raises whatever pdfplumber and pdfminer raise."""
+
+    def __init__(self, path: Path, password: str | None) -> None:
+        import pdfplumber  # slow to import, and most documents do without
+
+        # from memory: a reader that is dropped half way leaves no open file behind
+        self._document: Any = pdfplumber.open(BytesIO(path.read_bytes()), password=password or "")
+
+    def text(self, number: int) -> PageText:
+        """The text of a page (1-based)."""
+        page = self._document.pages[number - 1]
+        runs = _runs(page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True))
+        found = PageText(
+            float(page.width),
+            float(page.height),
+            tuple(_fragment(run, i) for i, run in enumerate(runs)),
+            words=lambda: [_word(word, i) for i, run in enumerate(runs) for word in run],
+            chars=lambda: [_word(char, i) for i, run in enumerate(runs) for word in run for char in word["chars"]],
+            to_reading=pymupdf.Matrix(1, 0, 0, 1, 0, 0),
+        )
+        page.close()
+        return found
+
+    def grids(self, number: int) -> list[Grid]:
+        """Tables of a page (1-based) by pdfplumber's default finder."""
+        page = self._document.pages[number - 1]
+        grids = [grid_of_boxes([_box(cell) for cell in table.cells]) for table in page.find_tables()]
+        page.close()
+        return grids
+
+
+def _runs(words: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    runs: list[list[dict[str, Any]]] = [[word] for word in words[:1]]
+    for before, word in pairwise(words):
+        gap = word["x0"] - before["x1"]
+        same = abs(word["top"] - before["top"]) < 3 and -1 <= gap < RUN_GAP_EMS * word["size"]
+        if same and word["upright"] == before["upright"] and abs(word["size"] - before["size"]) < 0.5:
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    return runs
+
+
+def _fragment(run: Sequence[dict[str, Any]], number: int) -> Fragment:
+    return Fragment(
+        *outline([_word(word, number)[:4] for word in run]),
+        storable(" ".join(w["text"] for w in run)),
+        float(run[0]["size"]),
+        "Bold" in str(run[0]["fontname"]),
+        bool(run[0]["upright"]),
+        (number, 0),
+    )
+
+
+def _word(word: dict[str, Any], number: int) -> Word:
+    box = (float(word["x0"]), float(word["top"]), float(word["x1"]), float(word["bottom"]))
+    return Word(*box, storable(word["text"]), (number, 0))
+
+
+def _box(cell: Sequence[float]) -> BBox:
+    x0, y0, x1, y1 = map(float, cell)
+    return (x0, y0, x1, y1)

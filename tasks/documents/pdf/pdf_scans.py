@@ -1,4 +1,4 @@
-"""Pages without text of their own: whether they are scans, and their text by tesseract when it is installed."""
+"""Pages without text: what they show instead, and their text by tesseract where it is installed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import csv
 import io
 import shutil
 import subprocess
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from statistics import median_high
+from typing import Any
 
 import pymupdf
 
+from tasks.documents.blocks import BBox
+from tasks.documents.pdf.pdf_layout import outline
 from tasks.documents.pdf.pdf_text import Fragment
 
 OCR_DPI = 300
-MAX_OCR_PIXELS = 30_000_000
-"""Larger pages are rendered coarser."""
-SCAN_SHARE = 0.7
-"""Share of the page that one image covers when the page is a scan."""
+MAX_OCR_PIXELS = 30_000_000  # larger pages are rendered at a lower resolution
+SCAN_SHARE = 0.7  # share of the page that one image covers when the page is a scan
 
 
 def is_blank(page: pymupdf.Page) -> bool:
@@ -48,68 +48,27 @@ def is_scan(page: pymupdf.Page) -> bool:
 
 
 def read_scan(page: pymupdf.Page) -> list[Fragment]:
-    """What tesseract reads on the rendered page, in points of the shown page.
-
-    Raises tasks.documents.pdf.pdf_scans.OcrFailed.
-    """
+    """Lines that tesseract reads on the page, in points of the shown page. Raises OcrFailed."""
     dpi = OCR_DPI
     pixels = page.rect.width * page.rect.height * (dpi / 72) ** 2
     if pixels > MAX_OCR_PIXELS:
         dpi = max(int(dpi * (MAX_OCR_PIXELS / pixels) ** 0.5), 36)
     image = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
-    lines, scale = read_image(image.tobytes("png"), dpi=dpi), 72 / dpi
-    return [
-        Fragment(
-            line.x0 * scale,
-            line.y0 * scale,
-            line.x1 * scale,
-            line.y1 * scale,
-            line.text,
-            size=_size(lines, line) * scale,
-            bold=False,
-            upright=True,
-            line=(number, 0),
-        )
-        for number, line in enumerate(lines)
-    ]
-
-
-def _size(lines: Sequence[OcrLine], line: OcrLine) -> float:
-    """Height of the line's paragraph: single lines vary with their letters."""
-    heights = sorted(other.y1 - other.y0 for other in lines if other.paragraph == line.paragraph)
-    return heights[len(heights) // 2]
+    return read_image(image.tobytes("png"), dpi=dpi)
 
 
 WANTED_LANGUAGES = ("kor", "eng")
-MIN_CONFIDENCE = 30.0
-"""Percent; what tesseract trusts less is texture, not text."""
+MIN_CONFIDENCE = 30.0  # percent; what tesseract trusts less is texture, not text
 TIMEOUT_S = 120.0
 
 
 class OcrFailed(Exception):
-    """Tesseract is missing, has no language, took too long or gave up; the text says which."""
-
-
-class OcrLine(NamedTuple):
-    """A line of recognised text, in pixels of the image."""
-
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-    text: str
-    paragraph: tuple[int, int]
-    """Tesseract's block and paragraph."""
-
-
-def ocr_available() -> bool:
-    """Whether tesseract is installed with Korean or English."""
-    return bool(languages())
+    """Tesseract took too long or failed."""
 
 
 @cache
 def languages() -> tuple[str, ...]:
-    """Those of Korean and English that are installed; empty without tesseract."""
+    """Which of Korean and English tesseract can read; empty where it is not installed."""
     program = shutil.which("tesseract")
     if program is None:
         return ()
@@ -117,13 +76,8 @@ def languages() -> tuple[str, ...]:
     return tuple(name for name in WANTED_LANGUAGES if name in listed.stdout.split())
 
 
-def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[OcrLine]:
-    """Lines in reading order; none on an image without text.
-
-    Raises OcrFailed.
-    """
-    if not languages():
-        raise OcrFailed("tesseract is not installed with `kor` or `eng`; install it, or read with ocr=off")
+def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fragment]:
+    """Lines of an image in reading order, in points. Raises OcrFailed."""
     # one thread: the pages of a collection are read side by side, and tesseract's threads cost more than they give
     command = ["env", "OMP_THREAD_LIMIT=1", "tesseract", "stdin", "stdout"]
     command += ["-l", "+".join(languages()), "--dpi", str(dpi), "tsv"]
@@ -134,23 +88,36 @@ def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Oc
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise OcrFailed(f"tesseract failed: {said[-1] if said else f'exit code {done.returncode}'}")
-    return _lines(done.stdout.decode("utf-8", "replace"))
+    return _lines(done.stdout.decode("utf-8", "replace"), points_per_pixel=72 / dpi)
 
 
-def _lines(tsv: str) -> list[OcrLine]:
+def _lines(tsv: str, *, points_per_pixel: float) -> list[Fragment]:
+    """The lines of tesseract's table; their size is the median height of their paragraph, as lines vary by letters."""
     rows = csv.DictReader(io.StringIO(tsv), delimiter="\t", quoting=csv.QUOTE_NONE)
     words = [row for row in rows if row["level"] == "5" and row["text"].strip()]
     words = [row for row in words if float(row["conf"]) >= MIN_CONFIDENCE]
-    place = itemgetter("block_num", "par_num", "line_num")
-    return [_line(list(group)) for _, group in groupby(words, key=place)]
+    lines = [list(line) for _, line in groupby(words, key=itemgetter("block_num", "par_num", "line_num"))]
+    boxes = [outline([_box(word) for word in line]) for line in lines]
+    paragraphs = [(line[0]["block_num"], line[0]["par_num"]) for line in lines]
+    heights: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for paragraph, box in zip(paragraphs, boxes, strict=True):
+        heights[paragraph].append(box[3] - box[1])
+    return [
+        Fragment(
+            box[0] * points_per_pixel,
+            box[1] * points_per_pixel,
+            box[2] * points_per_pixel,
+            box[3] * points_per_pixel,
+            " ".join(word["text"] for word in line),
+            size=median_high(heights[paragraph]) * points_per_pixel,
+            bold=False,
+            upright=True,
+            line=(number, 0),
+        )
+        for number, (line, box, paragraph) in enumerate(zip(lines, boxes, paragraphs, strict=True))
+    ]
 
 
-def _line(words: list[dict[str, str]]) -> OcrLine:
-    return OcrLine(
-        min(float(w["left"]) for w in words),
-        min(float(w["top"]) for w in words),
-        max(float(w["left"]) + float(w["width"]) for w in words),
-        max(float(w["top"]) + float(w["height"]) for w in words),
-        " ".join(w["text"] for w in words),
-        (int(words[0]["block_num"]), int(words[0]["par_num"])),
-    )
+def _box(word: dict[str, str]) -> BBox:
+    left, top, width, height = (float(word[name]) for name in ("left", "top", "width", "height"))
+    return left, top, left + width, top + height

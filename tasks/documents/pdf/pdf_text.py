@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -13,16 +12,15 @@ from typing import Any, NamedTuple, cast
 import pymupdf
 
 from tasks.documents.blocks import BBox
+from tasks.documents.document_readers import storable
 
 # CID_FOR_UNKNOWN_UNICODE stays off: a glyph without Unicode must show as U+FFFD, not as a plausible wrong letter.
 TEXT_FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
 BOLD = pymupdf.TEXT_FONT_BOLD
-SURROGATE = re.compile(r"[\ud800-\udfff]")
 DAMAGED = re.compile(r"[\x00\ud800-\udfff]")
 MEANINGLESS = re.compile(r"[\x01-\x08\x0e-\x1f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff]")
-"""Control characters, private use, and what stands for a glyph without Unicode."""
-GARBAGE_SHARE = 0.3
-"""Share of unreadable characters from which a text says nothing: bullets of symbol fonts stay far below it."""
+"""Control characters, private use, and the replacement for glyphs without Unicode."""
+GARBAGE_SHARE = 0.3  # of unreadable characters in a text that is useless; bullets of symbol fonts stay far below
 
 
 class Fragment(NamedTuple):
@@ -54,14 +52,14 @@ class Word(NamedTuple):
 
 
 class PageText(NamedTuple):
-    """What stands on a page, in reading space: rotated so that most of the text runs from left to right."""
+    """The text of a page in reading space: rotated so that most of it runs from left to right."""
 
     width: float
     height: float
     fragments: tuple[Fragment, ...]
     words: Callable[[], list[Word]]
     chars: Callable[[], list[Word]]
-    """Dearer than words; asked for only where a word crosses a ruled line."""
+    """More expensive than words; needed only where a word crosses a ruled line."""
     to_reading: pymupdf.Matrix
     """From unrotated page space, in which drawings and annotations are reported."""
     to_page: pymupdf.Matrix | None = None
@@ -84,29 +82,20 @@ def extract_text(page: pymupdf.Page) -> PageText:
     return _extract_along(page, upright * ~to_shown, reading_size)[0]._replace(to_page=to_shown)
 
 
-def clean(text: str) -> str:
-    """NFC, without NULs, lone surrogates replaced by U+FFFD; nothing else is touched."""
-    if "\x00" in text:
-        text = text.replace("\x00", "")
-    if text.isascii():
-        return text
-    return unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
-
-
 def unreadable(texts: Iterable[str]) -> tuple[int, int]:
-    """How many characters have no meaning outside their font, and how many there are; spaces do not count."""
+    """Numbers of characters without meaning outside their font, and of all characters except spaces."""
     text = "".join(texts)
     return len(MEANINGLESS.findall(text)), len(text) - text.count(" ")
 
 
 def mostly_unreadable(texts: Iterable[str]) -> bool:
-    """Whether so many characters have no Unicode that the text says nothing."""
+    """Whether too many characters have no Unicode for the text to be useful."""
     bad, total = unreadable(texts)
     return bad > GARBAGE_SHARE * total
 
 
 def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
-    """The upright box around a box that a matrix has moved."""
+    """The upright box around a transformed box."""
     moved = pymupdf.Rect(box) * matrix
     return (moved.x0, moved.y0, moved.x1, moved.y1)
 
@@ -114,7 +103,7 @@ def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
 def _extract_along(
     page: pymupdf.Page, matrix: pymupdf.Matrix, size: tuple[float, float]
 ) -> tuple[PageText, Counter[tuple[int, int]]]:
-    """Text in the space that `matrix` leads to, and how many characters run in each direction."""
+    """Text in the space of `matrix`, and the number of characters by direction."""
     width, height = size
     textpage = page.get_textpage(clip=pymupdf.Rect(0, 0, width, height), flags=TEXT_FLAGS, matrix=matrix)
     fragments: list[Fragment] = []
@@ -127,9 +116,8 @@ def _extract_along(
             raw = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
             if not raw or raw.isspace():
                 continue
-            text = raw
-            if not raw.isascii() or "\x00" in raw:
-                text = clean(raw)
+            text = storable(raw)
+            if text != raw:
                 damaged += len(DAMAGED.findall(raw))
             x0, y0, x1, y1 = line["bbox"]
             if text[0].isspace():
@@ -156,7 +144,7 @@ def _extract_along(
 
 def _words(textpage: pymupdf.TextPage) -> list[Word]:
     found = textpage.extractWORDS()
-    return [Word(x0, y0, x1, y1, clean(text), (block, line)) for x0, y0, x1, y1, text, block, line, _ in found]
+    return [Word(x0, y0, x1, y1, storable(text), (block, line)) for x0, y0, x1, y1, text, block, line, _ in found]
 
 
 def _chars(textpage: pymupdf.TextPage) -> list[Word]:
@@ -165,7 +153,7 @@ def _chars(textpage: pymupdf.TextPage) -> list[Word]:
         for line_no, line in enumerate(block.get("lines", ())):
             for char in chain.from_iterable(span["chars"] for span in line["spans"]):
                 x0, y0, x1, y1 = char["bbox"]
-                chars.append(Word(x0, y0, x1, y1, clean(char["c"]), (block_no, line_no)))
+                chars.append(Word(x0, y0, x1, y1, storable(char["c"]), (block_no, line_no)))
     return chars
 
 
@@ -179,12 +167,11 @@ def _turned(direction: tuple[int, int], size: tuple[float, float]) -> tuple[pymu
 
 
 FIELDS_WITH_TEXT = ("Text", "ComboBox", "ListBox")
-PRINTED = ("FreeText", "Stamp")
-"""Annotations that belong on the page, as against comments on it."""
+PRINTED = ("FreeText", "Stamp")  # annotations that are part of the page; others are comments
 
 
 class Remark(NamedTuple):
-    """Text beside the page's own."""
+    """The value of a form field, or the text of an annotation."""
 
     text: str
     bbox: BBox
@@ -217,12 +204,12 @@ def _fields(page: pymupdf.Page) -> Iterable[Remark]:
         if widget.field_type_string in FIELDS_WITH_TEXT:
             value = widget.field_value
             text = "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")
-            yield Remark(clean(text).strip(), tuple(widget.rect), printed=True)
+            yield Remark(storable(text).strip(), tuple(widget.rect), printed=True)
 
 
 def _annotations(page: pymupdf.Page) -> Iterable[Remark]:
     if page.first_annot is None:
         return
     for annotation in cast("Iterable[Any]", page.annots()):
-        text = clean(annotation.info.get("content") or "").strip()
+        text = storable(annotation.info.get("content") or "").strip()
         yield Remark(text, tuple(annotation.rect), printed=annotation.type[1] in PRINTED)

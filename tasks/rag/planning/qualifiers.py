@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from tasks.language.tokens import MONTHS
+from tasks.language.tokens import month_number
 
 DAYS_TO_REPORT = 31
 """An event is reported so soon after its date."""
@@ -111,7 +111,7 @@ def qualifiers(text: str) -> Qualifiers:
     dates: list[str] = []
     for match in _DATES.finditer(plain):
         parts = {key[0]: value for key, value in match.groupdict().items() if value}
-        month = MONTHS.index(parts["m"][:3]) + 1 if parts["m"][0].isalpha() else int(parts["m"])
+        month = month_number(parts["m"])
         if 1 <= month <= 12 and 1 <= int(parts["d"]) <= 31:
             dates.append(f"{parts['y']}-{month:02d}-{int(parts['d']):02d}")
     spaced = re.sub(r"_+", " ", _DATES.sub(" ", plain))

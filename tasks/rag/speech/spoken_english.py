@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tasks.language.number_words import MONTHS
+from tasks.language.tokens import MONTHS
 from tasks.rag.speech import spoken_numbers as numbers
 
 ENGLISH_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
