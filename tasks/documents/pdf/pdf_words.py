@@ -20,7 +20,8 @@ CROSSING_SHARE = 0.15
 """Share of rows that may cross a gutter: titles over several columns."""
 WIDEST = 20_000
 """Points; what claims to be wider is no page."""
-OPENING = frozenset("$€£¥₩(-–")
+CURRENCY = frozenset("$€£¥₩")
+SIGNS = frozenset("(-–")
 CLOSING = frozenset((")", "%", ")%", "%)"))
 NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
 GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
@@ -87,8 +88,10 @@ def phrases_of(line: Sequence[Word]) -> list[Phrase]:
 
 def _belongs(before: Phrase, word: Word) -> bool:
     height, gap = word.y1 - word.y0, word.x0 - before.x1
-    if before.text in OPENING and is_number(word.text):
-        return True
+    if is_number(word.text) and before.text in CURRENCY:
+        return True  # however far, since it stands at the column's other edge
+    if is_number(word.text) and before.text in SIGNS:
+        return gap < NEAR_HEIGHTS * height
     if word.text in CLOSING:
         return gap < SIGN_HEIGHTS * height
     if GROUPS.fullmatch(before.text) and len(word.text) == 3 and word.text.isdigit():
