@@ -13,7 +13,7 @@ from tasks.documents.blocks import Block
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_grids import Edge, Edges, GridCell, find_grids
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.pdf.pdf_tables import is_number
+from tasks.documents.pdf.pdf_words import is_number
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 

@@ -6,14 +6,14 @@ Conservative: prose in columns is not a table, and each word goes into one table
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid
+from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, grid_of, text_row_boxes
 from tasks.documents.pdf.pdf_layout import rows_of
-from tasks.documents.pdf.pdf_tables import Table, drawn_tables, fill_grids, grid_of, is_number, outside, text_row_boxes
+from tasks.documents.pdf.pdf_tables import Table, drawn_tables, fill_grids, outside
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
+from tasks.documents.pdf.pdf_words import gutters, is_number
 
 PARTIAL_SHARE = 0.6
 """A drawn grid narrower than this share of an aligned table around it is a highlight in that table."""
@@ -53,10 +53,10 @@ MAX_LABEL_ROWS = 2
 """Rows with one column (group titles, wrapped labels) that may follow each other inside a table."""
 MIN_GUTTER = 3.0
 """Points between two columns."""
-CROSSING_SHARE = 0.15
-"""Share of rows that may cross a gutter: titles over several columns."""
 FILLED_SHARE = 0.4
 """Share of rows in which a column has text."""
+CONTENTS_TEXTS = 1.5
+"""Texts of a row behind its leader dots from which it is a table's: a line of contents has its page number alone."""
 NUMBER_SHARE = 0.6
 """Share of numbers behind the first column from which rows are taken for a table without further evidence."""
 ALIGNED_SHARE = 0.75
@@ -168,28 +168,8 @@ def _column_lines(run: Sequence[_Line]) -> tuple[float, ...] | None:
     several = [line for line in run if len(line.segments) > 1]
     left = min(segment.x0 for line in run for segment in line.segments)
     right = max(segment.x1 for line in run for segment in line.segments)
-    width = int(right - left) + 2
-    if width > 20_000:
-        return None
-    change = [0] * (width + 1)
-    for line in several:
-        for segment in line.segments:
-            change[int(segment.x0 - left)] += 1
-            change[int(segment.x1 - left) + 1] -= 1
-    cover = list(accumulate(change))[:width]
-    allowed = CROSSING_SHARE * len(several)
-    gutters: list[float] = []
-    start: int | None = None
-    for x, count in enumerate(cover):
-        if count <= allowed:
-            start = x if start is None else start
-        elif start is not None:
-            if start > 0 and x - start >= MIN_GUTTER:
-                lowest = min(cover[start:x])
-                deepest = [i for i in range(start, x) if cover[i] == lowest]
-                gutters.append(left + (deepest[0] + deepest[-1] + 1) / 2)
-            start = None
-    return (left - 1, *gutters, right + 1) if gutters else None
+    found = gutters([[(s.x0, s.x1) for s in line.segments] for line in several], least=MIN_GUTTER)
+    return (left - 1, *((start + end) / 2 for start, end in found), right + 1) if found else None
 
 
 def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
@@ -202,9 +182,10 @@ def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) 
     if any(len(column) < FILLED_SHARE * len(several) for column in columns):
         return False
     texts = [segment.text for column in columns for segment in column]
-    if sum("...." in text or "····" in text for text in texts) > 0.2 * len(several):
-        return False
     behind = [segment.text for column in columns[1:] for segment in column]
+    led = sum("...." in text or "····" in text for text in texts) > 0.2 * len(several)
+    if led and len(behind) < CONTENTS_TEXTS * len(several):
+        return False
     if sum(map(is_number, behind)) >= NUMBER_SHARE * len(behind):
         return True
     if median(map(len, texts)) > MAX_MEDIAN_CHARS or not all(map(_aligned, columns)):

@@ -8,14 +8,18 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
+from tasks.documents.pdf.pdf_text import Word
+from tasks.documents.pdf.pdf_words import lines_of, phrases_of, words_in
 
 SNAP = 3.0
 """Points within which parallel edges are one, gaps in an edge are closed, and edges meet."""
+SPILL = 1.5
+"""Points by which a word may reach over a line of its cell before it is cut there."""
 MIN_EDGE = 3.0
 """Points; what is shorter after joining is a dot or a tick."""
 MIN_STROKE = 1.0
@@ -65,6 +69,24 @@ class Grid(NamedTuple):
         """The outline of all cells."""
         return (self.xs[0], self.ys[0], self.xs[-1], self.ys[-1])
 
+    def box(self, cell: GridCell) -> BBox:
+        """The outline of a cell."""
+        row, col = cell.row, cell.col
+        return (self.xs[col], self.ys[row], self.xs[col + cell.col_span], self.ys[row + cell.row_span])
+
+    def places(self) -> dict[tuple[int, int], GridCell]:
+        """The cell of each row and column."""
+        return {
+            (row, col): cell
+            for cell in self.cells
+            for row in range(cell.row, cell.row + cell.row_span)
+            for col in range(cell.col, cell.col + cell.col_span)
+        }
+
+    def place(self, x: float, y: float) -> tuple[int, int]:
+        """Row and column of a point, which may lie outside."""
+        return bisect_right(self.ys, y) - 1, bisect_right(self.xs, x) - 1
+
 
 class _Crossing(NamedTuple):
     """Edges (by index) that meet at a point."""
@@ -108,6 +130,37 @@ def grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
     from_top = sorted(boxes, key=lambda box: (box[1], box[0]))
     cells = [GridCell(row[y0], col[x0], row[y1] - row[y0], col[x1] - col[x0]) for x0, y0, x1, y1 in from_top]
     return Grid(tuple(xs), tuple(ys), tuple(cells))
+
+
+def grid_of(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
+    """The grid over given column lines whose cells are the boxes; a box need not lie on the lines exactly."""
+    kept = list(boxes)
+    ys = sorted({y for box in kept for y in (box[1], box[3])})
+    row = {y: i for i, y in enumerate(ys)}
+    cells: list[GridCell] = []
+    for x0, y0, x1, y1 in kept:
+        col = _nearest(xs, x0)
+        cells.append(GridCell(row[y0], col, row[y1] - row[y0], max(_nearest(xs, x1) - col, 1)))
+    return Grid(xs, tuple(ys), tuple(sorted(cells)))
+
+
+def text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[BBox]:
+    """Cells for lines of text between two heights; a word across a column line joins the cells on both sides."""
+    lines = lines_of(words_in((xs[0], top, xs[-1], bottom), words))
+    if not lines:
+        return []
+    middles = [(min(w.y0 for w in line) + max(w.y1 for w in line)) / 2 for line in lines]
+    bounds = [top, *((a + b) / 2 for a, b in pairwise(middles)), bottom]
+    boxes: list[BBox] = []
+    for line, (y0, y1) in zip(lines, pairwise(bounds), strict=True):
+        texts = phrases_of(line)
+        kept = [xs[0], *(x for x in xs[1:-1] if not any(p.x0 + SPILL < x < p.x1 - SPILL for p in texts)), xs[-1]]
+        boxes += [(x0, y0, x1, y1) for x0, x1 in pairwise(kept)]
+    return boxes
+
+
+def _nearest(xs: Sequence[float], x: float) -> int:
+    return min(range(len(xs)), key=lambda i: abs(xs[i] - x))
 
 
 def _outlines(item: tuple[Any, ...]) -> Iterable[Sequence[Point]]:

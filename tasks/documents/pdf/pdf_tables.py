@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from math import isclose
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
-from tasks.documents.pdf.pdf_grids import SNAP, Edges, Grid, GridCell, find_grids
+from tasks.documents.pdf.pdf_collapsed import completed
+from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edges, Grid, GridCell, find_grids, grid_of, text_row_boxes
 from tasks.documents.pdf.pdf_text import Fragment, Word
+from tasks.documents.pdf.pdf_words import is_number, is_word, is_year, lines_of, words_in
 
 STRIPE_ROWS = 2
 """A shaded stripe has at most so many rows; a single row may also lead to or end a grid of many."""
@@ -21,13 +23,17 @@ PROSE_SHARE = 0.6
 """Share of a table's width that a line of words fills only if it is prose."""
 UNDERDRAWN_SHARE = 0.3
 """Share of cells with several amounts from which rows are missing."""
+SENTENCE_WORDS = 8
+"""Words from which the text of a cell is a sentence."""
+AXIS_MARKS = 5
+"""Numbers in equal steps from which they are the marks of an axis."""
 HEADER_LINES = 6
 """Lines above a striped table that may name its columns."""
 STRIPE_GAP = 2.2
 """Heights of a stripe that may lie between two stripes of one table."""
-SPILL = 1.5
-"""Points by which a word may reach over a line of its cell before it is cut there."""
-NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
+
+LEADERS = re.compile(r"\s*(?:(?:\.\s?){5,}|·{5,})(?=\s*[$€£¥₩]?$)", re.MULTILINE)
+"""Dots that lead the eye from a label to its amount."""
 
 
 class Table(NamedTuple):
@@ -47,9 +53,9 @@ def drawn_tables(edges: Edges, words: Sequence[Word], chars: Callable[[], list[W
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
     """The grids with their words, without those that only decorate text."""
     tables: list[Table] = []
-    for grid in map(_without_holes, grids):
+    for grid in (completed(_without_holes(grid), words) for grid in grids):
         placed, taken = _place(grid, words, chars)
-        if len(placed) > 1 and not _behind_prose(placed) and not _underdrawn(placed):
+        if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
             tables.append(_table(grid, placed, taken))
     return tables
 
@@ -80,15 +86,10 @@ def table_text(cells: Iterable[Cell]) -> str:
     return "\n".join(_row_text(rows[row]) for row in sorted(rows) if any(cell.text for cell in rows[row]))
 
 
-def is_number(text: str) -> bool:
-    """Whether a text is an amount, a share, a date in figures or a dash."""
-    return bool(NUMBER.fullmatch(text))
-
-
 def header_rows(cells: Sequence[Cell]) -> int:
     """How many rows at the top name the columns: those before the first row with an amount, if that is near the top."""
     first_amount = min(
-        (cell.row for cell in cells if cell.text and cell.col and is_number(cell.text) and not _year(cell.text)),
+        (cell.row for cell in cells if cell.text and cell.col and is_number(cell.text) and not is_year(cell.text)),
         default=None,
     )
     rows = max((cell.row + cell.row_span for cell in cells), default=0)
@@ -98,45 +99,6 @@ def header_rows(cells: Sequence[Cell]) -> int:
     if first_amount is None or first_amount > 4:
         return min(top, rows - 1)
     return min(max(first_amount, 0), rows - 1)
-
-
-def grid_of(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
-    """The grid over given column lines whose cells are the boxes; a box need not lie on the lines exactly."""
-    kept = list(boxes)
-    ys = sorted({y for box in kept for y in (box[1], box[3])})
-    row = {y: i for i, y in enumerate(ys)}
-    cells: list[GridCell] = []
-    for x0, y0, x1, y1 in kept:
-        col = _nearest(xs, x0)
-        cells.append(GridCell(row[y0], col, row[y1] - row[y0], max(_nearest(xs, x1) - col, 1)))
-    return Grid(xs, tuple(ys), tuple(sorted(cells)))
-
-
-def text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[BBox]:
-    """Cells for lines of text between two heights; a word across a column line joins the cells on both sides."""
-    lines = _lines_in((xs[0], top, xs[-1], bottom), words)
-    if not lines:
-        return []
-    middles = [(min(w.y0 for w in line) + max(w.y1 for w in line)) / 2 for line in lines]
-    bounds = [top, *((a + b) / 2 for a, b in pairwise(middles)), bottom]
-    boxes: list[BBox] = []
-    for line, (y0, y1) in zip(lines, pairwise(bounds), strict=True):
-        texts = _phrases(line)
-        kept = [xs[0], *(x for x in xs[1:-1] if not any(a + SPILL < x < b - SPILL for a, b in texts)), xs[-1]]
-        boxes += [(x0, y0, x1, y1) for x0, x1 in pairwise(kept)]
-    return boxes
-
-
-def _phrases(line: Sequence[Word]) -> list[tuple[float, float]]:
-    """From where to where each phrase of a line runs; amounts stand alone, however close they are."""
-    phrases: list[tuple[float, float]] = []
-    for before, word in pairwise([None, *line]):
-        close = before and word and word.x0 - before.x1 < 0.5 * (word.y1 - word.y0)
-        if word and before and close and (_is_word(before.text) or _is_word(word.text)):
-            phrases[-1] = (phrases[-1][0], word.x1)
-        elif word:
-            phrases.append((word.x0, word.x1))
-    return phrases
 
 
 def _join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
@@ -175,7 +137,7 @@ def _continues(above: Grid, below: Grid) -> bool:
 def _prose_between(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
     """Whether a line of text in the gap runs on over most of the columns."""
     width = above.xs[-1] - above.xs[0]
-    lines = _lines_in((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words)
+    lines = lines_of(words_in((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words))
     return any(sum(w.x1 - w.x0 for w in line) > PROSE_SHARE * width and _gaps(line) < 2 for line in lines)
 
 
@@ -190,7 +152,7 @@ def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
     top = run[0].ys[0]
     boxes = text_row_boxes(xs, _header_top(run[0], words), top, words)
     for grid, following in zip(run, [*run[1:], None], strict=True):
-        boxes += [_box(grid, cell) for cell in grid.cells]
+        boxes += [grid.box(cell) for cell in grid.cells]
         if following:
             boxes += text_row_boxes(xs, grid.ys[-1], following.ys[0], words)
     return grid_of(xs, boxes)
@@ -201,7 +163,7 @@ def _header_top(grid: Grid, words: Sequence[Word]) -> float:
     top = grid.ys[0]
     x0, x1 = grid.xs[:2]
     height = grid.ys[1] - grid.ys[0]
-    above = _lines_in((x0, top - HEADER_LINES * height, grid.xs[-1], top), words)
+    above = lines_of(words_in((x0, top - HEADER_LINES * height, grid.xs[-1], top), words))
     for line in reversed(above[-HEADER_LINES:]):
         if top - max(w.y1 for w in line) > height or (line[0].x0 < x1 - SPILL and _gaps(line) < 2):
             break
@@ -217,44 +179,9 @@ def _columns(run: list[Grid]) -> tuple[float, ...]:
     return tuple(xs)
 
 
-def _lines_in(box: BBox, words: Sequence[Word]) -> list[list[Word]]:
-    x0, y0, x1, y1 = box
-    return _lines(w for w in words if y0 <= (w.y0 + w.y1) / 2 < y1 and x0 <= (w.x0 + w.x1) / 2 < x1)
-
-
-def _lines(words: Iterable[Word]) -> list[list[Word]]:
-    """Words in lines from top to bottom, each from left to right."""
-    lines: list[list[Word]] = []
-    for word in sorted(words, key=lambda w: w.y0 + w.y1):
-        lead = lines[-1][0] if lines else None
-        if lead and abs((lead.y0 + lead.y1) - (word.y0 + word.y1)) < min(lead.y1 - lead.y0, word.y1 - word.y0):
-            lines[-1].append(word)
-        else:
-            lines.append([word])
-    return [sorted(line, key=lambda w: w.x0) for line in lines]
-
-
-def _nearest(xs: Sequence[float], x: float) -> int:
-    return min(range(len(xs)), key=lambda i: abs(xs[i] - x))
-
-
-def _box(grid: Grid, cell: GridCell) -> BBox:
-    return (
-        grid.xs[cell.col],
-        grid.ys[cell.row],
-        grid.xs[cell.col + cell.col_span],
-        grid.ys[cell.row + cell.row_span],
-    )
-
-
 def _without_holes(grid: Grid) -> Grid:
     """The grid with cells in its empty places, if there are few."""
-    covered = {
-        (row, col)
-        for cell in grid.cells
-        for row in range(cell.row, cell.row + cell.row_span)
-        for col in range(cell.col, cell.col + cell.col_span)
-    }
+    covered = grid.places()
     places = (len(grid.ys) - 1) * (len(grid.xs) - 1)
     if not 0 < places - len(covered) <= HOLE_SHARE * places:
         return grid
@@ -271,12 +198,7 @@ def _place(
     grid: Grid, words: Sequence[Word], chars: Callable[[], list[Word]]
 ) -> tuple[dict[GridCell, list[Word]], list[Word]]:
     """Each word in the cell around its middle, a word across a line in pieces; then the words that were placed."""
-    places = {
-        (row, col): cell
-        for cell in grid.cells
-        for row in range(cell.row, cell.row + cell.row_span)
-        for col in range(cell.col, cell.col + cell.col_span)
-    }
+    places = grid.places()
     x0, y0, x1, y1 = grid.bbox
     placed: dict[GridCell, list[Word]] = defaultdict(list)
     taken: list[Word] = []
@@ -284,7 +206,7 @@ def _place(
         x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
         if not (y0 <= y < y1 and word.x1 > x0 and word.x0 < x1):
             continue
-        cell = _cell_at(grid, places, x, y)
+        cell = places.get(grid.place(x, y))
         if cell and word.x0 >= grid.xs[cell.col] - SPILL and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL:
             placed[cell].append(word)
             taken.append(word)
@@ -299,31 +221,59 @@ def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
     """Whether sentences run on from cell to cell: the grid is made of underlines or coloured words."""
     cell_of = {word: cell for cell, inside in placed.items() for word in inside}
     rows: dict[GridCell, bool] = {}
-    for line in _lines(cell_of):
+    for line in lines_of(cell_of):
         for before, word in pairwise(line):
             if cell_of[before] == cell_of[word]:
                 continue
             close = word.x0 - before.x1 < 0.5 * (word.y1 - word.y0)
-            running = close and before.line == word.line and _is_word(before.text) and _is_word(word.text)
+            running = close and before.line == word.line and is_word(before.text) and is_word(word.text)
             rows[cell_of[before]] = rows.get(cell_of[before], False) or running
     return bool(rows) and sum(rows.values()) > len(rows) / 2
 
 
-def _is_word(text: str) -> bool:
-    return len(text) > 1 and any(char.isalpha() for char in text)
+def _is_prose(placed: dict[GridCell, list[Word]]) -> bool:
+    """Whether lines are drawn around sentences: nothing stands beside them."""
+    rows: dict[int, list[int]] = defaultdict(list)
+    for cell, inside in placed.items():
+        rows[cell.row].append(sum(is_word(word.text) for word in inside))
+    alone = [count for counts in rows.values() for count in counts if len(counts) == 1]
+    return len(alone) == len(rows) and sum(count >= SENTENCE_WORDS for count in alone) > len(alone) / 2
+
+
+def _is_chart(placed: dict[GridCell, list[Word]]) -> bool:
+    """Whether the amounts are marks of axes, which go by equal steps, with few words beside them."""
+    columns: dict[int, list[float]] = defaultdict(list)
+    words = 0
+    for cell, inside in sorted(placed.items()):
+        value = _value("".join(word.text for word in inside))
+        if value is None:
+            words += 1
+        else:
+            columns[cell.col].append(value)
+    marks = sum(len(column) for column in columns.values() if _goes_by_steps(column))
+    amounts = sum(map(len, columns.values()))
+    return words < amounts / 2 and marks > 0.8 * amounts
+
+
+def _value(text: str) -> float | None:
+    try:
+        return float(text.replace(",", "").rstrip("%"))
+    except ValueError:
+        return None
+
+
+def _goes_by_steps(column: Sequence[float]) -> bool:
+    steps = [after - before for before, after in pairwise(column)]
+    return len(column) >= AXIS_MARKS and steps[0] != 0 and all(isclose(step, steps[0]) for step in steps)
 
 
 def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
     """Whether lines are drawn around a few of a table's rows only: amounts stand one below the other in its cells."""
     piled = 0
     for inside in placed.values():
-        lines = _lines(inside)
+        lines = lines_of(inside)
         piled += len(lines) > 1 and all(is_number("".join(w.text for w in line)) for line in lines)
     return piled > UNDERDRAWN_SHARE * len(placed)
-
-
-def _cell_at(grid: Grid, places: dict[tuple[int, int], GridCell], x: float, y: float) -> GridCell | None:
-    return places.get((bisect_right(grid.ys, y) - 1, bisect_right(grid.xs, x) - 1))
 
 
 def _cut(
@@ -337,7 +287,7 @@ def _cut(
         x = (char.x0 + char.x1) / 2
         if char.line != word.line or char.text.isspace() or not (word.x0 <= x <= word.x1 and word.y0 <= y <= word.y1):
             continue
-        cell = _cell_at(grid, places, x, y)
+        cell = places.get(grid.place(x, y))
         if pieces and cell in (pieces[-1][0], None):  # what reaches out of the grid stays with the cell it began in
             cell, before = pieces.pop()
             char = before._replace(text=before.text + char.text, x1=char.x1)
@@ -360,7 +310,7 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]
         Cell(
             row=row_rank[cell.row],
             col=col_rank[cell.col],
-            text="\n".join(map(_line_text, _lines(placed.get(cell, ())))),
+            text=LEADERS.sub("", "\n".join(map(_line_text, lines_of(placed.get(cell, ()))))),
             row_span=_kept(rows, cell.row, cell.row_span),
             col_span=_kept(cols, cell.col, cell.col_span),
         )
@@ -398,7 +348,3 @@ def _line_text(words: Sequence[Word]) -> str:
         joined = before.line != word.line and word.x0 - before.x1 < 0.15 * (word.y1 - word.y0)
         text += word.text if joined else f" {word.text}"
     return text
-
-
-def _year(text: str) -> bool:
-    return text.isdigit() and len(text) == 4 and text[:2] in ("19", "20")

@@ -1,0 +1,177 @@
+"""Lines that a table's drawing lacks: between columns and between rows whose amounts share a cell, and above its head.
+
+A shaded or half ruled table is often drawn with fewer lines than it has columns and rows; the reader sees them by the
+white between the amounts. Lines are added from what the words show, before the words are put into cells.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from tasks.documents.pdf.pdf_grids import SNAP, Grid, GridCell, grid_of, text_row_boxes
+from tasks.documents.pdf.pdf_text import Word
+from tasks.documents.pdf.pdf_words import Phrase, gutters, is_amount, is_year, lines_of, phrases_of, words_in
+
+MIN_GUTTER = 2.0
+"""Points between two columns of amounts."""
+APART_POINTS = 30.0
+"""Points between a label and the one amount of its row from which they are two columns."""
+HEADER_LINES = 6
+"""Lines above a table that may name its columns."""
+HEADER_POINTS = 90.0
+"""How far above a table its header begins at most."""
+TITLES_POINTS = 60.0
+"""How far above a table titles of columns decide where exactly between two columns a line is drawn."""
+
+
+def completed(grid: Grid, words: Sequence[Word]) -> Grid:
+    """The grid with the lines that its words show."""
+    inside = words_in(grid.bbox, words)
+    return _with_header(_with_rows(_with_columns(grid, inside, words), inside), words)
+
+
+def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
+    """Column lines through cells that hold several amounts in a line."""
+    lines = {cell: [phrases_of(line) for line in found] for cell, found in _by_cell(grid, inside).items()}
+    spans = {(cell.col, cell.col + cell.col_span) for cell, found in lines.items() if any(map(_holds_columns, found))}
+    titled = [w for w in words if grid.ys[0] - TITLES_POINTS <= w.y0 < grid.ys[-1]]
+    added: set[float] = set()
+    for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
+        rows = [
+            line
+            for cell, found in lines.items()
+            if first <= cell.col and cell.col + cell.col_span <= last
+            for line in found
+        ]
+        added |= set(_missing_lines(rows, [*grid.xs, *added], titled))
+    if not spans:
+        return grid
+    xs = tuple(sorted({*grid.xs, *added}))
+    cells: list[GridCell] = []
+    for cell in grid.cells:
+        left, right = grid.xs[cell.col], grid.xs[cell.col + cell.col_span]
+        inner = [x for x in xs if left < x < right]
+        bounds = [left, *(x for x in inner if _may_cut(lines.get(cell, []), x)), right]
+        cells += [
+            GridCell(cell.row, xs.index(a), cell.row_span, xs.index(b) - xs.index(a)) for a, b in pairwise(bounds)
+        ]
+    return Grid(xs, grid.ys, tuple(sorted(cells)))
+
+
+def _holds_columns(line: Sequence[Phrase]) -> bool:
+    """Whether a line within a cell is a row of several columns: two amounts, or a label and an amount far behind it."""
+    if sum(is_amount(phrase.text) for phrase in line) > 1:
+        return True
+    return len(line) == 2 and is_amount(line[1].text) and line[1].x0 - line[0].x1 > APART_POINTS
+
+
+def _may_cut(lines: Sequence[Sequence[Phrase]], x: float) -> bool:
+    """Whether a new line may go through a cell: it is no title over several columns, and no phrase stands there."""
+    if any(phrase.x0 + 1 < x < phrase.x1 - 1 for line in lines for phrase in line):
+        return False
+    return not lines or any(len(line) > 1 for line in lines) or any(is_amount(p.text) for line in lines for p in line)
+
+
+def _missing_lines(rows: Iterable[Sequence[Phrase]], known: Sequence[float], words: Sequence[Word]) -> Iterator[float]:
+    """Where columns part that no line parts yet, in points."""
+    several = [[(phrase.x0, phrase.x1) for phrase in line] for line in rows if _holds_columns(line)]
+    for start, end in gutters(several, least=MIN_GUTTER):
+        if not any(start - SNAP < x < end + SNAP for x in known):
+            yield _least_crossed(start, end, words)
+
+
+def _least_crossed(start: float, end: float, words: Iterable[Word]) -> float:
+    """The place between `start` and `end` that the fewest words cross; the middle of the widest of such places."""
+    near = [(w.x0, w.x1) for w in words if w.x1 > start and w.x0 < end]
+    points = sorted({start, end, *(x for pair in near for x in pair if start < x < end)})
+    best = min(
+        pairwise(points),
+        key=lambda part: (sum(a < (part[0] + part[1]) / 2 < b for a, b in near), part[0] - part[1]),
+    )
+    return (best[0] + best[1]) / 2
+
+
+def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
+    """Row lines between amounts that stand one below the other in several cells of a row."""
+    by_cell = _by_cell(grid, inside)
+    cuts: dict[int, list[float]] = {}
+    tall = {row for cell in grid.cells if cell.row_span > 1 for row in range(cell.row, cell.row + cell.row_span)}
+    for row in range(len(grid.ys) - 1):
+        cells = [by_cell.get(cell, []) for cell in grid.cells if cell.row == row]
+        if row not in tall and (found := _cuts(cells)):
+            cuts[row] = found
+    if not cuts:
+        return grid
+    ys: list[float] = []
+    rows: list[GridCell] = []
+    for row, top in enumerate(grid.ys[:-1]):
+        ys += [top, *cuts.get(row, [])]
+    ys.append(grid.ys[-1])
+    at = {y: i for i, y in enumerate(ys)}
+    for cell in grid.cells:
+        bounds = [grid.ys[cell.row], *cuts.get(cell.row, []), grid.ys[cell.row + cell.row_span]]
+        if cell.row in cuts:
+            rows += [GridCell(at[a], cell.col, 1, cell.col_span) for a, _ in pairwise(bounds)]
+        else:
+            rows.append(GridCell(at[bounds[0]], cell.col, at[bounds[-1]] - at[bounds[0]], cell.col_span))
+    return Grid(grid.xs, tuple(ys), tuple(sorted(rows)))
+
+
+def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
+    """Heights between the amounts of a row's cells, given as their lines; none where it is one row."""
+    piles = [lines for lines in cells if len(lines) > 1 and all(map(_is_pile, lines))]
+    pile = max(piles, key=len, default=[])
+    if sum(len(lines) == len(pile) for lines in cells) < 2:
+        return []
+    labels = [lines for lines in cells if len(lines) > 1 and lines not in piles]
+    first = min((min(w.y0 for w in lines[0]) for lines in labels), default=None)
+    tops = [min(w.y0 for w in line) for line in pile]
+    bottoms = [max(w.y1 for w in line) for line in pile]
+    if first is not None and first < tops[0] - (bottoms[0] - tops[0]) / 2:
+        return [bottom + 0.5 for bottom in bottoms[:-1]]  # labels end where their amounts stand
+    if labels:
+        return [top - 0.5 for top in tops[1:]]
+    return [(bottom + top) / 2 for bottom, top in zip(bottoms, tops[1:], strict=False)]
+
+
+def _is_pile(line: Sequence[Word]) -> bool:
+    return is_amount(" ".join(word.text for word in line)) or all(is_amount(p.text) for p in phrases_of(line))
+
+
+def _with_header(grid: Grid, words: Sequence[Word]) -> Grid:
+    """The grid with the lines above it that name its columns, if it begins with amounts."""
+    top = grid.ys[0]
+    first = [phrases_of(line) for line in lines_of(words_in((grid.xs[0], top, grid.xs[-1], grid.ys[1]), words))]
+    behind = [p.text for line in first for p in line if p.x0 > grid.xs[1] - SNAP]
+    if not any(is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in behind):
+        return grid
+    above = lines_of(words_in((grid.xs[0] - SNAP, top - HEADER_POINTS, grid.xs[-1] + SNAP, top), words))
+    begins = reached = top
+    for line in reversed(above[-HEADER_LINES:]):
+        height = max(w.y1 - w.y0 for w in line)
+        phrases = phrases_of(line)
+        if reached - max(w.y1 for w in line) > height or any(_crosses(p, grid.xs[1]) for p in phrases):
+            break
+        reached = min(w.y0 for w in line)
+        if phrases[-1].x0 > grid.xs[1] - SNAP:  # a line with a label alone heads a group of rows
+            begins = reached
+    if begins == top:
+        return grid
+    header = text_row_boxes(grid.xs, begins, top, words)
+    return grid_of(grid.xs, [*header, *map(grid.box, grid.cells)])
+
+
+def _crosses(phrase: Phrase, x: float) -> bool:
+    return phrase.x0 < x - SNAP and phrase.x1 > x + SNAP
+
+
+def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word]]]:
+    """The words of each cell in lines, by their middles."""
+    places = grid.places()
+    found: dict[GridCell, list[Word]] = defaultdict(list)
+    for word in words:
+        if cell := places.get(grid.place((word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2)):
+            found[cell].append(word)
+    return {cell: lines_of(inside) for cell, inside in found.items()}

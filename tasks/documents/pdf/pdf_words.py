@@ -1,0 +1,130 @@
+"""Words of a PDF page as lines and phrases, what of them is an amount, and the white between columns of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from tasks.documents.blocks import BBox
+from tasks.documents.pdf.pdf_text import Word
+
+NEAR_HEIGHTS = 0.5
+"""White within a phrase, in heights of a line."""
+SIGN_HEIGHTS = 1.5
+"""White between an amount and its closing bracket or percent sign, in heights of a line."""
+GROUP_HEIGHTS = 0.4
+"""White between the groups of digits of one amount ("13 951"), in heights of a line."""
+CROSSING_SHARE = 0.15
+"""Share of rows that may cross a gutter: titles over several columns."""
+WIDEST = 20_000
+"""Points; what claims to be wider is no page."""
+CURRENCY = frozenset("$€£¥₩")
+SIGNS = frozenset("(-–")
+CLOSING = frozenset((")", "%", ")%", "%)"))
+NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
+GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
+SHARE = re.compile(r"\(\d+(\.\d+)?%\)")
+
+
+class Phrase(NamedTuple):
+    """Words of a line that belong together: an amount with its signs, or words of a label."""
+
+    x0: float
+    x1: float
+    text: str
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is an amount, a share, a date in figures or a dash."""
+    return bool(NUMBER.fullmatch(text))
+
+
+def is_amount(text: str) -> bool:
+    """Whether a text is a number with a digit, or the dash that stands for none."""
+    return is_number(text) and (any(map(str.isdigit, text)) or text in ("-", "–", "—"))
+
+
+def is_year(text: str) -> bool:
+    """Whether a text is a year of these centuries."""
+    return text.isdigit() and len(text) == 4 and text[:2] in ("19", "20")
+
+
+def is_word(text: str) -> bool:
+    """Whether a text has letters, and is more than a mark of a list."""
+    return len(text) > 1 and any(char.isalpha() for char in text)
+
+
+def lines_of(words: Iterable[Word]) -> list[list[Word]]:
+    """Words in lines from top to bottom, each from left to right."""
+    lines: list[list[Word]] = []
+    for word in sorted(words, key=lambda w: w.y0 + w.y1):
+        lead = lines[-1][0] if lines else None
+        if lead and abs((lead.y0 + lead.y1) - (word.y0 + word.y1)) < min(lead.y1 - lead.y0, word.y1 - word.y0):
+            lines[-1].append(word)
+        else:
+            lines.append([word])
+    return [sorted(line, key=lambda w: w.x0) for line in lines]
+
+
+def words_in(box: BBox, words: Iterable[Word]) -> list[Word]:
+    """The words whose middle lies in a box."""
+    x0, y0, x1, y1 = box
+    return [w for w in words if y0 <= (w.y0 + w.y1) / 2 < y1 and x0 <= (w.x0 + w.x1) / 2 < x1]
+
+
+def phrases_of(line: Sequence[Word]) -> list[Phrase]:
+    """The phrases of a line from left to right; two amounts are two phrases, however close they stand."""
+    phrases: list[Phrase] = []
+    for word in line:
+        before = phrases[-1] if phrases else None
+        if before and _belongs(before, word):
+            phrases[-1] = Phrase(before.x0, max(before.x1, word.x1), f"{before.text} {word.text}")
+        else:
+            phrases.append(Phrase(word.x0, word.x1, word.text))
+    return phrases
+
+
+def _belongs(before: Phrase, word: Word) -> bool:
+    height, gap = word.y1 - word.y0, word.x0 - before.x1
+    if is_number(word.text) and before.text in CURRENCY:
+        return True  # however far, since it stands at the column's other edge
+    if is_number(word.text) and before.text in SIGNS:
+        return gap < NEAR_HEIGHTS * height
+    if word.text in CLOSING:
+        return gap < SIGN_HEIGHTS * height
+    if GROUPS.fullmatch(before.text) and len(word.text) == 3 and word.text.isdigit():
+        return gap < GROUP_HEIGHTS * height
+    near = gap < NEAR_HEIGHTS * height and not before.text.endswith(("..", "··"))  # leader dots end a label
+    return near and (is_word(before.text.split()[-1]) or is_word(word.text) or bool(SHARE.fullmatch(word.text)))
+
+
+def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> list[tuple[float, float]]:
+    """Where the white between columns begins and ends; at most CROSSING_SHARE of the rows cross it.
+
+    rows: from where to where each text of a row runs. least: points that a gutter has at least.
+    """
+    left = min((x0 for row in rows for x0, _ in row), default=0.0)
+    width = int(max((x1 for row in rows for _, x1 in row), default=0.0) - left) + 2
+    if width > WIDEST:
+        return []
+    change = [0] * (width + 1)
+    for row in rows:
+        for x0, x1 in row:
+            change[int(x0 - left)] += 1
+            change[int(x1 - left) + 1] -= 1
+    cover = list(accumulate(change))[:width]
+    allowed = CROSSING_SHARE * len(rows)
+    found: list[tuple[float, float]] = []
+    start: int | None = None
+    for x, count in enumerate(cover):
+        if count <= allowed:
+            start = x if start is None else start
+        elif start is not None:
+            if start > 0 and x - start >= least:
+                lowest = min(cover[start:x])
+                deepest = [i for i in range(start, x) if cover[i] == lowest]
+                found.append((left + deepest[0], left + deepest[-1] + 1))
+            start = None
+    return found

@@ -1,0 +1,186 @@
+"""Tables that are drawn with fewer lines than they have rows and columns, and drawings that are no tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pymupdf as untyped_pymupdf
+import pytest
+
+from tasks.documents.blocks import Block
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.pdf.pdf_reader import open_pdf
+from tasks.documents.pdf.pdf_text import Word
+from tasks.documents.pdf.pdf_words import gutters, is_amount, phrases_of
+
+pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
+
+LEFT, RIGHT, HIGH = 60.0, 420.0, 14.0
+
+
+class Sheet:
+    """A page on which a table is drawn and written by hand."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._page = pymupdf.open().new_page(width=595, height=842)
+        self._page.insert_text((LEFT, 60), "What follows was drawn by hand.", fontsize=9)
+
+    def write(self, x: float, y: float, text: str) -> None:
+        """Text that begins at x."""
+        self._page.insert_text((x, y), text, fontsize=9)
+
+    def amounts(self, y: float, *texts: str, ends: tuple[float, ...] = (250.0, 330.0, 410.0)) -> None:
+        """Amounts that end at the given places."""
+        for x, text in zip(ends, texts, strict=False):
+            self.write(x - pymupdf.get_text_length(text, fontsize=9), y, text)
+
+    def rule(self, x0: float, y0: float, x1: float, y1: float) -> None:
+        """A line."""
+        self._page.draw_line((x0, y0), (x1, y1))
+
+    def tables(self) -> list[Block]:
+        """The tables that are read from it."""
+        self._page.parent.save(self._file)
+        (page,) = open_pdf(self._file, password=None, options=ReadOptions(ocr="off")).pages()
+        return [block for block in page.blocks if block.kind == "table"]
+
+
+@pytest.fixture
+def sheet(tmp_path: Path) -> Sheet:
+    return Sheet(tmp_path / "a.pdf")
+
+
+def boxed(sheet: Sheet, rows: int, top: float = 120) -> None:
+    """A frame with a line below each row, and none between columns."""
+    for n in range(rows + 1):
+        sheet.rule(LEFT, top + HIGH * n, RIGHT, top + HIGH * n)
+    for x in (LEFT, RIGHT):
+        sheet.rule(x, top, x, top + HIGH * rows)
+
+
+ROWS = (("Total revenue", "17,606", "$ 15,785", "(868)"), ("Cost of sales", "4,209", "-", "3.5 %"))
+
+
+def test_amounts_in_a_row_of_one_cell_get_columns_of_their_own(sheet: Sheet) -> None:
+    boxed(sheet, 4)
+    for n, (label, *amounts) in enumerate(ROWS * 2):
+        sheet.write(LEFT + 4, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts)
+    (table,) = sheet.tables()
+    assert table.text == "\n".join(" | ".join(row) for row in ROWS * 2)
+
+
+def test_a_title_over_several_columns_goes_on_spanning_them(sheet: Sheet) -> None:
+    boxed(sheet, 3)
+    sheet.write(230, 130, "Years ended May 31, in millions")
+    for n, (label, *amounts) in enumerate(ROWS, start=1):
+        sheet.write(LEFT + 4, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts)
+    (table,) = sheet.tables()
+    assert next(cell for cell in table.cells if "Years" in cell.text).col_span > 1
+    assert table.text.endswith("\n".join(" | ".join(row) for row in ROWS))
+
+
+def test_years_above_a_table_are_its_header(sheet: Sheet) -> None:
+    sheet.amounts(116, "2023", "2022", "2021")
+    sheet.write(LEFT + 4, 130, "Operating activities:")
+    boxed(sheet, 4, top=120 + HIGH)
+    for n, (label, *amounts) in enumerate(ROWS * 2, start=1):
+        sheet.write(LEFT + 4, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts)
+    (table,) = sheet.tables()
+    first, second, third = table.text.splitlines()[:3]
+    assert [text for text in first.split(" | ") if text] == ["2023", "2022", "2021"]
+    assert second.startswith("Operating activities:")
+    assert third == " | ".join(ROWS[0])
+    assert {cell.text for cell in table.cells if cell.header} >= {"2023", "2022", "2021"}
+
+
+@pytest.mark.parametrize("wrapped", [None, "first", "last"])
+def test_amounts_that_pile_up_in_a_cell_get_rows_of_their_own(sheet: Sheet, wrapped: str | None) -> None:
+    """A label of two lines stands with its amount at the first or at the last of them."""
+    ys = [130, 144, 158] if wrapped is None else [130, 158, 186]
+    for y in (100, 120, ys[-1] + 20):
+        sheet.rule(LEFT, y, RIGHT, y)
+    for x in (LEFT, 200, 340, RIGHT):
+        sheet.rule(x, 100, x, ys[-1] + 20)
+    for x, text in zip((LEFT, 200, 340), ("Fund", "2019", "2020"), strict=True):
+        sheet.write(x + 4, 114, text)
+    for n, y in enumerate(ys):
+        sheet.write(LEFT + 4, y, f"Label {n}")
+        beside = y
+        if wrapped:
+            sheet.write(LEFT + 4, y + 11, "and the rest")
+            beside = y if wrapped == "first" else y + 11
+        sheet.write(204, beside, f"{n}.1")
+        sheet.write(344, beside, f"{n}.2")
+    (table,) = sheet.tables()
+    rest = " and the rest" if wrapped else ""
+    assert table.text == "Fund | 2019 | 2020\n" + "\n".join(f"Label {n}{rest} | {n}.1 | {n}.2" for n in range(3))
+
+
+def test_leader_dots_are_neither_text_nor_contents(sheet: Sheet) -> None:
+    for n, (label, *amounts) in enumerate(ROWS * 3):
+        sheet.write(LEFT, 130 + HIGH * n, f"{label} {'.' * 40}")
+        sheet.amounts(130 + HIGH * n, *amounts, ends=(280, 350, 420))
+    (table,) = sheet.tables()
+    assert table.text == "\n".join(" | ".join(row) for row in ROWS * 3)
+
+
+def test_a_page_of_contents_is_no_table(sheet: Sheet) -> None:
+    for n in range(6):
+        sheet.write(LEFT, 130 + HIGH * n, f"Chapter {n} {'.' * 60}")
+        sheet.amounts(130 + HIGH * n, f"{n}7", ends=(410,))
+    assert sheet.tables() == []
+
+
+def test_sentences_in_a_box_are_no_table(sheet: Sheet) -> None:
+    boxed(sheet, 4)
+    for n in range(4):
+        sheet.write(LEFT + 4, 130 + HIGH * n, f"In {2015 + n} we borrowed $2 million and repaid it in the year after.")
+    assert sheet.tables() == []
+
+
+def test_marks_of_an_axis_are_no_table(sheet: Sheet) -> None:
+    for n in range(8):
+        sheet.write(LEFT, 130 + HIGH * n, f"{700 - 100 * n}")
+        sheet.write(300, 130 + HIGH * n, f"{1400 - 200 * n}")
+    assert sheet.tables() == []
+
+
+def words(*placed: tuple[float, str]) -> list[Word]:
+    """Words of a line of height 10; each character is 5 wide."""
+    return [Word(x, 0, x + 5 * len(text), 10, text, (0, 0)) for x, text in placed]
+
+
+@pytest.mark.parametrize(
+    ("line", "phrases"),
+    [
+        (words((0, "Net"), (18, "sales"), (60, "$"), (90, "17,606"), (124, "15")), ["Net sales", "$ 17,606", "15"]),
+        (words((0, "(18"), (28, ")%"), (60, "7"), (75, "%")), ["(18 )%", "7 %"]),
+        (words((0, "1,234"), (28, "(18.5%)"), (70, "9")), ["1,234 (18.5%)", "9"]),
+        (words((0, "13"), (13, "951"), (31, "207"), (60, "4")), ["13 951 207", "4"]),
+        (words((0, "Rent......"), (52, "300")), ["Rent......", "300"]),
+        (words((0, "-"), (30, "2023"), (54, "2022"), (90, "-"), (97, "4")), ["-", "2023", "2022", "- 4"]),
+    ],
+    ids=["currency", "signs", "share", "groups", "dots", "years"],
+)
+def test_phrases_by_hand(line: list[Word], phrases: list[str]) -> None:
+    assert [phrase.text for phrase in phrases_of(line)] == phrases
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("17,606", True), ("(4.5)%", True), ("—", True), ("$", False), ("", False)]
+)
+def test_amounts_have_a_digit_or_are_the_dash_for_none(text: str, is_one: bool) -> None:
+    assert is_amount(text) is is_one
+
+
+def test_gutters_by_hand() -> None:
+    rows = [[(0.0, 10.0), (20.0, 30.0), (50.0, 60.0)]] * 9
+    assert gutters(rows, least=3) == [(11, 20), (31, 50)]
+    assert gutters([*rows, [(0.0, 60.0)]], least=3) == [(11, 20), (31, 50)]  # one row of ten crosses
+    assert gutters([*rows[:4], [(0.0, 60.0)]], least=3) == []  # one of five
+    assert gutters([[(0.0, 10.0)], []], least=3) == []
