@@ -24,7 +24,7 @@ from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunk
 from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
 
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 """Raise it when a reader would give another document for the same bytes."""
 
 
