@@ -33,6 +33,7 @@ from flows.running.rag_config import IndexConfig
 from flows.running.shown import few, flow_version, watched
 from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.replaying import digest_of
+from tasks.nightly import steps
 from tasks.nightly.night_measuring import Program
 from tasks.nightly.night_records import (
     IndexRun,
@@ -46,15 +47,6 @@ from tasks.nightly.night_records import (
     SuiteUnusable,
 )
 from tasks.nightly.night_report import sentence
-from tasks.nightly.steps import (
-    begin_night,
-    collect,
-    draw,
-    measure_index,
-    open_suite,
-    publish_report,
-    write_files,
-)
 from tasks.nightly.suite import Suite, SuiteIndex
 from tasks.resources import artifacts
 from tasks.step import gather
@@ -76,8 +68,8 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     file = config.suite.absolute()
     if not file.is_file():
         raise SuiteUnusable(f"there is no file {file}; name the YAML file of a suite, by its whole path")
-    started = begin_night()
-    suite = open_suite(file, digest=digest_of(file), known=known_flags())
+    started = steps.begin_night()
+    suite = steps.open_suite(file, digest=digest_of(file), known=known_flags())
     planned = plan_of(suite)  # before anything begins: a mistake in the file is one of the night
 
     parts = Parts(night=_run_id())
@@ -119,7 +111,7 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
         return
 
     def measure() -> str:
-        future = measure_index.submit(
+        future = steps.measure_index.submit(
             asked,
             index=chosen.index,
             generation=refreshed.generation,
@@ -147,10 +139,10 @@ def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
 
 def _publish(night: Night, suite: Suite) -> NightReport:
     """The report: an artifact of the UI, files, and a line in the history of the suite."""
-    ref = collect(night, nights=suite.nights, rules=suite.regression)
-    plots = draw(ref)
-    written = write_files(ref, plots=plots, output=suite.output)
-    publish_report(ref, plots=plots, written=sorted(written.files))
+    ref = steps.collect(night, nights=suite.nights, rules=suite.regression)
+    plots = steps.draw(ref)
+    written = steps.write_files(ref, plots=plots, output=suite.output)
+    steps.publish_report(ref, plots=plots, written=sorted(written.files))
     return artifacts().load(NightReport, ref)
 
 
