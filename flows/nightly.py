@@ -20,7 +20,6 @@ from typing import Any
 from prefect import State, flow
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
-from pydantic import BaseModel, ConfigDict
 
 from flows.evaluate import evaluate
 from flows.lever import post_train
@@ -31,6 +30,7 @@ from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
 from flows.running.shown import few, flow_version, watched
+from storage.records import Record
 from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.replaying import digest_of
 from tasks.nightly import steps
@@ -52,10 +52,8 @@ from tasks.resources import artifacts
 from tasks.step import gather
 
 
-class NightlyConfig(BaseModel):
+class NightlyConfig(Record):
     """What `nightly` needs to know; the Prefect UI draws its form from it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     suite: Path
     """YAML file of the suite: models, benchmarks, index, selector. A whole path where a worker runs it."""

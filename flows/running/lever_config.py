@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from flows.running.answer_models import priced, spelled_out
 from models.backends import kinds
+from storage.records import Record
 from tasks.budget import Spending
 from tasks.lever.judge.judges import DIGITS, PromptSettings
 from tasks.lever.lever_options import (
@@ -28,11 +29,7 @@ StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
-class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class DatasetConfig(_Config):
+class DatasetConfig(Record):
     """The dataset and its splits."""
 
     name: Literal["digits", "okvqa", "vqav2", "textvqa", "vizwiz"] = DIGITS
@@ -49,7 +46,7 @@ class DatasetConfig(_Config):
     """Seed of the splits; use the same one for runs to be compared."""
 
 
-class DigitsConfig(_Config):
+class DigitsConfig(Record):
     """The CPU world, for the dataset `digits`."""
 
     seed: int = 0
@@ -60,7 +57,7 @@ class DigitsConfig(_Config):
     """Number of training steps of the judge."""
 
 
-class StartConfig(_Config):
+class StartConfig(Record):
     """Files that replace the results of earlier stages."""
 
     query_embeddings: Path | None = None
@@ -85,7 +82,7 @@ class StartConfig(_Config):
         return self
 
 
-class LeverConfig(_Config):
+class LeverConfig(Record):
     """Configuration of `post_train`; the defaults are those of the CPU world."""
 
     dataset: DatasetConfig = DatasetConfig()

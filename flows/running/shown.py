@@ -22,7 +22,7 @@ from uuid import UUID
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+from prefect.client.schemas.filters import ArtifactFilter
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events.clients import PrefectEventsClient
@@ -290,12 +290,8 @@ def key_of(stage: str) -> str:
 
 def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID | None:
     """The bar of an earlier attempt at this run, which a retry continues."""
-    found = client.read_artifacts(
-        artifact_filter=ArtifactFilter(
-            flow_run_id=ArtifactFilterFlowRunId(any_=[run]), key=ArtifactFilterKey(any_=[key_of(stage)])
-        ),
-        limit=1,
-    )
+    wanted = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [key_of(stage)]}})
+    found = client.read_artifacts(artifact_filter=wanted, limit=1)
     return found[0].id if found else None
 
 

@@ -14,14 +14,7 @@ from uuid import UUID
 
 from prefect import Flow, get_run_logger
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    DeploymentFilter,
-    DeploymentFilterId,
-    FlowRunFilter,
-    FlowRunFilterParentFlowRunId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
+from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
@@ -77,12 +70,10 @@ def _next_of(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> FlowRun 
 
 def _waiting(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> list[FlowRun]:
     assert mine.deployment_id
+    wanted = {"parent_flow_run_id": {"any_": [parent]}, "state": {"type": {"any_": [StateType.SCHEDULED]}}}
     return client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[parent]),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])),
-        ),
-        deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[mine.deployment_id])),
+        flow_run_filter=FlowRunFilter.model_validate(wanted),
+        deployment_filter=DeploymentFilter.model_validate({"id": {"any_": [mine.deployment_id]}}),
         sort=FlowRunSort.EXPECTED_START_TIME_ASC,
     )
 

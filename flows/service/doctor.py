@@ -14,9 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from flows.running.settings import Settings
+from storage.records import Record
 
 LEAST_FREE_BYTES = 2_000_000_000
 OLDEST_PYTHON = (3, 11)
@@ -26,10 +25,8 @@ PYTHON = "TRIVET_SANDBOX_PYTHON"
 """If the reason of a missing sandbox names this variable, the interpreter is at fault and not the engine."""
 
 
-class Check(BaseModel):
+class Check(Record):
     """Result of one check."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
     status: Literal["ok", "warn", "missing"]
@@ -39,10 +36,8 @@ class Check(BaseModel):
     """The command or setting that mends it."""
 
 
-class Report(BaseModel):
+class Report(Record):
     """What `trivet doctor` shows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     ok: bool
     """Nothing required is missing."""
