@@ -28,6 +28,8 @@ QUIET = {
 """No telemetry, and a patient start of Prefect's own server on a busy laptop."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts that no proxy stands before."""
+GIT_TIMEOUT_S = 5
+LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
 
 
 def home_folder() -> Path:
@@ -60,10 +62,6 @@ class _HomeFirst(MetaPathFinder):
             sys.meta_path.remove(self)
             with suppress(OSError):  # a home that cannot be made is refused when something is kept there
                 home_folder().mkdir(parents=True, exist_ok=True)
-
-
-GIT_TIMEOUT_S = 5
-LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
 
 
 def program_version() -> str:

@@ -37,6 +37,30 @@ if TYPE_CHECKING:
 
 RESULTS, SELECTOR = "results", "selector"
 """Folders below the output of a suite: results files of models, and files of the selector."""
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+Part = TypeVar("Part", bound=Record)
+LASTING = (
+    of_evaluation.OptionUnusable,
+    of_evaluation.UnknownTask,
+    of_evaluation.BenchmarkUnusable,
+    of_evaluation.DataUnusable,
+    of_evaluation.PreflightFailed,
+    of_evaluation.NeedsLogLikelihood,
+    of_lever.OptionUnusable,
+    of_lever.DatasetUnusable,
+    of_lever.FileUnusable,
+    of_lever.PoolTooSmall,
+    of_lever.RewardUnusable,
+    of_rag.FolderUnusable,
+    of_rag.MetadataUnusable,
+    UnsafeCodeRefused,
+    LanguageUnavailable,
+    RequestRefused,
+    IndexUnusable,
+    ValueError,
+)
+"""Errors that a retry cannot fix: the suite, its data or its documents must change first."""
 
 
 @dataclass(frozen=True)
@@ -132,33 +156,6 @@ def _seen_from(folder: Path, value: Any) -> Any:
     if isinstance(value, BaseModel):
         return _seen_from(folder, value.model_dump())
     return value
-
-
-log = logging.getLogger(__name__)
-R = TypeVar("R")
-Part = TypeVar("Part", bound=Record)
-
-LASTING = (
-    of_evaluation.OptionUnusable,
-    of_evaluation.UnknownTask,
-    of_evaluation.BenchmarkUnusable,
-    of_evaluation.DataUnusable,
-    of_evaluation.PreflightFailed,
-    of_evaluation.NeedsLogLikelihood,
-    of_lever.OptionUnusable,
-    of_lever.DatasetUnusable,
-    of_lever.FileUnusable,
-    of_lever.PoolTooSmall,
-    of_lever.RewardUnusable,
-    of_rag.FolderUnusable,
-    of_rag.MetadataUnusable,
-    UnsafeCodeRefused,
-    LanguageUnavailable,
-    RequestRefused,
-    IndexUnusable,
-    ValueError,
-)
-"""Errors that a retry cannot fix: the suite, its data or its documents must change first."""
 
 
 @dataclass

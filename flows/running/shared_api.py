@@ -49,6 +49,15 @@ SERVER_SETTINGS = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_SERVER_", "PREFEC
 """Prefixes of variables that configure a server; commands that differ in them do not share one."""
 _left: list[subprocess.Popen[bytes]] = []
 """Servers that outlive this process; referenced here, since Python warns of an abandoned child."""
+ADDRESS = Path("api", "address.json")
+"""File below the home: address and auth string of the server; mode 0600."""
+HOLDERS = Path("api", "holders")
+"""File below the home on which commands hold a shared lock while they need the server; the kernel releases that of a
+killed command."""
+LOCK = "prefect-api"
+"""Name of the lock for starting and ending a server."""
+LOOK_S = 1.0
+LAST_REQUESTS_S = 3
 
 
 class Address(Record):
@@ -257,17 +266,6 @@ def _server_settings() -> dict[str, str]:
         return given
     folder = Path(os.environ["PREFECT_HOME"])
     return given | {DATABASE_SETTINGS[0]: f"sqlite+aiosqlite:///{folder.absolute() / database_name(folder)}"}
-
-
-ADDRESS = Path("api", "address.json")
-"""File below the home: address and auth string of the server; mode 0600."""
-HOLDERS = Path("api", "holders")
-"""File below the home on which commands hold a shared lock while they need the server; the kernel releases that of a
-killed command."""
-LOCK = "prefect-api"
-"""Name of the lock for starting and ending a server."""
-LOOK_S = 1.0
-LAST_REQUESTS_S = 3
 
 
 class InUse(Exception):

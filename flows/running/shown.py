@@ -54,6 +54,12 @@ OURS = ("flows.", "tasks.", "models.", "storage.")
 _NUMBERED = re.compile(r"(?P<step>.+?),? (?P<number>\d+)/(?P<of>\d+)")
 _deployed: ContextVar[tuple[FlowRun, ...]] = ContextVar("_deployed", default=())
 """The run of a deployment, and its nested runs down to the current one."""
+AT_ONCE = 1
+"""Reconnection attempts without a delay; Prefect sleeps a second before the fourth and later ones."""
+PENDING = "Still processing items"
+LAST_WORDS_S = 10.0
+"""Longest wait for the last events of this process to be sent."""
+_emit = PrefectEventsClient._emit  # pyright: ignore[reportPrivateUsage]
 
 
 def watched(flow: Callable[P, R]) -> Callable[P, R]:
@@ -293,16 +299,6 @@ def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID
     wanted = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [key_of(stage)]}})
     found = client.read_artifacts(artifact_filter=wanted, limit=1)
     return found[0].id if found else None
-
-
-AT_ONCE = 1
-"""Reconnection attempts without a delay; Prefect sleeps a second before the fourth and later ones."""
-PENDING = "Still processing items"
-LAST_WORDS_S = 10.0
-"""Longest wait for the last events of this process to be sent."""
-
-
-_emit = PrefectEventsClient._emit  # pyright: ignore[reportPrivateUsage]
 
 
 def tell_patiently() -> None:

@@ -21,11 +21,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from flows.running.environment import LOOPBACK
+from storage.records import Record
 
 TIMEOUT_S = 10
+SERVICE_FILE = Path("service", "service.json")
+"""Below the home: where the server of `trivet up` is."""
+AUTH_FILE = Path("service", "auth")
+"""Below the home: its auth string, `user:password`; file mode 0600."""
+UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
+WORKER_LABEL = "prefect.worker.name"
+MOST = 200
+"""Most runs in one answer of the server."""
 
 
 class Api(NamedTuple):
@@ -94,20 +101,14 @@ class ApiAway(ApiFailed):
     """The server does not answer."""
 
 
-SERVICE_FILE = Path("service", "service.json")
-"""Below the home: where the server of `trivet up` is."""
-AUTH_FILE = Path("service", "auth")
-"""Below the home: its auth string, `user:password`; file mode 0600."""
-
-
-class Address(BaseModel):
-    """Where the server is."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+class Address(Record, extra="ignore"):
+    """The server that `trivet up` has started or joined."""
 
     api_url: str
     """`http://127.0.0.1:4200/api`."""
     ui_url: str
+    database: object = None
+    """None: that of a server elsewhere."""
 
 
 class NotConnected(RuntimeError):
@@ -152,12 +153,6 @@ def connect(home: Path) -> None:
     os.environ["PREFECT_API_URL"] = address.api_url
     if auth := auth_of(home):
         os.environ["PREFECT_API_AUTH_STRING"] = auth
-
-
-UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
-WORKER_LABEL = "prefect.worker.name"
-MOST = 200
-"""What the server tells at once."""
 
 
 def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:

@@ -42,6 +42,12 @@ REMEDIES = {
     "generation": "nvidia-smi shows what holds the memory; --model PATH tries another model",
     "index build": "CUDA_VISIBLE_DEVICES='' builds indexes on the CPU",
 }
+PROMPT = "one two three"
+NEW_TOKENS = 16
+SHOWN_CHARS = 60
+INDEX_ROWS, INDEX_DIMENSION = 50_000, 384
+RECALL_TOLERANCE = 0.01
+"""That lists made by a GPU may find less of the ten nearest than lists made by a CPU."""
 
 
 def examine_gpu(model: Path | None = None) -> Report:
@@ -107,14 +113,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-
-
-PROMPT = "one two three"
-NEW_TOKENS = 16
-SHOWN_CHARS = 60
-INDEX_ROWS, INDEX_DIMENSION = 50_000, 384
-RECALL_TOLERANCE = 0.01
-"""That lists made by a GPU may find less of the ten nearest than lists made by a CPU."""
 
 
 class Built(NamedTuple):

@@ -41,6 +41,10 @@ LOOKED_FOR_S = 0.25
 CLIENT_GONE = 499
 """Nobody reads this; the log of a proxy may show it."""
 SESSION_HEADER = "X-Trivet-Session"
+FILE = "serve-token"
+VARIABLE = "TRIVET_SERVE_TOKEN"
+USABLE = re.compile(r"[!-~]{16,512}")
+"""What a header carries as it is, and nobody guesses."""
 
 
 def create_app(
@@ -210,12 +214,6 @@ async def _plain_error(_: Request, error: Exception) -> Response:
 async def _told(_: Request, error: Exception) -> Response:
     told = refusal(error)
     return JSONResponse({"error": told.sentence}, told.status)
-
-
-FILE = "serve-token"
-VARIABLE = "TRIVET_SERVE_TOKEN"
-USABLE = re.compile(r"[!-~]{16,512}")
-"""What a header carries as it is, and nobody guesses."""
 
 
 class AuthUnusable(Exception):

@@ -30,6 +30,13 @@ EVENTS, AUTOMATIONS = "events", "reactive-triggers"
 """Prefect's stream there, and the group of those who read it for the automations."""
 LAST_REQUESTS_S = 3
 """Seconds that requests under way have when the server ends; the pages keep theirs open for ever."""
+WAITS = "automation_bucket"
+"""Prefect's table of what its automations wait for."""
+LIMITS = "concurrency_limit_v2"
+"""Prefect's table of limits, with the slots that are taken."""
+RENEWED = timedelta(minutes=5)
+"""How long leases hold behind a start, as those of runs and slots do: the living renew them after 225 s at most."""
+MOST_LEASES = 100_000
 
 
 def forget_events(url: str) -> None:
@@ -76,15 +83,6 @@ def _database() -> str:
             f"{VARIABLES[0]} is not set; it names Prefect's database: postgresql+asyncpg://user:password@host/name"
         )
     return os.environ[named]
-
-
-WAITS = "automation_bucket"
-"""Prefect's table of what its automations wait for."""
-LIMITS = "concurrency_limit_v2"
-"""Prefect's table of limits, with the slots that are taken."""
-RENEWED = timedelta(minutes=5)
-"""How long leases hold behind a start, as those of runs and slots do: the living renew them after 225 s at most."""
-MOST_LEASES = 100_000
 
 
 async def put_right(url: str) -> None:

@@ -24,6 +24,8 @@ from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
 EXTENSION = "pg_trgm"
 """What Prefect's tables need of PostgreSQL."""
 VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
+LOOK_S = 1.0
+"""Seconds between two looks."""
 
 
 class Database(Record):
@@ -75,10 +77,6 @@ def choose(place: Place, environment: Mapping[str, str]) -> Database:
 def _sqlite(file: Path, why: str) -> Database:
     file.touch(mode=0o600)  # SQLite gives the files beside it the same mode
     return Database(kind="sqlite", kept=False, why=why, url=f"sqlite+aiosqlite:///{file}")
-
-
-LOOK_S = 1.0
-"""Seconds between two looks."""
 
 
 def main() -> None:

@@ -30,6 +30,18 @@ YOUNG_S = 10
 """A program that ends before it has run for so many seconds is started again later each time."""
 FOR_EVER = 1_000_000_000
 MODULE = "supervisor.supervisord"
+GPU_DEPLOYMENT = "gpu-step/gpu"
+HEARTBEAT_S = 30
+"""Seconds between two signs of life of a run; an automation calls it dead when two have not come."""
+RETRIES = "7"
+"""Retries of a request to the server, after 2, 4, 8 … seconds: runs survive two minutes without it."""
+QUERY_S = 2
+"""Seconds between two questions of a worker for runs."""
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
+"""Where the server keeps who holds slots: in PREFECT_HOME. In its memory, a restart would end every run that has one,
+and leave the slots taken."""
+DROPPED = (*VARIABLES, "PREFECT_API_AUTH_STRING", "PREFECT_LOGGING_SERVER_LEVEL", "PREFECT_UI_ENABLED", "OLDPWD", "PWD")
+"""Variables not passed on: they would name another server, or belong to an earlier start."""
 
 
 class Part(Record):
@@ -143,18 +155,6 @@ def supervisor_in(found: Iterable[Found]) -> Found | None:
     return next((each for each in found if MODULE in each.command), None)
 
 
-GPU_DEPLOYMENT = "gpu-step/gpu"
-HEARTBEAT_S = 30
-"""Seconds between two signs of life of a run; an automation calls it dead when two have not come."""
-RETRIES = "7"
-"""Retries of a request to the server, after 2, 4, 8 … seconds: runs survive two minutes without it."""
-QUERY_S = 2
-"""Seconds between two questions of a worker for runs."""
-LEASES = "prefect.server.concurrency.lease_storage.filesystem"
-"""Where the server keeps who holds slots: in PREFECT_HOME. In its memory, a restart would end every run that has one,
-and leave the slots taken."""
-
-
 class Program(NamedTuple):
     """One that is kept running."""
 
@@ -218,10 +218,6 @@ def environment_of(
     if not asked.server and database and auth:
         environment |= _of_server(asked, database, auth)
     return environment
-
-
-DROPPED = (*VARIABLES, "PREFECT_API_AUTH_STRING", "PREFECT_LOGGING_SERVER_LEVEL", "PREFECT_UI_ENABLED", "OLDPWD", "PWD")
-"""Variables not passed on: they would name another server, or belong to an earlier start."""
 
 
 def _of_server(asked: Asked, database: Database, auth: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # before distributed is imported
@@ -60,17 +60,9 @@ class DaskRunner(DaskTaskRunner):
         return topic
 
 
-class _Teller(NamedTuple):
-    """Reports to the flow through the scheduler."""
-
-    topic: str
-
-    def __call__(self, stage: str, done: int, expected: int) -> None:
-        get_worker().log_event(self.topic, [stage, done, expected])
-
-
 def _do(shipped: Shipped, topic: str) -> State[Any]:
-    return do_shipped(shipped, _Teller(topic))
+    """Do a step, and report to the flow through the scheduler."""
+    return do_shipped(shipped, lambda *report: get_worker().log_event(topic, list(report)))
 
 
 def _heard(event: tuple[float, list[Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from threading import Event, Thread
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before ray is imported
 
@@ -90,12 +90,5 @@ class _Board:
         return taken
 
 
-class _Teller(NamedTuple):
-    board: Any
-
-    def __call__(self, stage: str, done: int, expected: int) -> None:
-        self.board.add.remote(stage, done, expected)
-
-
 def _do(shipped: Shipped, board: Any) -> State[Any]:
-    return do_shipped(shipped, _Teller(board))
+    return do_shipped(shipped, board.add.remote)

@@ -29,6 +29,8 @@ from tasks.step import GPU, as_is
 
 Teller = Callable[[str, int, int], None]
 """Brings a report of progress to the flow's process: stage, newly done, newly expected."""
+MODELS = ("model", "models", "vlm", "judge")
+"""What the inputs of steps call a model that they may ask."""
 
 
 class Shipped(NamedTuple):
@@ -130,10 +132,6 @@ def _name_of(made: Task[..., Any] | Flow[..., Any]) -> str:
 def _found(name: str) -> Any:
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
-
-
-MODELS = ("model", "models", "vlm", "judge")
-"""What the inputs of steps call a model that they may ask."""
 
 
 class SplitRunner(TaskRunner[PrefectFuture[Any]]):
