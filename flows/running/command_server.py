@@ -1,7 +1,6 @@
 """A Prefect API for a command if no server is configured: shared with later commands, or its own.
 
-A shared one outlives its commands, like a build daemon, and ends after `TRIVET_API_LINGER_S` idle seconds; with 0 each
-command has its own, which ends with it.
+A shared one ends after `TRIVET_API_LINGER_S` idle seconds; with 0, each command has its own, which ends with it.
 """
 
 from __future__ import annotations
@@ -82,10 +81,7 @@ def refuse_a_dead_server() -> None:
 
 
 def silence(url: str, *, patience_s: float | None = None) -> str | None:
-    """None as soon as the API at `url` answers; after `patience_s`, why it does not.
-
-    patience_s: ANSWER_S by default.
-    """
+    """None as soon as the API at `url` answers; after `patience_s` (ANSWER_S), why it does not."""
     deadline = time.monotonic() + (ANSWER_S if patience_s is None else patience_s)
     while True:
         try:

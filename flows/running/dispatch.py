@@ -1,9 +1,8 @@
 """A GPU step is sent to a pool: the parent waits, its child computes, and both share one cache record.
 
-The child is a flow run of `flows.gpu.run_step`. It computes the same cache key in the same store, so its result is
-there for a parent that died. Its result or error reaches the parent as a small JSON file. Runs that need the same step
-at once wait for the same child, which has a tag for each of them: it is cancelled with the last.
-Its progress bars (flows/running/shown.py), and at its end its counts, move those of the parent.
+The child is a flow run of `flows.gpu.run_step` with the same cache key in the same store; its result or error reaches
+the parent as a small JSON file. Runs that need the same step at once wait for the same child, which has a tag for each
+of them and is cancelled with the last. Its progress bars, and at its end its counts, move those of the parent.
 """
 
 from __future__ import annotations
@@ -237,10 +236,7 @@ def _raised(described: Mapping[str, str]) -> Exception:
 
 
 def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters from JSON, as values of the types that the step is annotated with.
-
-    Raises pydantic.ValidationError, KeyError where a parameter is not one of the step's.
-    """
+    """Parameters from JSON, as the annotated types. Raises ValidationError; KeyError for an unknown parameter."""
     if set(params) == set(Ref.model_fields):
         params = json.loads(artifacts().get(Ref.model_validate(params)))
     hints = inspect.get_annotations(function, eval_str=True)

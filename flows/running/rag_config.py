@@ -71,10 +71,7 @@ class IndexConfig(Record):
         return vlm and spelled_out(vlm)
 
     def shown(self, vlm: str | None) -> dict[str, JsonValue]:
-        """The settings that an index records; documents count as unchanged while these stay the same.
-
-        vlm: full name of the model that describes figures.
-        """
+        """The settings that an index records, with the full name of its `vlm`; a change rebuilds all documents."""
         made = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
         return made | {"vlm": vlm}
 

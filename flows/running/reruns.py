@@ -68,10 +68,7 @@ class Rerun(Record):
 
 
 def rerun(wanted: str) -> Rerun:
-    """Have a worker do a run again; `wanted` is its id, the beginning of that, or its name.
-
-    Raises CannotRerun, ServerAway.
-    """
+    """Have a worker do a run again, given by ID, start of the ID, or name. Raises CannotRerun, ServerAway."""
     with _connected() as client:
         run = _found(client, wanted)
         _refuse(client, run)

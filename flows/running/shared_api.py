@@ -1,10 +1,7 @@
 """The Prefect API that the commands of one home share: at most one runs; commands join, start and end it.
 
-lock ─► address file ─► alive, same home, same Prefect? join : start this module, write the file
-
-Command: `python -m flows.running.shared_api SOCKET [HOME LINGER_S]`; SOCKET is an inherited descriptor that listens.
-With HOME it serves one command after another, and ends once it has been idle for LINGER_S seconds, or once its address
-file no longer names it.
+`python -m flows.running.shared_api SOCKET [HOME LINGER_S]` serves at SOCKET, an inherited descriptor that listens; with
+HOME, until it has been idle for LINGER_S seconds or its address file no longer names it.
 """
 
 from __future__ import annotations
@@ -96,10 +93,7 @@ class Joined(NamedTuple):
 
 
 def join(home: Path, *, linger_s: float, log: Path) -> Joined | None:
-    """The server of this home, started if none runs; None while other commands use an unsuitable one.
-
-    Raises OSError, StoreUnreachable.
-    """
+    """The server of this home, if need be started; None if an unsuitable one is in use. Raises OSError, StorageError."""
     folder = (home / ADDRESS).parent
     files.make_folder(folder)
     folder.chmod(0o700)
@@ -141,10 +135,7 @@ def start(
     variables: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
 ) -> Process:
-    """Start a server. Raises OSError.
-
-    arguments: of the daemon, behind its socket. before: called in the new process.
-    """
+    """Start a server; `arguments` follow its socket, `before` runs in the new process. Raises OSError."""
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment |= _server_settings() | {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1"}

@@ -63,10 +63,9 @@ _emit = PrefectEventsClient._emit  # pyright: ignore[reportPrivateUsage]
 
 
 def watched(flow: Callable[P, R]) -> Callable[P, R]:
-    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it, or the flow that calls it.
+    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it or a flow that calls it.
 
-    Other runs are those of the command line, which has bars of its own. An error becomes a state whose message begins
-    with it, where Prefect's own begins with a phrase that fills the line; whoever calls the flow gets the error.
+    An error becomes a state whose message begins with it, not with Prefect's phrase; the caller gets the error itself.
     """
     tell_patiently()  # as the module of the flow is imported: before anything is told
 
@@ -96,10 +95,7 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 
 
 def flow_version() -> str:
-    """`0.1.0`, of a checkout `0.1.0+d19d205e2f31`: which program it was that ran, so that a user can have it again.
-
-    Left to itself, Prefect takes the hash of the file that the flow's function is from: for all of them this one.
-    """
+    """`0.1.0`, of a checkout `0.1.0+d19d205e2f31`; Prefect's default is a hash of the file with the function."""
     commit = git_commit()
     return f"{program_version()}+{commit[:12]}" if commit else program_version()
 
@@ -132,10 +128,7 @@ class Shard(NamedTuple):
 
 @dataclass
 class Stage:
-    """Progress of a stage: reports of its shards, and an estimate for those that have not begun.
-
-    Shards begin in order. One that was skipped without a report was cached, and does not count.
-    """
+    """Reports of the shards of a stage, which begin in order; cached ones report nothing, and do not count."""
 
     _counts: dict[Shard, tuple[int, int]] = field(default_factory=dict[Shard, tuple[int, int]])
 
@@ -184,10 +177,7 @@ class _Told(NamedTuple):
 
 
 def _is_running(run: FlowRun) -> bool:
-    """False for a run that is being cancelled: it takes no state of ours, and whoever called it would get no error.
-
-    Nor is a run known to run whose server is away; Prefect waits for that with the error in its own words.
-    """
+    """False for a run that is being cancelled, which takes no other state, and for one whose server is away."""
     try:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), _client() as client:
             state = client.read_flow_run(run.id).state
@@ -304,8 +294,8 @@ def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID
 def tell_patiently() -> None:
     """Have this process wait for an unavailable server as long with events as with requests, and only once.
 
-    Prefect gives each event eight seconds: too few for a server that is away for a minute, whose later events come
-    without the earlier ones then, and hours for a process that ends with thousands of events and no server.
+    Prefect gives each event eight seconds: too few for a server that is away for a minute, and hours for a process that
+    ends with thousands of events.
     """
     if emit_events_to_cloud():
         return

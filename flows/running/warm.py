@@ -108,10 +108,7 @@ def _done(client: SyncPrefectClient, flow: Flow[..., Any], run: FlowRun) -> bool
 
 
 def settle(client: SyncPrefectClient, run: FlowRun) -> FlowRun:
-    """The current run; if its host has ended or waits for a retry, this run is set to the same state.
-
-    A worker reports to the server only the run that it started a process for.
-    """
+    """The current run, in the state of its host once that has ended or waits: a worker reports only its own run."""
     host = _host_of(run)
     hosting = client.read_flow_run(host).state if host else None
     run = client.read_flow_run(run.id)  # behind its host: what a living host did was told before the host ended

@@ -132,10 +132,7 @@ def auth_of(home: Path) -> str | None:
 
 
 def connect(home: Path) -> None:
-    """Have PREFECT_API_URL and PREFECT_API_AUTH_STRING name a server that answers; call it before prefect is imported.
-
-    Raises NotConnected.
-    """
+    """Point PREFECT_API_URL and its auth string to a live server, before prefect is imported. Raises NotConnected."""
     from flows.running.command_server import no_answer, silence
 
     if named := os.environ.get("PREFECT_API_URL"):
@@ -156,10 +153,7 @@ def connect(home: Path) -> None:
 
 
 def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
-    """Reschedule the runs that are under way, or complete their cancellation; gives the IDs of those.
-
-    runs: IDs of flow runs that have no process. Raises ApiFailed, ApiAway.
-    """
+    """Reschedule runs that lost their process, or complete their cancellation; gives their IDs. Raises ApiFailed."""
     handed: list[str] = []
     for run in sorted(runs):
         state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")
@@ -176,10 +170,7 @@ def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
 
 
 def abandoned(api: Api, *, pool: str, worker: str, alive: Collection[str]) -> list[str]:
-    """Runs that this worker took, that count as under way, and that no living process works for.
-
-    alive: ids of the runs that have one. Raises ApiFailed, ApiAway.
-    """
+    """Runs that this worker took and that are under way, except those `alive`. Raises ApiFailed."""
     wanted = {
         "flow_runs": {"state": {"type": {"any_": list(UNDER_WAY)}}},
         "work_pools": {"name": {"any_": [pool]}},

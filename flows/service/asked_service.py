@@ -23,9 +23,7 @@ WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS)_\w+"
     r"|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PYTHONPATH|(?i:(https?|all|no)_proxy)"
 )
-"""Variables of the user that change what programs do. They are handed the whole environment: a shell's own variables
-(TERM, SSH_TTY) differ from one to the next, and start nothing again.
-"""
+"""Variables that change what programs do. Others (TERM, SSH_TTY) differ between shells and cause no restart."""
 NOT_COMPARED = (
     *("TRIVET_HOME", "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"),  # `trivet env` prints them
     *("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL"),  # read when everything is deployed, which each `trivet up` does
@@ -75,10 +73,7 @@ class Asked(Record):
 
 
 def settle(wanted: Wanted, before: Asked | None, environment: Mapping[str, str], *, secret: str) -> Asked:
-    """What to run; a port that nobody names stays as it was. Raises Refused.
-
-    secret: key of the hashes.
-    """
+    """What to run; a port that is not given stays as it was. `secret`: key of the hashes. Raises Refused."""
     server = wanted.server or (environment.get("PREFECT_API_URL") if wanted.workers_only else None)
     if wanted.workers_only and not server:
         raise Refused("--workers-only needs a server to work for: say --server URL, or set PREFECT_API_URL")

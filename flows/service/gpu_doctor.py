@@ -51,10 +51,7 @@ RECALL_TOLERANCE = 0.01
 
 
 def examine_gpu(model: Path | None = None) -> Report:
-    """Look at driver, torch, memory, engine and FAISS; where there is a GPU, generate and build an index on it.
-
-    model: a folder with a model that is to generate; None: a tiny one is made.
-    """
+    """Test driver, torch, memory, engine and FAISS, and generate with `model` (None: a tiny one) if there is a GPU."""
     checks, (torch, *rest) = [_driver()], _tried("torch")
     checks += [torch, *rest, *_engine(), *_tried("faiss")]
     if torch.status != "ok":

@@ -17,10 +17,7 @@ LEAST_BYTES = 64 << 20
 
 
 def full_disks(place: Place, *, store: Path | None) -> list[str]:
-    """What to do about each file system of the home that has no room left.
-
-    store: folder of the artifacts; None where they are not on this machine.
-    """
+    """What to do about each full file system of the home; `store`: folder of the artifacts, if on this machine."""
     database = cluster_of(place).status().folder
     folders = [each for each in (place.home, database, store) if each and each.exists()]
     disks = {folder.stat().st_dev: folder for folder in reversed(folders)}
@@ -34,10 +31,7 @@ def full_disks(place: Place, *, store: Path | None) -> list[str]:
 
 
 def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:
-    """Bytes of each part, as `du` counts them; walks through every folder.
-
-    store: that of the artifacts; None where they are not on this machine.
-    """
+    """Bytes of each part, as `du` counts them; `store`: folder of the artifacts, if on this machine."""
     folders = {
         "artifacts": [store] if store else [],
         "results": [place.home / "results"],

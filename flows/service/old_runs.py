@@ -88,10 +88,7 @@ def clear_history(home: Path, *, ended_before: datetime, dry_run: bool, shared: 
 
 
 def _servers(home: Path) -> Generator[_Server]:
-    """Servers with runs of this home: the user's, or that of `trivet up`; and that of commands without either.
-
-    Raises OSError, ServerDidNotStart.
-    """
+    """The server of the user or of `trivet up`; and that of commands. Raises OSError, ServerDidNotStart."""
     service, named = address_of(home), os.environ.get("PREFECT_API_URL")
     if named:
         own = service is not None and service.database is not None and service.api_url == named

@@ -1,8 +1,6 @@
-"""The Prefect server, as a supervisor, systemd or a container runs it.
+"""The Prefect server, for a supervisor, systemd or a container: `python -m flows.service.run_server PORT [HOST]`.
 
-Command: `python -m flows.service.run_server PORT [HOST]`.
-
-It puts right what the server before has left, which could not hear of anything while it was away.
+Before it starts, it repairs what became stale during the downtime: waits of automations, leases and slots.
 """
 
 from __future__ import annotations
@@ -102,10 +100,7 @@ async def put_right(url: str) -> None:
 
 
 async def begin_waits(connection: AsyncConnection) -> None:
-    """Have the waits for running runs begin now, and forget all others.
-
-    Signs of life came while nobody listened; a run that died meanwhile gives none, and its wait comes to an end.
-    """
+    """Restart the waits for running runs, whose signs of life were lost during the downtime; forget all others."""
     from sqlalchemy import JSON, DateTime, bindparam, column, text
 
     time = DateTime(timezone=True)
@@ -128,10 +123,7 @@ async def begin_waits(connection: AsyncConnection) -> None:
 
 
 async def renew_leases() -> Counter[str]:
-    """Renew every lease, for its holder could not; gives the slots that they hold, by id of the limit.
-
-    One whose holder has died is renewed too, and runs out when nobody renews it again.
-    """
+    """Renew all leases, as holders could not; gives their slots by ID of the limit. Those of dead holders expire."""
     from prefect.server.concurrency.lease_storage import get_concurrency_lease_storage
 
     leases: Any = get_concurrency_lease_storage()
@@ -148,10 +140,7 @@ async def renew_leases() -> Counter[str]:
 
 
 async def free_slots(connection: AsyncConnection, *, held: Counter[str]) -> None:
-    """Have every limit count the slots that leases hold, and no others: nobody would ever give those back.
-
-    Slots of limits that decay are left: they come back by themselves.
-    """
+    """Make limits count exactly the slots that leases hold; limits that decay free theirs by themselves."""
     from sqlalchemy import text
 
     limits = text(f"SELECT id, active_slots FROM {LIMITS} WHERE slot_decay_per_second = 0")

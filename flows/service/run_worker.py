@@ -1,8 +1,7 @@
 """The worker of a pool, as a supervisor, systemd or a container runs it: `python -m flows.service.run_worker POOL`.
 
-Prefect's own process worker, with two promises more. Stopped, it ends the processes of its runs and hands the runs
-back, to be run again. Started after a kill, it hands back what died with its predecessor; a run whose process
-outlived it goes on by itself.
+Prefect's process worker, which also reschedules runs: when it is stopped, those whose processes it ends; when it
+starts after a kill, those that died with its predecessor.
 """
 
 from __future__ import annotations

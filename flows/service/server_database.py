@@ -1,8 +1,7 @@
 """The database of Prefect's server: the user's, the first PostgreSQL here that has pg_trgm, else SQLite.
 
-`python -m flows.service.server_database` keeps Prefect's PostgreSQL running. The supervisor watches that process, not
-the server: PostgreSQL daemonizes, recovers from a crash, and runs as another account under root; storage.embedded
-handles this.
+`python -m flows.service.server_database` keeps Prefect's PostgreSQL running, and is what the supervisor watches:
+PostgreSQL itself daemonizes, and runs as another account under root.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ def cluster_of(place: Place) -> Cluster:
 
 
 def choose(place: Place, environment: Mapping[str, str]) -> Database:
-    """The database of the server, which answers now; a home keeps what it has begun with.
-
-    Raises DatabaseUnavailable when the cluster that it has begun with does not start.
-    """
+    """The running database of the server; a home keeps its first choice. Raises DatabaseUnavailable."""
     named = next((name for name in VARIABLES if environment.get(name)), None)
     if named:
         url = environment[named]

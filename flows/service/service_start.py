@@ -178,10 +178,7 @@ def _finish(place: Place, asked: Asked, auth: str | None, state: str, *, since: 
 
 
 def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:
-    """Look until a part is healthy. Raises DidNotStart.
-
-    patient: it may die meanwhile; one that has just been started and dies will do so again.
-    """
+    """Wait for a healthy part. `patient`: it may die meanwhile. Raises DidNotStart."""
     deadline = time.monotonic() + HEALTHY_S
     while not healthy():
         if not patient:
@@ -217,10 +214,7 @@ def _why(place: Place, part: str) -> str:
 
 
 def end(place: Place) -> list[str]:
-    """End every process of the service; gives what was running, in words. Runs are handed back, not lost.
-
-    Raises DatabaseUnavailable when Prefect's PostgreSQL does not stop.
-    """
+    """End all processes of the service, and hand back its runs; gives what was running. Raises DatabaseUnavailable."""
     found = processes.of_service(place.mark)
     ended: list[str] = []
     if supervisor := supervisor_in(found):

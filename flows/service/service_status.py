@@ -53,10 +53,7 @@ class Status(Record):
 
 
 def status(place: Place, *, store: Path | None) -> Status:
-    """Look at everything; starts nothing.
-
-    store: folder of the artifacts; None where they are not on this machine.
-    """
+    """The state of everything; starts nothing. `store`: folder of the artifacts, if on this machine."""
     service = service_of(place)
     found = processes.of_service(place.mark)
     parts = supervising.parts(place) if found else None

@@ -188,10 +188,7 @@ class _Opened:
 
 
 class LiveIndex:
-    """Lends the current generation to any number of threads.
-
-    open_current: opens the current generation.
-    """
+    """Lends the current generation, opened by `open_current`, to any number of threads."""
 
     def __init__(self, folder: Path, open_current: Callable[[], AbstractContextManager[OpenIndex]]) -> None:
         self.folder = folder

@@ -55,10 +55,7 @@ class Part(Record):
 
 
 def start(place: Place, programs: Iterable[Program], environment: Mapping[str, str], *, folder: str) -> None:
-    """Start the supervisor and its programs, apart from this terminal. Raises DidNotStart.
-
-    folder: where they start.
-    """
+    """Start the supervisor and its programs in `folder`, detached from this terminal. Raises DidNotStart."""
     place.keep(place.config, config_of(place, programs))
     said = subprocess.run(
         [sys.executable, "-P", "-m", MODULE, "-c", place.config],  # -P: no module of that folder is taken for ours
@@ -170,10 +167,7 @@ class Program(NamedTuple):
 
 
 def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[Program]:
-    """The programs of a service.
-
-    umask: of the user, whose files the runs write.
-    """
+    """The programs of a service. `umask`: of the user, whose files the runs write."""
     python = (sys.executable, "-P")
     programs: list[Program] = []
     if database and database.kept:
@@ -192,10 +186,7 @@ def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[
 def environment_of(
     place: Place, asked: Asked, database: Database | None, auth: str | None, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """What every program finds in its environment; secrets are here, and in no file and no command line.
-
-    base: the environment of the user, whose secrets and settings the runs need.
-    """
+    """Environment of every program, from that of the user; secrets are in no file and no command line."""
     environment = {name: value for name, value in base.items() if name not in DROPPED}
     for name, value in QUIET.items():
         environment.setdefault(name, value)

@@ -75,10 +75,7 @@ def ship(
 
 
 def do_shipped(shipped: Shipped, tell: Teller) -> State[Any]:
-    """Do a step in this process, a worker's; gives its final state, with its value or its error.
-
-    Raises ClusterUnusable where this worker keeps things elsewhere than the flow that sent the step.
-    """
+    """Do a step in this worker; gives its final state. Raises ClusterUnusable if this worker has another store."""
     tell_patiently()
     if resources().store != shipped.store:
         raise ClusterUnusable(
@@ -170,10 +167,9 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
 
 
 def stays(task: Task[..., Any], parameters: Mapping[str, Any]) -> bool:
-    """Whether a step belongs into the flow's process.
+    """Whether a step runs in the flow's process: for a device, which workers do not share, or with a model.
 
-    A step for a device waits there for its pool, or for the device of that machine: workers of a cluster share none.
-    One that asks a model does, because what a run has spent and how fast it may ask are counted in one process.
+    What a run has spent on models, and how fast it may ask, are counted in one process.
     """
     inputs = plain(parameters)
     judge = getattr(inputs.get("task"), "judge", None)

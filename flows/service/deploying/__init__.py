@@ -49,11 +49,7 @@ def find_deployments_folder() -> Path:
 
 
 def deploy(folder: Path | None = None) -> Deployed:
-    """Bring the server of PREFECT_API_URL to what `folder` says; offline, without questions, and again without effect.
-
-    Import prefect only after PREFECT_API_URL is set: it reads its settings once.
-    Raises NoFolder, FolderUnusable.
-    """
+    """Deploy `folder` to the server of PREFECT_API_URL, which is set before this. Raises NoFolder, FolderUnusable."""
     from flows.running.settings import prepare_environment
 
     prepare_environment()

@@ -45,10 +45,7 @@ class Memory:
             self.deployed[f"{name} {part}"] = _digest(ours)
 
     def differs(self, name: str, part: str, *, ours: Any, theirs: Any) -> bool:
-        """Whether `part` is to be written: the folder was edited since the last deploy, and the server was not.
-
-        ours: value in the folder. theirs: value on the server.
-        """
+        """Whether `part` is to be written: only the folder was edited since the last deploy, not the server."""
         key = f"{name} {part}"
         last, now = self.deployed.get(key), _digest(ours)
         if now == _digest(theirs):
@@ -134,10 +131,7 @@ def place_slots(client: SyncPrefectClient, told: Folder, memory: Memory) -> None
 
 
 def place_automations(client: SyncPrefectClient, told: Folder, memory: Memory) -> tuple[str, ...]:
-    """Create or update every automation of the folder; those that call a webhook only if it has an address.
-
-    Gives their names.
-    """
+    """Create or update every automation; one with a webhook needs its address. Gives their names."""
     block = _webhook(told.notify_url, memory) if told.notify_url else None
     named: list[str] = []
     for entry in told.automations:
