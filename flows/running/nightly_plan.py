@@ -172,7 +172,7 @@ class Parts:
     def once(
         self, what: str, config: BaseModel, kind: type[Part], child: Callable[[], Any], told: Callable[[Any], Part]
     ) -> Part | None:
-        """The result of a child flow, converted by `told`, and kept for a retry; of an incomplete one at most a part."""
+        """The result of a child flow, converted by `told` and kept for a retry; of an incomplete one, a part."""
         inputs = {"night": self.night, "what": what, "config": config.model_dump(mode="json")}
         key = content_key("nightly part", 1, inputs)
         if record := results().read(key):

@@ -93,7 +93,7 @@ class Joined(NamedTuple):
 
 
 def join(home: Path, *, linger_s: float, log: Path) -> Joined | None:
-    """The server of this home, if need be started; None if an unsuitable one is in use. Raises OSError, StorageError."""
+    """The server of this home, started if need be; None if one in use does not suit. Raises OSError, StorageError."""
     folder = (home / ADDRESS).parent
     files.make_folder(folder)
     folder.chmod(0o700)
