@@ -170,12 +170,6 @@ class Stage:
         return f"{self.done:,} of {total}"
 
 
-class _Told(NamedTuple):
-    artifact: UUID
-    percent: float
-    words: str
-
-
 def _is_running(run: FlowRun) -> bool:
     """False for a run that is being cancelled, which takes no other state, and for one whose server is away."""
     try:
@@ -220,7 +214,7 @@ class _Board:
         self._log = log
         self._lock = Lock()
         self._stages: dict[str, Stage] = {}
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, tuple[UUID, float, str]] = {}  # artifact, percent and words by stage
         self._logged: dict[str, str] = {}
 
     def report(self, stage: str, done: int, expected: int) -> None:
@@ -261,18 +255,18 @@ class _Board:
 
     def _show(self, client: SyncPrefectClient, name: str, percent: float, words: str) -> None:
         told = self._told.get(name)
-        if told and (told.percent, told.words) == (percent, words):
+        if told and told[1:] == (percent, words):
             return
-        if told and abs(told.percent - percent) < WORTH_TELLING and percent < 100 and not self.ended.is_set():
+        if told and abs(told[1] - percent) < WORTH_TELLING and percent < 100 and not self.ended.is_set():
             return
         described = f"{name}: {words}"
-        if artifact := told.artifact if told else _of_an_earlier_try(client, self._run, name):
+        if artifact := told[0] if told else _of_an_earlier_try(client, self._run, name):
             client.update_artifact(artifact, ArtifactUpdate(data=percent, description=described))
         else:
             key = key_of(name)
             bar = ArtifactCreate(type="progress", key=key, data=percent, description=described, flow_run_id=self._run)
             artifact = client.create_artifact(bar).id
-        self._told[name] = _Told(artifact, percent, words)
+        self._told[name] = artifact, percent, words
 
 
 def _client() -> SyncPrefectClient:

@@ -52,18 +52,17 @@ class Api(NamedTuple):
 
     def get(self, path: str) -> Any:
         """What is at `path`. Raises ApiFailed, ApiAway."""
-        return self._ask("GET", path, None)
+        return self._ask(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """What the server says to `body`. Raises ApiFailed, ApiAway."""
-        return self._ask("POST", path, body)
+        return self._ask(path, json.dumps(body).encode())
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    def _ask(self, path: str, data: bytes | None) -> Any:
         headers = {"Content-Type": "application/json"}
         if self.auth:
             headers["Authorization"] = "Basic " + base64.b64encode(self.auth.encode()).decode()
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        request = urllib.request.Request(self.url + path, data=data, headers=headers)
         try:
             here = urllib.parse.urlsplit(self.url).hostname in LOOPBACK  # no proxy stands before this machine
             opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))

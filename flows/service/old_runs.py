@@ -16,7 +16,7 @@ from pydantic import Field
 
 from flows.running.command_server import ServerDidNotStart, prefect_api, wait_until_healthy
 from flows.running.settings import prepare_environment
-from flows.running.shared_api import database_name
+from flows.running.shared_api import ANSWER_S, database_name
 from flows.service.api import address_of, auth_of
 from storage.records import Record
 
@@ -33,7 +33,6 @@ SERVICE_DATA = "server"
 PAGE, BULK = 200, 50
 """Most items that Prefect's API lists and deletes at once."""
 _ENDED = ["CANCELLED", "COMPLETED", "CRASHED", "FAILED"]
-ANSWER_S = 5.0
 
 
 class History(Record):

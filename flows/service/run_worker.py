@@ -43,11 +43,8 @@ def main(pool: str) -> None:
 
 
 async def _work(pool: str, name: str, place: Place, api: Api) -> None:
-    def leave() -> None:
-        _leave(name, place, api)
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, leave)
+        asyncio.get_running_loop().add_signal_handler(number, _leave, name, place, api)
     from prefect.workers.process import ProcessWorker  # while the server starts
 
     await _until_there(api, pool)

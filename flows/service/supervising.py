@@ -207,18 +207,14 @@ def environment_of(
     if auth:
         environment["PREFECT_API_AUTH_STRING"] = auth
     if not asked.server and database and auth:
-        environment |= _of_server(asked, database, auth)
+        environment |= {
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.url,
+            "PREFECT_SERVER_API_AUTH_STRING": auth,
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{asked.ui_url},http://localhost:{asked.port}",
+            "PREFECT_SERVER_UI_ENABLED": "true",
+            "PREFECT_SERVER_UI_API_URL": asked.api_url,
+            "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+            "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
+        }
     return environment
-
-
-def _of_server(asked: Asked, database: Database, auth: str) -> dict[str, str]:
-    return {
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.url,
-        "PREFECT_SERVER_API_AUTH_STRING": auth,
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{asked.ui_url},http://localhost:{asked.port}",
-        "PREFECT_SERVER_UI_ENABLED": "true",
-        "PREFECT_SERVER_UI_API_URL": asked.api_url,
-        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
-        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
-    }

@@ -56,14 +56,10 @@ class DaskRunner(DaskTaskRunner):
         topic: str | None = getattr(self, "_reports", None)
         if topic is None:
             topic = self._reports = f"trivet-{uuid4().hex}"
-            client.subscribe_topic(topic, _heard)
+            client.subscribe_topic(topic, lambda event: heard(*event[1]))  # the time, and the report
         return topic
 
 
 def _do(shipped: Shipped, topic: str) -> State[Any]:
     """Do a step, and report to the flow through the scheduler."""
     return do_shipped(shipped, lambda *report: get_worker().log_event(topic, list(report)))
-
-
-def _heard(event: tuple[float, list[Any]]) -> None:
-    heard(*event[1])
