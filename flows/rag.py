@@ -115,12 +115,7 @@ def _parsed(config: IndexConfig, found: ScanResult, ongoing: Build) -> Gathered[
 
 
 def _described(
-    config: IndexConfig,
-    parsed: Sequence[tuple[Parsed, ...]],
-    ongoing: Build,
-    *,
-    vlm: str | None,
-    seen_by: str,
+    config: IndexConfig, parsed: Sequence[tuple[Parsed, ...]], ongoing: Build, *, vlm: str | None, seen_by: str
 ) -> Gathered[tuple[Pictured, ...]]:
     """The documents with descriptions of their figures, each described once."""
     ongoing.enter("extract_figures")

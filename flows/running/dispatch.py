@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, cast
 from uuid import UUID
@@ -228,10 +228,8 @@ def _raised(described: Mapping[str, str]) -> Exception:
         module, _, name = kind.rpartition(".")
         found = getattr(importlib.import_module(module), name, None)
         if inspect.isclass(found) and issubclass(found, Exception):
-            try:
+            with suppress(TypeError):
                 return found(*_serializer.loads(described["arguments"].encode()))
-            except TypeError:
-                pass
     return PoolStepFailed(f"{kind.rpartition('.')[2]}: {message}")
 
 

@@ -88,8 +88,6 @@ def environment() -> dict[str, JsonValue]:
     """Machine and libraries: for people who wonder why a figure moved."""
     found: dict[str, JsonValue] = {"python": platform.python_version(), "platform": platform.platform()}
     for library in LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             found[library] = version(library)
-        except PackageNotFoundError:
-            continue
     return found

@@ -41,24 +41,11 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 Part = TypeVar("Part", bound=Record)
 LASTING = (
-    of_evaluation.OptionUnusable,
-    of_evaluation.UnknownTask,
-    of_evaluation.BenchmarkUnusable,
-    of_evaluation.DataUnusable,
-    of_evaluation.PreflightFailed,
-    of_evaluation.NeedsLogLikelihood,
-    of_lever.OptionUnusable,
-    of_lever.DatasetUnusable,
-    of_lever.FileUnusable,
-    of_lever.PoolTooSmall,
-    of_lever.RewardUnusable,
-    of_rag.FolderUnusable,
-    of_rag.MetadataUnusable,
-    UnsafeCodeRefused,
-    LanguageUnavailable,
-    RequestRefused,
-    IndexUnusable,
-    ValueError,
+    *(of_evaluation.OptionUnusable, of_evaluation.UnknownTask, of_evaluation.BenchmarkUnusable),
+    *(of_evaluation.DataUnusable, of_evaluation.PreflightFailed, of_evaluation.NeedsLogLikelihood),
+    *(of_lever.OptionUnusable, of_lever.DatasetUnusable, of_lever.FileUnusable),
+    *(of_lever.PoolTooSmall, of_lever.RewardUnusable, of_rag.FolderUnusable, of_rag.MetadataUnusable),
+    *(UnsafeCodeRefused, LanguageUnavailable, RequestRefused, IndexUnusable, ValueError),
 )
 """Errors that a retry cannot fix: the suite, its data or its documents must change first."""
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -97,7 +98,7 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
             say(f"changed, so it starts again: {each}")
         if running and not changed:
             supervising.wake(place)
-            return _finish(place, asked, auth, "unchanged", since=None)
+            return _finish(place, asked, auth, state="unchanged", since=None)
         if running and before and before.port != asked.port and not asked.server:
             _check_port(asked.port)  # before anything is stopped for it
         end(place)
@@ -105,7 +106,7 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
         try:
             since = datetime.now(UTC)
             _start_programs(place, asked, auth, environment, say)
-            done = _finish(place, asked, auth, "restarted" if running else "started", since=since)
+            done = _finish(place, asked, auth, state="restarted" if running else "started", since=since)
             return done.model_copy(update={"changed": tuple(changed)})
         except BaseException:
             end(place)
@@ -156,7 +157,7 @@ def _check_port(port: int) -> None:
             raise Refused(f"127.0.0.1:{port} cannot be used ({error.strerror}); choose another --port") from error
 
 
-def _finish(place: Place, asked: Asked, auth: str | None, state: str, *, since: datetime | None) -> Up:
+def _finish(place: Place, asked: Asked, auth: str | None, *, state: str, since: datetime | None) -> Up:
     """Wait for the server, deploy, wait for the workers; `since`: when these were started; None: earlier."""
     service = service_of(place)
     assert service is not None
@@ -171,10 +172,8 @@ def _finish(place: Place, asked: Asked, auth: str | None, state: str, *, since: 
     deployed = None if asked.workers_only else deploy()
     for pool in service.pools:
         _await(place, pool, partial(is_online, place, api, pool, since=since), patient=since is None)
-    done = Up(**dict(service), state=state)
-    if deployed is None:
-        return done
-    return done.model_copy(update={"deployments": deployed.deployments, "failed": deployed.failed})
+    told: Any = {"deployments": deployed.deployments, "failed": deployed.failed} if deployed else {}
+    return Up(**dict(service), state=state, **told)
 
 
 def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:

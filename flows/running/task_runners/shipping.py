@@ -132,9 +132,9 @@ def _found(name: str) -> Any:
 
 
 class SplitRunner(TaskRunner[PrefectFuture[Any]]):
-    """Threads of this process `here`, workers of a cluster `there`."""
+    """Threads of this process `here`, workers of a cluster `there`: a runner that can `send` what is shipped."""
 
-    def __init__(self, here: ThreadPoolTaskRunner[Any], there: TaskRunner[Any]) -> None:
+    def __init__(self, here: ThreadPoolTaskRunner[Any], there: Any) -> None:
         super().__init__()
         self.here = here
         self.there = there
@@ -152,8 +152,9 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
         dependencies: dict[str, set[RunInput]] | None = None,
     ) -> PrefectFuture[Any]:
         """Start a step where it belongs."""
-        chosen = self.here if stays(task, parameters) else self.there
-        return chosen.submit(task, parameters, wait_for, dependencies)
+        if stays(task, parameters):
+            return self.here.submit(task, parameters, wait_for, dependencies)
+        return self.there.send(ship(task, parameters, wait_for, dependencies), name=task.name)
 
     def __enter__(self) -> Self:
         super().__enter__()
