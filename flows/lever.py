@@ -53,7 +53,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     found = _dataset(config, files)
     if found.left_out:
         ongoing.say(f"{found.left_out} questions were left out: no whole picture, or no answer")
-    embedded = _embedded(config, found, files, ongoing, weights=weights)
+    embedded = _embedded(config, found.dataset, files, ongoing, weights=weights)
     world = World(
         dataset=found.dataset,
         embedded=embedded,
@@ -171,9 +171,7 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     )
 
 
-def _embedded(
-    config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, *, weights: Ref | None
-) -> Embedded:
+def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: Ongoing, *, weights: Ref | None) -> Embedded:
     """Embeddings: read from files, or made by the encoder."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
@@ -183,8 +181,8 @@ def _embedded(
         encoder = EncoderSpec(name=DIGITS, weights=weights)
     else:
         encoder = encoder_spec(config.encoder, adapters=config.adapters)
-    embedded = called(steps.export_embeddings, f"embed {config.dataset.name}")(found.dataset, encoder=encoder)
-    ongoing.wrote(file_steps.write_embeddings(embedded, dataset=found.dataset, folder=files.cache).files)
+    embedded = called(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
+    ongoing.wrote(file_steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 
 

@@ -14,6 +14,7 @@ missing: a part that was whole left a record of its runs, and is not begun again
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     for label, chosen in planned.models.items():
         _measure(label, chosen, parts)
     if selector := planned.selector:
-        parts.selector = parts.once("selector", selector, SelectorRun, lambda: post_train(selector), selector_run)
+        parts.selector = parts.once("selector", selector, SelectorRun, post_train, selector_run)
 
     night = Night(
         run=_run_id(),
@@ -96,9 +97,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
 
 def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: datetime) -> None:
     """Refresh the index, and measure it where there are questions."""
-    refreshed = parts.once(
-        "index", chosen, IndexRun, lambda: build_index(chosen), lambda report: index_run(report, run=_run_id())
-    )
+    refreshed = parts.once("index", chosen, IndexRun, build_index, partial(index_run, run=_run_id()))
     if refreshed is None:
         return
     parts.index = refreshed
@@ -127,9 +126,7 @@ def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
     """Evaluate one model, as a child run."""
     name = f"evaluate {label} {few(task.task for task in chosen.tasks)}"
     child: Any = evaluate.with_options(flow_run_name=lambda: name)
-    measured = parts.once(
-        f"model {label}", chosen, ModelRun, lambda: child(chosen), lambda report: model_run(label, report)
-    )
+    measured = parts.once(f"model {label}", chosen, ModelRun, child, partial(model_run, label))
     if measured:
         parts.models.append(measured)
     release_models()  # the next one needs the device, and the next night may find other weights under the same name

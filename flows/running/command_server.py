@@ -38,10 +38,7 @@ class ServerDidNotStart(RuntimeError):
 
 @contextmanager
 def prefect_api(home: Path) -> Generator[None]:
-    """Have `PREFECT_API_URL` name a server: the user's, or one that is started or joined here.
-
-    Enter it before prefect is imported, so that server and command load at the same time. Raises ServerDidNotStart.
-    """
+    """A server for PREFECT_API_URL; it loads while the command imports prefect. Raises ServerDidNotStart."""
     if os.environ.get(URL):
         yield
         return

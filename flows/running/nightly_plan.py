@@ -140,8 +140,6 @@ def _seen_from(folder: Path, value: Any) -> Any:
         return folder / value
     if isinstance(value, dict):
         return {name: _seen_from(folder, one) for name, one in value.items()}
-    if isinstance(value, BaseModel):
-        return _seen_from(folder, value.model_dump())
     return value
 
 
@@ -157,7 +155,7 @@ class Parts:
     failures: list[Failure] = field(default_factory=list[Failure])
 
     def once(
-        self, what: str, config: BaseModel, kind: type[Part], child: Callable[[], Any], told: Callable[[Any], Part]
+        self, what: str, config: BaseModel, kind: type[Part], child: Callable[[Any], Any], told: Callable[[Any], Part]
     ) -> Part | None:
         """The result of a child flow, converted by `told` and kept for a retry; of an incomplete one, a part."""
         inputs = {"night": self.night, "what": what, "config": config.model_dump(mode="json")}
@@ -166,7 +164,7 @@ class Parts:
             return kind.model_validate_json(record)
 
         def whole() -> Part:
-            part = told(child())
+            part = told(child(config))
             results().write(key, part.model_dump_json().encode())
             return part
 

@@ -1,7 +1,6 @@
-"""A run is done again, as the UI's Retry does it: a worker executes the same flow run.
+"""A run is done again, as by the UI's Retry: a worker executes the same flow run, and finds its finished steps.
 
-Finished steps are found by their keys, so only what failed or never ran is done. Import it once the environment names
-a server (`flows.service.api.connect`): Prefect reads that as it is imported.
+Import it once the environment names a server (`flows.service.api.connect`): Prefect reads that as it is imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`trivet doctor --gpu`: test what a machine has for GPU work; imports nothing heavy.
 
 Each test runs in a process of its own, because CUDA and FAISS may call abort(): `python -m flows.service.gpu_doctor
-NAME [ARGUMENT …]` prints a JSON list of checks; of any other end, the last line of the traceback is shown.
+NAME [ARGUMENT …]` prints a JSON list of checks.
 """
 
 from __future__ import annotations

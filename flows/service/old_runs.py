@@ -65,10 +65,7 @@ class _Server(NamedTuple):
 
 
 def clear_history(home: Path, *, ended_before: datetime, dry_run: bool, shared: bool) -> Cleared:
-    """Remove runs that ended before, with their task runs, logs and artifacts; events expire by themselves.
-
-    shared: also at a server that is not this home's own. An unavailable server is reported, not raised.
-    """
+    """Remove old runs with their task runs, logs and artifacts; with `shared` also at a server of other homes."""
     prepare_environment()
     histories: list[History] = []
     needed: frozenset[str] | None = None

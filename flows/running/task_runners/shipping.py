@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple, Self
 from uuid import UUID, uuid4
@@ -27,8 +27,6 @@ from tasks import progress
 from tasks.resources import resources
 from tasks.step import GPU, as_is
 
-Teller = Callable[[str, int, int], None]
-"""Brings a report of progress to the flow's process: stage, newly done, newly expected."""
 MODELS = ("model", "models", "vlm", "judge")
 """What the inputs of steps call a model that they may ask."""
 
@@ -74,7 +72,7 @@ def ship(
     )
 
 
-def do_shipped(shipped: Shipped, tell: Teller) -> State[Any]:
+def do_shipped(shipped: Shipped, tell: progress.Listener) -> State[Any]:
     """Do a step in this worker; gives its final state. Raises ClusterUnusable if this worker has another store."""
     tell_patiently()
     if resources().store != shipped.store:

@@ -80,7 +80,7 @@ def recalled(client: SyncPrefectClient) -> Generator[Memory]:
 def place_pools(client: SyncPrefectClient, told: Folder, memory: Memory) -> None:
     """Create or update every pool of the folder, with its template, its limit and those of its queues."""
     for name, template in told.pools.items():
-        limits = told.limits.get(name)
+        limits = told.limits.pools.get(name)
         limit = limits.concurrency_limit if limits else None
         try:
             _update_pool(client, client.read_work_pool(name), template, limit, memory)
@@ -118,7 +118,7 @@ def _place_queue(client: SyncPrefectClient, pool: str, queue: str, most: int, me
 
 def place_slots(client: SyncPrefectClient, told: Folder, memory: Memory) -> None:
     """Create or update the global concurrency limits of the folder."""
-    for slot, most in told.slots.items():
+    for slot, most in told.limits.slots.items():
         name = f"limit {slot}"
         try:
             found = client.read_global_concurrency_limit_by_name(slot)
