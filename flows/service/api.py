@@ -36,14 +36,14 @@ MOST = 200
 
 
 class Api(NamedTuple):
-    """A server, and how to be let in."""
+    """A server and its auth string."""
 
     url: str
     """`http://127.0.0.1:4200/api`."""
     auth: str | None
 
     def ready(self) -> bool:
-        """Whether it answers and reaches its database; anybody may ask this."""
+        """Whether it answers and reaches its database; needs no auth string."""
         try:
             self.get("/ready")
         except ApiFailed:
@@ -51,11 +51,11 @@ class Api(NamedTuple):
         return True
 
     def get(self, path: str) -> Any:
-        """What is at `path`. Raises ApiFailed, ApiAway."""
+        """Answer to GET. Raises ApiFailed, ApiAway."""
         return self._ask(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """What the server says to `body`. Raises ApiFailed, ApiAway."""
+        """Answer to POST. Raises ApiFailed, ApiAway."""
         return self._ask(path, json.dumps(body).encode())
 
     def _ask(self, path: str, data: bytes | None) -> Any:
@@ -81,7 +81,7 @@ class ServiceError(RuntimeError):
 
 
 class Refused(ServiceError):
-    """What was asked for cannot be."""
+    """The request cannot be met."""
 
 
 class DidNotStart(ServiceError):

@@ -17,7 +17,7 @@ from flows.service.place import Place
 from storage.records import Record
 
 PORT = 4200
-"""Prefect's own; used when nobody says another."""
+"""Prefect's default."""
 POOLS = ("cpu", "gpu")
 WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS)_\w+"
@@ -47,12 +47,12 @@ class Asked(Record):
     server: str | None = None
     """API of a server elsewhere that is joined, `http://host:4200/api`; None: one of our own."""
     workers_only: bool = False
-    """Deploy nothing there."""
+    """Deploy nothing."""
     folder: str
-    """Where the programs start, and relative paths of parameters begin; another one alone starts nothing again."""
+    """Working folder of the programs, where relative parameters begin; a change alone causes no restart."""
     programs: str = Field(default_factory=lambda: f"trivet {version('trivet')}, prefect {version('prefect')}")
     variables: dict[str, str] = Field(default_factory=dict)
-    """Keyed hash of each environment variable: shows that it changed, not what it is."""
+    """Keyed hash of each environment variable: shows a change, not the value."""
     auth: str = ""
     """A hash of the auth string, which is the key of the others."""
 
@@ -68,7 +68,7 @@ class Asked(Record):
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """Those that get a worker here."""
+        """Pools with a worker here."""
         return POOLS if self.gpu else POOLS[:1]
 
 
@@ -105,7 +105,7 @@ def _hash(value: str, secret: str) -> str:
 
 
 def differences(before: Asked, now: Asked) -> list[str]:
-    """What has changed, in words; the programs have to start again for it."""
+    """Changes, in words, that need a restart of the programs."""
     told: list[str] = []
     if before.server != now.server:
         told.append(f"server: {now.server or 'one of our own'} in place of {before.server or 'one of our own'}")

@@ -1,4 +1,4 @@
-"""What a home takes on the disk, part by part, and whether there is room for more."""
+"""Disk use of the parts of a home, and whether there is room for more."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from flows.service.server_database import cluster_of
 from storage.embedded import Cluster
 
 BLOCK_BYTES = 512
-"""What `st_blocks` counts in, whatever the file system does."""
+"""Unit of `st_blocks` on all file systems."""
 LEAST_BYTES = 64 << 20
-"""PostgreSQL makes its log in files of 16 MB; with room for a few of them it does not stop at once."""
+"""Room for a few of the 16 MB files of PostgreSQL's log."""
 
 
 def full_disks(place: Place, *, store: Path | None) -> list[str]:

@@ -20,11 +20,11 @@ from flows.service.api import Api, ApiAway, ApiFailed, Refused, abandoned, hand_
 from flows.service.place import Place
 
 LOOK_S = 0.5
-"""Seconds between two looks whether the pool is there: server and workers start side by side."""
+"""Seconds between two polls for the pool: server and workers start at the same time."""
 
 
 def worker_name(pool: str, place: Place) -> str:
-    """How the UI calls the worker of this pool, home and machine."""
+    """Name in the UI of the worker of this pool, home and machine."""
     return f"{pool} on {socket.gethostname()} ({place.name})"
 
 
@@ -69,7 +69,7 @@ async def _until_there(api: Api, pool: str) -> None:
 
 
 def _leave(name: str, place: Place, api: Api) -> None:
-    """End this process and those of its runs; no event loop runs meanwhile that could report them as crashed."""
+    """End this process and those of its runs; the blocked event loop cannot report them as crashed meanwhile."""
     left = [each for each in processes.of_service(place.mark) if each.run and each.worker == name]
     processes.kill(each.process for each in left)
     try:

@@ -21,22 +21,22 @@ from storage.records import Record
 from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
 
 EXTENSION = "pg_trgm"
-"""What Prefect's tables need of PostgreSQL."""
+"""PostgreSQL extension that Prefect's tables need."""
 VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 LOOK_S = 1.0
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 
 
 class Database(Record):
-    """Where the server keeps its runs."""
+    """Database of the server."""
 
     kind: Literal["postgresql", "sqlite"]
     kept: bool
-    """It is a cluster of ours, which has to be kept running."""
+    """A cluster of this home, which has to be kept running."""
     why: str
-    """Why this one."""
+    """Reason of the choice."""
     url: str = Field(default="", exclude=True, repr=False)
-    """SQLAlchemy's address; may hold a password, so it is neither shown nor written."""
+    """SQLAlchemy URL; neither shown nor written, since it may hold a password."""
 
 
 def cluster_of(place: Place) -> Cluster:
@@ -76,7 +76,7 @@ def _sqlite(file: Path, why: str) -> Database:
 
 
 def main() -> None:
-    """Start it whenever it is not there, until SIGTERM; then stop it in order."""
+    """Restart PostgreSQL whenever it has ended; on SIGTERM, shut it down."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

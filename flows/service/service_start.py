@@ -45,7 +45,7 @@ WORKING = "flows.service.run_worker"
 
 
 class Service(Record):
-    """What runs; `service.json`."""
+    """The running service; `service.json`."""
 
     api_url: str
     ui_url: str
@@ -54,13 +54,13 @@ class Service(Record):
     database: Database | None
     """None: that of a server elsewhere."""
     pools: tuple[str, ...]
-    """Those that have a worker here."""
+    """Pools with a worker here."""
     folder: str
-    """Where relative paths of parameters begin."""
+    """Folder to which relative paths of parameters refer."""
 
 
 class Up(Service):
-    """What `trivet up` has done."""
+    """Result of `trivet up`."""
 
     state: str
     """`started`, `restarted`, or `unchanged`."""

@@ -27,7 +27,7 @@ from storage.records import Record
 START_S = 15.0
 """Longest wait until the supervisor answers."""
 YOUNG_S = 10
-"""A program that ends before it has run for so many seconds is started again later each time."""
+"""Seconds that a program has to run; below that, each restart waits longer."""
 FOR_EVER = 1_000_000_000
 MODULE = "supervisor.supervisord"
 GPU_DEPLOYMENT = "gpu-step/gpu"
@@ -36,20 +36,19 @@ HEARTBEAT_S = 30
 RETRIES = "7"
 """Retries of a request to the server, after 2, 4, 8 … seconds: runs survive two minutes without it."""
 QUERY_S = 2
-"""Seconds between two questions of a worker for runs."""
+"""Seconds between two polls of a worker for runs."""
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
-"""Where the server keeps who holds slots: in PREFECT_HOME. In its memory, a restart would end every run that has one,
-and leave the slots taken."""
+"""Keeps leases of slots in PREFECT_HOME; from memory, a restart would lose them and end their runs."""
 DROPPED = (*VARIABLES, "PREFECT_API_AUTH_STRING", "PREFECT_LOGGING_SERVER_LEVEL", "PREFECT_UI_ENABLED", "OLDPWD", "PWD")
-"""Variables not passed on: they would name another server, or belong to an earlier start."""
+"""Variables that are not passed on: they name another server, or belong to an earlier start."""
 
 
 class Part(Record):
-    """A program and how it is."""
+    """State of a program."""
 
     name: str
     state: str
-    """`running`, or the supervisor's other words: `starting`, `backoff` (it died, and will be started), `stopped` …"""
+    """`running`, or the state in supervisord: `starting`, `backoff` (it died, and will be restarted), `stopped` …"""
     pid: int | None = None
     running_s: int | None = None
 
@@ -77,7 +76,7 @@ def start(place: Place, programs: Iterable[Program], environment: Mapping[str, s
 
 
 def config_of(place: Place, programs: Iterable[Program]) -> str:
-    """The text of its file. Paths below the home are relative to it: they may hold signs that it would read."""
+    """Text of supervisord.conf; paths below the home are relative, since they may contain signs that expand."""
     control = "%(here)s/control" if place.control.parent == place.folder else str(place.control)
     lines = [
         *("[supervisord]", "logfile=%(here)s/../logs/supervisor.log", "logfile_maxbytes=5MB", "logfile_backups=1"),
@@ -108,7 +107,7 @@ def _section(program: Program) -> list[str]:
 
 
 def parts(place: Place) -> list[Part] | None:
-    """The programs as the supervisor sees them; None where no supervisor answers."""
+    """State of all programs; None if no supervisor answers."""
     try:
         with client(place) as ask:
             told = cast("list[dict[str, Any]]", ask.supervisor.getAllProcessInfo())
@@ -128,7 +127,7 @@ def client(place: Place) -> contextlib.closing[Any]:
 
 
 def wake(place: Place) -> None:
-    """Start at once what waits to be started again."""
+    """Restart at once the programs that wait for it."""
     for part in parts(place) or []:
         if part.state == "backoff":
             with client(place) as ask:
@@ -153,17 +152,17 @@ def supervisor_in(found: Iterable[Found]) -> Found | None:
 
 
 class Program(NamedTuple):
-    """One that is kept running."""
+    """A program that is kept running."""
 
     name: str
     command: tuple[str, ...]
     order: int
     """Smaller ones start first and stop last."""
     stop_s: int
-    """Patience before it is killed."""
+    """Seconds after SIGTERM until it is killed."""
     umask: int = 0o077
     environment: Mapping[str, str] = {}
-    """What differs from the shared one; plain words only."""
+    """Differences from the shared environment; values without quotes."""
 
 
 def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[Program]:
