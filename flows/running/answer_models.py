@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-from pydantic import AfterValidator
+from typing import TYPE_CHECKING, Any, cast
 
 from flows.running.settings import settings
 from models.backends import backends
@@ -88,15 +86,12 @@ def _has_place(name: str) -> bool:
     return name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]
 
 
-def _spelled_out(name: str) -> str:
+def spelled_out(name: str) -> str:
+    """`name`, or what it stands for in the file: no step knows that file. Raises ValueError, for validators."""
     try:
         return spelled(name)
     except ModelUnavailable as error:
         raise ValueError(str(error)) from error
-
-
-ModelName = Annotated[str, AfterValidator(_spelled_out)]
-"""Name of a model, replaced by what it stands for in the file of TRIVET_MODELS: no step knows that file."""
 
 
 def priced(given: Any, *, by: str) -> Any:
@@ -111,5 +106,5 @@ def priced(given: Any, *, by: str) -> Any:
     try:
         entry = named(name)
     except ModelUnavailable:
-        return given  # `ModelName` refuses it under the name of its field
+        return given  # `spelled_out` refuses it under the name of its field
     return {**told, "spending": {**limits, "prices": entry.price.model_dump()}} if entry and entry.price else given

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from flows.running.answer_models import ModelName, priced
+from flows.running.answer_models import priced, spelled_out
 from models.backends import kinds
 from storage.records import Record
 from tasks.budget import Spending
@@ -77,7 +77,7 @@ class LeverConfig(Record):
 
     dataset: DatasetConfig = DatasetConfig()
     digits: DigitsConfig = DigitsConfig()
-    judge: ModelName = DIGITS
+    judge: str = DIGITS
     """Model that answers with the demonstrations: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this
     process, arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; a name from the file that TRIVET_MODELS
     names; or `digits`, only for that dataset."""
@@ -155,6 +155,11 @@ class LeverConfig(Record):
     @classmethod
     def _priced(cls, given: Any) -> Any:
         return priced(given, by="judge")
+
+    @field_validator("judge")
+    @classmethod
+    def _spelled_out(cls, judge: str) -> str:
+        return spelled_out(judge)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

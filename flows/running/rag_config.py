@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
-from flows.running.answer_models import ModelName, priced
+from flows.running.answer_models import priced, spelled_out
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.documents.document_readers import ReadOptions
@@ -42,7 +42,7 @@ class IndexConfig(Record):
     """Characters that a chunk repeats from the end of the previous one."""
     embedder: str = "minilm"
     """Embedding model: `minilm`, a sentence-transformers name or path (`hf:…` is the same), or `openai:MODEL`."""
-    vlm: ModelName | None = None
+    vlm: str | None = None
     """Model that describes figures: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this process,
     arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; or a name from the file that TRIVET_MODELS names.
     Unset: figures are skipped."""
@@ -64,6 +64,11 @@ class IndexConfig(Record):
     @classmethod
     def _priced(cls, given: Any) -> Any:
         return priced(given, by="vlm")
+
+    @field_validator("vlm")
+    @classmethod
+    def _spelled_out(cls, vlm: str | None) -> str | None:
+        return vlm and spelled_out(vlm)
 
     def shown(self, vlm: str | None) -> dict[str, JsonValue]:
         """The settings that an index records, with the full name of its `vlm`; a change rebuilds all documents."""
