@@ -20,6 +20,7 @@ from flows.running.evaluation_run import Ongoing, begin
 from flows.running.shown import flow_version, say, watched
 from flows.running.task_runners import task_runner
 from storage.storage_errors import StorageError
+from tasks.evaluation import steps
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
 from tasks.evaluation.results.run_report import headline_of
@@ -28,21 +29,6 @@ from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.planning import PlannedTask, TaskChoice
 from tasks.evaluation.running.replaying import digest_of, recorded_of
 from tasks.evaluation.running.shard_grading import Scored
-from tasks.evaluation.steps import (
-    aggregate,
-    compare_with_last,
-    generate,
-    merge,
-    plan,
-    preflight,
-    publish_report,
-    recall,
-    run_harness,
-    run_whole,
-    score,
-    write_database,
-    write_json,
-)
 from tasks.resources import budget
 from tasks.step import as_is, called, gather, placed
 
@@ -50,11 +36,7 @@ runner: Any = task_runner(max(4, os.cpu_count() or 1))
 
 
 @flow(
-    name="evaluation",
-    flow_run_name="{config.title}",
-    version=flow_version(),
-    task_runner=runner,
-    persist_result=False,
+    name="evaluation", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False
 )
 @watched
 def evaluate(config: EvaluateConfig) -> EvalReport:
@@ -62,7 +44,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     ongoing = begin(flow_run.id, config.model_dump(mode="json"))
     if config.save != "database" and not config.settings.debug:
         refuse_output(config.output_path)
-    planned = plan(
+    planned = steps.plan(
         config.tasks,
         model=config.model,
         judge=config.judge,
@@ -74,7 +56,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     )
     for task in planned.tasks:
         if not task.whole:
-            called(preflight, f"preflight {task.task}")(as_is(task))
+            called(steps.preflight, f"preflight {task.task}")(as_is(task))
 
     asked: list[_Asked] = []
     revision = planned.model.revision
@@ -113,29 +95,24 @@ def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing, *, re
     """The answers to a task; waits for them, since one model fills the device."""
     if config.model.backend == "replay":
         recorded = recorded_of(config.model, task.task)
-        return called(recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=digest_of(recorded))
-    parts, step = config.data_parallel, placed(generate, in_process=config.model.in_process)
-    chosen: dict[str, Any] = {
-        "model": config.model,
-        "revision": revision,
-        "spending": config.spending,
-        "parts": parts,
-    }
+        return called(steps.recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=digest_of(recorded))
+    parts, step = config.data_parallel, placed(steps.generate, in_process=config.model.in_process)
+    chosen: dict[str, Any] = {"model": config.model, "revision": revision, "spending": config.spending}
     answering = [
-        called(step, f"generate {task.task} {part + 1}/{parts}").submit(as_is(task), part=part, **chosen)
+        called(step, f"generate {task.task} {part + 1}/{parts}").submit(as_is(task), part=part, parts=parts, **chosen)
         for part in range(parts)
     ]
     answered = ongoing.note(gather(answering))
-    return answered[0] if len(answered) == 1 else merge(as_is(task), parts=as_is(tuple(answered)))
+    return answered[0] if len(answered) == 1 else steps.merge(as_is(task), parts=as_is(tuple(answered)))
 
 
 def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> list[PrefectFuture[Scored]]:
     """Submit every shard for scoring, in parallel with the generation of the next task."""
-    step, shards = score.with_options(tags=generate.tags) if _wants_device(task) else score, generated.shards
+    step = steps.score.with_options(tags=steps.generate.tags) if _wants_device(task) else steps.score
     chosen: dict[str, Any] = {"task": as_is(task), "spending": config.spending}
     return [
-        called(step, f"score {task.task} {number}/{len(shards)}").submit(shard, **chosen)
-        for number, shard in enumerate(shards, start=1)
+        called(step, f"score {task.task} {number}/{len(generated.shards)}").submit(shard, **chosen)
+        for number, shard in enumerate(generated.shards, start=1)
     ]
 
 
@@ -143,23 +120,19 @@ def _aggregate(asked: _Asked, config: EvaluateConfig, ongoing: Ongoing) -> list[
     """The figures of a task, once all its shards are graded."""
     task, generated, scoring = asked
     scored = tuple(ongoing.note(gather(scoring or _score(task, generated, config))))
-    step = called(aggregate, f"aggregate {task.task}")
+    step = called(steps.aggregate, f"aggregate {task.task}")
     return [step(as_is(task), generated=as_is(generated), scored=as_is(scored))]
 
 
 def _run_whole(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing) -> list[TaskResult]:
-    step = called(placed(run_whole, in_process=config.model.in_process), task.task)
+    step = called(placed(steps.run_whole, in_process=config.model.in_process), task.task)
     return ongoing.note(gather([step.submit(as_is(task), model=config.model, spending=config.spending)]))
 
 
 def _run_harness(chosen: TaskChoice, config: EvaluateConfig, ongoing: Ongoing) -> list[TaskResult]:
-    step = called(placed(run_harness, in_process=config.model.in_process), f"harness {chosen.task}")
+    step = called(placed(steps.run_harness, in_process=config.model.in_process), f"harness {chosen.task}")
     future = step.submit(
-        chosen,
-        model=config.model,
-        settings=config.settings,
-        include_path=config.include_path,
-        spending=config.spending,
+        chosen, model=config.model, settings=config.settings, include_path=config.include_path, spending=config.spending
     )
     return ongoing.note(gather([future]))
 
@@ -176,17 +149,19 @@ def _keep(report: EvalReport, config: EvaluateConfig, ongoing: Ongoing) -> EvalR
         compared = _against_last(report)
         told = {"notes": (*report.notes, *compared.lines), "regressions": compared.regressions}
         report = report.model_copy(update=told)
-        ongoing.in_database = ongoing.attempt(lambda: write_database(as_is(report)), "the database") is not None
+        ongoing.in_database = ongoing.attempt(lambda: steps.write_database(as_is(report)), "the database") is not None
     if config.save != "database" or (to_database and not ongoing.in_database):
-        file = ongoing.attempt(lambda: write_json(as_is(report), output_path=config.output_path), "the results file")
+        file = ongoing.attempt(
+            lambda: steps.write_json(as_is(report), output_path=config.output_path), "the results file"
+        )
         ongoing.written = file.path if file else None
     if report.results:
-        publish_report(as_is(report), file=ongoing.written)
+        steps.publish_report(as_is(report), file=ongoing.written)
     return report
 
 
 def _against_last(report: EvalReport) -> AgainstLast:
     try:
-        return compare_with_last(as_is(report))
+        return steps.compare_with_last(as_is(report))
     except StorageError:  # the database is away, and to be written next: that says so
         return AgainstLast()

@@ -28,10 +28,7 @@ class NotAStep(ValueError):
 @flow(name="gpu-step", version=flow_version(), persist_result=False)
 @watched
 def run_step(entry: str, params: dict[str, Any]) -> None:
-    """Do the step `entry` (`tasks.rag.steps.embed`) with its parameters as JSON, or the Ref of an artifact with them.
-
-    Raises NotAStep, and what the step raises.
-    """
+    """Do the step `entry` (`tasks.rag.steps.embed`) with parameters as JSON, or the Ref of an artifact with them."""
     step = step_of(entry)
     get_run_logger().info("%s in process %d, a child of %d", entry, os.getpid(), os.getppid())
     with inline(sent_by=str(flow_run.parent_flow_run_id or flow_run.id)):

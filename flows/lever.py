@@ -9,55 +9,23 @@ read_dataset ─► export_embeddings ──┘                                 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from prefect import flow
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.running.lever_config import LeverConfig, StartConfig
+from flows.running.lever_config import LeverConfig
 from flows.running.lever_run import Ongoing, begin
 from flows.running.shown import flow_version, say, watched
 from storage.records import Ref
+from tasks.lever import file_steps, steps
 from tasks.lever.data.folder_layout import Layout
-from tasks.lever.file_steps import (
-    export_files,
-    read_beams,
-    read_checkpoint,
-    read_embeddings,
-    read_rl_data,
-    write_embeddings,
-)
-from tasks.lever.judge.judges import (
-    DIGITS,
-    EncoderSpec,
-    JudgeSpec,
-    encoder_spec,
-    fingerprint_of_judge,
-)
+from tasks.lever.judge.judges import DIGITS, EncoderSpec, JudgeSpec, encoder_spec, fingerprint_of_judge
 from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_records import Embedded
 from tasks.lever.opened_worlds import DatasetRead, Effort, Learning, World, shards_of
-from tasks.lever.steps import (
-    build_pools,
-    draw_results,
-    evaluate_selector,
-    export_embeddings,
-    generate_rl_data,
-    merge_beams,
-    merge_rl_data,
-    publish_report,
-    read_dataset,
-    search_beams,
-    summarise,
-    train_digits_judge,
-    train_grpo,
-    train_rce,
-    train_sft,
-    write_database,
-    write_digits,
-)
 from tasks.step import called, gather, placed
 
 
@@ -71,13 +39,7 @@ class Asking(TypedDict):
 runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shards follow one another
 
 
-@flow(
-    name="lever",
-    flow_run_name="{config.title}",
-    version=flow_version(),
-    task_runner=runner,
-    persist_result=False,
-)
+@flow(name="lever", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False)
 @watched
 def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
@@ -91,7 +53,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     found = _dataset(config, files)
     if found.left_out:
         ongoing.say(f"{found.left_out} questions were left out: no whole picture, or no answer")
-    embedded = _embedded(config, found, files, ongoing, weights=weights)
+    embedded = _embedded(config, found.dataset, files, ongoing, weights=weights)
     world = World(
         dataset=found.dataset,
         embedded=embedded,
@@ -103,60 +65,61 @@ def post_train(config: LeverConfig) -> LeverReport:
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         with ongoing.seed(seed):
             ongoing.done("embed")
-            _learn(config, found, world, files.of_seed(seed, alone=config.seeds == 1), ongoing, seed=seed)
+            place = files.of_seed(seed, alone=config.seeds == 1)
+            _learn(config, world, place, ongoing, queries=found.train_queries, seed=seed)
     if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
-        ongoing.summary = summarise(evaluated)
+        ongoing.summary = steps.summarise(evaluated)
         _keep(config, found, files, ongoing, ongoing.summary)
         say(headline_of(ongoing.summary))
     return ongoing.end()
 
 
-def _learn(
-    config: LeverConfig, found: DatasetRead, world: World, files: Layout, ongoing: Ongoing, *, seed: int
-) -> None:
-    """One seed, from its pools to its figures."""
+def _learn(config: LeverConfig, world: World, files: Layout, ongoing: Ongoing, *, queries: int, seed: int) -> None:
+    """One seed, from its pools to its figures; `queries`: number of training queries."""
     asking = Asking(
         learning=Learning(shots=config.shots, seed=seed),
         effort=Effort(device=config.device, concurrency=config.concurrency, spending=config.spending),
     )
-    start = config.start.model_copy(update=_begun(config, files))
     if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
         ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
-    pools = called(build_pools, f"build pools, seed {seed}")(
-        found.dataset, embedded=world.embedded, sampler=config.sampler, size=config.pool_size, seed=seed
+    start = config.start.model_copy(update=_begun(config, files))
+    config = config.model_copy(update={"start": start})
+    pools = called(steps.build_pools, f"build pools, seed {seed}")(
+        world.dataset, embedded=world.embedded, sampler=config.sampler, size=config.pool_size, seed=seed
     )
     ongoing.done("pools")
 
-    sft, pools = _imitate(config, start, found, world, files, ongoing, pools=pools, asking=asking)
-    ongoing.wrote(export_files({str(files.checkpoint("sft", config.sampler)): sft}).files)
+    sft, pools = _imitate(config, world, files, ongoing, queries=queries, pools=pools, asking=asking)
+    _export(ongoing, {files.checkpoint("sft", config.sampler): sft})
     ongoing.done("sft")
 
     data, measured_only = None, config.begin_at == "evaluate"
     if not (start.rce_checkpoint and (start.grpo_checkpoint or config.rce_only or measured_only)):
-        data = _rl_data(config, start, found, world, ongoing, pools=pools, selector=sft, asking=asking)
-        ongoing.wrote(export_files(dict.fromkeys(map(str, _places(config, files)), data)).files)
+        data = _rl_data(config, world, ongoing, queries=queries, pools=pools, selector=sft, asking=asking)
+        copies = [config.rl_data_copy] if config.rl_data_copy else []
+        _export(ongoing, dict.fromkeys([files.rl_data(config.sampler), *copies], data))
     ongoing.done("rl-data")
 
     learnt: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
     if start.rce_checkpoint:
         rce = _read_checkpoint(config, start.rce_checkpoint, world, ongoing)
     else:
-        step = called(train_rce, f"train RCE, seed {seed}")
+        step = called(steps.train_rce, f"train RCE, seed {seed}")
         rce = ongoing.trained(step(world, selector=sft, settings=config.rce, **learnt))
-    ongoing.wrote(export_files({str(files.checkpoint("rce", config.sampler)): rce}).files)
+    _export(ongoing, {files.checkpoint("rce", config.sampler): rce})
     ongoing.done("rce")
 
     selectors = {"sft": sft, "rce": rce}
     if start.grpo_checkpoint:
         selectors["grpo"] = _read_checkpoint(config, start.grpo_checkpoint, world, ongoing)
     elif not (config.rce_only or measured_only):
-        step = called(train_grpo, f"train GRPO, seed {seed}")
+        step = called(steps.train_grpo, f"train GRPO, seed {seed}")
         selectors["grpo"] = ongoing.trained(step(world, selector=rce, settings=config.grpo, **learnt))
     if grpo := selectors.get("grpo"):
-        ongoing.wrote(export_files({str(files.checkpoint("grpo", config.sampler)): grpo}).files)
+        _export(ongoing, {files.checkpoint("grpo", config.sampler): grpo})
         ongoing.done("grpo")
 
-    future = called(evaluate_selector, f"evaluate, seed {seed}").submit(
+    future = called(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
         world,
         pools=pools,
         selectors=selectors,
@@ -180,7 +143,7 @@ def _digits_judge(config: LeverConfig) -> Ref | None:
     """The weights of the CPU world's judge, whose tower is its encoder as well."""
     if DIGITS not in (config.judge, config.encoder):
         return None
-    return called(train_digits_judge, "train judge")(seed=config.digits.seed, steps=config.digits.judge_steps)
+    return called(steps.train_digits_judge, "train judge")(seed=config.digits.seed, steps=config.digits.judge_steps)
 
 
 def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
@@ -196,8 +159,8 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     chosen, start = config.dataset, config.start
     if drawn := chosen.name == DIGITS and chosen.data_dir is None:
         sizes: Any = {"train": config.digits.candidates, "validation": chosen.validation, "test": chosen.test or 400}
-        write_digits(files.data.absolute(), seed=config.digits.seed, **sizes)
-    return read_dataset(
+        steps.write_digits(files.data.absolute(), seed=config.digits.seed, **sizes)
+    return steps.read_dataset(
         chosen.name,
         data_dir=files.data.absolute() if drawn else chosen.data_dir,
         train_queries=chosen.train_queries,
@@ -208,56 +171,38 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     )
 
 
-def _embedded(
-    config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, *, weights: Ref | None
-) -> Embedded:
+def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: Ongoing, *, weights: Ref | None) -> Embedded:
     """Embeddings: read from files, or made by the encoder."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
-        read = read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
+        read = file_steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
         return read.seen_as(config.vectors)
     if config.encoder == DIGITS:
         encoder = EncoderSpec(name=DIGITS, weights=weights)
     else:
         encoder = encoder_spec(config.encoder, adapters=config.adapters)
-    embedded = called(export_embeddings, f"embed {config.dataset.name}")(found.dataset, encoder=encoder)
-    ongoing.wrote(write_embeddings(embedded, dataset=found.dataset, folder=files.cache).files)
+    embedded = called(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
+    ongoing.wrote(file_steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 
 
-class Imitating(NamedTuple):
-    """A selector that imitates, and the pools that it was trained in."""
-
-    selector: Ref
-    pools: Ref
-
-
 def _imitate(
-    config: LeverConfig,
-    start: StartConfig,
-    found: DatasetRead,
-    world: World,
-    files: Layout,
-    ongoing: Ongoing,
-    *,
-    pools: Ref,
-    asking: Asking,
-) -> Imitating:
-    """The SFT selector: read from a file, or trained on demonstrations from a file or a search."""
-    beams: tuple[Ref, ...] = ()
+    config: LeverConfig, world: World, files: Layout, ongoing: Ongoing, *, queries: int, pools: Ref, asking: Asking
+) -> tuple[Ref, Ref]:
+    """The SFT selector, read from a file, or trained on demonstrations from a file or a search; and its pools."""
+    start, beams = config.start, ()
     if start.beam_data:
-        read = read_beams(start.beam_data, dataset=found.dataset, pools=pools, shots=config.shots)
-        for note in read.notes:
-            ongoing.say(note)
+        read = file_steps.read_beams(start.beam_data, dataset=world.dataset, pools=pools, shots=config.shots)
+        ongoing.say(*read.notes)
         beams, pools = (read.beams,), read.pools
     if start.sft_checkpoint:
-        return Imitating(_read_checkpoint(config, start.sft_checkpoint, world, ongoing), pools)
+        return _read_checkpoint(config, start.sft_checkpoint, world, ongoing), pools
     seed = asking["learning"].seed
     if not beams:
-        queries = min(found.train_queries, config.beams.queries or found.train_queries)
+        queries = min(queries, config.beams.queries or queries)
         shards = shards_of(queries)
         search: Any = {"pools": pools, "settings": config.beams, **asking}
-        asks_judge = placed(search_beams, in_process=world.judge.in_process)
+        asks_judge = placed(steps.search_beams, in_process=world.judge.in_process)
         searching = [
             called(asks_judge, f"search beams, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **search)
             for one in shards
@@ -266,62 +211,54 @@ def _imitate(
         place = files.beam_data(
             config.judge, config.sampler, config.beams.width, config.shots, config.pool_size, queries
         )
-        ongoing.wrote(export_files({str(place): merge_beams(beams, pools=pools)}).files)
+        _export(ongoing, {place: steps.merge_beams(beams, pools=pools)})
     ongoing.done("beams")
-    step = called(train_sft, f"train SFT, seed {seed}")
+    step = called(steps.train_sft, f"train SFT, seed {seed}")
     trained = step(world, pools=pools, beams=beams, network=config.network, settings=config.sft, **asking)
-    return Imitating(ongoing.trained(trained), pools)
+    return ongoing.trained(trained), pools
 
 
 def _read_checkpoint(config: LeverConfig, path: Path, world: World, ongoing: Ongoing) -> Ref:
-    read = read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
-    for note in read.notes:
-        ongoing.say(f"{path.name}: {note}")
+    read = file_steps.read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
+    ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
     return read.weights
 
 
 def _rl_data(
-    config: LeverConfig,
-    start: StartConfig,
-    found: DatasetRead,
-    world: World,
-    ongoing: Ongoing,
-    *,
-    pools: Ref,
-    selector: Ref,
-    asking: Asking,
+    config: LeverConfig, world: World, ongoing: Ongoing, *, queries: int, pools: Ref, selector: Ref, asking: Asking
 ) -> Ref:
     """Judged pointers: read from a file, or drawn by the selector shard by shard."""
-    if start.rl_data:
-        read = read_rl_data(start.rl_data, world=world, shots=config.shots)
-        for note in read.notes:
-            ongoing.say(note)
+    if config.start.rl_data:
+        read = file_steps.read_rl_data(config.start.rl_data, world=world, shots=config.shots)
+        ongoing.say(*read.notes)
         return read.data
-    seed, shards = asking["learning"].seed, shards_of(found.train_queries)
+    seed, shards = asking["learning"].seed, shards_of(queries)
     settings = config.rl_data.model_copy(
         update={"gt_prob": config.rl_data.gt_prob or config.reward == "hard_plus_gtprob"}
     )
     chosen: Any = {"pools": pools, "selector": selector, "settings": settings, **asking}
-    asks_judge = placed(generate_rl_data, in_process=world.judge.in_process)
+    asks_judge = placed(steps.generate_rl_data, in_process=world.judge.in_process)
     drawing = [
         called(asks_judge, f"RL data, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **chosen)
         for one in shards
     ]
-    return merge_rl_data(tuple(ongoing.note(gather(drawing))))
+    return steps.merge_rl_data(tuple(ongoing.note(gather(drawing))))
 
 
-def _places(config: LeverConfig, files: Layout) -> list[Path]:
-    own = files.rl_data(config.sampler)
-    return [own, config.rl_data_copy] if config.rl_data_copy else [own]
+def _export(ongoing: Ongoing, files: dict[Path, Ref]) -> None:
+    """Write artifacts to files, which the report names."""
+    ongoing.wrote(file_steps.export_files({str(path): ref for path, ref in files.items()}).files)
 
 
 def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, summary: Summary) -> None:
     """Write the figures to files, the Prefect UI and the database."""
-    drawn = draw_results(summary, seeds=tuple(ongoing.seeds))
+    drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds))
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"
-        plots = {f"{name}.png": ref for name, ref in drawn.plots.items()}
-        ongoing.wrote(export_files({str(folder / name): ref for name, ref in (drawn.figures | plots).items()}).files)
-    ongoing.attempt(lambda: publish_report(summary, plots=drawn.plots, files=tuple(ongoing.files)), "the Prefect UI")
+        figures = drawn.figures | {f"{name}.png": ref for name, ref in drawn.plots.items()}
+        _export(ongoing, {folder / name: ref for name, ref in figures.items()})
+    ongoing.attempt(
+        lambda: steps.publish_report(summary, plots=drawn.plots, files=tuple(ongoing.files)), "the Prefect UI"
+    )
     if config.save != "file":
-        ongoing.attempt(lambda: write_database(ongoing.report(), dataset=found.dataset), "the database")
+        ongoing.attempt(lambda: steps.write_database(ongoing.report(), dataset=found.dataset), "the database")

@@ -14,13 +14,13 @@ missing: a part that was whole left a record of its runs, and is not begun again
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prefect import State, flow
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
-from pydantic import BaseModel, ConfigDict
 
 from flows.evaluate import evaluate
 from flows.lever import post_train
@@ -31,8 +31,10 @@ from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
 from flows.running.shown import few, flow_version, watched
+from storage.records import Record
 from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.replaying import digest_of
+from tasks.nightly import steps
 from tasks.nightly.night_measuring import Program
 from tasks.nightly.night_records import (
     IndexRun,
@@ -46,24 +48,13 @@ from tasks.nightly.night_records import (
     SuiteUnusable,
 )
 from tasks.nightly.night_report import sentence
-from tasks.nightly.steps import (
-    begin_night,
-    collect,
-    draw,
-    measure_index,
-    open_suite,
-    publish_report,
-    write_files,
-)
 from tasks.nightly.suite import Suite, SuiteIndex
 from tasks.resources import artifacts
 from tasks.step import gather
 
 
-class NightlyConfig(BaseModel):
+class NightlyConfig(Record):
     """What `nightly` needs to know; the Prefect UI draws its form from it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     suite: Path
     """YAML file of the suite: models, benchmarks, index, selector. A whole path where a worker runs it."""
@@ -76,8 +67,8 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     file = config.suite.absolute()
     if not file.is_file():
         raise SuiteUnusable(f"there is no file {file}; name the YAML file of a suite, by its whole path")
-    started = begin_night()
-    suite = open_suite(file, digest=digest_of(file), known=known_flags())
+    started = steps.begin_night()
+    suite = steps.open_suite(file, digest=digest_of(file), known=known_flags())
     planned = plan_of(suite)  # before anything begins: a mistake in the file is one of the night
 
     parts = Parts(night=_run_id())
@@ -86,7 +77,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     for label, chosen in planned.models.items():
         _measure(label, chosen, parts)
     if selector := planned.selector:
-        parts.selector = parts.once("selector", selector, SelectorRun, lambda: post_train(selector), selector_run)
+        parts.selector = parts.once("selector", selector, SelectorRun, post_train, selector_run)
 
     night = Night(
         run=_run_id(),
@@ -106,9 +97,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
 
 def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: datetime) -> None:
     """Refresh the index, and measure it where there are questions."""
-    refreshed = parts.once(
-        "index", chosen, IndexRun, lambda: build_index(chosen), lambda report: index_run(report, run=_run_id())
-    )
+    refreshed = parts.once("index", chosen, IndexRun, build_index, partial(index_run, run=_run_id()))
     if refreshed is None:
         return
     parts.index = refreshed
@@ -119,7 +108,7 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
         return
 
     def measure() -> str:
-        future = measure_index.submit(
+        future = steps.measure_index.submit(
             asked,
             index=chosen.index,
             generation=refreshed.generation,
@@ -137,9 +126,7 @@ def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
     """Evaluate one model, as a child run."""
     name = f"evaluate {label} {few(task.task for task in chosen.tasks)}"
     child: Any = evaluate.with_options(flow_run_name=lambda: name)
-    measured = parts.once(
-        f"model {label}", chosen, ModelRun, lambda: child(chosen), lambda report: model_run(label, report)
-    )
+    measured = parts.once(f"model {label}", chosen, ModelRun, child, partial(model_run, label))
     if measured:
         parts.models.append(measured)
     release_models()  # the next one needs the device, and the next night may find other weights under the same name
@@ -147,10 +134,10 @@ def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
 
 def _publish(night: Night, suite: Suite) -> NightReport:
     """The report: an artifact of the UI, files, and a line in the history of the suite."""
-    ref = collect(night, nights=suite.nights, rules=suite.regression)
-    plots = draw(ref)
-    written = write_files(ref, plots=plots, output=suite.output)
-    publish_report(ref, plots=plots, written=sorted(written.files))
+    ref = steps.collect(night, nights=suite.nights, rules=suite.regression)
+    plots = steps.draw(ref)
+    written = steps.write_files(ref, plots=plots, output=suite.output)
+    steps.publish_report(ref, plots=plots, written=sorted(written.files))
     return artifacts().load(NightReport, ref)
 
 

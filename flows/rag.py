@@ -27,6 +27,7 @@ from models.chats import is_in_process, revision_of
 from models.embedders import fingerprint_of
 from models.weight_files import fingerprint
 from tasks.language.tokens import installed_tokenizer
+from tasks.rag import steps
 from tasks.rag.batching import BatchReport
 from tasks.rag.corpus import Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
 from tasks.rag.indexing.index_report import IndexReport, failures, headline
@@ -34,22 +35,6 @@ from tasks.rag.indexing.picturing import figure_model, refusal_in
 from tasks.rag.indexing.publishing import Build, build
 from tasks.rag.indexing.scan import ScanResult, require_folder
 from tasks.rag.rag_errors import Unfinished
-from tasks.rag.steps import (
-    answer,
-    catalogue,
-    chunk,
-    embed,
-    extract_figures,
-    find_figures,
-    mark_duplicates,
-    parse,
-    publish_failures,
-    publish_index,
-    publish_report,
-    read_questions,
-    scan,
-    write_answers,
-)
 from tasks.resources import artifacts
 from tasks.step import Gathered, as_is, on_each, placed
 
@@ -65,21 +50,21 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     seen_by = revision_of(vlm) if vlm else ""
     tokenizer, weights = installed_tokenizer(), fingerprint(config.embedder)
     with build(config.index, run=flow_run.id) as ongoing:
-        found = scan(config.documents, include=config.include, exclude=config.exclude)
+        found = steps.scan(config.documents, include=config.include, exclude=config.exclude)
         parsed = _parsed(config, found, ongoing)
         failed = failures(flat(parsed.results), found)
         described = _described(config, parsed.results, ongoing, vlm=vlm, seen_by=seen_by)
 
         ongoing.enter("chunk")
         sizes = {"chunk_chars": config.chunk_chars, "overlap_chars": config.overlap_chars}
-        chunked = on_each(described.results, chunk, **sizes, tokenizer=tokenizer)
+        chunked = on_each(described.results, steps.chunk, **sizes, tokenizer=tokenizer)
 
         ongoing.enter("embed")
-        embedding = placed(embed, in_process=not config.embedder.startswith("openai:"))
+        embedding = placed(steps.embed, in_process=not config.embedder.startswith("openai:"))
         embedded = on_each(chunked.results, embedding, embedder=config.embedder, fingerprint=weights)
 
         ongoing.enter("publish_index")
-        catalogued = catalogue(
+        catalogued = steps.catalogue(
             as_is(found),
             parsed=as_is(flat(parsed.results)),
             embedded=as_is(flat(embedded.results)),
@@ -88,7 +73,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         shown = config.shown(vlm) | {"tokenizer": tokenizer, "weights": weights}
         if seen_by:
             shown["vlm_weights"] = seen_by
-        published = publish_index(catalogued.corpus, index=config.index, settings=shown)
+        published = steps.publish_index(catalogued.corpus, index=config.index, settings=shown)
 
         report = ongoing.finish(
             published,
@@ -101,7 +86,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             preview_chunks=config.preview_chunks,
             refused=refusal_in(flat(described.results), artifacts()),
         )
-        publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)
+        steps.publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)
         say(headline(report))
         if unfinished := parsed.unfinished | described.unfinished:
             raise Unfinished(found.named(unfinished), report=report)
@@ -116,33 +101,28 @@ def _parsed(config: IndexConfig, found: ScanResult, ongoing: Build) -> Gathered[
     ongoing.enter("parse")
     parsed = on_each(
         shard_sources(found.sources),
-        parse,
+        steps.parse,
         options=config.reading,
         limits=config.limits,
         password_env=config.password_env,
     )
     ongoing.note_failures(flat(parsed.results), found)
     if failed := failures(flat(parsed.results), found):
-        publish_failures(as_is(failed), index=config.index)
+        steps.publish_failures(as_is(failed), index=config.index)
     refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=found.named)
     return parsed
 
 
 def _described(
-    config: IndexConfig,
-    parsed: Sequence[tuple[Parsed, ...]],
-    ongoing: Build,
-    *,
-    vlm: str | None,
-    seen_by: str,
+    config: IndexConfig, parsed: Sequence[tuple[Parsed, ...]], ongoing: Build, *, vlm: str | None, seen_by: str
 ) -> Gathered[tuple[Pictured, ...]]:
     """The documents with descriptions of their figures, each described once."""
     ongoing.enter("extract_figures")
     pictured = on_each(
-        parsed, find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env
+        parsed, steps.find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env
     )
-    distinct = mark_duplicates(as_is(tuple(pictured.results)), settings=config.figures)
-    seeing = placed(extract_figures, in_process=is_in_process(vlm or ""))
+    distinct = steps.mark_duplicates(as_is(tuple(pictured.results)), settings=config.figures)
+    seeing = placed(steps.extract_figures, in_process=is_in_process(vlm or ""))
     described = on_each(
         distinct.shards, seeing, settings=config.figures, vlm=vlm, revision=seen_by, spending=config.spending
     )
@@ -160,10 +140,10 @@ def _described(
 def answer_batch(config: AnswerConfig) -> BatchReport:
     """Answer a file of questions; an answer that was given before on the same index is recalled."""
     models, reranker = models_of(config.llm), config.reranker or settings().reranker
-    batch = read_questions(config.questions, index=config.index)
+    batch = steps.read_questions(config.questions, index=config.index)
     answered = on_each(
         batch.shards,
-        placed(answer, in_process=models.in_process),
+        placed(steps.answer, in_process=models.in_process),
         index=config.index,
         index_digest=batch.index_digest,
         models=models,
@@ -171,7 +151,7 @@ def answer_batch(config: AnswerConfig) -> BatchReport:
         reranker_weights=fingerprint_of(reranker) if reranker else "",
         settings=config.answers,
     )
-    report = write_answers(as_is(flat(answered.results)), out=config.out)
+    report = steps.write_answers(as_is(flat(answered.results)), out=config.out)
     if answered.unfinished:
         raise Unfinished(answered.unfinished, report=report, items="answers")
     return report

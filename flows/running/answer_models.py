@@ -29,8 +29,7 @@ def open_assistant(
 ) -> AbstractContextManager[Assistant]:
     """An assistant over the current generation of `index`; no model is loaded before it is needed.
 
-    llm: as `models_of` takes it. reranker: None is what the settings say. patient: asks a model that is away as often
-    as a batch does. Raises StorageError, ModelUnavailable.
+    patient: asks an unavailable model as often as a batch does. Raises StorageError, ModelUnavailable.
     """
     from tasks.rag.answering.assistant import open_assistant as opened
 
@@ -40,11 +39,7 @@ def open_assistant(
 
 
 def models_of(llm: str | None) -> Models:
-    """The names of the models that answer here; None is what the settings say.
-
-    llm: `none`, `local`, `openai`, or one model by its name (models.chats.spellings), which plays every part.
-    Raises ModelUnavailable if there is none of that kind.
-    """
+    """The models of `none`, `local`, `openai` or a model's name; None: TRIVET_LLM. Raises ModelUnavailable."""
     from tasks.rag.answering.wiring import Models
 
     match spelled(llm or settings().llm):

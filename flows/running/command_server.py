@@ -1,7 +1,6 @@
 """A Prefect API for a command if no server is configured: shared with later commands, or its own.
 
-A shared one outlives its commands, like a build daemon, and ends after `TRIVET_API_LINGER_S` idle seconds; with 0 each
-command has its own, which ends with it.
+A shared one ends after `TRIVET_API_LINGER_S` idle seconds; with 0, each command has its own, which ends with it.
 """
 
 from __future__ import annotations
@@ -39,10 +38,7 @@ class ServerDidNotStart(RuntimeError):
 
 @contextmanager
 def prefect_api(home: Path) -> Generator[None]:
-    """Have `PREFECT_API_URL` name a server: the user's, or one that is started or joined here.
-
-    Enter it before prefect is imported, so that server and command load at the same time. Raises ServerDidNotStart.
-    """
+    """A server for PREFECT_API_URL; it loads while the command imports prefect. Raises ServerDidNotStart."""
     if os.environ.get(URL):
         yield
         return
@@ -82,10 +78,7 @@ def refuse_a_dead_server() -> None:
 
 
 def silence(url: str, *, patience_s: float | None = None) -> str | None:
-    """None as soon as the API at `url` answers; after `patience_s`, why it does not.
-
-    patience_s: ANSWER_S by default.
-    """
+    """None as soon as the API at `url` answers; after `patience_s` (ANSWER_S), why it does not."""
     deadline = time.monotonic() + (ANSWER_S if patience_s is None else patience_s)
     while True:
         try:

@@ -1,9 +1,8 @@
 """A GPU step is sent to a pool: the parent waits, its child computes, and both share one cache record.
 
-The child is a flow run of `flows.gpu.run_step`. It computes the same cache key in the same store, so its result is
-there for a parent that died. Its result or error reaches the parent as a small JSON file. Runs that need the same step
-at once wait for the same child, which has a tag for each of them: it is cancelled with the last.
-Its progress bars (flows/running/shown.py), and at its end its counts, move those of the parent.
+The child is a flow run of `flows.gpu.run_step` with the same cache key in the same store; its result or error reaches
+the parent as a small JSON file. Runs that need the same step at once wait for the same child, which has a tag for each
+of them and is cancelled with the last. Its progress bars, and at its end its counts, move those of the parent.
 """
 
 from __future__ import annotations
@@ -14,24 +13,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, cast
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    ArtifactFilter,
-    ArtifactFilterFlowRunId,
-    ArtifactFilterType,
-    DeploymentFilter,
-    DeploymentFilterId,
-    FlowRunFilter,
-    FlowRunFilterId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    FlowRunFilterTags,
-)
+from prefect.client.schemas.filters import ArtifactFilter, DeploymentFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.context import TaskRunContext
 from prefect.deployments import run_deployment
@@ -58,6 +46,11 @@ STOPPED = (StateType.CANCELLING, StateType.CANCELLED)
 ENDED = (*STOPPED, StateType.COMPLETED, StateType.FAILED, StateType.CRASHED)
 WAITS = "waits:"
 """Prefix of a child's tag with the ID of a run that waits for it."""
+
+_BAR = re.compile(r"(?P<stage>.+): (?P<done>[\d,]+) of (?P<expected>[\d,]+)")
+"""Description of a bar, `embed: 12 of 1,025`, whose total is not an estimate."""
+Counts = dict[str, list[int]]
+"""Stage → [done, expected]; lists, since JSON has no tuples."""
 
 _serializer = JSONSerializer()
 _anything = TypeAdapter(dict[str, Any])
@@ -110,12 +103,10 @@ def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRu
         raise PoolStepFailed(
             f"TRIVET_GPU_DEPLOYMENT names {deployment!r}, which the server does not know; run `trivet deploy`"
         ) from error
+    wanted = {"tags": {"all_": [_tag(sent.key)]}, "state": {"type": {"any_": UNDER_WAY}}}
     runs = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            tags=FlowRunFilterTags(all_=[_tag(sent.key)]),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(UNDER_WAY))),
-        ),
-        deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[found.id])),
+        flow_run_filter=FlowRunFilter.model_validate(wanted),
+        deployment_filter=DeploymentFilter.model_validate({"id": {"any_": [found.id]}}),
         limit=1,
     )
     return runs[0] if runs else None
@@ -125,17 +116,15 @@ def _started(sent: Sent, deployment: str, run: UUID) -> FlowRun:
     params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
     if len(told := json.dumps(params).encode()) > LARGEST_INLINE:
         params = artifacts().put("step-inputs", told).model_dump(mode="json")
-    return cast(
-        FlowRun,
-        run_deployment(
-            deployment,
-            parameters={"entry": sent.step, "params": params},
-            flow_run_name=sent.name,
-            tags=["gpu", _tag(sent.key), f"{WAITS}{run}"],
-            timeout=0,
-            as_subflow=True,
-        ),
+    started: Any = run_deployment(
+        deployment,
+        parameters={"entry": sent.step, "params": params},
+        flow_run_name=sent.name,
+        tags=["gpu", _tag(sent.key), f"{WAITS}{run}"],
+        timeout=0,
+        as_subflow=True,
     )
+    return started
 
 
 def _tag(key: str) -> str:
@@ -158,9 +147,7 @@ def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID], rel
 
 def _is_any(client: SyncPrefectClient, runs: list[UUID], states: tuple[StateType, ...]) -> bool:
     """Whether one of the runs is in one of the states, by one request."""
-    wanted = FlowRunFilter(
-        id=FlowRunFilterId(any_=runs), state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(states)))
-    )
+    wanted = FlowRunFilter.model_validate({"id": {"any_": runs}, "state": {"type": {"any_": states}}})
     return bool(client.read_flow_runs(flow_run_filter=wanted, limit=1))
 
 
@@ -241,29 +228,17 @@ def _raised(described: Mapping[str, str]) -> Exception:
         module, _, name = kind.rpartition(".")
         found = getattr(importlib.import_module(module), name, None)
         if inspect.isclass(found) and issubclass(found, Exception):
-            try:
+            with suppress(TypeError):
                 return found(*_serializer.loads(described["arguments"].encode()))
-            except TypeError:
-                pass
     return PoolStepFailed(f"{kind.rpartition('.')[2]}: {message}")
 
 
 def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters from JSON, as values of the types that the step is annotated with.
-
-    Raises pydantic.ValidationError, KeyError where a parameter is not one of the step's.
-    """
+    """Parameters from JSON, as the annotated types. Raises ValidationError; KeyError for an unknown parameter."""
     if set(params) == set(Ref.model_fields):
         params = json.loads(artifacts().get(Ref.model_validate(params)))
     hints = inspect.get_annotations(function, eval_str=True)
     return {name: TypeAdapter(hints[name]).validate_python(value) for name, value in params.items()}
-
-
-Counts = dict[str, list[int]]
-"""Stage → [done, expected]; lists, since JSON has no tuples."""
-
-_BAR = re.compile(r"(?P<stage>.+): (?P<done>[\d,]+) of (?P<expected>[\d,]+)")
-"""Description of a bar, `embed: 12 of 1,025`, whose total is not an estimate."""
 
 
 class Relay:
@@ -274,12 +249,8 @@ class Relay:
 
     def look(self, client: SyncPrefectClient, child: UUID) -> None:
         """Report the state of the child's bars."""
-        bars = client.read_artifacts(
-            artifact_filter=ArtifactFilter(
-                flow_run_id=ArtifactFilterFlowRunId(any_=[child]), type=ArtifactFilterType(any_=["progress"])
-            )
-        )
-        for bar in bars:
+        wanted = ArtifactFilter.model_validate({"flow_run_id": {"any_": [child]}, "type": {"any_": ["progress"]}})
+        for bar in client.read_artifacts(artifact_filter=wanted):
             if shown := _BAR.fullmatch(bar.description or ""):
                 self.tell({shown["stage"]: [int(shown[each].replace(",", "")) for each in ("done", "expected")]})
 

@@ -28,6 +28,8 @@ QUIET = {
 """No telemetry, and a patient start of Prefect's own server on a busy laptop."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts that no proxy stands before."""
+GIT_TIMEOUT_S = 5
+LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
 
 
 def home_folder() -> Path:
@@ -62,10 +64,6 @@ class _HomeFirst(MetaPathFinder):
                 home_folder().mkdir(parents=True, exist_ok=True)
 
 
-GIT_TIMEOUT_S = 5
-LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
-
-
 def program_version() -> str:
     """Version of this installation."""
     return version("trivet")
@@ -90,8 +88,6 @@ def environment() -> dict[str, JsonValue]:
     """Machine and libraries: for people who wonder why a figure moved."""
     found: dict[str, JsonValue] = {"python": platform.python_version(), "platform": platform.platform()}
     for library in LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             found[library] = version(library)
-        except PackageNotFoundError:
-            continue
     return found

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from storage.records import Record
 from tasks.budget import Spending
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.planning import RunSettings, TaskChoice
 
 
-class EvaluateConfig(BaseModel):
+class EvaluateConfig(Record):
     """Parameters of `evaluate`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: ModelSpec
     """The model to measure."""

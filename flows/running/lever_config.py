@@ -5,34 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from flows.running.answer_models import priced, spelled_out
 from models.backends import kinds
+from storage.records import Record
 from tasks.budget import Spending
+from tasks.lever import lever_options as options
 from tasks.lever.judge.judges import DIGITS, PromptSettings
-from tasks.lever.lever_options import (
-    BeamSettings,
-    GrpoSettings,
-    NetworkSettings,
-    OracleSettings,
-    RceSettings,
-    RewardMode,
-    RlDataSettings,
-    SftSettings,
-    Vectors,
-)
 from tasks.lever.lever_records import Sampler
 
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
-class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class DatasetConfig(_Config):
+class DatasetConfig(Record):
     """The dataset and its splits."""
 
     name: Literal["digits", "okvqa", "vqav2", "textvqa", "vizwiz"] = DIGITS
@@ -49,7 +36,7 @@ class DatasetConfig(_Config):
     """Seed of the splits; use the same one for runs to be compared."""
 
 
-class DigitsConfig(_Config):
+class DigitsConfig(Record):
     """The CPU world, for the dataset `digits`."""
 
     seed: int = 0
@@ -60,7 +47,7 @@ class DigitsConfig(_Config):
     """Number of training steps of the judge."""
 
 
-class StartConfig(_Config):
+class StartConfig(Record):
     """Files that replace the results of earlier stages."""
 
     query_embeddings: Path | None = None
@@ -85,7 +72,7 @@ class StartConfig(_Config):
         return self
 
 
-class LeverConfig(_Config):
+class LeverConfig(Record):
     """Configuration of `post_train`; the defaults are those of the CPU world."""
 
     dataset: DatasetConfig = DatasetConfig()
@@ -102,7 +89,7 @@ class LeverConfig(_Config):
     """Folder of LoRA weights for the CLIP."""
     prompts: PromptSettings = PromptSettings()
     """How demonstrations are shown."""
-    vectors: Vectors = "joint"
+    vectors: options.Vectors = "joint"
     """What the selector sees of queries and candidates."""
     sampler: Sampler = "RandSampler"
     """How candidates of a query are found."""
@@ -110,29 +97,31 @@ class LeverConfig(_Config):
     """Number of candidates of a query."""
     shots: int = Field(default=2, ge=1)
     """Number of demonstrations that selectors learn to choose."""
-    network: NetworkSettings = NetworkSettings(layers=2, dropout=0.3)
+    network: options.NetworkSettings = options.NetworkSettings(layers=2, dropout=0.3)
     """The pointer network."""
-    beams: BeamSettings = BeamSettings(candidates=16, queries=2500)
+    beams: options.BeamSettings = options.BeamSettings(candidates=16, queries=2500)
     """The search for demonstrations to imitate."""
-    sft: SftSettings = SftSettings()
+    sft: options.SftSettings = options.SftSettings()
     """Supervised training on the best demonstrations."""
-    rl_data: RlDataSettings = RlDataSettings(random=5)
+    rl_data: options.RlDataSettings = options.RlDataSettings(random=5)
     """Which pointers are judged."""
-    reward: RewardMode = "hard_plus_soft"
+    reward: options.RewardMode = "hard_plus_soft"
     """How answers are rewarded."""
     threshold: float = Field(default=0.5, gt=0, le=1)
     """VQA accuracy from which an answer counts as correct."""
     stem: bool = False
     """Compare stems of words, as OK-VQA does."""
-    rce: RceSettings = RceSettings(epochs=10, temperature_start=0.5, temperature_end=0.1)
+    rce: options.RceSettings = options.RceSettings(epochs=10, temperature_start=0.5, temperature_end=0.1)
     """Training on rewarded groups."""
-    grpo: GrpoSettings = GrpoSettings(lr=1.5e-3, rounds=18, draws=8, beta=0.005, beta_min=0.005, beta_max=0.005)
+    grpo: options.GrpoSettings = options.GrpoSettings(
+        lr=1.5e-3, rounds=18, draws=8, beta=0.005, beta_min=0.005, beta_max=0.005
+    )
     """Training on comparisons within groups; it continues from RCE."""
     rce_only: bool = False
     """Skip GRPO; an ablation."""
     evaluated_shots: tuple[int, ...] = (1, 2, 3, 4)
     """Numbers of demonstrations to report."""
-    oracle: OracleSettings = OracleSettings()
+    oracle: options.OracleSettings = options.OracleSettings()
     """Search for the best demonstrations, as an upper bound."""
     seeds: int = Field(default=1, ge=1)
     """Number of runs with different pools, draws and initial weights; gains are reported over all of them."""

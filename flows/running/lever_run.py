@@ -66,10 +66,9 @@ class Ongoing:
         self.seeds[-1] = last.model_copy(update={"trained": (*last.trained, selector)})
         return selector.weights
 
-    def say(self, note: str) -> None:
-        """Add a note for readers of the figures."""
-        if note not in self.notes:
-            self.notes.append(note)
+    def say(self, *notes: str) -> None:
+        """Add notes for readers of the figures."""
+        self.notes = list(dict.fromkeys((*self.notes, *notes)))
 
     def attempt(self, step: Callable[[], object], what: str) -> None:
         """Do a step; storage that is away costs a note, not the run."""

@@ -37,6 +37,17 @@ if TYPE_CHECKING:
 
 RESULTS, SELECTOR = "results", "selector"
 """Folders below the output of a suite: results files of models, and files of the selector."""
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+Part = TypeVar("Part", bound=Record)
+LASTING = (
+    *(of_evaluation.OptionUnusable, of_evaluation.UnknownTask, of_evaluation.BenchmarkUnusable),
+    *(of_evaluation.DataUnusable, of_evaluation.PreflightFailed, of_evaluation.NeedsLogLikelihood),
+    *(of_lever.OptionUnusable, of_lever.DatasetUnusable, of_lever.FileUnusable),
+    *(of_lever.PoolTooSmall, of_lever.RewardUnusable, of_rag.FolderUnusable, of_rag.MetadataUnusable),
+    *(UnsafeCodeRefused, LanguageUnavailable, RequestRefused, IndexUnusable, ValueError),
+)
+"""Errors that a retry cannot fix: the suite, its data or its documents must change first."""
 
 
 @dataclass(frozen=True)
@@ -129,36 +140,7 @@ def _seen_from(folder: Path, value: Any) -> Any:
         return folder / value
     if isinstance(value, dict):
         return {name: _seen_from(folder, one) for name, one in value.items()}
-    if isinstance(value, BaseModel):
-        return _seen_from(folder, value.model_dump())
     return value
-
-
-log = logging.getLogger(__name__)
-R = TypeVar("R")
-Part = TypeVar("Part", bound=Record)
-
-LASTING = (
-    of_evaluation.OptionUnusable,
-    of_evaluation.UnknownTask,
-    of_evaluation.BenchmarkUnusable,
-    of_evaluation.DataUnusable,
-    of_evaluation.PreflightFailed,
-    of_evaluation.NeedsLogLikelihood,
-    of_lever.OptionUnusable,
-    of_lever.DatasetUnusable,
-    of_lever.FileUnusable,
-    of_lever.PoolTooSmall,
-    of_lever.RewardUnusable,
-    of_rag.FolderUnusable,
-    of_rag.MetadataUnusable,
-    UnsafeCodeRefused,
-    LanguageUnavailable,
-    RequestRefused,
-    IndexUnusable,
-    ValueError,
-)
-"""Errors that a retry cannot fix: the suite, its data or its documents must change first."""
 
 
 @dataclass
@@ -173,19 +155,16 @@ class Parts:
     failures: list[Failure] = field(default_factory=list[Failure])
 
     def once(
-        self, what: str, config: BaseModel, kind: type[Part], child: Callable[[], Any], told: Callable[[Any], Part]
+        self, what: str, config: BaseModel, kind: type[Part], child: Callable[[Any], Any], told: Callable[[Any], Part]
     ) -> Part | None:
-        """The result of a child flow, converted by `told`; a retry of the night finds the record of a complete one.
-
-        Of an incomplete child this is the partial result, or None.
-        """
+        """The result of a child flow, converted by `told` and kept for a retry; of an incomplete one, a part."""
         inputs = {"night": self.night, "what": what, "config": config.model_dump(mode="json")}
         key = content_key("nightly part", 1, inputs)
         if record := results().read(key):
             return kind.model_validate_json(record)
 
         def whole() -> Part:
-            part = told(child())
+            part = told(child(config))
             results().write(key, part.model_dump_json().encode())
             return part
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from flows.running.answer_models import priced, spelled_out
+from storage.records import Record
 from tasks.budget import Spending
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
@@ -16,10 +17,8 @@ from tasks.rag.answers import AnswerSettings
 from tasks.rag.indexing.figures import FigureSettings
 
 
-class IndexConfig(BaseModel):
+class IndexConfig(Record):
     """Parameters of `build_index`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     documents: Path
     """Folder of the documents; subfolders and ZIPs of attachments are read too."""
@@ -72,18 +71,13 @@ class IndexConfig(BaseModel):
         return vlm and spelled_out(vlm)
 
     def shown(self, vlm: str | None) -> dict[str, JsonValue]:
-        """The settings that an index records; documents count as unchanged while these stay the same.
-
-        vlm: full name of the model that describes figures.
-        """
+        """The settings that an index records, with the full name of its `vlm`; a change rebuilds all documents."""
         made = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
         return made | {"vlm": vlm}
 
 
-class AnswerConfig(BaseModel):
+class AnswerConfig(Record):
     """Parameters of `answer_batch`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     questions: Path
     """JSONL file, one question per line: `{id, question, history?}`."""

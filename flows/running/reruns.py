@@ -1,7 +1,6 @@
-"""A run is done again, as the UI's Retry does it: a worker executes the same flow run.
+"""A run is done again, as by the UI's Retry: a worker executes the same flow run, and finds its finished steps.
 
-Finished steps are found by their keys, so only what failed or never ran is done. Import it once the environment names
-a server (`flows.service.api.connect`): Prefect reads that as it is imported.
+Import it once the environment names a server (`flows.service.api.connect`): Prefect reads that as it is imported.
 """
 
 from __future__ import annotations
@@ -15,14 +14,7 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterDeploymentId,
-    FlowRunFilterExpectedStartTime,
-    FlowRunFilterName,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
+from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import ConcurrencyLimitStrategy, FlowRun, StateType, WorkerStatus
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
@@ -30,7 +22,8 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 from prefect.states import AwaitingRetry
 from prefect.utilities.urls import url_for
-from pydantic import BaseModel, ConfigDict
+
+from storage.records import Record
 
 RECENT = 1_000
 """Runs, newest first, among which the beginning of an id is looked for."""
@@ -54,10 +47,8 @@ class ServerAway(RuntimeError):
     """The Prefect server does not answer, or not to us."""
 
 
-class Rerun(BaseModel):
-    """A run that was put into a worker's hands again."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+class Rerun(Record):
+    """A run that a worker is to do again."""
 
     id: UUID
     name: str
@@ -76,10 +67,7 @@ class Rerun(BaseModel):
 
 
 def rerun(wanted: str) -> Rerun:
-    """Have a worker do a run again; `wanted` is its id, the beginning of that, or its name.
-
-    Raises CannotRerun, ServerAway.
-    """
+    """Have a worker do a run again, given by ID, start of the ID, or name. Raises CannotRerun, ServerAway."""
     with _connected() as client:
         run = _found(client, wanted)
         _refuse(client, run)
@@ -122,7 +110,7 @@ def _found(client: SyncPrefectClient, wanted: str) -> FlowRun:
     with suppress(ValueError, ObjectNotFound):
         runs = [client.read_flow_run(UUID(wanted))]
     if not runs:
-        called = FlowRunFilter(name=FlowRunFilterName(any_=[wanted]))
+        called = FlowRunFilter.model_validate({"name": {"any_": [wanted]}})
         runs = client.read_flow_runs(flow_run_filter=called, sort=FlowRunSort.ID_DESC, limit=PAGE)
     runs = runs or _beginning_with(client, wanted)
     if not runs:
@@ -178,12 +166,12 @@ def _without_a_place(client: SyncPrefectClient, deployment: UUID) -> list[FlowRu
     limit, options = found.global_concurrency_limit, found.concurrency_options
     if limit is None or options is None or options.collision_strategy != ConcurrencyLimitStrategy.CANCEL_NEW:
         return []
-    due = FlowRunFilter(
-        deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(TAKES_A_PLACE))),
-        expected_start_time=FlowRunFilterExpectedStartTime(before_=datetime.now(UTC)),  # pyright: ignore[reportArgumentType]
-    )
-    runs = client.read_flow_runs(flow_run_filter=due, limit=PAGE)
+    due = {
+        "deployment_id": {"any_": [deployment]},
+        "state": {"type": {"any_": TAKES_A_PLACE}},
+        "expected_start_time": {"before_": datetime.now(UTC)},
+    }
+    runs = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(due), limit=PAGE)
     return runs if len(runs) >= limit.limit else []
 
 

@@ -1,10 +1,7 @@
 """The Prefect API that the commands of one home share: at most one runs; commands join, start and end it.
 
-lock ─► address file ─► alive, same home, same Prefect? join : start this module, write the file
-
-Command: `python -m flows.running.shared_api SOCKET [HOME LINGER_S]`; SOCKET is an inherited descriptor that listens.
-With HOME it serves one command after another, and ends once it has been idle for LINGER_S seconds, or once its address
-file no longer names it.
+`python -m flows.running.shared_api SOCKET [HOME LINGER_S]` serves at SOCKET, an inherited descriptor that listens; with
+HOME, until it has been idle for LINGER_S seconds or its address file no longer names it.
 """
 
 from __future__ import annotations
@@ -49,6 +46,15 @@ SERVER_SETTINGS = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_SERVER_", "PREFEC
 """Prefixes of variables that configure a server; commands that differ in them do not share one."""
 _left: list[subprocess.Popen[bytes]] = []
 """Servers that outlive this process; referenced here, since Python warns of an abandoned child."""
+ADDRESS = Path("api", "address.json")
+"""File below the home: address and auth string of the server; mode 0600."""
+HOLDERS = Path("api", "holders")
+"""File below the home on which commands hold a shared lock while they need the server; the kernel releases that of a
+killed command."""
+LOCK = "prefect-api"
+"""Name of the lock for starting and ending a server."""
+LOOK_S = 1.0
+LAST_REQUESTS_S = 3
 
 
 class Address(Record):
@@ -87,10 +93,7 @@ class Joined(NamedTuple):
 
 
 def join(home: Path, *, linger_s: float, log: Path) -> Joined | None:
-    """The server of this home, started if none runs; None while other commands use an unsuitable one.
-
-    Raises OSError, StoreUnreachable.
-    """
+    """The server of this home, started if need be; None if one in use does not suit. Raises OSError, StorageError."""
     folder = (home / ADDRESS).parent
     files.make_folder(folder)
     folder.chmod(0o700)
@@ -132,10 +135,7 @@ def start(
     variables: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
 ) -> Process:
-    """Start a server. Raises OSError.
-
-    arguments: of the daemon, behind its socket. before: called in the new process.
-    """
+    """Start a server; `arguments` follow its socket, `before` runs in the new process. Raises OSError."""
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment |= _server_settings() | {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1"}
@@ -257,17 +257,6 @@ def _server_settings() -> dict[str, str]:
         return given
     folder = Path(os.environ["PREFECT_HOME"])
     return given | {DATABASE_SETTINGS[0]: f"sqlite+aiosqlite:///{folder.absolute() / database_name(folder)}"}
-
-
-ADDRESS = Path("api", "address.json")
-"""File below the home: address and auth string of the server; mode 0600."""
-HOLDERS = Path("api", "holders")
-"""File below the home on which commands hold a shared lock while they need the server; the kernel releases that of a
-killed command."""
-LOCK = "prefect-api"
-"""Name of the lock for starting and ending a server."""
-LOOK_S = 1.0
-LAST_REQUESTS_S = 3
 
 
 class InUse(Exception):

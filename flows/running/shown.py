@@ -22,7 +22,7 @@ from uuid import UUID
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+from prefect.client.schemas.filters import ArtifactFilter
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events.clients import PrefectEventsClient
@@ -54,13 +54,18 @@ OURS = ("flows.", "tasks.", "models.", "storage.")
 _NUMBERED = re.compile(r"(?P<step>.+?),? (?P<number>\d+)/(?P<of>\d+)")
 _deployed: ContextVar[tuple[FlowRun, ...]] = ContextVar("_deployed", default=())
 """The run of a deployment, and its nested runs down to the current one."""
+AT_ONCE = 1
+"""Reconnection attempts without a delay; Prefect sleeps a second before the fourth and later ones."""
+PENDING = "Still processing items"
+LAST_WORDS_S = 10.0
+"""Longest wait for the last events of this process to be sent."""
+_emit = PrefectEventsClient._emit  # pyright: ignore[reportPrivateUsage]
 
 
 def watched(flow: Callable[P, R]) -> Callable[P, R]:
-    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it, or the flow that calls it.
+    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it or a flow that calls it.
 
-    Other runs are those of the command line, which has bars of its own. An error becomes a state whose message begins
-    with it, where Prefect's own begins with a phrase that fills the line; whoever calls the flow gets the error.
+    An error becomes a state whose message begins with it, not with Prefect's phrase; the caller gets the error itself.
     """
     tell_patiently()  # as the module of the flow is imported: before anything is told
 
@@ -90,10 +95,7 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 
 
 def flow_version() -> str:
-    """`0.1.0`, of a checkout `0.1.0+d19d205e2f31`: which program it was that ran, so that a user can have it again.
-
-    Left to itself, Prefect takes the hash of the file that the flow's function is from: for all of them this one.
-    """
+    """`0.1.0`, of a checkout `0.1.0+d19d205e2f31`; Prefect's default is a hash of the file with the function."""
     commit = git_commit()
     return f"{program_version()}+{commit[:12]}" if commit else program_version()
 
@@ -126,10 +128,7 @@ class Shard(NamedTuple):
 
 @dataclass
 class Stage:
-    """Progress of a stage: reports of its shards, and an estimate for those that have not begun.
-
-    Shards begin in order. One that was skipped without a report was cached, and does not count.
-    """
+    """Reports of the shards of a stage, which begin in order; cached ones report nothing, and do not count."""
 
     _counts: dict[Shard, tuple[int, int]] = field(default_factory=dict[Shard, tuple[int, int]])
 
@@ -171,17 +170,8 @@ class Stage:
         return f"{self.done:,} of {total}"
 
 
-class _Told(NamedTuple):
-    artifact: UUID
-    percent: float
-    words: str
-
-
 def _is_running(run: FlowRun) -> bool:
-    """False for a run that is being cancelled: it takes no state of ours, and whoever called it would get no error.
-
-    Nor is a run known to run whose server is away; Prefect waits for that with the error in its own words.
-    """
+    """False for a run that is being cancelled, which takes no other state, and for one whose server is away."""
     try:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), _client() as client:
             state = client.read_flow_run(run.id).state
@@ -224,7 +214,7 @@ class _Board:
         self._log = log
         self._lock = Lock()
         self._stages: dict[str, Stage] = {}
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, tuple[UUID, float, str]] = {}  # artifact, percent and words by stage
         self._logged: dict[str, str] = {}
 
     def report(self, stage: str, done: int, expected: int) -> None:
@@ -265,18 +255,18 @@ class _Board:
 
     def _show(self, client: SyncPrefectClient, name: str, percent: float, words: str) -> None:
         told = self._told.get(name)
-        if told and (told.percent, told.words) == (percent, words):
+        if told and told[1:] == (percent, words):
             return
-        if told and abs(told.percent - percent) < WORTH_TELLING and percent < 100 and not self.ended.is_set():
+        if told and abs(told[1] - percent) < WORTH_TELLING and percent < 100 and not self.ended.is_set():
             return
         described = f"{name}: {words}"
-        if artifact := told.artifact if told else _of_an_earlier_try(client, self._run, name):
+        if artifact := told[0] if told else _of_an_earlier_try(client, self._run, name):
             client.update_artifact(artifact, ArtifactUpdate(data=percent, description=described))
         else:
             key = key_of(name)
             bar = ArtifactCreate(type="progress", key=key, data=percent, description=described, flow_run_id=self._run)
             artifact = client.create_artifact(bar).id
-        self._told[name] = _Told(artifact, percent, words)
+        self._told[name] = artifact, percent, words
 
 
 def _client() -> SyncPrefectClient:
@@ -290,30 +280,16 @@ def key_of(stage: str) -> str:
 
 def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID | None:
     """The bar of an earlier attempt at this run, which a retry continues."""
-    found = client.read_artifacts(
-        artifact_filter=ArtifactFilter(
-            flow_run_id=ArtifactFilterFlowRunId(any_=[run]), key=ArtifactFilterKey(any_=[key_of(stage)])
-        ),
-        limit=1,
-    )
+    wanted = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [key_of(stage)]}})
+    found = client.read_artifacts(artifact_filter=wanted, limit=1)
     return found[0].id if found else None
-
-
-AT_ONCE = 1
-"""Reconnection attempts without a delay; Prefect sleeps a second before the fourth and later ones."""
-PENDING = "Still processing items"
-LAST_WORDS_S = 10.0
-"""Longest wait for the last events of this process to be sent."""
-
-
-_emit = PrefectEventsClient._emit  # pyright: ignore[reportPrivateUsage]
 
 
 def tell_patiently() -> None:
     """Have this process wait for an unavailable server as long with events as with requests, and only once.
 
-    Prefect gives each event eight seconds: too few for a server that is away for a minute, whose later events come
-    without the earlier ones then, and hours for a process that ends with thousands of events and no server.
+    Prefect gives each event eight seconds: too few for a server that is away for a minute, and hours for a process that
+    ends with thousands of events.
     """
     if emit_events_to_cloud():
         return

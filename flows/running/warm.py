@@ -14,14 +14,7 @@ from uuid import UUID
 
 from prefect import Flow, get_run_logger
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    DeploymentFilter,
-    DeploymentFilterId,
-    FlowRunFilter,
-    FlowRunFilterParentFlowRunId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
+from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
@@ -77,12 +70,10 @@ def _next_of(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> FlowRun 
 
 def _waiting(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> list[FlowRun]:
     assert mine.deployment_id
+    wanted = {"parent_flow_run_id": {"any_": [parent]}, "state": {"type": {"any_": [StateType.SCHEDULED]}}}
     return client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[parent]),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])),
-        ),
-        deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[mine.deployment_id])),
+        flow_run_filter=FlowRunFilter.model_validate(wanted),
+        deployment_filter=DeploymentFilter.model_validate({"id": {"any_": [mine.deployment_id]}}),
         sort=FlowRunSort.EXPECTED_START_TIME_ASC,
     )
 
@@ -117,10 +108,7 @@ def _done(client: SyncPrefectClient, flow: Flow[..., Any], run: FlowRun) -> bool
 
 
 def settle(client: SyncPrefectClient, run: FlowRun) -> FlowRun:
-    """The current run; if its host has ended or waits for a retry, this run is set to the same state.
-
-    A worker reports to the server only the run that it started a process for.
-    """
+    """The current run, in the state of its host once that has ended or waits: a worker reports only its own run."""
     host = _host_of(run)
     hosting = client.read_flow_run(host).state if host else None
     run = client.read_flow_run(run.id)  # behind its host: what a living host did was told before the host ended

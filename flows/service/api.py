@@ -21,22 +21,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from flows.running.environment import LOOPBACK
+from storage.records import Record
 
 TIMEOUT_S = 10
+SERVICE_FILE = Path("service", "service.json")
+"""Below the home: where the server of `trivet up` is."""
+AUTH_FILE = Path("service", "auth")
+"""Below the home: its auth string, `user:password`; file mode 0600."""
+UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
+WORKER_LABEL = "prefect.worker.name"
+MOST = 200
+"""Most runs in one answer of the server."""
 
 
 class Api(NamedTuple):
-    """A server, and how to be let in."""
+    """A server and its auth string."""
 
     url: str
     """`http://127.0.0.1:4200/api`."""
     auth: str | None
 
     def ready(self) -> bool:
-        """Whether it answers and reaches its database; anybody may ask this."""
+        """Whether it answers and reaches its database; needs no auth string."""
         try:
             self.get("/ready")
         except ApiFailed:
@@ -44,19 +51,18 @@ class Api(NamedTuple):
         return True
 
     def get(self, path: str) -> Any:
-        """What is at `path`. Raises ApiFailed, ApiAway."""
-        return self._ask("GET", path, None)
+        """Answer to GET. Raises ApiFailed, ApiAway."""
+        return self._ask(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """What the server says to `body`. Raises ApiFailed, ApiAway."""
-        return self._ask("POST", path, body)
+        """Answer to POST. Raises ApiFailed, ApiAway."""
+        return self._ask(path, json.dumps(body).encode())
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    def _ask(self, path: str, data: bytes | None) -> Any:
         headers = {"Content-Type": "application/json"}
         if self.auth:
             headers["Authorization"] = "Basic " + base64.b64encode(self.auth.encode()).decode()
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        request = urllib.request.Request(self.url + path, data=data, headers=headers)
         try:
             here = urllib.parse.urlsplit(self.url).hostname in LOOPBACK  # no proxy stands before this machine
             opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
@@ -75,7 +81,7 @@ class ServiceError(RuntimeError):
 
 
 class Refused(ServiceError):
-    """What was asked for cannot be."""
+    """The request cannot be met."""
 
 
 class DidNotStart(ServiceError):
@@ -94,20 +100,14 @@ class ApiAway(ApiFailed):
     """The server does not answer."""
 
 
-SERVICE_FILE = Path("service", "service.json")
-"""Below the home: where the server of `trivet up` is."""
-AUTH_FILE = Path("service", "auth")
-"""Below the home: its auth string, `user:password`; file mode 0600."""
-
-
-class Address(BaseModel):
-    """Where the server is."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+class Address(Record, extra="ignore"):
+    """The server that `trivet up` has started or joined."""
 
     api_url: str
     """`http://127.0.0.1:4200/api`."""
     ui_url: str
+    database: object = None
+    """None: that of a server elsewhere."""
 
 
 class NotConnected(RuntimeError):
@@ -131,10 +131,7 @@ def auth_of(home: Path) -> str | None:
 
 
 def connect(home: Path) -> None:
-    """Have PREFECT_API_URL and PREFECT_API_AUTH_STRING name a server that answers; call it before prefect is imported.
-
-    Raises NotConnected.
-    """
+    """Point PREFECT_API_URL and its auth string to a live server, before prefect is imported. Raises NotConnected."""
     from flows.running.command_server import no_answer, silence
 
     if named := os.environ.get("PREFECT_API_URL"):
@@ -154,17 +151,8 @@ def connect(home: Path) -> None:
         os.environ["PREFECT_API_AUTH_STRING"] = auth
 
 
-UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
-WORKER_LABEL = "prefect.worker.name"
-MOST = 200
-"""What the server tells at once."""
-
-
 def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
-    """Reschedule the runs that are under way, or complete their cancellation; gives the IDs of those.
-
-    runs: IDs of flow runs that have no process. Raises ApiFailed, ApiAway.
-    """
+    """Reschedule runs that lost their process, or complete their cancellation; gives their IDs. Raises ApiFailed."""
     handed: list[str] = []
     for run in sorted(runs):
         state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")
@@ -181,10 +169,7 @@ def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
 
 
 def abandoned(api: Api, *, pool: str, worker: str, alive: Collection[str]) -> list[str]:
-    """Runs that this worker took, that count as under way, and that no living process works for.
-
-    alive: ids of the runs that have one. Raises ApiFailed, ApiAway.
-    """
+    """Runs that this worker took and that are under way, except those `alive`. Raises ApiFailed."""
     wanted = {
         "flow_runs": {"state": {"type": {"any_": list(UNDER_WAY)}}},
         "work_pools": {"name": {"any_": [pool]}},

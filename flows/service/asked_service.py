@@ -17,15 +17,13 @@ from flows.service.place import Place
 from storage.records import Record
 
 PORT = 4200
-"""Prefect's own; used when nobody says another."""
+"""Prefect's default."""
 POOLS = ("cpu", "gpu")
 WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS)_\w+"
     r"|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PYTHONPATH|(?i:(https?|all|no)_proxy)"
 )
-"""Variables of the user that change what programs do. They are handed the whole environment: a shell's own variables
-(TERM, SSH_TTY) differ from one to the next, and start nothing again.
-"""
+"""Variables that change what programs do. Others (TERM, SSH_TTY) differ between shells and cause no restart."""
 NOT_COMPARED = (
     *("TRIVET_HOME", "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"),  # `trivet env` prints them
     *("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL"),  # read when everything is deployed, which each `trivet up` does
@@ -49,12 +47,12 @@ class Asked(Record):
     server: str | None = None
     """API of a server elsewhere that is joined, `http://host:4200/api`; None: one of our own."""
     workers_only: bool = False
-    """Deploy nothing there."""
+    """Deploy nothing."""
     folder: str
-    """Where the programs start, and relative paths of parameters begin; another one alone starts nothing again."""
+    """Working folder of the programs, where relative parameters begin; a change alone causes no restart."""
     programs: str = Field(default_factory=lambda: f"trivet {version('trivet')}, prefect {version('prefect')}")
     variables: dict[str, str] = Field(default_factory=dict)
-    """Keyed hash of each environment variable: shows that it changed, not what it is."""
+    """Keyed hash of each environment variable: shows a change, not the value."""
     auth: str = ""
     """A hash of the auth string, which is the key of the others."""
 
@@ -70,15 +68,12 @@ class Asked(Record):
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """Those that get a worker here."""
+        """Pools with a worker here."""
         return POOLS if self.gpu else POOLS[:1]
 
 
 def settle(wanted: Wanted, before: Asked | None, environment: Mapping[str, str], *, secret: str) -> Asked:
-    """What to run; a port that nobody names stays as it was. Raises Refused.
-
-    secret: key of the hashes.
-    """
+    """What to run; a port that is not given stays as it was. `secret`: key of the hashes. Raises Refused."""
     server = wanted.server or (environment.get("PREFECT_API_URL") if wanted.workers_only else None)
     if wanted.workers_only and not server:
         raise Refused("--workers-only needs a server to work for: say --server URL, or set PREFECT_API_URL")
@@ -110,7 +105,7 @@ def _hash(value: str, secret: str) -> str:
 
 
 def differences(before: Asked, now: Asked) -> list[str]:
-    """What has changed, in words; the programs have to start again for it."""
+    """Changes, in words, that need a restart of the programs."""
     told: list[str] = []
     if before.server != now.server:
         told.append(f"server: {now.server or 'one of our own'} in place of {before.server or 'one of our own'}")

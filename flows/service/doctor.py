@@ -7,29 +7,24 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from flows.running.settings import Settings
+from storage.records import Record
 
 LEAST_FREE_BYTES = 2_000_000_000
-OLDEST_PYTHON = (3, 11)
 PREFECT_EXTENSION = "pg_trgm"
 SHOWN_EXTENSIONS = 8
 PYTHON = "TRIVET_SANDBOX_PYTHON"
 """If the reason of a missing sandbox names this variable, the interpreter is at fault and not the engine."""
 
 
-class Check(BaseModel):
+class Check(Record):
     """Result of one check."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
     status: Literal["ok", "warn", "missing"]
@@ -39,10 +34,8 @@ class Check(BaseModel):
     """The command or setting that mends it."""
 
 
-class Report(BaseModel):
+class Report(Record):
     """What `trivet doctor` shows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     ok: bool
     """Nothing required is missing."""
@@ -74,7 +67,7 @@ def examine(settings: Settings) -> Report:
     """Check everything; changes nothing and starts no server."""
     return report(
         (
-            _python(),
+            ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
             _package("prefect", "pip install trivet"),
             _package("torch", "pip install torch"),
             _package("transformers", "pip install trivet"),
@@ -93,13 +86,6 @@ def examine(settings: Settings) -> Report:
             _configured(settings),
         )
     )
-
-
-def _python() -> Check:
-    found = platform.python_version()
-    if sys.version_info < OLDEST_PYTHON:
-        return missing("python", found, "install Python 3.11 or later")
-    return ok("python", f"{found} on {platform.system()} {platform.machine()}")
 
 
 def _package(name: str, remedy: str, *, without: str | None = None) -> Check:

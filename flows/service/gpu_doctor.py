@@ -1,7 +1,7 @@
 """`trivet doctor --gpu`: test what a machine has for GPU work; imports nothing heavy.
 
 Each test runs in a process of its own, because CUDA and FAISS may call abort(): `python -m flows.service.gpu_doctor
-NAME [ARGUMENT …]` prints a JSON list of checks; of any other end, the last line of the traceback is shown.
+NAME [ARGUMENT …]` prints a JSON list of checks.
 """
 
 from __future__ import annotations
@@ -42,13 +42,16 @@ REMEDIES = {
     "generation": "nvidia-smi shows what holds the memory; --model PATH tries another model",
     "index build": "CUDA_VISIBLE_DEVICES='' builds indexes on the CPU",
 }
+PROMPT = "one two three"
+NEW_TOKENS = 16
+SHOWN_CHARS = 60
+INDEX_ROWS, INDEX_DIMENSION = 50_000, 384
+RECALL_TOLERANCE = 0.01
+"""That lists made by a GPU may find less of the ten nearest than lists made by a CPU."""
 
 
 def examine_gpu(model: Path | None = None) -> Report:
-    """Look at driver, torch, memory, engine and FAISS; where there is a GPU, generate and build an index on it.
-
-    model: a folder with a model that is to generate; None: a tiny one is made.
-    """
+    """Test driver, torch, memory, engine and FAISS, and generate with `model` (None: a tiny one) if there is a GPU."""
     checks, (torch, *rest) = [_driver()], _tried("torch")
     checks += [torch, *rest, *_engine(), *_tried("faiss")]
     if torch.status != "ok":
@@ -107,14 +110,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-
-
-PROMPT = "one two three"
-NEW_TOKENS = 16
-SHOWN_CHARS = 60
-INDEX_ROWS, INDEX_DIMENSION = 50_000, 384
-RECALL_TOLERANCE = 0.01
-"""That lists made by a GPU may find less of the ten nearest than lists made by a CPU."""
 
 
 class Built(NamedTuple):

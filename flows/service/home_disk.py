@@ -1,4 +1,4 @@
-"""What a home takes on the disk, part by part, and whether there is room for more."""
+"""Disk use of the parts of a home, and whether there is room for more."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from flows.service.server_database import cluster_of
 from storage.embedded import Cluster
 
 BLOCK_BYTES = 512
-"""What `st_blocks` counts in, whatever the file system does."""
+"""Unit of `st_blocks` on all file systems."""
 LEAST_BYTES = 64 << 20
-"""PostgreSQL makes its log in files of 16 MB; with room for a few of them it does not stop at once."""
+"""Room for a few of the 16 MB files of PostgreSQL's log."""
 
 
 def full_disks(place: Place, *, store: Path | None) -> list[str]:
-    """What to do about each file system of the home that has no room left.
-
-    store: folder of the artifacts; None where they are not on this machine.
-    """
+    """What to do about each full file system of the home; `store`: folder of the artifacts, if on this machine."""
     database = cluster_of(place).status().folder
     folders = [each for each in (place.home, database, store) if each and each.exists()]
     disks = {folder.stat().st_dev: folder for folder in reversed(folders)}
@@ -34,10 +31,7 @@ def full_disks(place: Place, *, store: Path | None) -> list[str]:
 
 
 def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:
-    """Bytes of each part, as `du` counts them; walks through every folder.
-
-    store: that of the artifacts; None where they are not on this machine.
-    """
+    """Bytes of each part, as `du` counts them; `store`: folder of the artifacts, if on this machine."""
     folders = {
         "artifacts": [store] if store else [],
         "results": [place.home / "results"],

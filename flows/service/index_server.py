@@ -34,13 +34,17 @@ from tasks.rag.answers import Answered
 
 MOST_BODY_BYTES = 1_000_000
 DRAINED_BYTES = 8 * MOST_BODY_BYTES
-"""Read and thrown away, so that a client that sends too much hears why."""
+"""Most bytes read from a request that is too large, so that its client gets the error."""
 QUESTIONS_AT_ONCE = 4
 LOOKED_FOR_S = 0.25
-"""How often it is looked whether the client is still there."""
+"""Seconds between two checks whether the client has disconnected."""
 CLIENT_GONE = 499
-"""Nobody reads this; the log of a proxy may show it."""
+"""Status of a request whose client has disconnected; the log of a proxy may show it."""
 SESSION_HEADER = "X-Trivet-Session"
+FILE = "serve-token"
+VARIABLE = "TRIVET_SERVE_TOKEN"
+USABLE = re.compile(r"[!-~]{16,512}")
+"""Characters that a header carries unchanged; too long to be guessed."""
 
 
 def create_app(
@@ -212,18 +216,12 @@ async def _told(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": told.sentence}, told.status)
 
 
-FILE = "serve-token"
-VARIABLE = "TRIVET_SERVE_TOKEN"
-USABLE = re.compile(r"[!-~]{16,512}")
-"""What a header carries as it is, and nobody guesses."""
-
-
 class AuthUnusable(Exception):
-    """There is an auth string, and it protects nothing; the text is a sentence with the remedy."""
+    """The auth string is missing, too weak or readable by others; the message names the remedy."""
 
 
 class Auth(NamedTuple):
-    """What a client must send, and where a person finds it."""
+    """The auth string of the server, and where it is kept."""
 
     secret: SecretStr
     place: str

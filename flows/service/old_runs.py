@@ -6,7 +6,7 @@ import os
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -16,8 +16,8 @@ from pydantic import Field
 
 from flows.running.command_server import ServerDidNotStart, prefect_api, wait_until_healthy
 from flows.running.settings import prepare_environment
-from flows.running.shared_api import database_name
-from flows.service.api import SERVICE_FILE, Address, auth_of
+from flows.running.shared_api import ANSWER_S, database_name
+from flows.service.api import address_of, auth_of
 from storage.records import Record
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ SERVICE_DATA = "server"
 PAGE, BULK = 200, 50
 """Most items that Prefect's API lists and deletes at once."""
 _ENDED = ["CANCELLED", "COMPLETED", "CRASHED", "FAILED"]
-ANSWER_S = 5.0
 
 
 class History(Record):
@@ -65,69 +64,41 @@ class _Server(NamedTuple):
     """Not this home's own server: others may look there for these runs."""
 
 
-class _Service(Address):
-    """The server that `trivet up` has started or joined."""
-
-    database: object = None
-    """None: the server is elsewhere."""
-
-
 def clear_history(home: Path, *, ended_before: datetime, dry_run: bool, shared: bool) -> Cleared:
-    """Remove runs that ended before, with their task runs, logs and artifacts; events expire by themselves.
-
-    shared: also at a server that is not this home's own. An unavailable server is reported, not raised.
-    """
+    """Remove old runs with their task runs, logs and artifacts; with `shared` also at a server of other homes."""
     prepare_environment()
     histories: list[History] = []
     needed: frozenset[str] | None = None
-    for opened in _servers(home):
-        try:
-            with opened as server:
+    try:
+        with closing(_servers(home)) as servers:
+            for server in servers:
                 told, records = _clear(server, ended_before=ended_before, dry_run=dry_run, shared=shared)
-        except (OSError, ServerDidNotStart) as error:
-            sentence = f"it cannot be asked ({error}): its runs stay, and all results of steps; run again when it is up"
-            service = _service(home)
-            named = os.environ.get("PREFECT_API_URL") or (service.api_url if service else "the server of this home")
-            return Cleared((*histories, History(server=named, trouble=sentence)), None)
-        histories.append(told)
-        needed = (needed or frozenset()) | records
+                histories.append(told)
+                needed = (needed or frozenset()) | records
+    except (OSError, ServerDidNotStart) as error:
+        sentence = f"it cannot be asked ({error}): its runs stay, and all results of steps; run again when it is up"
+        service = address_of(home)
+        named = os.environ.get("PREFECT_API_URL") or (service.api_url if service else "the server of this home")
+        return Cleared((*histories, History(server=named, trouble=sentence)), None)
     return Cleared(tuple(histories), needed)
 
 
-def _servers(home: Path) -> Iterator[AbstractContextManager[_Server]]:
-    """Servers with runs of this home: the user's, or that of `trivet up`; and that of commands without either."""
-    service, named = _service(home), os.environ.get("PREFECT_API_URL")
+def _servers(home: Path) -> Generator[_Server]:
+    """The server of the user or of `trivet up`; and that of commands. Raises OSError, ServerDidNotStart."""
+    service, named = address_of(home), os.environ.get("PREFECT_API_URL")
     if named:
         own = service is not None and service.database is not None and service.api_url == named
-        yield nullcontext(_Server(named, os.environ.get("PREFECT_API_AUTH_STRING"), shared=not own))
+        yield _Server(named, os.environ.get("PREFECT_API_AUTH_STRING"), shared=not own)
         return
     if service:
-        yield nullcontext(_Server(service.api_url, auth_of(home), shared=service.database is None))
+        yield _Server(service.api_url, auth_of(home), shared=service.database is None)
     elif (home / SERVICE_DATA).exists():
-        yield _of_stopped_service()
+        raise ConnectionError("the service of this home is stopped; start it with `trivet up`")
     prefect_home = Path(os.environ["PREFECT_HOME"])
     if (prefect_home / database_name(prefect_home)).exists():
-        yield _of_commands(home)
-
-
-def _service(home: Path) -> _Service | None:
-    try:
-        return _Service.model_validate_json((home / SERVICE_FILE).read_bytes())
-    except FileNotFoundError:
-        return None
-
-
-@contextmanager
-def _of_stopped_service() -> Generator[_Server]:
-    raise ConnectionError("the service of this home is stopped; start it with `trivet up`")
-    yield
-
-
-@contextmanager
-def _of_commands(home: Path) -> Generator[_Server]:
-    with prefect_api(home):
-        wait_until_healthy(home)
-        yield _Server(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING"), shared=False)
+        with prefect_api(home):
+            wait_until_healthy(home)
+            yield _Server(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING"), shared=False)
 
 
 def _clear(server: _Server, *, ended_before: datetime, dry_run: bool, shared: bool) -> tuple[History, frozenset[str]]:
@@ -140,7 +111,8 @@ def _clear(server: _Server, *, ended_before: datetime, dry_run: bool, shared: bo
     try:
         with SyncPrefectClient(server.url, auth_string=server.auth) as client:
             unfinished = _runs(client, {"state": {"type": {"not_any_": _ENDED}}, "start_time": {"is_null_": False}})
-            children = _children(client, unfinished)
+            parents = {"parent_flow_run_id": {"any_": [str(run.id) for run in unfinished]}}
+            children = _runs(client, parents) if unfinished else []
             needed = frozenset(_records_of(client, [*unfinished, *children]))
             if server.shared and not shared:
                 trouble = "it is not this home's own: its runs stay; with --shared-runs those of Trivet are removed"
@@ -192,10 +164,6 @@ def _records_of(client: SyncPrefectClient, runs: list[FlowRun]) -> Iterator[str]
 
 def _ended(before: datetime) -> dict[str, Any]:
     return {"state": {"type": {"any_": _ENDED}}, "end_time": {"before_": before.isoformat()}}
-
-
-def _children(client: SyncPrefectClient, runs: list[FlowRun]) -> list[FlowRun]:
-    return _runs(client, {"parent_flow_run_id": {"any_": [str(run.id) for run in runs]}}) if runs else []
 
 
 def _runs(client: SyncPrefectClient, asked: dict[str, Any]) -> list[FlowRun]:

@@ -1,4 +1,4 @@
-"""Where the service keeps its files below the home, and what it remembers between two starts."""
+"""Where the service keeps its files below the home."""
 
 from __future__ import annotations
 
@@ -7,90 +7,52 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
 
 from flows.service.api import AUTH_FILE, SERVICE_FILE, Refused
 from storage import files
 
 PARTS = ("server", "cpu", "gpu", "database", "supervisor")
-"""What has a log: the server, the worker of each pool, who keeps Prefect's PostgreSQL running, and who keeps all."""
+"""Parts with a log: the server, the worker of each pool, the keeper of Prefect's PostgreSQL, and the supervisor."""
 SOCKET_PATH_BYTES = 80
 """What every system allows, less the ending that the supervisor adds while it makes the socket."""
 
 
-class Place(NamedTuple):
+class Place:
     """The files of one home's service."""
 
-    home: Path
-
-    @property
-    def mark(self) -> str:
-        """What every process of this service has in its environment, as TRIVET_SERVICE."""
-        return os.path.realpath(self.home)
-
-    @property
-    def name(self) -> str:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.mark = os.path.realpath(home)
+        """TRIVET_SERVICE in the environment of every process of this service."""
+        self.name = hashlib.sha256(os.fsencode(self.mark)).hexdigest()[:8]
         """A short name that no other home has."""
-        return hashlib.sha256(os.fsencode(self.mark)).hexdigest()[:8]
-
-    @property
-    def folder(self) -> Path:
+        self.folder = home / "service"
         """Closed to other accounts."""
-        return self.home / "service"
-
-    @property
-    def auth(self) -> Path:
+        self.auth = home / AUTH_FILE
         """The auth string, `user:password`."""
-        return self.home / AUTH_FILE
-
-    @property
-    def address(self) -> Path:
+        self.address = home / SERVICE_FILE
         """Where the server is; only there while it should run."""
-        return self.home / SERVICE_FILE
-
-    @property
-    def asked(self) -> Path:
-        """What the last `trivet up` was asked for."""
-        return self.folder / "asked.json"
-
-    @property
-    def config(self) -> Path:
+        self.asked = self.folder / "asked.json"
+        """Options of the last `trivet up`."""
+        self.config = self.folder / "supervisord.conf"
         """What the supervisor reads; without secrets."""
-        return self.folder / "supervisord.conf"
-
-    @property
-    def control(self) -> Path:
+        self.control = self.folder / "control"
         """The supervisor's socket: here, or in a private folder with a short name where this path is too long."""
-        near = self.folder / "control"
-        if len(os.fsencode(near)) <= SOCKET_PATH_BYTES:
-            return near
-        return Path(tempfile.gettempdir()) / f"trivet-{os.geteuid()}-{self.name}" / "control"
-
-    @property
-    def database(self) -> Path:
+        if len(os.fsencode(self.control)) > SOCKET_PATH_BYTES:
+            self.control = Path(tempfile.gettempdir()) / f"trivet-{os.geteuid()}-{self.name}" / "control"
+        self.database = home / "server"
         """Prefect's own database."""
-        return self.home / "server"
-
-    @property
-    def pages(self) -> Path:
-        """The server's own copy of its pages: where the package lies, it may not write."""
-        return self.folder / "ui"
-
-    @property
-    def scratch(self) -> Path:
-        """The workers' own temporary files: Prefect's folder in /tmp belongs to the first account that has used it."""
-        return self.folder / "tmp"
-
-    @property
-    def logs(self) -> Path:
-        """One file a part; older ones beside it."""
-        return self.home / "logs"
+        self.pages = self.folder / "ui"
+        """The server's own copy of its pages: it may not be able to write to the package's folder."""
+        self.scratch = self.folder / "tmp"
+        """Temporary files of the workers: Prefect's folder in /tmp belongs to the first account that has used it."""
+        self.logs = home / "logs"
+        """One file for each part, with its rotated predecessors."""
 
     def log_of(self, part: str) -> Path:
-        """What a part says."""
+        """Log of a part."""
         return self.logs / f"{part}.log"
 
     def prepare(self) -> None:
@@ -109,8 +71,6 @@ class Place(NamedTuple):
         files.write(file, text.encode())
         file.chmod(0o600)
 
-    @contextmanager
-    def alone(self) -> Generator[None]:
-        """One command at a time starts or stops the service of a home."""
-        with files.alone(self.home, "service", wait=lambda: time.sleep(0.2)):
-            yield
+    def alone(self) -> AbstractContextManager[None]:
+        """Lock of the commands that start or stop the service of a home."""
+        return files.alone(self.home, "service", wait=lambda: time.sleep(0.2))

@@ -1,6 +1,6 @@
-"""Every process of a service, found by the mark in its environment: whatever was killed, none is left behind.
+"""All processes of a service, found by the mark in their environment.
 
-A pid alone may belong to somebody else by now; psutil compares the time of its start before it sends a signal.
+psutil compares the start time before it sends a signal, since a pid may be reused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MARK = "TRIVET_SERVICE"
 RUN = "PREFECT__FLOW_RUN_ID"
 WORKER = "PREFECT__WORKER_NAME"
 KILLED_S = 10.0
-"""Longest wait for the kernel to bury a killed process."""
+"""Longest wait until a killed process is gone."""
 
 
 class Found(NamedTuple):
@@ -25,13 +25,13 @@ class Found(NamedTuple):
     process: psutil.Process
     command: str
     run: str | None
-    """The flow run that it works for."""
+    """ID of its flow run."""
     worker: str | None
-    """The worker that started it, or that it is."""
+    """Name of the worker that it is, or that started it."""
 
 
 def of_service(mark: str) -> list[Found]:
-    """Every living process of the service with this mark, but this one; those of other accounts cannot be seen."""
+    """All living processes of the service with this mark except this one, and those of other accounts."""
     found = (_look(process, mark) for process in psutil.process_iter())
     return [each for each in found if each is not None]
 

@@ -1,8 +1,6 @@
-"""The Prefect server, as a supervisor, systemd or a container runs it.
+"""The Prefect server, for a supervisor, systemd or a container: `python -m flows.service.run_server PORT [HOST]`.
 
-Command: `python -m flows.service.run_server PORT [HOST]`.
-
-It puts right what the server before has left, which could not hear of anything while it was away.
+Before it starts, it repairs what became stale during the downtime: waits of automations, leases and slots.
 """
 
 from __future__ import annotations
@@ -25,15 +23,22 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 REDIS = "PREFECT_REDIS_MESSAGING_URL"
-"""Where events wait in a Redis between two parts of the server, `redis://host:6379/0`; unset: in its memory."""
+"""Address of a Redis for the server's events, `redis://host:6379/0`; unset: they are kept in memory."""
 EVENTS, AUTOMATIONS = "events", "reactive-triggers"
-"""Prefect's stream there, and the group of those who read it for the automations."""
+"""Prefect's stream in Redis, and its consumer group for automations."""
 LAST_REQUESTS_S = 3
-"""Seconds that requests under way have when the server ends; the pages keep theirs open for ever."""
+"""Seconds for pending requests when the server ends; those of the UI never end."""
+WAITS = "automation_bucket"
+"""Prefect's table of what its automations wait for."""
+LIMITS = "concurrency_limit_v2"
+"""Prefect's table of limits, with the slots that are taken."""
+RENEWED = timedelta(minutes=5)
+"""Duration of leases after a start; live holders renew theirs within 225 s."""
+MOST_LEASES = 100_000
 
 
 def forget_events(url: str) -> None:
-    """Have the automations begin with the events of now: one left in the Redis at `url` would be a wait from before."""
+    """Have the automations skip old events in the Redis at `url`, which would start outdated waits."""
     from redis import Redis
 
     with Redis.from_url(url) as redis:
@@ -43,7 +48,7 @@ def forget_events(url: str) -> None:
 
 
 def main(port: str, host: str = LOOPBACK) -> None:
-    """Put right, then become the server: what `prefect server start` runs. Raises Refused."""
+    """Repair the database, then become the server, as `prefect server start` does. Raises Refused."""
     prepare_environment()
     place = Place(settings().home)
     place.prepare()
@@ -60,7 +65,7 @@ def main(port: str, host: str = LOOPBACK) -> None:
 
 
 def variables(place: Place, port: str, host: str) -> dict[str, str]:
-    """What the server finds in its environment beside what the user chose."""
+    """Variables of the server in addition to those of the user."""
     return {
         "PREFECT__SERVER_FINAL": "1",
         "PREFECT_SERVER_API_HOST": host,
@@ -78,17 +83,8 @@ def _database() -> str:
     return os.environ[named]
 
 
-WAITS = "automation_bucket"
-"""Prefect's table of what its automations wait for."""
-LIMITS = "concurrency_limit_v2"
-"""Prefect's table of limits, with the slots that are taken."""
-RENEWED = timedelta(minutes=5)
-"""How long leases hold behind a start, as those of runs and slots do: the living renew them after 225 s at most."""
-MOST_LEASES = 100_000
-
-
 async def put_right(url: str) -> None:
-    """Put right the server's database at `url` and its leases; the first start, without tables, has nothing to do."""
+    """Repair the server's database at `url` and its leases; the first start has no tables yet."""
     from sqlalchemy import inspect
     from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -104,10 +100,7 @@ async def put_right(url: str) -> None:
 
 
 async def begin_waits(connection: AsyncConnection) -> None:
-    """Have the waits for running runs begin now, and forget all others.
-
-    Signs of life came while nobody listened; a run that died meanwhile gives none, and its wait comes to an end.
-    """
+    """Restart the waits for running runs, whose signs of life were lost during the downtime; forget all others."""
     from sqlalchemy import JSON, DateTime, bindparam, column, text
 
     time = DateTime(timezone=True)
@@ -130,10 +123,7 @@ async def begin_waits(connection: AsyncConnection) -> None:
 
 
 async def renew_leases() -> Counter[str]:
-    """Renew every lease, for its holder could not; gives the slots that they hold, by id of the limit.
-
-    One whose holder has died is renewed too, and runs out when nobody renews it again.
-    """
+    """Renew all leases, as holders could not; gives their slots by ID of the limit. Those of dead holders expire."""
     from prefect.server.concurrency.lease_storage import get_concurrency_lease_storage
 
     leases: Any = get_concurrency_lease_storage()
@@ -150,10 +140,7 @@ async def renew_leases() -> Counter[str]:
 
 
 async def free_slots(connection: AsyncConnection, *, held: Counter[str]) -> None:
-    """Have every limit count the slots that leases hold, and no others: nobody would ever give those back.
-
-    Slots of limits that decay are left: they come back by themselves.
-    """
+    """Make limits count exactly the slots that leases hold; limits that decay free theirs by themselves."""
     from sqlalchemy import text
 
     limits = text(f"SELECT id, active_slots FROM {LIMITS} WHERE slot_decay_per_second = 0")

@@ -1,8 +1,7 @@
 """The worker of a pool, as a supervisor, systemd or a container runs it: `python -m flows.service.run_worker POOL`.
 
-Prefect's own process worker, with two promises more. Stopped, it ends the processes of its runs and hands the runs
-back, to be run again. Started after a kill, it hands back what died with its predecessor; a run whose process
-outlived it goes on by itself.
+Prefect's process worker, which also reschedules runs: when it is stopped, those whose processes it ends; when it
+starts after a kill, those that died with its predecessor.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from flows.service.api import Api, ApiAway, ApiFailed, Refused, abandoned, hand_
 from flows.service.place import Place
 
 LOOK_S = 0.5
-"""Seconds between two looks whether the pool is there: server and workers start side by side."""
+"""Seconds between two polls for the pool: server and workers start at the same time."""
 
 
 def worker_name(pool: str, place: Place) -> str:
-    """How the UI calls the worker of this pool, home and machine."""
+    """Name in the UI of the worker of this pool, home and machine."""
     return f"{pool} on {socket.gethostname()} ({place.name})"
 
 
@@ -44,11 +43,8 @@ def main(pool: str) -> None:
 
 
 async def _work(pool: str, name: str, place: Place, api: Api) -> None:
-    def leave() -> None:
-        _leave(name, place, api)
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, leave)
+        asyncio.get_running_loop().add_signal_handler(number, _leave, name, place, api)
     from prefect.workers.process import ProcessWorker  # while the server starts
 
     await _until_there(api, pool)
@@ -73,7 +69,7 @@ async def _until_there(api: Api, pool: str) -> None:
 
 
 def _leave(name: str, place: Place, api: Api) -> None:
-    """End this process and those of its runs; no event loop runs meanwhile that could report them as crashed."""
+    """End this process and those of its runs; the blocked event loop cannot report them as crashed meanwhile."""
     left = [each for each in processes.of_service(place.mark) if each.run and each.worker == name]
     processes.kill(each.process for each in left)
     try:

@@ -1,8 +1,7 @@
 """The database of Prefect's server: the user's, the first PostgreSQL here that has pg_trgm, else SQLite.
 
-`python -m flows.service.server_database` keeps Prefect's PostgreSQL running. The supervisor watches that process, not
-the server: PostgreSQL daemonizes, recovers from a crash, and runs as another account under root; storage.embedded
-handles this.
+`python -m flows.service.server_database` keeps Prefect's PostgreSQL running, and is what the supervisor watches:
+PostgreSQL itself daemonizes, and runs as another account under root.
 """
 
 from __future__ import annotations
@@ -22,20 +21,22 @@ from storage.records import Record
 from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
 
 EXTENSION = "pg_trgm"
-"""What Prefect's tables need of PostgreSQL."""
+"""PostgreSQL extension that Prefect's tables need."""
 VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
+LOOK_S = 1.0
+"""Seconds between two polls."""
 
 
 class Database(Record):
-    """Where the server keeps its runs."""
+    """Database of the server."""
 
     kind: Literal["postgresql", "sqlite"]
     kept: bool
-    """It is a cluster of ours, which has to be kept running."""
+    """A cluster of this home, which has to be kept running."""
     why: str
-    """Why this one."""
+    """Reason of the choice."""
     url: str = Field(default="", exclude=True, repr=False)
-    """SQLAlchemy's address; may hold a password, so it is neither shown nor written."""
+    """SQLAlchemy URL; neither shown nor written, since it may hold a password."""
 
 
 def cluster_of(place: Place) -> Cluster:
@@ -44,10 +45,7 @@ def cluster_of(place: Place) -> Cluster:
 
 
 def choose(place: Place, environment: Mapping[str, str]) -> Database:
-    """The database of the server, which answers now; a home keeps what it has begun with.
-
-    Raises DatabaseUnavailable when the cluster that it has begun with does not start.
-    """
+    """The running database of the server; a home keeps its first choice. Raises DatabaseUnavailable."""
     named = next((name for name in VARIABLES if environment.get(name)), None)
     if named:
         url = environment[named]
@@ -77,12 +75,8 @@ def _sqlite(file: Path, why: str) -> Database:
     return Database(kind="sqlite", kept=False, why=why, url=f"sqlite+aiosqlite:///{file}")
 
 
-LOOK_S = 1.0
-"""Seconds between two looks."""
-
-
 def main() -> None:
-    """Start it whenever it is not there, until SIGTERM; then stop it in order."""
+    """Restart PostgreSQL whenever it has ended; on SIGTERM, shut it down."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -37,10 +37,15 @@ LOOK_S = 0.1
 TOLD_LINES = 5
 """Last lines shown from the log of a part that did not start."""
 DEAD = ("backoff", "fatal", "exited")
+ORDER_S = 150.0
+"""Longest wait for the supervisor to end all programs one after the other; it kills those that do not."""
+GRACE_S = 15.0
+"""Longest wait for a program whose supervisor was killed."""
+WORKING = "flows.service.run_worker"
 
 
 class Service(Record):
-    """What runs; `service.json`."""
+    """The running service; `service.json`."""
 
     api_url: str
     ui_url: str
@@ -49,13 +54,13 @@ class Service(Record):
     database: Database | None
     """None: that of a server elsewhere."""
     pools: tuple[str, ...]
-    """Those that have a worker here."""
+    """Pools with a worker here."""
     folder: str
-    """Where relative paths of parameters begin."""
+    """Folder to which relative paths of parameters refer."""
 
 
 class Up(Service):
-    """What `trivet up` has done."""
+    """Result of `trivet up`."""
 
     state: str
     """`started`, `restarted`, or `unchanged`."""
@@ -64,13 +69,6 @@ class Up(Service):
     deployments: tuple[str, ...] = ()
     failed: dict[str, str] = Field(default_factory=dict)
     """Deployments that cannot be run as they are: what is wrong, and what to do."""
-
-
-class _Start(NamedTuple):
-    place: Place
-    asked: Asked
-    auth: str | None
-    environment: Mapping[str, str]
 
 
 def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
@@ -85,7 +83,6 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
         else:
             auth = f"trivet:{secrets.token_urlsafe(32)}"
         asked = settle(wanted, before, environment, secret=auth or "")
-        start = _Start(place, asked, auth, environment)
         if asked.server:
             try:
                 Api(asked.api_url, auth).post("/work_pools/filter", {"limit": 1})
@@ -101,15 +98,15 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
             say(f"changed, so it starts again: {each}")
         if running and not changed:
             supervising.wake(place)
-            return _finish(start, "unchanged", since=None)
+            return _finish(place, asked, auth, state="unchanged", since=None)
         if running and before and before.port != asked.port and not asked.server:
             _check_port(asked.port)  # before anything is stopped for it
         end(place)
         end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
         try:
             since = datetime.now(UTC)
-            _start_programs(start, say)
-            done = _finish(start, "restarted" if running else "started", since=since)
+            _start_programs(place, asked, auth, environment, say)
+            done = _finish(place, asked, auth, state="restarted" if running else "started", since=since)
             return done.model_copy(update={"changed": tuple(changed)})
         except BaseException:
             end(place)
@@ -124,12 +121,13 @@ def service_of(place: Place) -> Service | None:
         return None
 
 
-def _start_programs(start: _Start, say: Callable[[str], None]) -> None:
-    place, asked, auth = start.place, start.asked, start.auth
+def _start_programs(
+    place: Place, asked: Asked, auth: str | None, environment: Mapping[str, str], say: Callable[[str], None]
+) -> None:
     database = None
     if not asked.server:
         _check_port(asked.port)
-        database = choose(place, start.environment)
+        database = choose(place, environment)
         say(f"Prefect's database: {database.kind}, because {database.why}")
     service = Service(
         api_url=asked.api_url,
@@ -145,9 +143,8 @@ def _start_programs(start: _Start, say: Callable[[str], None]) -> None:
     umask = os.umask(0o077)  # can be read only by setting it
     os.umask(umask)
     programs = programs_of(asked, database, umask=umask)
-    supervising.start(
-        place, programs, environment_of(place, asked, database, auth, start.environment), folder=asked.folder
-    )
+    variables = environment_of(place, asked, database, auth, environment)
+    supervising.start(place, programs, variables, folder=asked.folder)
     say(f"started: {', '.join(program.name for program in programs)}")
 
 
@@ -160,36 +157,27 @@ def _check_port(port: int) -> None:
             raise Refused(f"127.0.0.1:{port} cannot be used ({error.strerror}); choose another --port") from error
 
 
-def _finish(start: _Start, state: str, *, since: datetime | None) -> Up:
-    """Wait, deploy, wait; the second start of the same service does it too.
-
-    since: when the workers were started; None: they may be older.
-    """
-    service = service_of(start.place)
+def _finish(place: Place, asked: Asked, auth: str | None, *, state: str, since: datetime | None) -> Up:
+    """Wait for the server, deploy, wait for the workers; `since`: when these were started; None: earlier."""
+    service = service_of(place)
     assert service is not None
-    api = Api(service.api_url, start.auth)
+    api = Api(service.api_url, auth)
     os.environ["PREFECT_API_URL"] = service.api_url
-    if start.auth:
-        os.environ["PREFECT_API_AUTH_STRING"] = start.auth
-    if not start.asked.workers_only:
+    if auth:
+        os.environ["PREFECT_API_AUTH_STRING"] = auth
+    if not asked.workers_only:
         prepare_environment()
         import_module("prefect.client.orchestration")  # a second of work, while the server starts
-    _await(start.place, "server", api.ready, patient=since is None)
-    deployed = None if start.asked.workers_only else deploy()
+    _await(place, "server", api.ready, patient=since is None)
+    deployed = None if asked.workers_only else deploy()
     for pool in service.pools:
-        online = partial(is_online, start.place, api, pool, since=since)
-        _await(start.place, pool, online, patient=since is None)
-    done = Up(**dict(service), state=state)
-    if deployed is None:
-        return done
-    return done.model_copy(update={"deployments": deployed.deployments, "failed": deployed.failed})
+        _await(place, pool, partial(is_online, place, api, pool, since=since), patient=since is None)
+    told: Any = {"deployments": deployed.deployments, "failed": deployed.failed} if deployed else {}
+    return Up(**dict(service), state=state, **told)
 
 
 def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:
-    """Look until a part is healthy. Raises DidNotStart.
-
-    patient: it may die meanwhile; one that has just been started and dies will do so again.
-    """
+    """Wait for a healthy part. `patient`: it may die meanwhile. Raises DidNotStart."""
     deadline = time.monotonic() + HEALTHY_S
     while not healthy():
         if not patient:
@@ -224,18 +212,8 @@ def _why(place: Place, part: str) -> str:
     return f"{' / '.join(lines)}; the whole is in {log}"
 
 
-ORDER_S = 150.0
-"""Longest wait for the supervisor to end all programs one after the other; it kills those that do not."""
-GRACE_S = 15.0
-"""Longest wait for a program whose supervisor was killed."""
-WORKING = "flows.service.run_worker"
-
-
 def end(place: Place) -> list[str]:
-    """End every process of the service; gives what was running, in words. Runs are handed back, not lost.
-
-    Raises DatabaseUnavailable when Prefect's PostgreSQL does not stop.
-    """
+    """End all processes of the service, and hand back its runs; gives what was running. Raises DatabaseUnavailable."""
     found = processes.of_service(place.mark)
     ended: list[str] = []
     if supervisor := supervisor_in(found):

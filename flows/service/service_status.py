@@ -22,6 +22,8 @@ from flows.service.service_start import Service, is_online, service_of
 from flows.service.supervising import Part
 from storage.records import Record
 
+LOOK_S = 0.3
+
 
 class Pool(Record):
     """A work pool that has a worker here."""
@@ -51,10 +53,7 @@ class Status(Record):
 
 
 def status(place: Place, *, store: Path | None) -> Status:
-    """Look at everything; starts nothing.
-
-    store: folder of the artifacts; None where they are not on this machine.
-    """
+    """The state of everything; starts nothing. `store`: folder of the artifacts, if on this machine."""
     service = service_of(place)
     found = processes.of_service(place.mark)
     parts = supervising.parts(place) if found else None
@@ -109,9 +108,6 @@ def _pool(place: Place, api: Api, name: str) -> Pool:
         running=count("RUNNING"),
         waiting=count("PENDING") + count("SCHEDULED", next_scheduled_start_time=due),
     )
-
-
-LOOK_S = 0.3
 
 
 def logs_of(place: Place, part: str | None) -> dict[str, Path]:

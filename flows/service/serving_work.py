@@ -12,10 +12,11 @@ from threading import Event as Flag
 from threading import Lock, Thread
 from typing import NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.model_errors import ModelError
 from storage.generations import Index, read_pointer
+from storage.records import Record
 from storage.sessions import Session, Sessions
 from storage.storage_errors import StorageError, UnknownSession
 from tasks.rag.answering.assistant import Asks, Event
@@ -29,10 +30,8 @@ log = logging.getLogger(__name__)
 NEW_SESSION = "new"
 
 
-class Question(BaseModel):
+class Question(Record):
     """The body of `POST /ask`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     question: str
     history: tuple[Turn, ...] = ()
@@ -189,10 +188,7 @@ class _Opened:
 
 
 class LiveIndex:
-    """Lends the current generation to any number of threads.
-
-    open_current: opens the current generation.
-    """
+    """Lends the current generation, opened by `open_current`, to any number of threads."""
 
     def __init__(self, folder: Path, open_current: Callable[[], AbstractContextManager[OpenIndex]]) -> None:
         self.folder = folder

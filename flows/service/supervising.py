@@ -27,26 +27,34 @@ from storage.records import Record
 START_S = 15.0
 """Longest wait until the supervisor answers."""
 YOUNG_S = 10
-"""A program that ends before it has run for so many seconds is started again later each time."""
+"""Seconds that a program has to run; below that, each restart waits longer."""
 FOR_EVER = 1_000_000_000
 MODULE = "supervisor.supervisord"
+GPU_DEPLOYMENT = "gpu-step/gpu"
+HEARTBEAT_S = 30
+"""Seconds between two signs of life of a run; an automation calls it dead when two have not come."""
+RETRIES = "7"
+"""Retries of a request to the server, after 2, 4, 8 … seconds: runs survive two minutes without it."""
+QUERY_S = 2
+"""Seconds between two polls of a worker for runs."""
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
+"""Keeps leases of slots in PREFECT_HOME; from memory, a restart would lose them and end their runs."""
+DROPPED = (*VARIABLES, "PREFECT_API_AUTH_STRING", "PREFECT_LOGGING_SERVER_LEVEL", "PREFECT_UI_ENABLED", "OLDPWD", "PWD")
+"""Variables that are not passed on: they name another server, or belong to an earlier start."""
 
 
 class Part(Record):
-    """A program and how it is."""
+    """State of a program."""
 
     name: str
     state: str
-    """`running`, or the supervisor's other words: `starting`, `backoff` (it died, and will be started), `stopped` …"""
+    """`running`, or the state in supervisord: `starting`, `backoff` (it died, and will be restarted), `stopped` …"""
     pid: int | None = None
     running_s: int | None = None
 
 
 def start(place: Place, programs: Iterable[Program], environment: Mapping[str, str], *, folder: str) -> None:
-    """Start the supervisor and its programs, apart from this terminal. Raises DidNotStart.
-
-    folder: where they start.
-    """
+    """Start the supervisor and its programs in `folder`, detached from this terminal. Raises DidNotStart."""
     place.keep(place.config, config_of(place, programs))
     said = subprocess.run(
         [sys.executable, "-P", "-m", MODULE, "-c", place.config],  # -P: no module of that folder is taken for ours
@@ -68,7 +76,7 @@ def start(place: Place, programs: Iterable[Program], environment: Mapping[str, s
 
 
 def config_of(place: Place, programs: Iterable[Program]) -> str:
-    """The text of its file. Paths below the home are relative to it: they may hold signs that it would read."""
+    """Text of supervisord.conf; paths below the home are relative, since they may contain signs that expand."""
     control = "%(here)s/control" if place.control.parent == place.folder else str(place.control)
     lines = [
         *("[supervisord]", "logfile=%(here)s/../logs/supervisor.log", "logfile_maxbytes=5MB", "logfile_backups=1"),
@@ -99,7 +107,7 @@ def _section(program: Program) -> list[str]:
 
 
 def parts(place: Place) -> list[Part] | None:
-    """The programs as the supervisor sees them; None where no supervisor answers."""
+    """State of all programs; None if no supervisor answers."""
     try:
         with client(place) as ask:
             told = cast("list[dict[str, Any]]", ask.supervisor.getAllProcessInfo())
@@ -119,7 +127,7 @@ def client(place: Place) -> contextlib.closing[Any]:
 
 
 def wake(place: Place) -> None:
-    """Start at once what waits to be started again."""
+    """Restart at once the programs that wait for it."""
     for part in parts(place) or []:
         if part.state == "backoff":
             with client(place) as ask:
@@ -143,37 +151,22 @@ def supervisor_in(found: Iterable[Found]) -> Found | None:
     return next((each for each in found if MODULE in each.command), None)
 
 
-GPU_DEPLOYMENT = "gpu-step/gpu"
-HEARTBEAT_S = 30
-"""Seconds between two signs of life of a run; an automation calls it dead when two have not come."""
-RETRIES = "7"
-"""Retries of a request to the server, after 2, 4, 8 … seconds: runs survive two minutes without it."""
-QUERY_S = 2
-"""Seconds between two questions of a worker for runs."""
-LEASES = "prefect.server.concurrency.lease_storage.filesystem"
-"""Where the server keeps who holds slots: in PREFECT_HOME. In its memory, a restart would end every run that has one,
-and leave the slots taken."""
-
-
 class Program(NamedTuple):
-    """One that is kept running."""
+    """A program that is kept running."""
 
     name: str
     command: tuple[str, ...]
     order: int
     """Smaller ones start first and stop last."""
     stop_s: int
-    """Patience before it is killed."""
+    """Seconds after SIGTERM until it is killed."""
     umask: int = 0o077
     environment: Mapping[str, str] = {}
-    """What differs from the shared one; plain words only."""
+    """Differences from the shared environment; values without quotes."""
 
 
 def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[Program]:
-    """The programs of a service.
-
-    umask: of the user, whose files the runs write.
-    """
+    """The programs of a service. `umask`: of the user, whose files the runs write."""
     python = (sys.executable, "-P")
     programs: list[Program] = []
     if database and database.kept:
@@ -192,10 +185,7 @@ def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[
 def environment_of(
     place: Place, asked: Asked, database: Database | None, auth: str | None, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """What every program finds in its environment; secrets are here, and in no file and no command line.
-
-    base: the environment of the user, whose secrets and settings the runs need.
-    """
+    """Environment of every program, from that of the user; secrets are in no file and no command line."""
     environment = {name: value for name, value in base.items() if name not in DROPPED}
     for name, value in QUIET.items():
         environment.setdefault(name, value)
@@ -216,22 +206,14 @@ def environment_of(
     if auth:
         environment["PREFECT_API_AUTH_STRING"] = auth
     if not asked.server and database and auth:
-        environment |= _of_server(asked, database, auth)
+        environment |= {
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.url,
+            "PREFECT_SERVER_API_AUTH_STRING": auth,
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{asked.ui_url},http://localhost:{asked.port}",
+            "PREFECT_SERVER_UI_ENABLED": "true",
+            "PREFECT_SERVER_UI_API_URL": asked.api_url,
+            "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+            "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
+        }
     return environment
-
-
-DROPPED = (*VARIABLES, "PREFECT_API_AUTH_STRING", "PREFECT_LOGGING_SERVER_LEVEL", "PREFECT_UI_ENABLED", "OLDPWD", "PWD")
-"""Variables not passed on: they would name another server, or belong to an earlier start."""
-
-
-def _of_server(asked: Asked, database: Database, auth: str) -> dict[str, str]:
-    return {
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.url,
-        "PREFECT_SERVER_API_AUTH_STRING": auth,
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{asked.ui_url},http://localhost:{asked.port}",
-        "PREFECT_SERVER_UI_ENABLED": "true",
-        "PREFECT_SERVER_UI_API_URL": asked.api_url,
-        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
-        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
-    }

@@ -85,8 +85,8 @@ def fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_pool_of_the_gpu_has_one_place_and_no_tag_is_limited() -> None:
-    assert (TOLD.limits["gpu"].concurrency_limit, TOLD.limits["gpu"].queues) == (1, {"default": 1})
-    assert TOLD.slots.keys() == {"gpu", "judge", "database"}
+    assert (TOLD.limits.pools["gpu"].concurrency_limit, TOLD.limits.pools["gpu"].queues) == (1, {"default": 1})
+    assert TOLD.limits.slots.keys() == {"gpu", "judge", "database"}
 
 
 def test_only_the_night_runs_by_itself() -> None:

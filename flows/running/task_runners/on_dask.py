@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # before distributed is imported
 
 from distributed import Client, get_worker
-from prefect import State, Task
-from prefect.client.schemas.objects import RunInput
-from prefect.futures import PrefectFuture
+from prefect import State
 from prefect_dask.task_runners import DaskTaskRunner, PrefectDaskFuture
 
 from flows.running.task_runners import ClusterUnusable
-from flows.running.task_runners.shipping import Shipped, do_shipped, heard, ship
+from flows.running.task_runners.shipping import Shipped, do_shipped, heard
 
 SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
 
@@ -35,20 +32,13 @@ def dask_runner(address: str | None) -> DaskTaskRunner:
 class DaskRunner(DaskTaskRunner):
     """prefect-dask's runner, whose tasks travel by name and report how far they are."""
 
-    def submit(  # pyright: ignore[reportIncompatibleMethodOverride] Prefect's overloads tell sync from async tasks
-        self,
-        task: Task[..., Any],
-        parameters: dict[str, Any],
-        wait_for: Iterable[PrefectFuture[Any]] | None = None,
-        dependencies: dict[str, set[RunInput]] | None = None,
-    ) -> PrefectDaskFuture[Any]:
-        """Send a step to a worker. Raises ClusterUnusable."""
-        shipped = ship(task, parameters, wait_for, dependencies)
+    def send(self, shipped: Shipped, *, name: str) -> PrefectDaskFuture[Any]:
+        """Have a worker do a step. Raises ClusterUnusable."""
         try:
             client = self.client
         except (OSError, TimeoutError) as error:
             raise ClusterUnusable(f"the Dask cluster cannot be used: {error}; see that it runs") from error
-        key = f"{task.name}-{shipped.run}"
+        key = f"{name}-{shipped.run}"
         future: Any = Client.submit(client, _do, shipped, self._topic(client), key=key, pure=False)
         return PrefectDaskFuture(wrapped_future=future, task_run_id=shipped.run)
 
@@ -56,22 +46,10 @@ class DaskRunner(DaskTaskRunner):
         topic: str | None = getattr(self, "_reports", None)
         if topic is None:
             topic = self._reports = f"trivet-{uuid4().hex}"
-            client.subscribe_topic(topic, _heard)
+            client.subscribe_topic(topic, lambda event: heard(*event[1]))  # the time, and the report
         return topic
 
 
-class _Teller(NamedTuple):
-    """Reports to the flow through the scheduler."""
-
-    topic: str
-
-    def __call__(self, stage: str, done: int, expected: int) -> None:
-        get_worker().log_event(self.topic, [stage, done, expected])
-
-
 def _do(shipped: Shipped, topic: str) -> State[Any]:
-    return do_shipped(shipped, _Teller(topic))
-
-
-def _heard(event: tuple[float, list[Any]]) -> None:
-    heard(*event[1])
+    """Do a step, and report to the flow through the scheduler."""
+    return do_shipped(shipped, lambda *report: get_worker().log_event(topic, list(report)))

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from threading import Event, Thread
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before ray is imported
 
 import ray
-from prefect import State, Task
-from prefect.client.schemas.objects import RunInput
-from prefect.futures import PrefectFuture
+from prefect import State
 from prefect_ray.task_runners import PrefectRayFuture, RayTaskRunner
 
 from flows.running.task_runners import ClusterUnusable
-from flows.running.task_runners.shipping import Shipped, do_shipped, heard, ship
+from flows.running.task_runners.shipping import Shipped, do_shipped, heard
 
 LISTEN_S = 0.5
 OBJECTS_BYTES = 100 << 20
@@ -39,16 +36,9 @@ def ray_runner(address: str | None) -> RayTaskRunner[Any]:
 class RayRunner(RayTaskRunner[Any]):
     """prefect-ray's runner, whose tasks travel by name and report how far they are."""
 
-    def submit(  # pyright: ignore[reportIncompatibleMethodOverride] Prefect's overloads tell sync from async tasks
-        self,
-        task: Task[..., Any],
-        parameters: dict[str, Any],
-        wait_for: Iterable[PrefectFuture[Any]] | None = None,
-        dependencies: dict[str, set[RunInput]] | None = None,
-    ) -> PrefectRayFuture[Any]:
-        """Send a step to a worker."""
-        shipped = ship(task, parameters, wait_for, dependencies)
-        done: Any = ray.remote(_do).options(name=task.name).remote(shipped, self._board)
+    def send(self, shipped: Shipped, *, name: str) -> PrefectRayFuture[Any]:
+        """Have a worker do a step."""
+        done: Any = ray.remote(_do).options(name=name).remote(shipped, self._board)
         return PrefectRayFuture(task_run_id=shipped.run, wrapped_future=done)
 
     def __enter__(self) -> Self:
@@ -90,12 +80,5 @@ class _Board:
         return taken
 
 
-class _Teller(NamedTuple):
-    board: Any
-
-    def __call__(self, stage: str, done: int, expected: int) -> None:
-        self.board.add.remote(stage, done, expected)
-
-
 def _do(shipped: Shipped, board: Any) -> State[Any]:
-    return do_shipped(shipped, _Teller(board))
+    return do_shipped(shipped, board.add.remote)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple, Self
 from uuid import UUID, uuid4
@@ -27,8 +27,8 @@ from tasks import progress
 from tasks.resources import resources
 from tasks.step import GPU, as_is
 
-Teller = Callable[[str, int, int], None]
-"""Brings a report of progress to the flow's process: stage, newly done, newly expected."""
+MODELS = ("model", "models", "vlm", "judge")
+"""What the inputs of steps call a model that they may ask."""
 
 
 class Shipped(NamedTuple):
@@ -72,11 +72,8 @@ def ship(
     )
 
 
-def do_shipped(shipped: Shipped, tell: Teller) -> State[Any]:
-    """Do a step in this process, a worker's; gives its final state, with its value or its error.
-
-    Raises ClusterUnusable where this worker keeps things elsewhere than the flow that sent the step.
-    """
+def do_shipped(shipped: Shipped, tell: progress.Listener) -> State[Any]:
+    """Do a step in this worker; gives its final state. Raises ClusterUnusable if this worker has another store."""
     tell_patiently()
     if resources().store != shipped.store:
         raise ClusterUnusable(
@@ -132,14 +129,10 @@ def _found(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-MODELS = ("model", "models", "vlm", "judge")
-"""What the inputs of steps call a model that they may ask."""
-
-
 class SplitRunner(TaskRunner[PrefectFuture[Any]]):
-    """Threads of this process `here`, workers of a cluster `there`."""
+    """Threads of this process `here`, workers of a cluster `there`: a runner that can `send` what is shipped."""
 
-    def __init__(self, here: ThreadPoolTaskRunner[Any], there: TaskRunner[Any]) -> None:
+    def __init__(self, here: ThreadPoolTaskRunner[Any], there: Any) -> None:
         super().__init__()
         self.here = here
         self.there = there
@@ -157,8 +150,9 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
         dependencies: dict[str, set[RunInput]] | None = None,
     ) -> PrefectFuture[Any]:
         """Start a step where it belongs."""
-        chosen = self.here if stays(task, parameters) else self.there
-        return chosen.submit(task, parameters, wait_for, dependencies)
+        if stays(task, parameters):
+            return self.here.submit(task, parameters, wait_for, dependencies)
+        return self.there.send(ship(task, parameters, wait_for, dependencies), name=task.name)
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -172,10 +166,9 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
 
 
 def stays(task: Task[..., Any], parameters: Mapping[str, Any]) -> bool:
-    """Whether a step belongs into the flow's process.
+    """Whether a step runs in the flow's process: for a device, which workers do not share, or with a model.
 
-    A step for a device waits there for its pool, or for the device of that machine: workers of a cluster share none.
-    One that asks a model does, because what a run has spent and how fast it may ask are counted in one process.
+    What a run has spent on models, and how fast it may ask, are counted in one process.
     """
     inputs = plain(parameters)
     judge = getattr(inputs.get("task"), "judge", None)

@@ -1,9 +1,7 @@
-"""`trivet deploy`: what the folder `deployments/` says becomes true on the Prefect server, and stays so.
+"""`trivet deploy`: bring the Prefect server to what the folder `deployments/` says; what was set in the UI stays.
 
 read_folder ─► pools ─► slots ─► automations ─► deployments ─► Deployed
 (files)        (JSON)   (limits)                (flows are loaded, parameters are checked)
-
-Nothing is written that is there already, and nothing that was set in the UI since is undone.
 """
 
 from __future__ import annotations
@@ -49,11 +47,7 @@ def find_deployments_folder() -> Path:
 
 
 def deploy(folder: Path | None = None) -> Deployed:
-    """Bring the server of PREFECT_API_URL to what `folder` says; offline, without questions, and again without effect.
-
-    Import prefect only after PREFECT_API_URL is set: it reads its settings once.
-    Raises NoFolder, FolderUnusable.
-    """
+    """Deploy `folder` to the server of PREFECT_API_URL, which is set before this. Raises NoFolder, FolderUnusable."""
     from flows.running.settings import prepare_environment
 
     prepare_environment()
@@ -72,7 +66,7 @@ def deploy(folder: Path | None = None) -> Deployed:
     return Deployed(
         deployments=placed.names,
         pools=tuple(told.pools),
-        limits=tuple(told.slots),
+        limits=tuple(told.limits.slots),
         automations=automations,
         changed=tuple(memory.changed),
         kept=tuple(memory.kept),

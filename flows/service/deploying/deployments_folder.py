@@ -25,17 +25,17 @@ class Schedule(Record):
     """When a deployment runs by itself."""
 
     slug: str
-    """By which it is found again."""
+    """Identifies the schedule on the server."""
     cron: str
     timezone: str = ""
     """IANA name; empty: the one that the deployment has, at first UTC."""
     active: bool = True
-    """Once it is there, its switch in the UI says."""
+    """Initial state; afterwards the UI decides."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class Limit(Record):
-    """Runs of a deployment at once, and what becomes of one more."""
+    """Most concurrent runs of a deployment, and what happens to one more."""
 
     limit: int
     collision_strategy: Literal["ENQUEUE", "CANCEL_NEW"] = "ENQUEUE"
@@ -79,28 +79,25 @@ class Limits(Record):
 
 
 class Folder(Record):
-    """All of it."""
+    """Everything that is deployed."""
 
     deployments: tuple[Deployment, ...]
     pools: dict[str, dict[str, JsonValue]]
     """Base job templates by pool."""
-    limits: dict[str, PoolLimit]
-    slots: dict[str, int]
+    limits: Limits
     automations: tuple[dict[str, JsonValue], ...]
     notify_url: str
-    """Address that hears of failures; empty: none."""
+    """Webhook that is called on failures; empty: none."""
 
 
 def read_folder(folder: Path) -> Folder:
     """The folder, with `{{ $NAME }}` filled in from the environment. Raises FolderUnusable."""
     written = apply_values(_read(folder / "prefect.yaml"), {})
     automations = _read(folder / "automations.yaml")
-    limits = _valid(Limits, _read(folder / "limits.yaml"), folder / "limits.yaml")
     return Folder(
         deployments=tuple(_valid(Deployment, one, folder / "prefect.yaml") for one in written["deployments"]),
         pools={file.stem: _read(file) for file in sorted((folder / "pools").glob("*.json"))},
-        limits=limits.pools,
-        slots=limits.slots,
+        limits=_valid(Limits, _read(folder / "limits.yaml"), folder / "limits.yaml"),
         automations=tuple(automations["automations"]),
         notify_url=apply_values(str(automations.get("notify_url", "")), {}),
     )

@@ -45,10 +45,7 @@ class Memory:
             self.deployed[f"{name} {part}"] = _digest(ours)
 
     def differs(self, name: str, part: str, *, ours: Any, theirs: Any) -> bool:
-        """Whether `part` is to be written: the folder was edited since the last deploy, and the server was not.
-
-        ours: value in the folder. theirs: value on the server.
-        """
+        """Whether `part` is to be written: only the folder was edited since the last deploy, not the server."""
         key = f"{name} {part}"
         last, now = self.deployed.get(key), _digest(ours)
         if now == _digest(theirs):
@@ -83,7 +80,7 @@ def recalled(client: SyncPrefectClient) -> Generator[Memory]:
 def place_pools(client: SyncPrefectClient, told: Folder, memory: Memory) -> None:
     """Create or update every pool of the folder, with its template, its limit and those of its queues."""
     for name, template in told.pools.items():
-        limits = told.limits.get(name)
+        limits = told.limits.pools.get(name)
         limit = limits.concurrency_limit if limits else None
         try:
             _update_pool(client, client.read_work_pool(name), template, limit, memory)
@@ -121,7 +118,7 @@ def _place_queue(client: SyncPrefectClient, pool: str, queue: str, most: int, me
 
 def place_slots(client: SyncPrefectClient, told: Folder, memory: Memory) -> None:
     """Create or update the global concurrency limits of the folder."""
-    for slot, most in told.slots.items():
+    for slot, most in told.limits.slots.items():
         name = f"limit {slot}"
         try:
             found = client.read_global_concurrency_limit_by_name(slot)
@@ -134,10 +131,7 @@ def place_slots(client: SyncPrefectClient, told: Folder, memory: Memory) -> None
 
 
 def place_automations(client: SyncPrefectClient, told: Folder, memory: Memory) -> tuple[str, ...]:
-    """Create or update every automation of the folder; those that call a webhook only if it has an address.
-
-    Gives their names.
-    """
+    """Create or update every automation; one with a webhook needs its address. Gives their names."""
     block = _webhook(told.notify_url, memory) if told.notify_url else None
     named: list[str] = []
     for entry in told.automations:
