@@ -8,7 +8,7 @@ INSPECT := .venv-inspect
 ENGINES := .venv-engines
 ENGINES_GB := 12
 SAMPLES := tests/samples/documents
-FILINGS ?= ../shared/data/documents/english
+MEASURED ?= ../shared/data
 # tests that `make drills` runs, two files at a time, as they wait more than they work; `make test` runs all others
 DRILLS := drill or browser or slow or shared
 export DO_NOT_TRACK := 1
@@ -69,7 +69,8 @@ check: $(READY)
 	$(BIN)/lint-imports --no-logo
 
 bench: $(READY) $(PEERS)/.ready $(INSPECT)/.ready
-	$(BIN)/python -m tests.benchmarks --documents $(FILINGS) --peers $(CURDIR)/$(PEERS)/bin/python --inspect $(CURDIR)/$(INSPECT)/bin/python
+	$(BIN)/python -m tests.benchmarks --documents $(MEASURED)/documents/english --filings $(MEASURED)/documents/filings \
+		--tables $(MEASURED)/tables/icdar2013 --peers $(CURDIR)/$(PEERS)/bin/python --inspect $(CURDIR)/$(INSPECT)/bin/python
 
 # the peers borrow torch and transformers from our environment: equal versions on both sides, and no second download
 $(PEERS)/.ready: tests/benchmarks/peers/peers.txt $(READY)

@@ -16,12 +16,15 @@ def main() -> int:
     """Run the benchmarks; the exit status is the number of those that did not end well."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=Path, required=True, help="folder with the English filings")
+    parser.add_argument("--tables", type=Path, required=True, help="folder with the tables of ICDAR 2013")
+    parser.add_argument("--filings", type=Path, required=True, help="folder with filings whose rows are counted")
     parser.add_argument("--peers", required=True, help="python of the environment of the peers")
     parser.add_argument("--inspect", required=True, help="python of the environment of inspect_ai")
     chosen = parser.parse_args()
     documents, peers = str(chosen.documents), chosen.peers
     commands = {
         "pdf": [documents],
+        "tables": [str(chosen.tables), "--filings", str(chosen.filings)],
         "embed": [],
         "retrieval": ["--documents", documents, "--peers", peers],
         "llamaindex": ["--documents", documents, "--peer-python", peers],
