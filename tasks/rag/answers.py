@@ -51,13 +51,16 @@ class Filters(Record):
 
 
 class AnswerSettings(Record):
-    """How answers are made, whichever model gives them; None: as the kind of question asks for."""
+    """How answers are made, whichever model gives them."""
 
     strategy: StrategyName | None = None
+    """How passages are found; None: as the kind of question asks for."""
     top_k: int | None = None
+    """How many passages; None: as the kind of question asks for."""
     most_sentences: int = 3
     """Most sentences of an answer made of the documents' own sentences."""
     most_context_tokens: int = 6_000
+    """Most tokens of the passages that a model is shown."""
 
 
 class RetrievalPlan(Record):
