@@ -84,11 +84,16 @@ def _peer_tables(path: Path, page_limit: int | None) -> tuple[float, Cells]:
     started = time.process_time()
     with pdfplumber.open(path) as document:
         for page in document.pages[:page_limit]:
-            tables = page.find_tables()
-            rows = [row for table in tables for row in table.extract()]
-            cells.append(_texts([text for row in rows for text in row]) if tables else None)
+            tables = [rows for table in page.find_tables() if _has_columns(rows := table.extract())]
+            cells.append(_texts([text for rows in tables for row in rows for text in row]) if tables else None)
             page.close()
     return time.process_time() - started, cells
+
+
+def _has_columns(rows: list[list[str | None]]) -> bool:
+    """Whether most rows with text have it in two cells: sentences with coloured parts come as tables, too."""
+    filled = [sum(bool(text and text.strip()) for text in row) for row in rows]
+    return sum(count > 1 for count in filled) > sum(count == 1 for count in filled) / 2
 
 
 def _texts(cells: list[str | None] | list[str]) -> Counter[str]:

@@ -121,6 +121,27 @@ def test_amounts_that_pile_up_in_a_cell_get_rows_of_their_own(sheet: Sheet, wrap
     assert table.text == "Fund | 2019 | 2020\n" + "\n".join(f"Label {n}{rest} | {n}.1 | {n}.2" for n in range(3))
 
 
+def test_a_label_of_two_lines_without_amounts_stays_one_row(sheet: Sheet) -> None:
+    for y in (100, 130, 150, 170):
+        sheet.rule(LEFT, y, RIGHT, y)
+    for x in (LEFT, 240, 330, RIGHT):
+        sheet.rule(x, 100, x, 170)
+    placed = ((LEFT, 112, "Charges of"), (LEFT, 124, "the year"), (LEFT, 144, "Rent"), (LEFT, 164, "Power"))
+    for x, y, text in (*placed, (240, 144, "1,200"), (330, 144, "900"), (240, 164, "300"), (330, 164, "350")):
+        sheet.write(x + 4, y, text)
+    (table,) = sheet.tables()
+    assert table.text == "Charges of the year |  | \nRent | 1,200 | 900\nPower | 300 | 350"
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["english", "korean", "filings"])
+def test_pymupdf_reads_every_page_of_real_documents(shared: Path, folder: str) -> None:
+    for file in sorted((shared / "documents" / folder).glob("*.pdf")):
+        pages = list(open_pdf(file, password=None, options=ReadOptions(ocr="off")).pages())
+        assert [page.number for page in pages if "failed" in (page.reason or "")] == [], file.name
+
+
 def test_leader_dots_are_neither_text_nor_contents(sheet: Sheet) -> None:
     for n, (label, *amounts) in enumerate(ROWS * 3):
         sheet.write(LEFT, 130 + HIGH * n, f"{label} {'.' * 40}")

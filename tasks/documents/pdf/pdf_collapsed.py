@@ -123,7 +123,7 @@ def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
     """Heights between the amounts of a row's cells, given as their lines; none where it is one row."""
     piles = [lines for lines in cells if len(lines) > 1 and all(map(_is_pile, lines))]
     pile = max(piles, key=len, default=[])
-    if sum(len(lines) == len(pile) for lines in cells) < 2:
+    if len(pile) < 2 or sum(len(lines) == len(pile) for lines in cells) < 2:
         return []
     labels = [lines for lines in cells if len(lines) > 1 and lines not in piles]
     first = min((min(w.y0 for w in lines[0]) for lines in labels), default=None)

@@ -97,7 +97,7 @@ def _belongs(before: Phrase, word: Word) -> bool:
     if GROUPS.fullmatch(before.text) and len(word.text) == 3 and word.text.isdigit():
         return gap < GROUP_HEIGHTS * height
     near = gap < NEAR_HEIGHTS * height and not before.text.endswith(("..", "··"))  # leader dots end a label
-    return near and (is_word(before.text.split()[-1]) or is_word(word.text) or bool(SHARE.fullmatch(word.text)))
+    return near and (is_word(before.text.rpartition(" ")[2]) or is_word(word.text) or bool(SHARE.fullmatch(word.text)))
 
 
 def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> list[tuple[float, float]]:
