@@ -25,6 +25,7 @@ from flows.cli.commands import PIPELINES, SERVICE, UPKEEP, App, command
 rag = App(help="Index documents, and answer questions with the page of every claim.")
 command(rag, "index", index_command.OPTIONS)(index_command.index)
 command(rag, "text", rag_commands.READING)(rag_commands.text)
+command(rag, "numbers", rag_commands.READING)(rag_commands.numbers)
 rag.command("chunks")(rag_commands.chunks)
 rag.command("status")(rag_commands.status)
 rag.command("search")(rag_commands.search)

@@ -91,6 +91,9 @@ def _of_an_index(folder: Path) -> Iterator[str]:
     at = ("--index", index)
     yield from written("rag index", index)
     yield from printed("rag text", "rag", "text", note)
+    table = folder / "table.md"
+    table.write_text("| | As of May 1, 2020 |\n|---|---|\n| Rent | 7 |\n")
+    yield from printed("rag numbers", "rag", "numbers", table)
     yield from printed("rag chunks", "rag", "chunks", *at)
     yield from printed("rag search", "rag", "search", "bid price", "--strategy", "bm25", *at)
     yield from printed("rag ask", "rag", "ask", "What is the bid price?", "--strategy", "bm25", *at)

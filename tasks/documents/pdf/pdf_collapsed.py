@@ -29,7 +29,7 @@ TITLES_POINTS = 60.0
 def completed(grid: Grid, words: Sequence[Word]) -> Grid:
     """The grid with the lines that its words show."""
     inside = words_in(grid.bbox, words)
-    return _with_header(_with_rows(_with_columns(grid, inside, words), inside), words)
+    return _with_header(_with_rows(_with_columns(grid, inside, words), inside), inside, words)
 
 
 def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
@@ -140,12 +140,11 @@ def _is_pile(line: Sequence[Word]) -> bool:
     return is_amount(" ".join(word.text for word in line)) or all(is_amount(p.text) for p in phrases_of(line))
 
 
-def _with_header(grid: Grid, words: Sequence[Word]) -> Grid:
-    """The grid with the lines above it that name its columns, if it begins with amounts."""
+def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
+    """The grid with the lines above it that name its columns, if amounts are the first to stand in them."""
     top = grid.ys[0]
-    first = [phrases_of(line) for line in lines_of(words_in((grid.xs[0], top, grid.xs[-1], grid.ys[1]), words))]
-    behind = [p.text for line in first for p in line if p.x0 > grid.xs[1] - SNAP]
-    if not any(is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in behind):
+    named = [[p.text for p in phrases_of(line) if p.x0 > grid.xs[1] - SNAP] for line in lines_of(inside)]
+    if not any(map(_is_figure, next(filter(None, named), []))):
         return grid
     above = lines_of(words_in((grid.xs[0] - SNAP, top - HEADER_POINTS, grid.xs[-1] + SNAP, top), words))
     begins = reached = top
@@ -161,6 +160,11 @@ def _with_header(grid: Grid, words: Sequence[Word]) -> Grid:
         return grid
     header = text_row_boxes(grid.xs, begins, top, words)
     return grid_of(grid.xs, [*header, *map(grid.box, grid.cells)])
+
+
+def _is_figure(text: str) -> bool:
+    """Whether a text is an amount with digits, and no year."""
+    return is_amount(text) and not is_year(text) and any(map(str.isdigit, text))
 
 
 def _crosses(phrase: Phrase, x: float) -> bool:

@@ -1,0 +1,1 @@
+"""Numbers of tables: every numeric cell with its value, unit, period, and the path of its row and column."""

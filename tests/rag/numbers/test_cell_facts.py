@@ -1,0 +1,118 @@
+"""Numbers of tables, by hand: value in whole units, unit, period, labels of row and column."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from tasks.documents.blocks import Block, Cell, Page, PageStatus
+from tasks.rag.numbers.cell_facts import CellFact, cell_facts
+
+HEADER = ("", "2021", "2020")
+
+
+def page(rows: list[tuple[str, ...]], *, above: str = "", headers: int = 1) -> Page:
+    cells = tuple(
+        Cell(row=row, col=col, text=text, header=row < headers)
+        for row, texts in enumerate(rows)
+        for col, text in enumerate(texts)
+    )
+    said = [Block(kind="paragraph", text=above)] if above else []
+    return Page(number=3, status=PageStatus.OK, blocks=(*said, Block(kind="table", text="", cells=cells)))
+
+
+def facts(rows: list[tuple[str, ...]], *, above: str = "", headers: int = 1) -> list[CellFact]:
+    return list(cell_facts([page(rows, above=above, headers=headers)]))
+
+
+def test_a_statement_in_millions() -> None:
+    found = facts(
+        [
+            ("", "Years Ended", ""),
+            ("", "December 3, 2021", "November 27, 2020"),
+            ("Net income", "$ 4,822", "$ 5,260"),
+            ("Other", "(4)", "—"),
+            ("Net income per share", "$ 10.10", "$ 10.94"),
+            ("Shares used to compute it", "477", "481"),
+            ("Gross margin", "88 %", "87 %"),
+        ],
+        above="(In millions, except per share data)",
+        headers=2,
+    )
+    assert [(fact.value, fact.unit, fact.sign) for fact in found] == [
+        (Decimal(4_822_000_000), "USD", "none"),
+        (Decimal(5_260_000_000), "USD", "none"),
+        (Decimal(-4_000_000), "USD", "parentheses"),
+        (Decimal(0), "USD", "none"),
+        (Decimal("10.10"), "USD", "none"),
+        (Decimal("10.94"), "USD", "none"),
+        (Decimal(477_000_000), "shares", "none"),
+        (Decimal(481_000_000), "shares", "none"),
+        (Decimal(88), "%", "none"),
+        (Decimal(87), "%", "none"),
+    ]
+    assert [fact.period.label for fact in found[:2] if fact.period] == ["FY2021", "FY2020"]
+    assert found[0].column_path == ("Years Ended", "December 3, 2021")
+    assert (found[0].page, found[0].table, found[0].row, found[0].col) == (3, 0, 2, 1)
+    assert found[0].shown == "$ 4,822"
+
+
+def test_rows_without_amounts_head_those_below_until_the_total() -> None:
+    found = facts(
+        [
+            HEADER,
+            ("ASSETS", "", ""),
+            ("Current assets:", "", ""),
+            ("Cash", "5", "6"),
+            ("Total current assets", "5", "6"),
+            ("Goodwill", "7", "8"),
+            ("Liabilities", "", ""),
+            ("Debt", "1", "2"),
+        ]
+    )
+    assert [fact.row_path for fact in found[::2]] == [
+        ("ASSETS", "Current assets", "Cash"),
+        ("ASSETS", "Current assets", "Total current assets"),
+        ("Goodwill",),
+        ("Liabilities", "Debt"),
+    ]
+
+
+def test_a_sign_in_a_column_of_its_own_holds_for_the_amounts_below() -> None:
+    rows = [("", "2021", "", "2020", ""), ("Rent", "$", "47", "$", "64"), ("Power", "", "2", "", "3")]
+    found = facts([*rows, ("Number of flats", "", "9", "", "8")])
+    assert [(int(fact.value), fact.unit) for fact in found] == [
+        *((47, "USD"), (64, "USD")),
+        *((2, "USD"), (3, "USD")),
+        *((9, ""), (8, "")),
+    ]
+    assert [fact.period.label for fact in found[:2] if fact.period] == ["2021", "2020"]
+
+
+def test_a_korean_budget() -> None:
+    found = facts(
+        [("구분", "2023년", "2024년"), ("인건비", "1,234", "△56"), ("합계", "1,290", "70")], above="(단위: 백만원)"
+    )
+    assert [(fact.value, fact.unit, fact.sign) for fact in found[:2]] == [
+        (Decimal(1_234_000_000), "KRW", "none"),
+        (Decimal(-56_000_000), "KRW", "minus"),
+    ]
+    assert [fact.period.label for fact in found[:2] if fact.period] == ["2023", "2024"]
+
+
+@pytest.mark.parametrize("text", ["2021", "May 5, 2020", "see Note 3", "", "A-12", "3 of 4", "12/31/2020"])
+def test_what_is_no_amount(text: str) -> None:
+    assert [fact.shown for fact in facts([HEADER, ("Matter", text, "7")])] == ["7"]
+
+
+def test_footnote_marks_are_neither_numbers_nor_part_of_one() -> None:
+    found = facts([("", "Feet", "Note", "Use"), ("A", "1,500 (2)", "(5)", "9"), ("B", "700*", "(6)", "8")])
+    assert [fact.value for fact in found] == [Decimal(1500), Decimal(9), Decimal(700), Decimal(8)]
+
+
+def test_a_percent_over_amounts_is_not_theirs() -> None:
+    found = facts(
+        [("", "Percent Change", "", ""), ("", "2017", "2016", "vs."), ("Sales", "35,410", "41,863", "15")], headers=2
+    )
+    assert [fact.unit for fact in found] == ["", "", "%"]
