@@ -184,9 +184,13 @@ def words(*placed: tuple[float, str]) -> list[Word]:
         (words((0, "1,234"), (28, "(18.5%)"), (70, "9")), ["1,234 (18.5%)", "9"]),
         (words((0, "13"), (13, "951"), (31, "207"), (60, "4")), ["13 951 207", "4"]),
         (words((0, "Rent......"), (52, "300")), ["Rent......", "300"]),
+        (
+            words((0, "2024."), (28, "5."), (41, "7."), (54, "17:00"), (82, "~"), (90, "5."), (103, "9."), (140, "3")),
+            ["2024. 5. 7. 17:00", "~ 5. 9.", "3"],
+        ),
         (words((0, "-"), (30, "2023"), (54, "2022"), (90, "-"), (97, "4")), ["-", "2023", "2022", "- 4"]),
     ],
-    ids=["currency", "signs", "share", "groups", "dots", "years"],
+    ids=["currency", "signs", "share", "groups", "dots", "dates", "years"],
 )
 def test_phrases_by_hand(line: list[Word], phrases: list[str]) -> None:
     assert [phrase.text for phrase in phrases_of(line)] == phrases

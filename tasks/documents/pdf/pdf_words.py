@@ -23,6 +23,8 @@ WIDEST = 20_000
 CURRENCY = frozenset("$€£¥₩")
 SIGNS = frozenset("(-–")
 CLOSING = frozenset((")", "%", ")%", "%)"))
+UNFINISHED = frozenset(".:~∼～/")
+"""What a part of a date ends with: `2024. 5. 7. ~ 5. 20.` is one phrase."""
 NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
 GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
 SHARE = re.compile(r"\(\d+(\.\d+)?%\)")
@@ -96,8 +98,11 @@ def _belongs(before: Phrase, word: Word) -> bool:
         return gap < SIGN_HEIGHTS * height
     if GROUPS.fullmatch(before.text) and len(word.text) == 3 and word.text.isdigit():
         return gap < GROUP_HEIGHTS * height
-    near = gap < NEAR_HEIGHTS * height and not before.text.endswith(("..", "··"))  # leader dots end a label
-    return near and (is_word(before.text.rpartition(" ")[2]) or is_word(word.text) or bool(SHARE.fullmatch(word.text)))
+    if gap >= NEAR_HEIGHTS * height or before.text.endswith(("..", "··")):  # leader dots end a label
+        return False
+    if before.text[-1] in UNFINISHED:
+        return True
+    return is_word(before.text.rpartition(" ")[2]) or is_word(word.text) or bool(SHARE.fullmatch(word.text))
 
 
 def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> list[tuple[float, float]]:
