@@ -98,6 +98,15 @@ def test_years_above_a_table_are_its_header(sheet: Sheet) -> None:
     assert {cell.text for cell in table.cells if cell.header} >= {"2023", "2022", "2021"}
 
 
+def test_rows_of_the_table_above_are_no_header(sheet: Sheet) -> None:
+    for top in (120, 120 + 2 * HIGH + 5):
+        boxed(sheet, 2, top=top)
+        for n, (label, *amounts) in enumerate(ROWS):
+            sheet.write(LEFT + 4, top + 10 + HIGH * n, label)
+            sheet.amounts(top + 10 + HIGH * n, *amounts)
+    assert [table.text for table in sheet.tables()] == ["\n".join(" | ".join(row) for row in ROWS)] * 2
+
+
 @pytest.mark.parametrize("wrapped", [None, "first", "last"])
 def test_amounts_that_pile_up_in_a_cell_get_rows_of_their_own(sheet: Sheet, wrapped: str | None) -> None:
     """A label of two lines stands with its amount at the first or at the last of them."""

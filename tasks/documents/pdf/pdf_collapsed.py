@@ -27,7 +27,7 @@ TITLES_POINTS = 60.0
 
 
 def completed(grid: Grid, words: Sequence[Word]) -> Grid:
-    """The grid with the lines that its words show."""
+    """The grid with the lines that its words show; words: of the page, without those in other tables."""
     inside = words_in(grid.bbox, words)
     return _with_header(_with_rows(_with_columns(grid, inside, words), inside), inside, words)
 
@@ -100,7 +100,8 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
     tall = {row for cell in grid.cells if cell.row_span > 1 for row in range(cell.row, cell.row + cell.row_span)}
     for row in range(len(grid.ys) - 1):
         cells = [by_cell.get(cell, []) for cell in grid.cells if cell.row == row]
-        if row not in tall and (found := _cuts(cells)):
+        top, bottom = grid.ys[row], grid.ys[row + 1]
+        if row not in tall and (found := [y for y in _cuts(cells) if top < y < bottom]):
             cuts[row] = found
     if not cuts:
         return grid

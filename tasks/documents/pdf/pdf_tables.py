@@ -52,11 +52,15 @@ def drawn_tables(edges: Edges, words: Sequence[Word], chars: Callable[[], list[W
 
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
     """The grids with their words, without those that only decorate text."""
+    whole = [_without_holes(grid) for grid in grids]
+    inside = [frozenset(words_in(grid.bbox, words)) for grid in whole]
     tables: list[Table] = []
-    for grid in (completed(_without_holes(grid), words) for grid in grids):
-        placed, taken = _place(grid, words, chars)
+    for number, grid in enumerate(whole):
+        others = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
+        full = completed(grid, [word for word in words if word not in others])
+        placed, taken = _place(full, words, chars)
         if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
-            tables.append(_table(grid, placed, taken))
+            tables.append(_table(full, placed, taken))
     return tables
 
 
