@@ -15,6 +15,8 @@ from tasks.rag.numbers.periods import YEAR, Period, period_in
 
 LINES_ABOVE = 3
 """Blocks before a table that may state its unit or its period."""
+MOST_HEADS = 4
+"""Headings that a row, and header rows that a column, belongs to at most."""
 NIL = frozenset("-–—")
 """What stands for no amount."""
 BRACKETED = re.compile(r"[$€£¥₩]?\s?\(\s?[$€£¥₩]?\s?[\d,.]+\s?%?\s?\)\s?%?")
@@ -92,10 +94,10 @@ def _of_table(block: Block, table: int, above: Sequence[str], page: int | None) 
         del amounts[place]
     stated = [scale for text in (*above, *(c.text for c in block.cells if c.header)) for scale in scales(text)]
     stubs = [cell.text for cell in block.cells if cell.header and not cell.col and cell.text.strip()]
-    currencies = _currencies(at, amounts)
+    currencies, levels = _currencies(at, amounts), _header_levels(at)
     for (row, col), path in _row_paths(rows, amounts):
         amount = amounts[row, col]
-        headers = _headers(at, row, col)
+        headers = _headers(at, levels, row, col)
         scale = _scale_of(path, headers, amount, stated)
         yield CellFact(
             value=amount.value * scale.factor,
@@ -169,7 +171,7 @@ def _row_paths(
         places = [(row, cell.col) for cell in cells if (row, cell.col) in amounts]
         if not places:
             if label and not cells[0].header and cells[0].text.strip():
-                heads = [*heads, label] if fresh else [label]
+                heads = [*heads[-MOST_HEADS + 1 :], label] if fresh else [label]
                 fresh = True
             continue
         fresh = False
@@ -179,7 +181,18 @@ def _row_paths(
             heads = []
 
 
-def _headers(at: Mapping[tuple[int, int], Cell], row: int, col: int) -> tuple[str, ...]:
+def _header_levels(at: Mapping[tuple[int, int], Cell]) -> dict[int, dict[int, str]]:
+    """Texts of header cells by row and column, behind the first column."""
+    levels: dict[int, dict[int, str]] = defaultdict(dict)
+    for (row, col), cell in sorted(at.items()):
+        if cell.header and col and (text := " ".join(cell.text.split())):
+            levels[row][col] = text
+    return levels
+
+
+def _headers(
+    at: Mapping[tuple[int, int], Cell], levels: Mapping[int, Mapping[int, str]], row: int, col: int
+) -> tuple[str, ...]:
     """Texts of the header above a place; a sign's own column lends its headers to the amounts behind it.
 
     A header row has one text over several columns where it is not the last: an empty place takes the nearest.
@@ -187,13 +200,13 @@ def _headers(at: Mapping[tuple[int, int], Cell], row: int, col: int) -> tuple[st
     beside = at.get((row, col - 1))
     first = col - 1 if beside and beside.text.strip() in CURRENCIES else col
     columns = range(first, col + at[row, col].col_span)
-    levels = [r for r in range(row) if any(cell.header for (above, _), cell in at.items() if above == r)]
-    last = max((c for _, c in at), default=0)
+    above = [level for level in levels if level < row][-MOST_HEADS:]
+    last = max(levels[above[-1]], default=col) if above else col
     found: list[str] = []
-    for level in levels:
-        texts = {c: text for (r, c), cell in at.items() if r == level and c and (text := " ".join(cell.text.split()))}
+    for level in above:
+        texts = levels[level]
         own = [texts[c] for c in columns if c in texts]
-        if not own and texts and level != levels[-1]:
+        if not own and level != above[-1]:
             nearest = min(texts, key=lambda c: abs(c - col))
             own = [texts[nearest]] if len(texts) > 1 or _reaches(nearest, col, last) else []
         found += own
