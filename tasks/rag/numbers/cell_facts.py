@@ -90,7 +90,7 @@ def _of_table(block: Block, table: int, above: Sequence[str], page: int | None) 
     for cell in block.cells:
         rows[cell.row].append(cell)
     amounts = {(cell.row, cell.col): amount for cell in block.cells if (amount := _amount_in(cell))}
-    for place in _footnotes(amounts, at):
+    for place in _no_figures(amounts, at):
         del amounts[place]
     stated = [scale for text in (*above, *(c.text for c in block.cells if c.header)) for scale in scales(text)]
     stubs = [cell.text for cell in block.cells if cell.header and not cell.col and cell.text.strip()]
@@ -139,13 +139,20 @@ def _single(text: str) -> Number | None:
     return None if any(char.isalnum() for char in rest) else numbers[0]
 
 
-def _footnotes(amounts: Mapping[tuple[int, int], _Amount], at: Mapping[tuple[int, int], Cell]) -> list[tuple[int, int]]:
-    """Columns that hold nothing but marks such as (3)."""
+def _no_figures(
+    amounts: Mapping[tuple[int, int], _Amount], at: Mapping[tuple[int, int], Cell]
+) -> list[tuple[int, int]]:
+    """Places in columns that hold nothing but footnote marks such as (3), or dashes."""
     columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place in amounts:
         columns[place[1]].append(place)
-    marks = [places for places in columns.values() if all(A_NOTE.fullmatch(at[p].text.strip()) for p in places)]
-    return [place for places in marks for place in places]
+    texts = {place: at[place].text.strip() for place in amounts}
+    return [
+        place
+        for places in columns.values()
+        if all(A_NOTE.fullmatch(texts[one]) or texts[one] in NIL for one in places)
+        for place in places
+    ]
 
 
 def _currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], _Amount]) -> dict[int, str]:

@@ -116,3 +116,8 @@ def test_a_percent_over_amounts_is_not_theirs() -> None:
         [("", "Percent Change", "", ""), ("", "2017", "2016", "vs."), ("Sales", "35,410", "41,863", "15")], headers=2
     )
     assert [fact.unit for fact in found] == ["", "", "%"]
+
+
+def test_a_dash_among_words_is_no_number() -> None:
+    found = facts([("", "Place", "Fee"), ("Briefing", "-", "7"), ("Opening", "City hall", "-")])
+    assert [(fact.col, fact.shown) for fact in found] == [(2, "7"), (2, "-")]
