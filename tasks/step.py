@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
@@ -28,7 +28,7 @@ from prefect.results import ResultRecord  # pyright: ignore[reportPrivateImportU
 from prefect.runtime import flow_run
 from prefect.serializers import JSONSerializer
 from prefect.utilities.annotations import quote
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from storage.records import refs_in
 from tasks.configuration import Sent
@@ -104,6 +104,21 @@ class StepKey(CachePolicy):
         return self.verify is None or self.verify(result, inputs)
 
 
+@lru_cache(maxsize=16)
+def _decoded(record: bytes) -> Any:
+    return JSONSerializer[Any]().loads(record)
+
+
+class Decoded(JSONSerializer[Any]):
+    """Prefect's JSON, decoded once for the three times that Prefect and `StepKey` read the record of one cache hit."""
+
+    type: str = Field(default="trivet-json", frozen=True)
+
+    def loads(self, blob: bytes) -> Any:
+        """The result, shared by those who ask: results of steps are frozen."""
+        return _decoded(blob)
+
+
 class Records(WritableFileSystem):
     """The records of steps as Prefect reads and writes them: wherever this process keeps them."""
 
@@ -155,7 +170,7 @@ def step(
             cache_policy=key,
             persist_result=True,
             result_storage=_RECORDS,
-            result_serializer=JSONSerializer(),
+            result_serializer=Decoded(),
             cache_result_in_memory=False,
             tags={GPU} if gpu and (resources().gpu_deployment or _has_device()) else None,  # a tag costs .1 s a task
         )

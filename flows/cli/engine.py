@@ -11,7 +11,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from threading import Lock, Thread, Timer
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -86,12 +86,15 @@ def prefect_for_a_command(*, quiet: bool) -> Generator[None]:
 
 def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Exception]) -> Outcome[Any]:
     """Run a flow; unfinished: errors with a report of what is done."""
-    from flows.running.command_server import wait_until_healthy
+    from flows.running.command_server import has_server, wait_until_healthy
 
     wait_until_healthy(settings().home)
     from prefect.exceptions import TerminationSignal
+    from prefect.settings import temporary_settings
 
-    with interruptible(left="what is finished is kept, run the same command again to go on"):
+    # nobody watches the heartbeats of a command, and its flow would wait up to a second for their thread to end
+    quiet = temporary_settings({"flows.heartbeat_frequency": None}) if has_server() else nullcontext()
+    with quiet, interruptible(left="what is finished is kept, run the same command again to go on"):
         try:
             return Outcome(flow(config), None)  # a returned state is resolved by Prefect
         except unfinished as error:

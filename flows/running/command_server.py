@@ -54,6 +54,11 @@ def prefect_api(home: Path) -> Generator[None]:
             _started.remove(runs)
 
 
+def has_server() -> bool:
+    """Whether this process has started or joined a server, as nobody else has configured one."""
+    return bool(_started)
+
+
 def wait_until_healthy(home: Path) -> None:
     """Block until the API of `PREFECT_API_URL` answers. Raises ServerDidNotStart."""
     if not _started:
