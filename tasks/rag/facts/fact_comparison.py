@@ -11,7 +11,7 @@ from storage.index import CatalogueEntry, Fact
 from tasks.language.sentences import Language, language_of
 from tasks.rag.answers import Citation, Draft, RetrievalPlan
 from tasks.rag.facts.asked_facts import asked_criteria, asked_ids, asked_names, is_about
-from tasks.rag.facts.fact_values import DISPLAY, FactName, bare, read_value
+from tasks.rag.facts.fact_values import DISPLAY, FACTS, FactName, bare, read_value
 from tasks.rag.planning.names import stem_of
 
 MOST_DOCUMENTS = 6
@@ -103,21 +103,14 @@ class FactTable(NamedTuple):
 
 
 MOST_ROWS = 60
-FIELDS: dict[FactName, str] = {
-    "project": "project_name",
-    "issuer": "issuer",
-    "notice": "notice_id",
-    "amount": "project_amount",
-    "published": "publish_date",
-    "opening": "bid_start",
-    "deadline": "bid_end",
-}
+FIELDS: dict[FactName, str] = FACTS["metadata"]
 """Facts that the metadata table may state too → its column."""
 COMPARABLE: tuple[FactName, ...] = ("amount", "published", "opening", "deadline")
 LIKELY_BUDGET = re.compile(r"예산|사업금액|사업비|budget")
 """The amount that a question about the budget means where a document states several."""
 _TECHNICAL = re.compile(r"기술(?:능력)?(?:평가|점수)|기술능력|technical(?:proposal|score|evaluation)?")
 _PRICE = re.compile(r"(?:입찰)?가격(?:평가|점수)?|(?:price|cost)(?:proposal|score|evaluation)?")
+_WORDS: dict[Language, dict[str, str]] = FACTS["table"]
 
 
 def fact_answer(question: str, entry: CatalogueEntry) -> tuple[Fact, ...]:
@@ -272,26 +265,3 @@ def _row_name(row: FactRow, lang: Language) -> str:
 def _width(text: str) -> int:
     """Columns of a terminal: Hangul takes two."""
     return sum(2 if unicodedata.east_asian_width(sign) in "WF" else not unicodedata.combining(sign) for sign in text)
-
-
-_WORDS: dict[Language, dict[str, str]] = {
-    "ko": {
-        "fact": "항목",
-        "missing": "문서에 없음",
-        "metadata": "메타데이터",
-        "equal": "같음",
-        "differ": "다름",
-        "requirements": "요구사항 수",
-        "contradiction": "{document}: {fact}은(는) 메타데이터에 {metadata}, 문서에 {stated}로 되어 있어 문서를 따랐다.",
-    },
-    "en": {
-        "fact": "Fact",
-        "missing": "not stated",
-        "metadata": "metadata",
-        "equal": "Equal",
-        "differ": "Different",
-        "requirements": "Requirements",
-        "contradiction": "{document}: the metadata gives {metadata} for {fact}, the document {stated}; the table shows "
-        "the document's.",
-    },
-}
