@@ -14,9 +14,8 @@ from pydantic import JsonValue, ValidationError
 from models.embedders import reads
 from tasks.rag.answers import Answered, Filters, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.qualifiers import without_qualifiers
-from tasks.rag.planning.type_words import normal, rules_fired, without_particles
+from tasks.rag.planning.type_words import PRECEDENCE, normal, rules_fired, without_particles
 
-PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
 TOPIC_TURNS = 5
 """How far back the topic of a conversation is looked for."""
 
