@@ -16,7 +16,7 @@ from tasks.rag.retrieval.expansion import expand
 Wanted = Literal["number", "date", "who", "where", "why", "text"]
 """The kind of answer that would do."""
 
-_WORDS = tomllib.loads((files(__package__) / "question_words.toml").read_text("utf-8"))
+_WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))
 ASKING = frozenset[str](_WORDS["asking"].split())
 """Words that ask, or that any question may hold, as the index splits them."""
 MEASURES = frozenset[str](_WORDS["measures"].split())
@@ -57,8 +57,8 @@ NUMBER_WORDS = re.compile(
 )
 
 REASON = re.compile(
-    r"\b(?:because|due to|driven|as a result|owing|caused?|reasons?|since|led|attribut\w+|reflect\w*|so that|in order)\b"
-    r"|때문|인하여|인해|위하여|위해|따라|이유|원인|므로|어서|아서|탓|결과",
+    r"\b(?:because|due to|driven|as a result|owing|caused?|reasons?|since|led|attribut\w+|reflect\w*|so that"
+    r"|in order)\b|때문|인하여|인해|위하여|위해|따라|이유|원인|므로|어서|아서|탓|결과",
     re.IGNORECASE,
 )
 

@@ -17,7 +17,7 @@ FactName = Literal[
     "project", "issuer", "place", "contact",
 ]  # fmt: skip
 
-FACTS = tomllib.loads((files(__package__) / "facts.toml").read_text("utf-8"))
+FACTS = tomllib.loads((files("tasks.rag.facts") / "facts.toml").read_text("utf-8"))
 DISPLAY: dict[str, dict[Language, str]] = FACTS["display"]
 """In the order in which a table shows them."""
 _LABELS: dict[FactName, re.Pattern[str]] = {

@@ -27,7 +27,7 @@ class Rule(NamedTuple):
     pattern: re.Pattern[str]
 
 
-_WORDS = tomllib.loads((files(__package__) / "type_words.toml").read_text("utf-8"))
+_WORDS = tomllib.loads((files("tasks.rag.planning") / "type_words.toml").read_text("utf-8"))
 PARTICLES = frozenset[str](_WORDS["particles"].split())
 _PARTS: dict[str, str] = {
     **_WORDS["parts"],

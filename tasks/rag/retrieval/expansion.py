@@ -44,7 +44,7 @@ class _Term(NamedTuple):
     statements: Sequence[str] = ()
 
 
-_VOCABULARY = tomllib.loads((files(__package__) / "vocabulary.toml").read_text("utf-8"))
+_VOCABULARY = tomllib.loads((files("tasks.rag.retrieval") / "vocabulary.toml").read_text("utf-8"))
 STATEMENTS = {name: _Statement(**fields) for name, fields in _VOCABULARY["statements"].items()}
 _TERMS = [_Term(**fields) for terms in _VOCABULARY["terms"].values() for fields in terms]
 
