@@ -32,6 +32,7 @@ def test_the_wheel_carries_migrations_prompts_and_pages(tmp_path: Path) -> None:
 
     assert {
         "tasks/rag/prompts/figure.txt",
+        "tasks/language/number_words.toml",
         "tasks/rag/facts/facts.toml",
         "tasks/rag/retrieval/vocabulary.toml",
         "tasks/measure/page/look.css",
