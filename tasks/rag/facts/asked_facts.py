@@ -1,4 +1,4 @@
-"""Which facts a question asks for, and whether it asks for them of the whole project or of a part of it."""
+"""Which facts a question asks for, and whether it asks about the whole project or a part of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUBJECT = (
 _WHEN = re.compile(
     r"(?:입찰|제안서?|접수).{0,12}마감(?:되|하|돼)|언제까지\s?(?:제출|접수|내야|내면)|제안서.{0,10}언제까지"
 )
-"""The deadline asked for by a verb."""
+"""Questions for the deadline that use a verb."""
 _ASKED = FACTS["asked"]
 _PATTERNS = (
     *((name, re.compile(rf"(?:{one}){_SUBJECT}", re.VERBOSE)) for name, one in _ASKED["korean"].items()),
@@ -28,11 +28,11 @@ _NAMING = re.compile(
     r"|\bwhat\sis\b|\blist\b|\bnames?\b|\bhow\smany\b|\bcompare\b",
     re.IGNORECASE,
 )
-"""A requirement is asked for itself, not for something that it says."""
+"""Shows that a question asks for requirements, not for what one of them says."""
 _ORGANISATION = re.compile(
     r"[가-힣]{2,}(?:시|군|구|청|재단|공사|공단|대학|대학교|연구원|도서관|과학관|병원|센터|협회|진흥원|보건소)|[0-9]+차"
 )
-"""What a document must hold by name to be the one that is asked about."""
+"""Organisations and notice rounds: a document is only meant if it contains those that the question names."""
 _WORD = re.compile(r"[가-힣]+|[A-Za-z]{2,}|[0-9]+차|[0-9][0-9-]+")
 _PARTICLES = re.compile(
     r"(?:으로부터|에서는|에게서|이라는|에서|까지|부터|으로|에게|하고|이랑|은|는|이|가|을|를|의|에|과|와|도|로|만)$"
@@ -43,7 +43,7 @@ LEAST_SHARE = 0.5
 
 
 def asked_names(question: str) -> tuple[str, ...]:
-    """The names of the facts that a question asks for, in the order in which it names them; empty if for others."""
+    """Names of the facts that a question asks for, in order of mention; empty if it asks for none."""
     asked: dict[str, int] = {}
     for name, pattern in _PATTERNS:
         if match := pattern.search(question):
@@ -62,7 +62,7 @@ def asked_ids(question: str) -> tuple[str, ...]:
 
 
 def asked_criteria(question: str, facts: Sequence[Fact]) -> list[Fact]:
-    """The criteria that a question names; the last it names and those joined to it; all where it names none."""
+    """The last criterion that a question names, with those joined to it by `and`; all if it names none."""
     asked = bare(question)
     named: list[tuple[int, int, Fact]] = []
     for fact in facts:
@@ -85,7 +85,7 @@ def asked_criteria(question: str, facts: Sequence[Fact]) -> list[Fact]:
 
 
 def is_about(question: str, entry: CatalogueEntry) -> bool:
-    """Is what the question names beside the fact mostly the document itself, and not something within it?"""
+    """Whether the words of the question beside the fact mostly name the document, not a part of it."""
     known = [entry.name, entry.title or "", *entry.aliases]
     known += [value for field, value in entry.metadata.items() if not field.endswith("_page")]
     known += [f"{fact.label} {fact.value}" for fact in entry.facts if fact.name != "requirement"]

@@ -53,7 +53,7 @@ def fact_name(label: str) -> FactName | None:
 MOST_VALUE_CHARS = 200
 MOST_NAME_CHARS = 80
 LEAST_BARE_AMOUNT = 100_000
-"""A smaller number without a currency may count anything."""
+"""A smaller number without a currency is not read as an amount."""
 CURRENCIES = frozenset(["KRW", "USD", "EUR", "GBP", "JPY", "CNY"])
 DURATIONS = {"months": ("months", 1), "years": ("months", 12), "weeks": ("days", 7), "days": ("days", 1)}
 _POINTS = re.compile(r"\(?\s?([0-9]{1,4}(?:\.[0-9]{1,3})?)\s?(?:점|%|points?|pts?\.?)?\s?\)?", re.IGNORECASE)
@@ -70,7 +70,7 @@ class Stated(NamedTuple):
 
 
 def read_value(name: FactName, label: str, text: str) -> list[Stated]:
-    """The fact, with a second one for the tax of an amount; none if `text` is no such value."""
+    """The fact, and a `vat` fact if an amount states its tax; empty if `text` does not fit the fact."""
     value = " ".join(text.split()).strip(" -–·,;")
     if not value or len(value) > MOST_VALUE_CHARS or name not in _READERS:
         return []
@@ -85,7 +85,7 @@ def read_value(name: FactName, label: str, text: str) -> list[Stated]:
 
 
 def tax_of(label: str, tax: re.Match[str]) -> Stated:
-    """Whether the amount under that label holds the tax, by a match of `VAT`."""
+    """A `vat` fact: whether the amount under that label includes the tax. tax: a match of `VAT`."""
     said = (tax["ko"] or tax["before"] or tax["after"] or "").lower()
     is_included = said == "포함" or said.startswith("incl")
     return Stated("vat", " ".join(label.split()), tax.group(), "included" if is_included else "excluded")
@@ -146,7 +146,7 @@ def _clock(hour: Number) -> str:
 
 
 def iso(day: Number) -> str:
-    """A day as 2024-05-07."""
+    """A date in ISO 8601, such as 2024-05-07."""
     digits = f"{int(day.value):08d}"
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 
@@ -159,7 +159,7 @@ def _words(_: str, value: str) -> str | None:
 _HEADER_WORD = re.compile(
     r"[가-힣()]{0,6}(?:금액|기간|명칭|성명|기관|일자|비고|내용|구분|번호|비율|여부|주소|직위|전화|연락처|규모|발주처)(?:\(.{1,6}\))?"
 )
-"""Where a value should stand: the header of another column."""
+"""Column headers, which are not values."""
 _READERS: dict[FactName, Callable[[str, str], str | None]] = {
     "amount": _amount,
     "period": _period,
@@ -173,4 +173,4 @@ _READERS: dict[FactName, Callable[[str, str], str | None]] = {
     "place": _words,
     "contact": lambda _, value: "" if PHONE_OR_MAIL.search(value) else None,
 }
-"""Label and value to the canonical form: empty where there is none, None where the value is of another kind."""
+"""(label, value) → canonical form; empty: it has none; None: the value does not fit the fact."""

@@ -1,4 +1,4 @@
-"""A question becomes a plan: its type, the strategy, how many chunks, and the documents that it means.
+"""Plans how a question is looked up: its type, the strategy, the number of chunks, the documents meant.
 
 The type is a model's label, else follows from the question's words (`type_words`), else from the conversation.
 """
@@ -17,10 +17,10 @@ from tasks.rag.planning.qualifiers import without_qualifiers
 from tasks.rag.planning.type_words import PRECEDENCE, normal, rules_fired, without_particles
 
 TOPIC_TURNS = 5
-"""How far back the topic of a conversation is looked for."""
+"""Number of turns that are searched for the topic of a conversation."""
 
 SHORT_CHARS = 24
-"""A question up to this long that names no document follows the turn before it."""
+"""A question of at most this length that names no document is a follow-up."""
 SURE_NAME = 0.6
 """Confidence from which a name in a follow-up replaces the documents of the last turn."""
 
@@ -28,16 +28,16 @@ ALL = Filters()
 
 
 class Classified(NamedTuple):
-    """A type, and why."""
+    """A type of question, and how it was found."""
 
     query_type: QueryType
     words: tuple[str, ...]
-    """Words of the question that speak for the type."""
+    """Words of the question that indicate the type."""
     decided_by: Literal["words", "history", "default"]
 
 
 class Look(NamedTuple):
-    """How questions of a type are looked up."""
+    """Search settings of a type of question."""
 
     strategy: str
     top_k: int
@@ -140,7 +140,7 @@ _RESET = re.compile(
 
 
 def is_reset(question: str) -> bool:
-    """Does the question open by leaving the conversation: `새 질문: …`, `start over`?"""
+    """Whether the question opens a new conversation: `새 질문: …`, `start over`."""
     return _RESET.match(normal(question)) is not None
 
 
@@ -216,7 +216,7 @@ def _at_another_period(question: str, last: str) -> str | None:
 
 
 QUALIFIER_FIELDS = frozenset(["year", "form", "round", "date"])
-"""Fields of matches that say which document of a name, and not the name."""
+"""Fields of matches that qualify a name."""
 
 
 def _lacking(words: list[str], said: set[str]) -> list[str]:
@@ -224,7 +224,7 @@ def _lacking(words: list[str], said: set[str]) -> list[str]:
 
 
 def _is_elliptic(question: str, filters: Filters) -> bool:
-    """Is there nothing in the question but a name, a year, a form or a round?"""
+    """Whether the question holds only a name, a year, a form or a round."""
     left = normal(question)
     for match in filters.matches:
         left = left.replace(normal(match.said), " ")
@@ -271,7 +271,7 @@ def _korean_parts(words: list[str]) -> tuple[list[str], list[str]]:
 
 MOST_PARTS = 4
 FEWEST_WORDS = {"ko": 2, "en": 3}
-"""A part of fewer words leans on the others."""
+"""A part of fewer words is incomplete without the others."""
 
 _ENGLISH_JOINT = re.compile(
     r"(?:,?\s+and\s+|;\s+(?:and\s+)?|\?\s+(?:and\s+)?)"
@@ -322,7 +322,7 @@ def _cut_korean(text: str) -> tuple[str, ...]:
 
 
 MOST_TURNS = 8
-"""Turns of the conversation that are kept."""
+"""Maximum number of turns of a conversation."""
 
 
 class Recalled(NamedTuple):
@@ -346,7 +346,7 @@ def turn_of(answered: Answered) -> Turn:
 
 
 def recall(kept: Sequence[JsonValue]) -> Recalled:
-    """What `Answered.model_dump(mode="json")` gave, as values again."""
+    """Reads answers from the JSON of `Answered.model_dump(mode="json")`."""
     answers: list[Answered] = []
     for value in kept:
         try:
