@@ -1,4 +1,4 @@
-"""What a question asks for: its words, the thing it wants to know, and the kind of answer that would do."""
+"""Reads a question: its words, its focus, and the kind of answer that it asks for."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tasks.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, tokenize
 from tasks.rag.retrieval.expansion import expand
 
 Wanted = Literal["number", "date", "who", "where", "why", "text"]
-"""The kind of answer that would do."""
+"""The kind of answer that a question asks for."""
 
 _WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))
 ASKING = frozenset[str](_WORDS["asking"].split())
 """Words that ask, or that any question may hold, as the index splits them."""
 MEASURES = frozenset[str](_WORDS["measures"].split())
-"""Words of the question that say in what to answer; a document may leave them out."""
+"""Units that a question asks for the answer in; a document may not contain them."""
 PARTICLES = ("은", "는", "이", "가", "을", "를")
 LINKS = re.compile(
     r"(?:의|에서|에는|에서는|에게|에|으로|로|와|과|도|만|까지|부터|보다|처럼|면|고|며|서|한|된|할|될|인|던|는|은|을|를|이|가)$"
@@ -47,7 +47,7 @@ DATE = re.compile(
     re.IGNORECASE,
 )
 SIGNS = tuple((frozenset[str](one["words"].split()), re.compile(one["sign"])) for one in _WORDS["signs"])
-"""Words that name a measure, and the sign of it that says the same."""
+"""Words that name a measure, and the pattern of values of that measure."""
 NUMBER = re.compile(r"(?<![A-Za-z\d.-])(?<![A-Za-z][-_])\d[\d,]*(?:\.\d+)?")
 NUMBER_WORDS = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thir?teen|fifteen|twenty|thirty|forty|fifty|"
@@ -82,7 +82,7 @@ class Term(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question as the scores read it."""
+    """A question as passages are scored against it."""
 
     text: str
     language: Language
@@ -91,7 +91,7 @@ class Question(NamedTuple):
     counter: str
     """`개소` of 몇 개소, the stem of `stores` of how many stores; empty if nothing is counted."""
     numbers: frozenset[str]
-    """Digits that the question itself says: they do not answer it."""
+    """Numbers in the question: they cannot be its answer."""
 
 
 def read_question(text: str, *, tokenizer: str) -> Question:

@@ -1,4 +1,4 @@
-"""Which figures a vision model is asked about, how, and what its answers are worth.
+"""Selects figures for a vision model, asks about them, and judges its answers.
 
 A record goes through `found` (filters), `without_duplicates` (across documents) and `describe`.
 """
@@ -69,7 +69,7 @@ class FigureSettings(Record):
 
 
 class Measures(Record):
-    """What the filters look at."""
+    """Measurements that the filters use."""
 
     pixels: int
     """Size of the original, before it was scaled down."""
@@ -83,7 +83,7 @@ class Measures(Record):
 
 
 class FigureRecord(Record):
-    """A figure, where it stands, and what became of it."""
+    """A figure, its place, and its outcome."""
 
     document: str
     page: int | None
@@ -115,7 +115,7 @@ class DocumentFigures(Record):
 
 
 class FigurePlan(Record):
-    """What a run would do, for `--dry-run`."""
+    """The work of a run, for `--dry-run`."""
 
     found: int
     kept: int
@@ -145,7 +145,7 @@ def found(candidate: ImageCandidate, *, document: str, image: Ref | None, settin
 
 
 def measure(candidate: ImageCandidate) -> Measures:
-    """The numbers of a picture."""
+    """The measurements of a picture."""
     picture = _opened(candidate.png)
     grey = np.asarray(picture.convert("L"), dtype=np.float32)  # (height, width)
     thumbnail = picture.convert("L")
@@ -234,7 +234,7 @@ def look_alike(png: bytes, other: bytes) -> bool:
 
 
 def figure_request(png: bytes, settings: FigureSettings) -> ChatRequest:
-    """What a vision model is asked about a picture."""
+    """The request to describe a picture."""
     content = (Text(text=_prompt()), Image(png=png))
     return ChatRequest(
         messages=(Message(role="user", content=content),), temperature=0.0, max_tokens=settings.qwen3_vl_max_tokens
@@ -345,7 +345,7 @@ _NOTHING = re.compile(
 )
 _EMBLEM = re.compile(r"\b(logo|logotype|icon|watermark|emblem)\b|로고|아이콘|워터마크|엠블럼", re.I)
 EMBLEM_CHARS = 120
-"""A sentence as short as this that names an emblem says only that there is one."""
+"""A shorter sentence that names an emblem is not informative."""
 
 
 def is_informative(answer: str) -> bool:

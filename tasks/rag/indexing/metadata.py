@@ -1,4 +1,4 @@
-"""What is known of documents beside their text: the rows of a CSV, and what their first pages state."""
+"""Metadata of documents: the rows of a CSV, and what their first pages state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_FIELD_CHARS = 10_000_000
 
 
 class MetadataTable(NamedTuple):
-    """The CSV."""
+    """The rows of the CSV."""
 
     rows: dict[int, dict[str, str]]
     """Line of the file (1-based, the last one of a record over several) → its cells that are not empty, by our names
@@ -33,12 +33,12 @@ class MetadataTable(NamedTuple):
 
 
 class MatchedMetadata(NamedTuple):
-    """Which row belongs to which file."""
+    """The row of each file."""
 
     by_file: dict[str, dict[str, str]]
     """File name → the cells of its row; files without a row are not here."""
     warnings: tuple[str, ...] = ()
-    """What is wrong with the rows."""
+    """Problems of the rows."""
     files_without_row: tuple[str, ...] = ()
 
 
@@ -124,7 +124,7 @@ def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
 
 
 def _keys(name: str) -> list[str]:
-    """What a name may be matched by, the surest first."""
+    """Keys by which a file name is matched, the most specific first."""
     path = unicodedata.normalize("NFC", name).replace("\\", "/").strip().lstrip("./").casefold()
     file = path.rpartition("/")[2]
     stem = re.sub(r"\.(pdf|hwpx?|docx?|docm|txt|md|html?)$", "", file)
@@ -133,7 +133,7 @@ def _keys(name: str) -> list[str]:
 
 FIRST_PAGES = 3
 FIRST_BLOCKS = 60
-"""Where a document has no pages, its opening is taken to be this long."""
+"""Number of blocks that are read of a document without pages."""
 MOST_VALUE_CHARS = 200
 
 _LABELS = {label: name for name, labels in FACTS["first_pages"].items() for label in str(labels).split()}

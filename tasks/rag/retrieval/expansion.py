@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Expansion(NamedTuple):
-    """What a question says in other words."""
+    """A question in the vocabulary of documents."""
 
     asked: str
     """The question without instructions to the answerer, such as how to round."""

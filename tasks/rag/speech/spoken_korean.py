@@ -9,7 +9,7 @@ from tasks.rag.speech import spoken_numbers as numbers
 
 KOREAN_DIGITS = "영일이삼사오육칠팔구"
 KOREAN_LIMIT = 10**20
-"""From here on digits are said one by one."""
+"""Numbers from this on are said digit by digit."""
 
 
 def korean(number: int) -> str:
@@ -31,9 +31,9 @@ def native_korean(number: int) -> str:
 
 
 MONTHS = {6: "유월", 10: "시월"}
-"""Months that are not said as their number."""
+"""Months whose name is not their number."""
 COUNTED_NATIVELY = 40
-"""Below this things are counted in Korean's own words: 세 명, but 오십 명."""
+"""Smaller counts are said in native Korean: 세 명, but 오십 명."""
 CURRENCIES = numbers.by_symbol("korean", "currencies")
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 UNITS = numbers.by_symbol("korean", "units")

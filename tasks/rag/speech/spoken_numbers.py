@@ -16,7 +16,7 @@ def in_words(number: int, *, lang: str, to: str = "cardinal") -> str:
 
 
 Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
-"""What is written, and what is said for it."""
+"""A pattern of written text, and its replacement in words."""
 
 NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
 FIRST = r"(?<![0-9.,])"
