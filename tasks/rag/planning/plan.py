@@ -14,7 +14,7 @@ from pydantic import JsonValue, ValidationError
 from models.embedders import reads
 from tasks.rag.answers import Answered, Filters, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.qualifiers import without_qualifiers
-from tasks.rag.planning.type_words import PRECEDENCE, normal, rules_fired, without_particles
+from tasks.rag.planning.type_words import CONVERSATION, PRECEDENCE, normal, rules_fired, without_particles
 
 TOPIC_TURNS = 5
 """Number of turns that are searched for the topic of a conversation."""
@@ -120,23 +120,7 @@ def _names(filters: Filters) -> bool:
     return any(match.confidence >= SURE_NAME for match in filters.matches)
 
 
-_RESET = re.compile(
-    r"""(?:(?:자|그럼|이제|좋아|ok|okay|please|let's|let\ us|now)[\s,.]+)*
-    (?:
-      (?:(?:완전히\s)?(?:새로운|새|다른)\s?(?:질문|주제|대화|이야기|얘기)|(?:a\s)?(?:new|different|another)\s(?:question|topic|conversation|chat))
-        (?:을|를|이야|이에요|입니다|인데|으로|로|할게요?|하자|이?\s?있(?:어요?|습니다))*(?=\s|[^\w가-힣]|$)
-        (?!\s?(?:목록|유형|사항|번호|is\b|was\b|in\b|on\b|about\b|of\b))
-    | 처음부터(?=\s?(?:$|[.!?,:]|다시|시작|하자|할게|물어))
-    | (?:대화\s?(?:를\s|내용\s|기록\s)?)?(?:초기화|리셋)(?=\s?(?:$|[.!,:]|해|하자|하고|할게|부탁))
-    | (?:이전|앞선?|지금까지의?)\s(?:질문|대화|내용)(?:은|을|는)?\s?(?:모두\s|다\s|전부\s)?(?:잊|무시|지우|지워)
-    | 주제를?\s?(?:바꿔|바꾸|바꿀)
-    | /?reset(?=\s?(?:$|[.!,:]|(?:the\s)?(?:conversation|chat|history|context)))
-    | (?:start|begin)\s(?:over|again|afresh|from\sscratch)(?=\s?(?:$|[.!,:]))
-    | (?:change|switch)\s(?:the\s)?(?:topic|subject)
-    | forget\s(?:it|that|this|all|everything|(?:the\s|our\s|my\s)?(?:previous|above|last|conversation|history))
-    )""",
-    re.VERBOSE,
-)
+_RESET = re.compile(CONVERSATION["reset"], re.VERBOSE)
 
 
 def is_reset(question: str) -> bool:
@@ -232,13 +216,8 @@ def _is_elliptic(question: str, filters: Filters) -> bool:
     return not [word for word in words if len(word) > 2 or not re.fullmatch("[가-힣]+", word)]
 
 
-_OPENERS = "그럼 그러면 그렇다면 또 더 추가로 이어서 what how about and for the then also of in s is"
-_EMPTY = frozenset(_OPENERS.split())
-_ASKING = """
-what which who whom whose when where why how much many does do did is are was were will would can could should
-has have had the a an of for in on at to by with from please tell me give
-"""
-_ASKED = frozenset(_ASKING.split())
+_EMPTY = frozenset(CONVERSATION["openers"].split())
+_ASKED = frozenset(CONVERSATION["asking"].split())
 
 
 def _topic_and_point(question: str) -> tuple[list[str], list[str]]:

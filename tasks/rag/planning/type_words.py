@@ -28,6 +28,8 @@ class Rule(NamedTuple):
 
 
 _WORDS = tomllib.loads((files("tasks.rag.planning") / "type_words.toml").read_text("utf-8"))
+CONVERSATION: dict[str, str] = _WORDS["conversation"]
+"""Words by which a question goes on with a conversation or leaves it."""
 PARTICLES = frozenset[str](_WORDS["particles"].split())
 _PARTS: dict[str, str] = {
     **_WORDS["parts"],
