@@ -30,8 +30,11 @@ def test_the_wheel_carries_migrations_prompts_and_pages(tmp_path: Path) -> None:
     subprocess.run([*command, "--wheel-dir", str(tmp_path), str(ROOT)], check=True, capture_output=True)
     names = zipfile.ZipFile(next(tmp_path.glob("trivet-*.whl"))).namelist()
 
-    assert "tasks/rag/prompts/figure.txt" in names
     assert {
+        "tasks/rag/prompts/figure.txt",
+        "tasks/language/number_words.toml",
+        "tasks/rag/facts/facts.toml",
+        "tasks/rag/retrieval/vocabulary.toml",
         "tasks/measure/page/look.css",
         "tasks/evaluation/results/page/leaderboard.html",
         "tasks/nightly/page/nightly.html",

@@ -6,40 +6,19 @@ Every repetition is bounded or possessive, so that reading stays linear in the l
 from __future__ import annotations
 
 import re
+import tomllib
 from decimal import Decimal
+from importlib.resources import files
 
 from tasks.language.tokens import MONTHS
 
 DIGIT_SYLLABLES = dict(zip("일이삼사오육칠팔구", range(1, 10), strict=True)) | {"륙": 6}
 
+_WORDS = tomllib.loads((files("tasks.language") / "number_words.toml").read_text("utf-8"))
 SCALE_WORDS = {
-    word: Decimal(10**power)
-    for power, words in {
-        3: ["천", "thousand", "k"],
-        4: ["만"],
-        5: ["십만"],
-        6: ["백만", "million", "mln", "mn", "mm", "m"],
-        7: ["천만"],
-        8: ["억"],
-        9: ["십억", "billion", "bn", "b"],
-        10: ["백억"],
-        11: ["천억"],
-        12: ["조", "trillion", "tn", "t"],
-    }.items()
-    for word in words
+    word: Decimal(10 ** int(power)) for power, words in _WORDS["scales"].items() for word in str(words).split()
 }
-CURRENCIES = {
-    sign: name
-    for name, signs in {
-        "KRW": ["₩", "￦", "원", "KRW", "WON"],
-        "USD": ["$", "US$", "USD", "DOLLAR", "USDOLLAR", "달러", "불"],
-        "EUR": ["€", "EUR", "EURO", "유로"],
-        "GBP": ["£", "GBP", "POUND", "파운드"],
-        "JPY": ["¥", "￥", "JPY", "YEN", "엔"],
-        "CNY": ["CNY", "RMB", "위안"],
-    }.items()
-    for sign in signs
-}
+CURRENCIES: dict[str, str] = {sign: name for name, signs in _WORDS["currencies"].items() for sign in str(signs).split()}
 """By sign or word in upper case, singular."""
 ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 
@@ -131,28 +110,9 @@ _MONEY = (
     r"원(?!칙|래|본|활|격|가|안|서|천|주|료|자|문|장|하|소)|달러|불(?!가|량|용|만|공|법|리|구)|유로|엔(?!진|드|터|지)"
     r"|위안|파운드|(?:U\.?S\.?\s)?dollars?|USD|KRW|EUR|GBP|JPY|CNY|RMB|won|euros?|yen|pounds?"
 )
-UNITS = {
-    "%p": r"%\s?p(?![A-Za-z])|%\s?포인트|퍼센트\s?포인트|percentage\s{1,2}points?|pp",
-    "bp": r"bps?|basis\s{1,2}points?|베이시스\s?포인트",
-    "%": r"%|퍼센트|per\s?cent",
-    "months": r"개월|months?",
-    "years": r"개년|년|years?",
-    "weeks": r"주일|주(?!관|요|소|식|차|민|택|최|무|기|파)|weeks?",
-    "days": r"영업일|일(?!반|정|부|괄|체|관|본|자리|원|치|련|상|환|시)|(?:calendar|business|working)\s{1,2}days?|days?",
-    "hours": r"시간|hours?",
-    "minutes": r"분(?!기|의|류|야|석|리|산|배|쟁)|minutes?",
-    "seconds": r"초(?!과|기|안|등|반)|seconds?",
-    "people": r"명(?!칭|시|령|의|확)|인(?!치|천|프|증|원|력|건|터|허|수|정|식)|persons?|people",
-    "points": r"점(?!검|수|유|차|포|진)|points?|pts?",
-}
-UNIT_NAMES = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in UNITS.items())
-_COUNTERS = (
-    r"식(?!별|당|품|사)|건(?!물|축|설|강|의)|개소|개사|개(?!발|선|요|인|방|최|정|별|시|념|설|편)"
-    r"|대(?!비|상|학|구|전|로|기|응|표)|회(?!사|의|계|원|차|복)|부(?!분|서|터|문|품|가|록|여)|매(?!출|우|년|월|입|수)"
-    r"|종(?!합|료|류|교|사)|권(?!한|역|고)|쪽|페이지|층|세대|가구|세(?!부|금|트|계|무|종)|배(?!점|정|포|치|송|열)"
-    r"|차(?!년|량|이|세|원)|톤|곳|평|호(?!환)|장(?!비|애|소|치|기)|단계"
-)
-_SYMBOLS = r"[㎀-㏟℃℉Ω‰]|°C|GB|MB|TB|KB|PB|GHz|MHz|kHz|Hz|Gbps|Mbps|kWh|MWh|kW|MW|GW|kg|km|cm|mm|㎡|m²|m2"
+_UNITS: dict[str, str] = _WORDS["units"]
+UNIT_NAMES = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _UNITS.items())
+_COUNTERS = "|".join(_WORDS["counters"].split())
 _ASCII_END = r"(?:(?<![A-Za-z])|(?![A-Za-z0-9]))"
 UNIT = re.compile(
     rf"""
@@ -160,7 +120,7 @@ UNIT = re.compile(
         (?:\s?(?P<scaled_money>{_MONEY}){_ASCII_END})?
     | (?P<short>mm|[mbkt])(?![A-Za-z0-9])
     | (?:\s?여)?\s?(?P<money>{_MONEY}){_ASCII_END}
-    | (?:\s?여)?[\s-]?(?P<word>{"|".join(UNITS.values())}|{_COUNTERS}|{_SYMBOLS}){_ASCII_END}
+    | (?:\s?여)?[\s-]?(?P<word>{"|".join(_UNITS.values())}|{_COUNTERS}){_ASCII_END}
     | (?P<glued>[a-z]{{1,6}})(?![A-Za-z0-9])
     """,
     re.VERBOSE | re.IGNORECASE,

@@ -1,4 +1,4 @@
-"""Many questions at once: each answer is kept as it is given, so that a killed run asks only for what is missing."""
+"""Answers files of questions; each answer is kept at once, so that an interrupted run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # it takes a third of a second to import, and indexing needs 
     from tasks.rag.answering.assistant import Assistant
 
 ANSWER_VERSION = 1
-"""Raise it when the same question on the same index would be answered otherwise."""
+"""Increment when the same question on the same index would get another answer."""
 SHARD_QUESTIONS = 25
 
 
@@ -31,7 +31,7 @@ class Asked(Record):
     id: str
     question: str
     history: tuple[Turn, ...] = ()
-    """What was said before it, for a follow-up."""
+    """Earlier turns of the conversation, for a follow-up."""
 
 
 class Batch(Record):

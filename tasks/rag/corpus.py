@@ -1,4 +1,4 @@
-"""The records that the steps of the rag pipeline pass on: documents by content, and their shards."""
+"""Records passed between the steps of the rag pipeline: documents by content, and their shards."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tasks.rag.rag_errors import TooManyFailed
 Item = TypeVar("Item")
 
 SHARD_DOCUMENTS = 2
-"""Documents that a shard aims at while a folder is small, so that two cores have work."""
+"""Documents per shard in small folders, so that two cores have work."""
 SHARDS_BEFORE_GROWTH = 16
-"""From here on shards grow instead: a run has hundreds of tasks, not thousands."""
+"""Number of shards from which on shards grow instead: a run has hundreds of tasks, not thousands."""
 SHARD_DOCUMENTS_MAX = 64
-"""… until a shard holds this many; then there are more shards again."""
+"""Maximum documents per shard; beyond it the number of shards grows again."""
 
 
 class Source(Record):

@@ -1,4 +1,4 @@
-"""Answers questions from one open index, one after the other or several at once."""
+"""Answers questions from one open index; calls may run concurrently."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_QUESTION_CHARS = 8_000
 
 
 class Asks(Protocol):
-    """What the terminal, the server and the flow ask."""
+    """Interface of the terminal, the server and the flow to an assistant."""
 
     def ask(
         self,
@@ -44,7 +44,7 @@ class Asks(Protocol):
 
 
 class Assistant:
-    """The graph over one index with one wiring."""
+    """Answers questions by the graph, over one index with one wiring."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ def cited_hits(citations: Sequence[Citation], hits: Sequence[Hit]) -> tuple[Hit,
 
 
 def _source(hit: Hit) -> str:
-    """All that a block says: its name, its headings, its text, its rows."""
+    """The text of a block that claims are checked against: its name, headings, text and rows."""
     chunk = hit.chunk
     parts = (hit.document_name, *chunk.heading_path, chunk.text[:MOST_SOURCE_CHARS], *chunk.sentences)
     return "\n".join(parts)[: 2 * MOST_SOURCE_CHARS]

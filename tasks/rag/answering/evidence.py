@@ -19,7 +19,7 @@ MOST_NAME_CHARS = 60
 
 
 class Evidence(NamedTuple):
-    """Pictures that were written, and why there is none of the other citations."""
+    """Image files that were written, and why other citations have none."""
 
     files: tuple[Path, ...]
     notes: tuple[str, ...]
@@ -47,7 +47,7 @@ def write_evidence(
 
 
 class _NoPicture(Exception):
-    """Why a document has none."""
+    """A document has no image; the message says why."""
 
 
 def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, limits: ReadLimits) -> list[Path]:

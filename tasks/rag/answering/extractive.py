@@ -77,7 +77,7 @@ def extract_answer(
 
 
 def confidence_of(best: Scored, *, several: bool = False) -> float:
-    """Probability that the documents answer the question, by what the best passage holds of it: 0 … 1.
+    """Probability that the documents answer the question, estimated from the best passage: 0 … 1.
 
     several: one passage then holds only a share of what is asked, and not the names of the others.
     Logistic regression on 139 questions with an answer and 32 without, of the samples and half of tests/rag/questions.

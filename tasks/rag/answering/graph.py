@@ -44,7 +44,7 @@ _MARK = re.compile(r"\[(\d+)\]")
 
 
 class Event(NamedTuple):
-    """What happens while an answer is made."""
+    """Progress of an answer."""
 
     kind: Literal["stage", "draft"]
     text: str
@@ -66,7 +66,7 @@ class Desk:
 
 
 class Part(NamedTuple):
-    """One of the things that a question asks for, looked up and answered by itself."""
+    """A part of a question, looked up and answered separately."""
 
     question: str
     plan: RetrievalPlan
@@ -104,7 +104,7 @@ CUT_SHORT = {
 """By the reason why a model stopped."""
 
 Added = dict[str, Any]
-"""What a node adds to the state."""
+"""The state update that a node returns."""
 
 
 def analyze_query(state: State, desk: Desk) -> Added:
@@ -236,7 +236,7 @@ def _timed(name: str, node: Callable[[State, Desk], Added]) -> Callable[[State, 
 
 
 def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryType | None, Added]:
-    """What the small model calls the question; None where there is no model, or it says nothing of use."""
+    """The type that the small model gives the question; None without a model or a usable label."""
     if not desk.wiring.small:
         return None, {}
     try:

@@ -1,4 +1,4 @@
-"""How well passages answer a question: which of its words they hold, and whether they hold what it asks for."""
+"""Scores how well passages answer a question, by its words and by the kind of answer it asks for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_PASSAGES = 400
 """Passages read from one chunk."""
 MOST_UNIT_CHARS = 60
 MOST_NAME_CHARS = 20
-"""Longest cell that can name a column."""
+"""Maximum length of a cell that names a column."""
 MOST_LABEL_CHARS = 60
 _DOTTED = re.compile(r"[.·…‥]{5,}\s*\d*\s*$|(?:\s\.){5,}")
 _UNIT_WITHIN = re.compile(
@@ -46,7 +46,7 @@ class Passage(NamedTuple):
     unit: str = ""
     """What the numbers of its table count, as the document says: `단위: 천원`, `dollars in thousands`."""
     is_label: bool = False
-    """A heading, caption, unit line or entry of a table of contents: it names a thing and says nothing of it."""
+    """A heading, caption, unit line or entry of a table of contents: it states nothing."""
     names: tuple[str, ...] = ()
     """Column names of a row whose table has no recognized header: the cells of the table's first row."""
     above: str = ""

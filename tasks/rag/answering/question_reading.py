@@ -1,11 +1,12 @@
-# ruff: noqa: E501, SIM905  a pattern reads best on one line, and words without quotes
-"""What a question asks for: its words, the thing it wants to know, and the kind of answer that would do."""
+"""Reads a question: its words, its focus, and the kind of answer that it asks for."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language, language_of
@@ -13,39 +14,18 @@ from tasks.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, tokenize
 from tasks.rag.retrieval.expansion import expand
 
 Wanted = Literal["number", "date", "who", "where", "why", "text"]
-"""The kind of answer that would do."""
+"""The kind of answer that a question asks for."""
 
-ASKING = frozenset(
-    [
-        *"얼마 몇 무엇 언제 어디 누구 어느 어떤 어떻 왜 며칠 뭐 무슨 알리 말하 가운데 중 경우 각각 모두 전체 알 보이 주 좀 궁금".split(),
-        *"비교 차이 서로 대비 여러 모든 그럼 그렇다면 또 추가 더 이어서 방금 앞서 문서 정도 나오 해당 다음 그 저 이 것 수 때 곳".split(),
-        *"뒤 안 따르 관련 대하 설명 요약 정리 십 백 천 만 억 조 천만 백만 십만 십억 백억".split(),
-        *"many much tell give show pleas mani long often old say said document accord also about between compar differ".split(),
-        *"versus vs each both all ani take use there here mean go get name list must through against per within hundred".split(),
-    ]
-)
+_WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))
+ASKING = frozenset[str](_WORDS["asking"].split())
 """Words that ask, or that any question may hold, as the index splits them."""
-MEASURES = frozenset(["thousand", "million", "billion", "dollar", "euro", "won", "percent", "퍼센트", "이상", "이하"])
-"""Words of the question that say in what to answer; a document may leave them out."""
+MEASURES = frozenset[str](_WORDS["measures"].split())
+"""Units that a question asks for the answer in; a document may not contain them."""
 PARTICLES = ("은", "는", "이", "가", "을", "를")
 LINKS = re.compile(
     r"(?:의|에서|에는|에서는|에게|에|으로|로|와|과|도|만|까지|부터|보다|처럼|면|고|며|서|한|된|할|될|인|던|는|은|을|를|이|가)$"
 )
 INTERROGATIVE = re.compile(r"^(?:얼마|몇|무엇|언제|어디|누구|어느|어떤|어떻게|며칠|뭐|무슨)")
-WANTED: tuple[tuple[Wanted, str], ...] = (
-    ("date", r"언제|며칟?날|(?:일시|일자|기한|날짜|시기|마감일?|시작일|종료일)(?:은|는|이|가|을|를)?\s*(?:각각\s*|모두\s*)*(?:언제|\?|$|알려|말해|비교)|어느 (?:날|해|달)"),
-    ("date", r"\bwhen\b|\b(?:what|which) (?:date|day|year|month|time)\b|\bdeadline\b"),
-    ("number", r"얼마|몇|며칠|\bin (?:thousands|millions|billions) of\b|\bhow (?:many|much|long|deep|high|far|often|old|large|big|fast|wide|tall)\b|몇\s?퍼센트"),
-    ("number", r"(?:예산|금액|비용|가격|단가|배점|점수|비율|비중|이자율|지분율|이율|매출액?|이익|손실|인구|면적|길이|높이|깊이|속도|온도|수량|"
-               r"개수|건수|인원|기준값|오류율|정확도|용량|총액|보수|생산량|기간|증가율|감소율|이익률)"
-               r"(?:은|는|이|가|을|를)?\s*(?:각각\s*|모두\s*|서로\s*)*(?:\??\s*$|알려|말해|비교|보여)"),
-    ("number", r"\bwhat (?:is|was|were|are) (?:the )?(?:\w+ ){0,3}(?:price|cost|budget|fee|amount|share|ratio|rate|percentage|"
-               r"total|number|sales|revenue|income|assets|cap|space|expenditures?|margin|population)\b|\bwhat (?:share|ratio|percentage|amount|number)\b|\bcosts?\s*\?"),
-    ("who", r"누구|누가|어느 (?:기관|회사|부서|업체|곳)|\bwho(?:se|m)?\b|\bwhich (?:company|agency|office|firm|party|department)\b"),
-    ("why", r"왜|이유|까닭|\bwhy\b|\breasons?\b"),
-    ("where", r"어디|\bwhere\b"),
-)  # fmt: skip
-"""Kinds of answer by the words that ask for them; the first that fits counts."""
 COUNTER = re.compile(
     r"몇\s?(?:십|백|천|만|억|백만|십억)?\s?([^\s\d?.,]{1,6}?)(?:인가|입니까|이나|이며|인지|이고|이었|였|까지|이|을|를|에|은|는|의|안|로|씩|\?|\s|$)"
 )
@@ -57,16 +37,6 @@ WHAT = re.compile(
     re.IGNORECASE,
 )
 
-SHORT_FORMS = {
-    r"(?:FY|fy)\s?['’]?((?:19|20)\d\d)": r"fiscal \1",
-    r"[Cc]ap[Ee]x": "capital expenditures",
-    "PP&E": "property plant equipment",
-    "SG&A": "selling general administrative expenses",
-    "D&A": "depreciation amortization",
-    "R&D": "research development",
-    "EPS": "earnings per share",
-    "USD": "dollars",
-}
 ORDINAL = re.compile(r"(?<![\d.,])(\d{1,4})\s?(분기|기|차|회|호|조|항|장|단계|등급)(?![가-힣]{3})")
 
 DATE = re.compile(
@@ -76,29 +46,8 @@ DATE = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day|[월화수목금토일]요일|이내|within \w+ (?:day|week|month)",
     re.IGNORECASE,
 )
-SIGNS = tuple(
-    (frozenset(names.split()), re.compile(sign))
-    for names, sign in (
-        (
-            "비율 비중 지분 지분율 이자율 이자 이익률 share percentag percent rate ratio 퍼센트",
-            r"\d\s?%|\d\s?퍼센트|percent",
-        ),
-        (
-            "금액 예산 비용 가격 보수 price cost budget fee spend",
-            r"\d[억만천백\s\d]{0,24}원|[$₩€£¥]\s?\d|\d (?:euros|dollars)",
-        ),
-        (
-            "길이 거리 높이 깊이 두께 너비 length deep high wide long",
-            r"\d\s?(?:m|k?m|㎞|㎜|㎝|미터|meters?|inch(?:es)?|feet)\b",
-        ),
-        ("면적 area", r"㎡|㏊|\d\s?(?:ha|square)"),
-        ("무게 중량 weight weigh", r"\d\s?(?:k?g|㎏|킬로그램|톤|tonnes?|pounds?)\b"),
-        ("시 시각", r"\d{1,2}\s?(?::\d\d|시)"),
-        ("인구 인원 headcount employe peopl", r"\d\s?(?:명|인\b|people|employees)"),
-        ("일시 기한 날짜 일자 date deadlin", r"\d{4}\s?[.년-]\s?\d{1,2}|\d{1,2}월"),
-    )
-)
-"""Words that name a measure, and the sign of it that says the same."""
+SIGNS = tuple((frozenset[str](one["words"].split()), re.compile(one["sign"])) for one in _WORDS["signs"])
+"""Words that name a measure, and the pattern of values of that measure."""
 NUMBER = re.compile(r"(?<![A-Za-z\d.-])(?<![A-Za-z][-_])\d[\d,]*(?:\.\d+)?")
 NUMBER_WORDS = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thir?teen|fifteen|twenty|thirty|forty|fifty|"
@@ -108,8 +57,8 @@ NUMBER_WORDS = re.compile(
 )
 
 REASON = re.compile(
-    r"\b(?:because|due to|driven|as a result|owing|caused?|reasons?|since|led|attribut\w+|reflect\w*|so that|in order)\b|"
-    r"때문|인하여|인해|위하여|위해|따라|이유|원인|므로|어서|아서|탓|결과",
+    r"\b(?:because|due to|driven|as a result|owing|caused?|reasons?|since|led|attribut\w+|reflect\w*|so that"
+    r"|in order)\b|때문|인하여|인해|위하여|위해|따라|이유|원인|므로|어서|아서|탓|결과",
     re.IGNORECASE,
 )
 
@@ -133,7 +82,7 @@ class Term(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question as the scores read it."""
+    """A question as passages are scored against it."""
 
     text: str
     language: Language
@@ -142,14 +91,14 @@ class Question(NamedTuple):
     counter: str
     """`개소` of 몇 개소, the stem of `stores` of how many stores; empty if nothing is counted."""
     numbers: frozenset[str]
-    """Digits that the question itself says: they do not answer it."""
+    """Numbers in the question: they cannot be its answer."""
 
 
 def read_question(text: str, *, tokenizer: str) -> Question:
     """The question, read with the tokenizer of the index. Raises WrongTokenizer."""
     short = unicodedata.normalize("NFC", text[: 2 * MOST_QUESTION_CHARS])[:MOST_QUESTION_CHARS]
     asked = expand(" ".join(short.split())).asked
-    for short, spelled in SHORT_FORMS.items():
+    for short, spelled in _WORDS["short_forms"]:
         asked = re.sub(rf"\b{short}\b", spelled, asked)
     focus_text = _korean_focus(asked.rstrip(" ?.").split())
     if language_of(asked) == "en":
@@ -157,12 +106,12 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     words, focus_words = tokenize([asked, focus_text], tokenizer=tokenizer)
     words = _with_ordinals(_mended(_without_joins(words), asked), asked)
     focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
-    wants: list[Wanted] = [wanted for wanted, pattern in WANTED if re.search(pattern, asked, re.IGNORECASE)]
+    kinds = (one["kind"] for one in _WORDS["wanted"] if re.search(one["asked"], asked, re.IGNORECASE))
     return Question(
         text=asked,
         language=language_of(asked),
         terms=_terms(words, asked, focus, tokenizer),
-        wants=wants[0] if wants else "text",
+        wants=next(kinds, "text"),
         counter=_counter(asked, tokenizer),
         numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", asked.replace(",", ""))),
     )

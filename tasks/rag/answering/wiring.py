@@ -17,7 +17,7 @@ Role = Literal["classify", "answer", "rewrite"]
 
 
 class Models(Record):
-    """A wiring by names, as a flow hands it to its steps."""
+    """The names of the models, as a flow passes them to its steps."""
 
     wiring: WiringName = "none"
     large: str | None = None
@@ -34,14 +34,14 @@ class Models(Record):
 
 
 class Model(NamedTuple):
-    """A model with its rates and retries."""
+    """A model with its rate limits and retries."""
 
     chat: Chat
     limits: Limits
 
 
 class Wiring(NamedTuple):
-    """Which model plays which part of the graph; None: that part goes without."""
+    """The model of each role of the graph; None: the role is skipped."""
 
     large: Model | None = None
     """Writes the answer."""
@@ -50,7 +50,7 @@ class Wiring(NamedTuple):
     responses: ResponseStore | None = None
 
     def ask(self, role: Role, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> Told:
-        """What the model of that role answers. Raises models.model_errors.ModelError."""
+        """The answer of the model of that role. Raises models.model_errors.ModelError."""
         model = self.large if role == "answer" else self.small
         assert model is not None, role
         assert self.responses is not None, role
@@ -79,7 +79,7 @@ WITHOUT_MODEL = Wiring()
 
 
 def open_wiring(models: Models, *, patient: bool) -> Wiring:
-    """The wiring of these names; patient: retries a model that is away as often as helps.
+    """The wiring of these names; patient: whether an unavailable model is retried for long.
 
     Raises models.model_errors.ModelUnavailable.
     """

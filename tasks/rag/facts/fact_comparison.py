@@ -11,18 +11,18 @@ from storage.index import CatalogueEntry, Fact
 from tasks.language.sentences import Language, language_of
 from tasks.rag.answers import Citation, Draft, RetrievalPlan
 from tasks.rag.facts.asked_facts import asked_criteria, asked_ids, asked_names, is_about
-from tasks.rag.facts.fact_values import DISPLAY, FactName, bare, read_value
+from tasks.rag.facts.fact_values import DISPLAY, FACTS, FactName, bare, read_value
 from tasks.rag.planning.names import stem_of
 
 MOST_DOCUMENTS = 6
-"""Columns that a reader can compare."""
+"""Maximum number of columns of a table."""
 MOST_FACTS = 12
 
 STATED = "the catalogue holds such facts of the documents that are meant"
 
 
 def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Draft | None:
-    """What the catalogue's facts answer; None where the question asks for other things, or of no certain document."""
+    """An answer from facts of the catalogue; None if the question asks for others, or no certain document is meant."""
     names = asked_names(question)
     if not names or plan.filters.mode == "all":
         return None
@@ -41,7 +41,7 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
 
 
 def _entries(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry], names: Sequence[str]) -> list[CatalogueEntry]:
-    """The documents that the question is about: of each side the surest that states such a fact, else all that do."""
+    """The documents that the question is about: for each side the first that states such a fact, else all that do."""
     by_digest = {entry.document: entry for entry in catalogue}
     stating = {entry.document for entry in catalogue if any(fact.name in names for fact in entry.facts)}
     if plan.needs_multi_doc and len(plan.filters.groups) > 1:
@@ -68,11 +68,11 @@ class FactCell(NamedTuple):
 
 
 class FactRow(NamedTuple):
-    """One fact of every document."""
+    """A row of the table: one fact, a cell per document."""
 
     name: str
     label: str | None
-    """A criterion or the id of a requirement; None where the name says all."""
+    """A criterion or requirement id; None for other facts."""
     cells: tuple[FactCell, ...]
     """In the order of the documents."""
 
@@ -86,7 +86,7 @@ class FactRow(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """The metadata table says something else than the document; the document's word stands in the table."""
+    """A value that differs between metadata table and document; the comparison shows the document's."""
 
     document: str
     name: str
@@ -103,21 +103,14 @@ class FactTable(NamedTuple):
 
 
 MOST_ROWS = 60
-FIELDS: dict[FactName, str] = {
-    "project": "project_name",
-    "issuer": "issuer",
-    "notice": "notice_id",
-    "amount": "project_amount",
-    "published": "publish_date",
-    "opening": "bid_start",
-    "deadline": "bid_end",
-}
+FIELDS: dict[FactName, str] = FACTS["metadata"]
 """Facts that the metadata table may state too → its column."""
 COMPARABLE: tuple[FactName, ...] = ("amount", "published", "opening", "deadline")
 LIKELY_BUDGET = re.compile(r"예산|사업금액|사업비|budget")
 """The amount that a question about the budget means where a document states several."""
 _TECHNICAL = re.compile(r"기술(?:능력)?(?:평가|점수)|기술능력|technical(?:proposal|score|evaluation)?")
 _PRICE = re.compile(r"(?:입찰)?가격(?:평가|점수)?|(?:price|cost)(?:proposal|score|evaluation)?")
+_WORDS: dict[Language, dict[str, str]] = FACTS["table"]
 
 
 def fact_answer(question: str, entry: CatalogueEntry) -> tuple[Fact, ...]:
@@ -180,7 +173,7 @@ def table_markdown(table: FactTable, lang: Language) -> Draft:
 
 
 def _meant(facts: Sequence[Fact], question: str) -> Fact:
-    """The fact that the question calls by its label where several share a name, else the likeliest."""
+    """Of facts that share a name, the one whose label the question contains, else a budget, else the first."""
     asked = bare(question)
     called = [fact for fact in facts if bare(fact.label) in asked]
     budgets = [fact for fact in facts if LIKELY_BUDGET.search(bare(fact.label))]
@@ -202,7 +195,7 @@ def _canonical(name: FactName, told: str) -> str | None:
 
 
 def _contradiction(entry: CatalogueEntry, name: str, question: str) -> Contradiction | None:
-    """Amounts and days that the two give differently; names may well be longer in one than in the other."""
+    """A difference in an amount or a date; names are not compared, since either source may shorten them."""
     if name not in COMPARABLE:
         return None
     cell, told = _cell(entry, name, question), entry.metadata.get(FIELDS[name])
@@ -270,28 +263,5 @@ def _row_name(row: FactRow, lang: Language) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: Hangul takes two."""
+    """Width in terminal columns: Hangul takes two."""
     return sum(2 if unicodedata.east_asian_width(sign) in "WF" else not unicodedata.combining(sign) for sign in text)
-
-
-_WORDS: dict[Language, dict[str, str]] = {
-    "ko": {
-        "fact": "항목",
-        "missing": "문서에 없음",
-        "metadata": "메타데이터",
-        "equal": "같음",
-        "differ": "다름",
-        "requirements": "요구사항 수",
-        "contradiction": "{document}: {fact}은(는) 메타데이터에 {metadata}, 문서에 {stated}로 되어 있어 문서를 따랐다.",
-    },
-    "en": {
-        "fact": "Fact",
-        "missing": "not stated",
-        "metadata": "metadata",
-        "equal": "Equal",
-        "differ": "Different",
-        "requirements": "Requirements",
-        "contradiction": "{document}: the metadata gives {metadata} for {fact}, the document {stated}; the table shows "
-        "the document's.",
-    },
-}

@@ -47,9 +47,9 @@ REQUIREMENT_HEADER = re.compile(r".*요구사항.*|.*requirements?.*")
 
 MOST_FACTS = 300
 OPENING_BLOCKS = 60
-"""Where a document says that it asks for proposals …"""
+"""Blocks at the beginning of a document that are searched for `SOLICITATION`."""
 TELLING = frozenset(["amount", "period", "deadline"])
-"""… unless it states two of these."""
+"""Two of these facts also mark a document as a request for proposals."""
 
 
 def extract_facts(document: Document) -> tuple[Fact, ...]:
@@ -79,7 +79,7 @@ def extract_facts(document: Document) -> tuple[Fact, ...]:
 
 
 def _key(stated: Stated) -> tuple[str, str]:
-    """Criteria with equal points are not one fact; two ways to write an amount are."""
+    """Key for removing duplicates: label and points of a criterion, canonical value of any other fact."""
     if stated.name == "points":
         return stated.name, f"{bare(stated.label)}={stated.canonical}"
     return stated.name, stated.canonical or " ".join(stated.value.split())
@@ -88,7 +88,7 @@ def _key(stated: Stated) -> tuple[str, str]:
 MOST_LINE_CHARS = 2_000
 DATED: frozenset[FactName] = frozenset(["published", "opening", "questions_due", "deadline"])
 DOTTED = re.compile(r"\.{4}|…{2}|·{4}")
-"""A table of contents."""
+"""Dot leaders of a table of contents."""
 _BULLET = r"[\s○●◦■□▪▶❍◎ㅇ•*·※◇◆△▷-]{0,12}(?:\(?(?:[0-9]{1,2}|[가-하]|[a-z])[.)]\s*)?"
 LINE = re.compile(
     rf"{_BULLET}(?P<label>(?:[^:：\n(（]|[(（][^)）\n]{{0,30}}[)）]){{2,60}}?)\s?(?:(?<![0-9])[:：]|[:：](?=\s))\s*(?P<value>\S.*)"
@@ -139,7 +139,7 @@ REACH = 30
 
 
 def read_lines(text: str, *, in_evaluation: bool) -> Iterator[Stated]:
-    """Facts of a block that is no table."""
+    """Facts stated in the lines of a text block."""
     for line in text.splitlines():
         line = line.strip()[:MOST_LINE_CHARS]
         if not line or DOTTED.search(line):
@@ -196,7 +196,7 @@ def _sentences(line: str) -> Iterator[Stated]:
 
 
 def _next(line: str, position: int, *, of: FactName | None) -> Number | None:
-    """The first number of the kind that the label promises, if it stands near."""
+    """The first number near `position` whose unit fits the fact."""
     units = CURRENCIES if of == "amount" else frozenset([*DURATIONS, "date"]) if of == "period" else frozenset[str]()
     numbers = read_numbers(line[position : position + 3 * REACH])
     near = next((number for number in numbers if number.unit in units and number.start <= REACH), None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
 from decimal import Decimal
+from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from tasks.language.numbers import Number, read_numbers, scales
@@ -15,84 +17,12 @@ FactName = Literal[
     "project", "issuer", "place", "contact",
 ]  # fmt: skip
 
-DISPLAY: dict[str, dict[Language, str]] = {
-    "project": {"ko": "사업명", "en": "Project"},
-    "issuer": {"ko": "발주 기관", "en": "Issuer"},
-    "notice": {"ko": "공고 번호", "en": "Notice number"},
-    "amount": {"ko": "사업 예산", "en": "Budget"},
-    "vat": {"ko": "부가가치세", "en": "VAT"},
-    "period": {"ko": "사업 기간", "en": "Contract period"},
-    "published": {"ko": "공고일", "en": "Issued"},
-    "opening": {"ko": "입찰 시작", "en": "Bids open"},
-    "questions_due": {"ko": "질의 마감", "en": "Questions due"},
-    "deadline": {"ko": "제출 마감", "en": "Proposals due"},
-    "points": {"ko": "배점", "en": "Points"},
-    "requirement": {"ko": "요구사항", "en": "Requirement"},
-    "place": {"ko": "제출처", "en": "Place of submission"},
-    "contact": {"ko": "문의처", "en": "Contact"},
-}
+FACTS = tomllib.loads((files("tasks.rag.facts") / "facts.toml").read_text("utf-8"))
+DISPLAY: dict[str, dict[Language, str]] = FACTS["display"]
 """In the order in which a table shows them."""
-
-_LABELS: dict[FactName, str] = {
-    "amount": r"""
-        (?:총|추정|배정|소요|확보)?(?:사업|용역|과업|구매|계약|연구)?(?:예산액?|예산금액)|총?사업비
-        |총?(?:사업|용역|추정|기초|예정|설계)금액|추정가격|예정가격|용역비
-        |(?:the)?(?:total|project|estimated|available|maximum|approved|contract)*budget(?:ceiling|amount)?
-        |(?:estimated|maximum)?(?:contract|tender)value|estimated(?:total)?(?:value|cost)|nottoexceed(?:amount)?
-    """,
-    "period": r"""
-        총?(?:사업|계약|과업|용역|수행|이행|운영|위탁|과업수행|사업수행|계약이행)기간|납품기한|납기
-        |(?:initial)?(?:contract|agreement)(?:term|period|duration)|term(?:of)?(?:the)?(?:contract|agreement)
-        |periodofperformance|performanceperiod|(?:project)?duration|initialterm
-    """,
-    "questions_due": r"""
-        (?:서면)?(?:질의|질문|문의)(?:서|사항)?(?:접수|제출|등록)?(?:마감|기한|기간)(?:일시|일자|일|시한|시각)?
-        |(?:lastday|deadline|duedate|closingdate)for(?:submitting|submissionof|receiptof)?(?:written)?
-        (?:questions|inquiries|enquiries)
-        |(?:written)?(?:questions?|inquiries|enquiries)(?:are)?(?:due|deadline)(?:date|by)?
-    """,
-    "deadline": r"""
-        (?:제안서|입찰서?|전자입찰|참가신청서?|신청서?|투찰|서류|제안)?(?:및가격제안서|및입찰서|및제안서)?
-        (?:참여|참가|제출|접수|등록)?(?:마감|기한)(?:일시|일자|일|시한|시각)?
-        |(?:제안서|입찰서|가격제안서|가격입찰서|투찰)(?:제출|접수)(?:기간|일시|일)?|입찰기간|제출일시
-        |(?:the)?(?:proposals?|bids?|tenders?|offers?|responses?|submissions?|quotations?)(?:submission)?
-        (?:are|is|mustbe|shallbe)?(?:due|deadline|closing|received|closingdate)(?:date|time|and|by|on|nolaterthan|at)*
-        |(?:submission|closing|bid|proposal|tender)(?:deadline|duedate|date|dateandtime|time)|duedate(?:andtime)?|deadline
-        |(?:deadline|duedate|closingdate)for(?:the)?(?:submissions?|receipt|submitting)?(?:of)?
-        (?:proposals|bids|tenders|offers)?
-    """,
-    "opening": r"""
-        (?:입찰서?|제안서|전자입찰|투찰|접수|제출)(?:참여|참가|제출|접수)?(?:시작|개시)(?:일시|일자|일|시각)?
-        |bidsopen|bidopening(?:date)?
-    """,
-    "published": r"""
-        (?:입찰)?공고(?:일시|일자|일)|입찰공고|공개일자?
-        |(?:rfp)?(?:issued|released)(?:on)?|issuedate|dateofissue|releasedate
-    """,
-    "notice": r"""
-        (?:입찰)?공고(?:번호|관리번호)|사업번호|noticenumber
-        |(?:rfp|solicitation|tender|bid|reference|rfq|procurement)(?:no|number|ref|reference|id)
-    """,
-    "project": r"""
-        (?:사업|용역|과업|공고|입찰건|공사|구매)명|건명|사업명칭|(?:project|contract|tender|rfp)(?:name|title)
-    """,
-    "issuer": r"""
-        발주(?:기관|처|부서|자)|수요기관|공고기관|주관기관
-        |issuer|issuedby|issuingagency|contractingauthority|agency|procuringentity
-    """,
-    "place": r"""
-        (?:제안서|입찰서|서류)?(?:제출|접수)(?:처|장소)
-        |(?:place|address)(?:of|for)submission|submissionaddress|submitto|deliverto
-    """,
-    "contact": r"""
-        (?:사업|입찰|계약|제안)?(?:문의처?|담당자?|담당부서|문의및담당자)|연락처
-        |contact(?:person|s|details|officer)?|inquiriesto
-    """,
+_LABELS: dict[FactName, re.Pattern[str]] = {
+    name: re.compile(pattern, re.VERBOSE) for name, pattern in FACTS["labels"].items()
 }
-"""Labels as `bare` leaves them: without spaces, digits, signs, and what stands in brackets."""
-_MATCHERS: tuple[tuple[FactName, re.Pattern[str]], ...] = tuple(
-    (name, re.compile(pattern, re.VERBOSE)) for name, pattern in _LABELS.items()
-)
 
 REQUIREMENT_ID = re.compile(r"(?:[A-Z]{1,4}R|REQ)[-_‐–]\d{2,4}(?:-\d{1,3})?")
 ANY_ID = re.compile(r"[A-Z]{1,5}[-_]?\d{1,4}(?:-\d{1,3})?")
@@ -117,13 +47,13 @@ def bare(text: str) -> str:
 def fact_name(label: str) -> FactName | None:
     """Which fact a label names, if any."""
     squeezed = bare(label)
-    return next((name for name, pattern in _MATCHERS if pattern.fullmatch(squeezed)), None) if squeezed else None
+    return next((name for name, pattern in _LABELS.items() if pattern.fullmatch(squeezed)), None) if squeezed else None
 
 
 MOST_VALUE_CHARS = 200
 MOST_NAME_CHARS = 80
 LEAST_BARE_AMOUNT = 100_000
-"""A smaller number without a currency may count anything."""
+"""A smaller number without a currency is not read as an amount."""
 CURRENCIES = frozenset(["KRW", "USD", "EUR", "GBP", "JPY", "CNY"])
 DURATIONS = {"months": ("months", 1), "years": ("months", 12), "weeks": ("days", 7), "days": ("days", 1)}
 _POINTS = re.compile(r"\(?\s?([0-9]{1,4}(?:\.[0-9]{1,3})?)\s?(?:점|%|points?|pts?\.?)?\s?\)?", re.IGNORECASE)
@@ -140,7 +70,7 @@ class Stated(NamedTuple):
 
 
 def read_value(name: FactName, label: str, text: str) -> list[Stated]:
-    """The fact, with a second one for the tax of an amount; none if `text` is no such value."""
+    """The fact, and a `vat` fact if an amount states its tax; empty if `text` does not fit the fact."""
     value = " ".join(text.split()).strip(" -–·,;")
     if not value or len(value) > MOST_VALUE_CHARS or name not in _READERS:
         return []
@@ -155,7 +85,7 @@ def read_value(name: FactName, label: str, text: str) -> list[Stated]:
 
 
 def tax_of(label: str, tax: re.Match[str]) -> Stated:
-    """Whether the amount under that label holds the tax, by a match of `VAT`."""
+    """A `vat` fact: whether the amount under that label includes the tax. tax: a match of `VAT`."""
     said = (tax["ko"] or tax["before"] or tax["after"] or "").lower()
     is_included = said == "포함" or said.startswith("incl")
     return Stated("vat", " ".join(label.split()), tax.group(), "included" if is_included else "excluded")
@@ -216,7 +146,7 @@ def _clock(hour: Number) -> str:
 
 
 def iso(day: Number) -> str:
-    """A day as 2024-05-07."""
+    """A date in ISO 8601, such as 2024-05-07."""
     digits = f"{int(day.value):08d}"
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 
@@ -229,7 +159,7 @@ def _words(_: str, value: str) -> str | None:
 _HEADER_WORD = re.compile(
     r"[가-힣()]{0,6}(?:금액|기간|명칭|성명|기관|일자|비고|내용|구분|번호|비율|여부|주소|직위|전화|연락처|규모|발주처)(?:\(.{1,6}\))?"
 )
-"""Where a value should stand: the header of another column."""
+"""Column headers, which are not values."""
 _READERS: dict[FactName, Callable[[str, str], str | None]] = {
     "amount": _amount,
     "period": _period,
@@ -243,4 +173,4 @@ _READERS: dict[FactName, Callable[[str, str], str | None]] = {
     "place": _words,
     "contact": lambda _, value: "" if PHONE_OR_MAIL.search(value) else None,
 }
-"""Label and value to the canonical form: empty where there is none, None where the value is of another kind."""
+"""(label, value) → canonical form; empty: it has none; None: the value does not fit the fact."""

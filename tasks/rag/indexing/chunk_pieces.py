@@ -15,7 +15,7 @@ _UNIT_END = re.compile(
     r"\n+|(?<=[^\W\d_\)\]\"'”’」%][.!?])[\"'”’)\]]*\s+|(?<=[\)\]\"”’」%][.!?])\s+|(?<=;)\s+|(?<=[。！？])"
 )
 _SEARCHED_BACK = 80
-"""Characters that a cut within a long word looks back for a better place."""
+"""Number of characters before the limit that are searched for a place to cut a long word."""
 
 
 def split_text(text: str, *, most_chars: int, overlap_chars: int) -> list[Span]:

@@ -1,4 +1,4 @@
-"""Which figures a vision model is asked about, how, and what its answers are worth.
+"""Selects figures for a vision model, asks about them, and judges its answers.
 
 A record goes through `found` (filters), `without_duplicates` (across documents) and `describe`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -69,7 +70,7 @@ class FigureSettings(Record):
 
 
 class Measures(Record):
-    """What the filters look at."""
+    """Measurements that the filters use."""
 
     pixels: int
     """Size of the original, before it was scaled down."""
@@ -83,7 +84,7 @@ class Measures(Record):
 
 
 class FigureRecord(Record):
-    """A figure, where it stands, and what became of it."""
+    """A figure, its place, and its outcome."""
 
     document: str
     page: int | None
@@ -115,7 +116,7 @@ class DocumentFigures(Record):
 
 
 class FigurePlan(Record):
-    """What a run would do, for `--dry-run`."""
+    """The work of a run, for `--dry-run`."""
 
     found: int
     kept: int
@@ -145,7 +146,7 @@ def found(candidate: ImageCandidate, *, document: str, image: Ref | None, settin
 
 
 def measure(candidate: ImageCandidate) -> Measures:
-    """The numbers of a picture."""
+    """The measurements of a picture."""
     picture = _opened(candidate.png)
     grey = np.asarray(picture.convert("L"), dtype=np.float32)  # (height, width)
     thumbnail = picture.convert("L")
@@ -234,7 +235,7 @@ def look_alike(png: bytes, other: bytes) -> bool:
 
 
 def figure_request(png: bytes, settings: FigureSettings) -> ChatRequest:
-    """What a vision model is asked about a picture."""
+    """The request to describe a picture."""
     content = (Text(text=_prompt()), Image(png=png))
     return ChatRequest(
         messages=(Message(role="user", content=content),), temperature=0.0, max_tokens=settings.qwen3_vl_max_tokens
@@ -326,26 +327,11 @@ def _prompt() -> str:
     return (resources.files("tasks.rag") / "prompts" / "figure.txt").read_text(encoding="utf-8")
 
 
-_PLACEHOLDER = re.compile(r"[\s\-–—…·.*:?]*|n/?a|none|null|nil|unknown|not \w+|없음|해당 ?없음|미상|알 수 없음", re.I)
-_LABEL = re.compile(
-    r"(title|period|legend|table|figures?|notes?|source|unit|data"
-    r"|제목|기간|범례|표|수치|단위|주석?|출처|데이터)\s*[:：]",
-    re.I,
-)
-_NOTHING = re.compile(
-    r"\bno (data|numbers?|numeric\w*|figures?|text|tables?|charts?|values?|information|content|visible|readable)\b"
-    r"|\b(does not|doesn't|do not|don't) (contain|show|include|have|display|present)\b"
-    r"|\b(cannot|can't|could not|unable to|not able to) (see|read|view|identify|determine|extract|find|process)\b"
-    r"|\b(blank|empty|decorative|ornamental|illegible|unreadable)\b"
-    r"|(수치|데이터|정보|숫자|텍스트|내용|자료|값|표|그래프|차트|글자|문자)[가-힣]{0,2}\s*(전혀 |따로 )?"
-    r"(없|존재하지|포함되어 있지|포함하지|확인할 수|확인되지|보이지|나타나지|식별)"
-    r"|(읽|볼|알|판독할|식별할|추출할|확인할) 수(가|는)? 없"
-    r"|빈 (이미지|페이지|화면)|장식",
-    re.I,
-)
-_EMBLEM = re.compile(r"\b(logo|logotype|icon|watermark|emblem)\b|로고|아이콘|워터마크|엠블럼", re.I)
+_SAID = tomllib.loads((resources.files("tasks.rag.indexing") / "figure_answers.toml").read_text("utf-8"))
+_PLACEHOLDER, _LABEL, _EMBLEM = (re.compile(_SAID[name], re.I) for name in ("placeholder", "label", "emblem"))
+_NOTHING = re.compile("|".join(_SAID["nothing"]), re.I)
 EMBLEM_CHARS = 120
-"""A sentence as short as this that names an emblem says only that there is one."""
+"""A shorter sentence that names an emblem is not informative."""
 
 
 def is_informative(answer: str) -> bool:

@@ -29,7 +29,7 @@ STATUS_FILE = "index_status.json"
 
 
 class DocumentStatus(Record):
-    """Outcome for one document."""
+    """The outcome for one document."""
 
     document: str
     """Path below the folder, NFC."""
@@ -65,7 +65,7 @@ class IndexStatus(Record):
     heartbeat: datetime
     ended: datetime | None = None
     generation: str | None = None
-    """What readers see; during a build the generation before it."""
+    """The generation that readers use; during a build the previous one."""
     run: str | None = None
     """Prefect flow run."""
     counts: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -265,7 +265,7 @@ def chunk_lengths(chunked: Sequence[Chunked]) -> LengthStatistics | None:
 
 
 MOST_ROWS = 500
-"""Documents that the table names; the artifact lies in Prefect's database."""
+"""Maximum number of rows: the artifact is stored in Prefect's database."""
 
 
 def headline(report: IndexReport) -> str:
@@ -275,7 +275,7 @@ def headline(report: IndexReport) -> str:
 
 
 def rows_of(failed: Sequence[DocumentStatus]) -> list[dict[str, str]]:
-    """A row per document that could not be read, as a table artifact wants them."""
+    """Rows of a table artifact: the documents that could not be read."""
     return [
         {
             "document": one.document,
@@ -288,7 +288,7 @@ def rows_of(failed: Sequence[DocumentStatus]) -> list[dict[str, str]]:
 
 
 def markdown_of(report: IndexReport, *, failed: Sequence[DocumentStatus], documents: Path, index: Path) -> str:
-    """The build in words."""
+    """The report of a build in Markdown."""
     lines = [
         f"# {headline(report)}",
         f"documents `{documents}` · index `{index}` · generation `{report.generation}` · {report.seconds:,.1f} s",

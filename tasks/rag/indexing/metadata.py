@@ -1,4 +1,4 @@
-"""What is known of documents beside their text: the rows of a CSV, and what their first pages state."""
+"""Metadata of documents: the rows of a CSV, and what their first pages state."""
 
 from __future__ import annotations
 
@@ -15,28 +15,16 @@ from typing import NamedTuple
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.text_reader import decode, read_bytes
-from tasks.rag.facts.fact_values import bare
+from tasks.rag.facts.fact_values import FACTS, bare
 from tasks.rag.rag_errors import MetadataUnusable
 
-COLUMNS = {
-    "공고번호": "notice_id",
-    "공고차수": "notice_round",
-    "사업명": "project_name",
-    "사업금액": "project_amount",
-    "발주기관": "issuer",
-    "공개일자": "publish_date",
-    "입찰참여시작일": "bid_start",
-    "입찰참여마감일": "bid_end",
-    "사업요약": "summary",
-    "파일형식": "file_format",
-    "파일명": "file_name",
-}
+COLUMNS: dict[str, str] = FACTS["columns"]
 """Headers of the CSV, without spaces and brackets, and our names for them."""
 MOST_FIELD_CHARS = 10_000_000
 
 
 class MetadataTable(NamedTuple):
-    """The CSV."""
+    """The rows of the CSV."""
 
     rows: dict[int, dict[str, str]]
     """Line of the file (1-based, the last one of a record over several) → its cells that are not empty, by our names
@@ -45,12 +33,12 @@ class MetadataTable(NamedTuple):
 
 
 class MatchedMetadata(NamedTuple):
-    """Which row belongs to which file."""
+    """The row of each file."""
 
     by_file: dict[str, dict[str, str]]
     """File name → the cells of its row; files without a row are not here."""
     warnings: tuple[str, ...] = ()
-    """What is wrong with the rows."""
+    """Problems of the rows."""
     files_without_row: tuple[str, ...] = ()
 
 
@@ -136,7 +124,7 @@ def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
 
 
 def _keys(name: str) -> list[str]:
-    """What a name may be matched by, the surest first."""
+    """Keys by which a file name is matched, the most specific first."""
     path = unicodedata.normalize("NFC", name).replace("\\", "/").strip().lstrip("./").casefold()
     file = path.rpartition("/")[2]
     stem = re.sub(r"\.(pdf|hwpx?|docx?|docm|txt|md|html?)$", "", file)
@@ -145,21 +133,10 @@ def _keys(name: str) -> list[str]:
 
 FIRST_PAGES = 3
 FIRST_BLOCKS = 60
-"""Where a document has no pages, its opening is taken to be this long."""
+"""Number of blocks that are read of a document without pages."""
 MOST_VALUE_CHARS = 200
 
-_LABELS = {
-    label: name
-    for name, labels in {
-        "project_name": "사업명 용역명 과업명 공고명 입찰건명 projectname projecttitle",
-        "issuer": "발주기관 발주처 수요기관 공고기관 주관기관 issuer issuedby contractingauthority",
-        "publish_date": "공고일 공고일자 공개일자 issuedate dateofissue",
-        "project_amount": "사업금액 사업예산 소요예산 추정가격 budget",
-        "notice_id": "공고번호 입찰공고번호 rfpno rfpnumber",
-        "bid_end": "입찰마감일 입찰마감일시 제안서제출마감",
-    }.items()
-    for label in labels.split()
-}
+_LABELS = {label: name for name, labels in FACTS["first_pages"].items() for label in str(labels).split()}
 _LINE = re.compile(r"[\s○●◦■□▪▶❍◎ㅇ\-•*·※]*(?:\(?[\d가-하]{1,2}[.)]\s*)?([^:：\n]{2,24}?)\s*[:：]\s*(\S.*)")
 _MONTH = (
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December"

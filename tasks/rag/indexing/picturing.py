@@ -42,7 +42,7 @@ from tasks.rag.indexing.figures import (
 from tasks.rag.indexing.scan import scan_folder
 
 FINDER_VERSION = 1
-"""Raise it when other pictures would be found in the same bytes, or be measured differently."""
+"""Increment when other pictures would be found in the same bytes, or measured differently."""
 DESCRIBE = "describe figures"
 """Name of the stage in progress displays."""
 

@@ -1,4 +1,4 @@
-"""How good answers are: they hold the gold number or words, cite a gold page, and make nothing up."""
+"""Checks answers against gold: the number or words, a citation of a gold page, abstention."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class AnswerCheck(Record):
     """No sentence of the answer is marked as unverified; None for an abstention."""
     answer: str = ""
     cited: tuple[Place, ...] = ()
-    """Where its citations lead, for people who look."""
+    """Document and page of each citation."""
     model_away: bool = False
-    """A model was to answer and did not; the answer is made of the documents' own sentences."""
+    """True: the model failed, and the answer was extracted from the documents."""
     unscored: str | None = None
     """Why there was no answer to check; such a question counts in no figure."""
 
@@ -58,7 +58,7 @@ class Abstention(Record):
     answerable_answered: Share | None
     unanswerable_abstained: Share | None
     false_answer_rate: Share | None
-    """Unanswerable questions that were answered all the same."""
+    """Share of unanswerable questions that were answered."""
 
 
 class AnswerFigures(Record):
@@ -101,7 +101,7 @@ def check_answers(
 
 
 def check_answer(question: Question, answered: Answered, *, document: str | None) -> AnswerCheck:
-    """What holds of one answer; document: the gold document, under the name that citations carry."""
+    """The checks of one answer; document: the gold document, by its name in the catalogue."""
     given = not answered.abstained
     check = AnswerCheck(
         id=question.id,

@@ -22,9 +22,9 @@ from tasks.rag.planning.routing import Router
 from tasks.rag.retrieval.search import search
 
 USUAL_LABELS = ("kind", "lang")
-"""Figures are grouped by these when the lines have them."""
+"""Labels that figures are grouped by if no others are chosen."""
 MOST_GROUPS = 50
-"""Values of one label; one with more, such as an author's note on each line, groups nothing."""
+"""Maximum number of values of a label to group by."""
 NAMES_SHOWN = 3
 
 
@@ -94,7 +94,7 @@ def choose(questions: Sequence[Question], split: str | None) -> list[Question]:
 
 
 def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | None:
-    """A sentence about gold documents that the index lacks; None when it has all."""
+    """A warning about gold documents that are not in the index; None if all are."""
     lacking = [question for question in questions if question.document and question.document not in names]
     if not lacking:
         return None
@@ -122,7 +122,7 @@ def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
 
 
 class Measurement(NamedTuple):
-    """The figures, with those of each question."""
+    """Aggregate figures and those of each question."""
 
     measured: Measured
     ranked: tuple[Ranked, ...]
@@ -130,7 +130,7 @@ class Measurement(NamedTuple):
 
 
 class Made(NamedTuple):
-    """Program and times of a measurement."""
+    """Version and times of a measurement."""
 
     version: str
     git_commit: str | None
@@ -147,7 +147,7 @@ class Subject(NamedTuple):
 
 
 def questions_digest(questions: Sequence[Question]) -> str:
-    """SHA-256 of what is asked and expected; the order of the questions is part of it."""
+    """SHA-256 of the questions and their gold answers, in their order."""
     digest = hashlib.sha256()
     for question in questions:
         digest.update(question.model_dump_json().encode("utf-8", "surrogatepass") + b"\n")
@@ -202,14 +202,14 @@ def samples_of(questions: Sequence[Question], measurement: Measurement) -> Itera
 
 
 CHUNKS = 50
-"""Chunks asked for, so that ten different pages are among them."""
+"""Chunks searched for per question, so that ten different pages are among them."""
 
 
 class Gold(NamedTuple):
     """The gold documents of questions, in one index."""
 
     name_of: Callable[[str], str]
-    """The name that hits carry: a file with the same content may come first in the catalogue."""
+    """Gold document → its name in the catalogue, where a file with the same content may come first."""
     notes: tuple[str, ...]
 
 
@@ -227,7 +227,7 @@ def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
 def places_in(
     opened: Index, *, strategy: str, bm25_weight: float, route: bool, rerank: str | None
 ) -> Callable[[Question], list[Place]]:
-    """A search: it gives where the hits for a question stand, best first."""
+    """A function that searches for a question and returns the places of its hits, best first."""
     router = Router(opened.catalogue) if route else None
     reranker = resources.reranker(rerank) if rerank else None
 
@@ -248,7 +248,7 @@ def places_in(
 
 
 def subject_of(opened: Index, folder: Path) -> Subject:
-    """The index as a run names it."""
+    """The index as it is recorded with a run."""
     manifest = opened.manifest
     return Subject(
         generation=opened.generation,

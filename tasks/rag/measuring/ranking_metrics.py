@@ -1,4 +1,4 @@
-"""How well a search finds what questions ask for: hit@k, MRR@10 and nDCG@10 by page and by document."""
+"""Retrieval metrics: hit@k, MRR@10 and nDCG@10 by page and by document."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Question(Record):
     """1-based gold pages; none where the document stores no pages, then it counts by document only."""
     answer: str | None = None
     answerable: bool = True
-    """False: the right answer is to say that the documents do not tell."""
+    """False: the documents have no answer, and the right response is to abstain."""
     turns: tuple[str, ...] = ()
     """Questions of the same conversation that were asked before this one, oldest first."""
     labels: dict[str, str] = Field(default_factory=dict)
@@ -200,7 +200,7 @@ def ndcg(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
 
 
 def mean_of(values: Sequence[float], *, seed: int = 0) -> Mean:
-    """Raises ValueError without values."""
+    """The mean with its 95 % bootstrap interval. Raises ValueError without values."""
     if not values:
         raise ValueError("a mean needs at least one value")
     low, high = bootstrap(values, seed=seed)

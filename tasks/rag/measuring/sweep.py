@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Unit = Literal["page", "document"]
 
 SWEEP_VERSION = 1
-"""Raise it when the same point on the same index would be measured otherwise."""
+"""Increment when the same point on the same index would give other figures."""
 DECIDING = "mrr@10"
 """The figure that points are sorted and compared by."""
 OVERLAP_MOST = 0.5
@@ -44,7 +44,7 @@ class Chunking(Record):
 
 
 class Point(Record):
-    """One way to cut and to search."""
+    """A chunking with a search."""
 
     chunking: Chunking
     strategy: StrategyName
@@ -86,7 +86,7 @@ class Row(NamedTuple):
     swept: Swept
     value: Mean
     difference: Mean | None
-    """To the point that the others are compared with, paired by question; None for that point itself."""
+    """Difference to the baseline, paired by question; None for the baseline itself."""
 
 
 class Compared(NamedTuple):
@@ -156,7 +156,7 @@ def point_key(point: Point, *, index_digest: str, questions: str, settings: Mapp
 
 
 def read_kept(lines: Iterable[str]) -> dict[str, Swept]:
-    """What was measured before, by key; a line that a killed run left half written is passed over."""
+    """Earlier measurements by key; lines that an interrupted run left incomplete are skipped."""
     kept: dict[str, Swept] = {}
     for line in lines:
         try:

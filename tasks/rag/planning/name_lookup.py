@@ -20,7 +20,7 @@ from tasks.rag.planning.type_words import without_particles
 
 Kind = Literal["entity", "title", "id"]
 How = Literal["full", "lead", "initials", "guess"]
-"""The whole name, its first words, its first letters, or something like it."""
+"""How a spelling matches a name: whole, by its first words, by its initials, or approximately."""
 
 SURE = 0.85
 """Confidence from which a name alone rules other documents out."""
@@ -49,23 +49,23 @@ class Mention(NamedTuple):
 
 
 class _Name:
-    """All that is known of a name that documents share."""
+    """A name and the documents that bear it."""
 
     def __init__(self, kind: Kind, field: str, value: str, words: Sequence[str]) -> None:
         self.kind: Kind = kind
         self.field, self.value, self.words = field, value, tuple(words)
         self.documents: set[int] = set()
         self.whole = compact(name_words(value))
-        """With its numbers."""
+        """The compact spelling with numbers."""
         self.place = kind == "entity" and _PLACE.fullmatch("".join(words)) is not None
 
 
 _Way = tuple[_Name, How]
-"""A name, and how a spelling leads to it."""
+"""A name, and how a spelling matches it."""
 
 
 class NameLookup:
-    """The names of `documents`, by their positions."""
+    """An index of document names; documents are identified by their position."""
 
     def __init__(self, documents: Sequence[DocumentNames], ids: Sequence[str]) -> None:
         from rapidfuzz import fuzz, process  # 36 ms, which the first question would wait for
@@ -287,7 +287,7 @@ def _joined_initials(ways: dict[str, list[_Way]], word: Word) -> list[Mention]:
 
 
 def _keys(run: Sequence[Word]) -> list[str]:
-    """What a run may be looked up by: in one word, the last one without particles or 's."""
+    """Lookup keys of a run of words: joined, the last word also without particles or 's."""
     head = "".join(form.removesuffix("'s") for word in run[:-1] if (form := word.form) not in CONNECTIVES)
     keys = [head + last for last in _forms(run[-1].form)]
     if len(run) == 2 and all(len(word.form.removesuffix("'s")) == 1 for word in run):

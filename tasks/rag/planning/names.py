@@ -43,12 +43,12 @@ class Word(NamedTuple):
 
 
 class DocumentNames(NamedTuple):
-    """What a document may be called."""
+    """The names of one document."""
 
     entities: tuple[tuple[str, str], ...]
-    """Field and name of those who issued it or whom it is about."""
+    """(field, name) of the organisations that issued it or that it is about."""
     titles: tuple[tuple[str, str], ...]
-    """Field and name of what it is."""
+    """(field, name) of the document itself."""
     folders: tuple[str, ...]
     said: Qualifiers
     stem: str
@@ -93,7 +93,7 @@ _KOREAN_COMPANY = re.compile(
 )
 
 LEAF_CHUNKS = 12
-"""A page is rarely cut into more."""
+"""Maximum number of chunks of a document that may be a single page."""
 
 
 def document_names(entry: CatalogueEntry) -> DocumentNames:

@@ -1,4 +1,4 @@
-"""A question becomes a plan: its type, the strategy, how many chunks, and the documents that it means.
+"""Plans how a question is looked up: its type, the strategy, the number of chunks, the documents meant.
 
 The type is a model's label, else follows from the question's words (`type_words`), else from the conversation.
 """
@@ -14,14 +14,13 @@ from pydantic import JsonValue, ValidationError
 from models.embedders import reads
 from tasks.rag.answers import Answered, Filters, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.qualifiers import without_qualifiers
-from tasks.rag.planning.type_words import normal, rules_fired, without_particles
+from tasks.rag.planning.type_words import CONVERSATION, PRECEDENCE, normal, rules_fired, without_particles
 
-PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
 TOPIC_TURNS = 5
-"""How far back the topic of a conversation is looked for."""
+"""Number of turns that are searched for the topic of a conversation."""
 
 SHORT_CHARS = 24
-"""A question up to this long that names no document follows the turn before it."""
+"""A question of at most this length that names no document is a follow-up."""
 SURE_NAME = 0.6
 """Confidence from which a name in a follow-up replaces the documents of the last turn."""
 
@@ -29,16 +28,16 @@ ALL = Filters()
 
 
 class Classified(NamedTuple):
-    """A type, and why."""
+    """A type of question, and how it was found."""
 
     query_type: QueryType
     words: tuple[str, ...]
-    """Words of the question that speak for the type."""
+    """Words of the question that indicate the type."""
     decided_by: Literal["words", "history", "default"]
 
 
 class Look(NamedTuple):
-    """How questions of a type are looked up."""
+    """Search settings of a type of question."""
 
     strategy: str
     top_k: int
@@ -121,27 +120,11 @@ def _names(filters: Filters) -> bool:
     return any(match.confidence >= SURE_NAME for match in filters.matches)
 
 
-_RESET = re.compile(
-    r"""(?:(?:자|그럼|이제|좋아|ok|okay|please|let's|let\ us|now)[\s,.]+)*
-    (?:
-      (?:(?:완전히\s)?(?:새로운|새|다른)\s?(?:질문|주제|대화|이야기|얘기)|(?:a\s)?(?:new|different|another)\s(?:question|topic|conversation|chat))
-        (?:을|를|이야|이에요|입니다|인데|으로|로|할게요?|하자|이?\s?있(?:어요?|습니다))*(?=\s|[^\w가-힣]|$)
-        (?!\s?(?:목록|유형|사항|번호|is\b|was\b|in\b|on\b|about\b|of\b))
-    | 처음부터(?=\s?(?:$|[.!?,:]|다시|시작|하자|할게|물어))
-    | (?:대화\s?(?:를\s|내용\s|기록\s)?)?(?:초기화|리셋)(?=\s?(?:$|[.!,:]|해|하자|하고|할게|부탁))
-    | (?:이전|앞선?|지금까지의?)\s(?:질문|대화|내용)(?:은|을|는)?\s?(?:모두\s|다\s|전부\s)?(?:잊|무시|지우|지워)
-    | 주제를?\s?(?:바꿔|바꾸|바꿀)
-    | /?reset(?=\s?(?:$|[.!,:]|(?:the\s)?(?:conversation|chat|history|context)))
-    | (?:start|begin)\s(?:over|again|afresh|from\sscratch)(?=\s?(?:$|[.!,:]))
-    | (?:change|switch)\s(?:the\s)?(?:topic|subject)
-    | forget\s(?:it|that|this|all|everything|(?:the\s|our\s|my\s)?(?:previous|above|last|conversation|history))
-    )""",
-    re.VERBOSE,
-)
+_RESET = re.compile(CONVERSATION["reset"], re.VERBOSE)
 
 
 def is_reset(question: str) -> bool:
-    """Does the question open by leaving the conversation: `새 질문: …`, `start over`?"""
+    """Whether the question opens a new conversation: `새 질문: …`, `start over`."""
     return _RESET.match(normal(question)) is not None
 
 
@@ -217,7 +200,7 @@ def _at_another_period(question: str, last: str) -> str | None:
 
 
 QUALIFIER_FIELDS = frozenset(["year", "form", "round", "date"])
-"""Fields of matches that say which document of a name, and not the name."""
+"""Fields of matches that qualify a name."""
 
 
 def _lacking(words: list[str], said: set[str]) -> list[str]:
@@ -225,7 +208,7 @@ def _lacking(words: list[str], said: set[str]) -> list[str]:
 
 
 def _is_elliptic(question: str, filters: Filters) -> bool:
-    """Is there nothing in the question but a name, a year, a form or a round?"""
+    """Whether the question holds only a name, a year, a form or a round."""
     left = normal(question)
     for match in filters.matches:
         left = left.replace(normal(match.said), " ")
@@ -233,13 +216,8 @@ def _is_elliptic(question: str, filters: Filters) -> bool:
     return not [word for word in words if len(word) > 2 or not re.fullmatch("[가-힣]+", word)]
 
 
-_OPENERS = "그럼 그러면 그렇다면 또 더 추가로 이어서 what how about and for the then also of in s is"
-_EMPTY = frozenset(_OPENERS.split())
-_ASKING = """
-what which who whom whose when where why how much many does do did is are was were will would can could should
-has have had the a an of for in on at to by with from please tell me give
-"""
-_ASKED = frozenset(_ASKING.split())
+_EMPTY = frozenset(CONVERSATION["openers"].split())
+_ASKED = frozenset(CONVERSATION["asking"].split())
 
 
 def _topic_and_point(question: str) -> tuple[list[str], list[str]]:
@@ -272,7 +250,7 @@ def _korean_parts(words: list[str]) -> tuple[list[str], list[str]]:
 
 MOST_PARTS = 4
 FEWEST_WORDS = {"ko": 2, "en": 3}
-"""A part of fewer words leans on the others."""
+"""A part of fewer words is incomplete without the others."""
 
 _ENGLISH_JOINT = re.compile(
     r"(?:,?\s+and\s+|;\s+(?:and\s+)?|\?\s+(?:and\s+)?)"
@@ -323,7 +301,7 @@ def _cut_korean(text: str) -> tuple[str, ...]:
 
 
 MOST_TURNS = 8
-"""Turns of the conversation that are kept."""
+"""Maximum number of turns of a conversation."""
 
 
 class Recalled(NamedTuple):
@@ -347,7 +325,7 @@ def turn_of(answered: Answered) -> Turn:
 
 
 def recall(kept: Sequence[JsonValue]) -> Recalled:
-    """What `Answered.model_dump(mode="json")` gave, as values again."""
+    """Reads answers from the JSON of `Answered.model_dump(mode="json")`."""
     answers: list[Answered] = []
     for value in kept:
         try:

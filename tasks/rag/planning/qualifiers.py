@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tasks.language.tokens import month_number
 
 DAYS_TO_REPORT = 31
-"""An event is reported so soon after its date."""
+"""Maximum number of days between an event and its report."""
 
 
 class Period(NamedTuple):
@@ -21,7 +21,7 @@ class Period(NamedTuple):
 
 
 class Qualifiers(NamedTuple):
-    """What a text says beside a name."""
+    """Years, forms, rounds and dates in a text."""
 
     periods: tuple[Period, ...] = ()
     forms: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ def says_which(said: Qualifiers, *, rounds: bool) -> bool:
 
 
 def fit_of(said: Qualifiers, document: Qualifiers, *, rounds: bool) -> float:
-    """How well a document is what the question says, 0 to 1; rounds: whether the documents at hand have rounds."""
+    """How well a document fits the question, 0 to 1; rounds: whether the candidate documents have rounds."""
     fit = _period_fit(said, document) * _form_fit(said, document)
     if said.dates:
         between = [_days(dated) - _days(asked) for asked in said.dates for dated in document.dates]

@@ -1,4 +1,4 @@
-"""Which documents a question means, by the names of the catalogue; no model, no list of names.
+"""Finds the documents that a question means, by the names of the catalogue, without a model.
 
 Names (`name_lookup`) choose the documents; year, form and round (`qualifiers`) choose among them.
 """
@@ -19,7 +19,7 @@ MOST_CHARS = 2_000
 """A longer question is routed by its beginning."""
 MOST_SIDES = 6
 MOST_NAMED = 8
-"""Documents that an ambiguity names."""
+"""Maximum number of documents named when a question is ambiguous."""
 VAGUE = 0.6
 """Confidence of a name that may mean something else, such as a place."""
 FEW_WORDS = 0.9
@@ -36,7 +36,7 @@ CORROBORATED = 0.75
 
 
 class Router:
-    """The names of a catalogue, ready for questions."""
+    """Routes questions to the documents of a catalogue."""
 
     def __init__(self, catalogue: Sequence[CatalogueEntry]) -> None:
         self._digests = [entry.document for entry in catalogue]
@@ -57,7 +57,7 @@ class Router:
 
 
 class _Chosen(NamedTuple):
-    """Documents that names mean."""
+    """Documents chosen by the names in the question."""
 
     documents: list[int]
     scores: dict[int, float]
@@ -66,7 +66,7 @@ class _Chosen(NamedTuple):
 
 
 class _Fitting(NamedTuple):
-    """Documents that also fit in year, form and round."""
+    """Chosen documents, by their fit in year, form and round."""
 
     documents: list[int]
     """The best first; the best alone if the question singles them out."""
@@ -74,7 +74,7 @@ class _Fitting(NamedTuple):
 
 
 class _Routing:
-    """One question."""
+    """The routing of one question."""
 
     def __init__(self, router: Router, question: str, query_type: QueryType, history: Sequence[Turn]) -> None:
         self.router, self.lookup, self.query_type = router, router._lookup, query_type
@@ -247,7 +247,7 @@ class _Routing:
         return families if len(families) <= MOST_SIDES else []
 
     def _chosen_sides(self, mentions: list[Mention], sure: list[Mention]) -> _Chosen:
-        """Every issuer that is named; sure if all are."""
+        """The documents of every issuer named; sure if every match is."""
         better = {mention.value: mention for mention in sure}
         entities = [better.get(m.value, m) for m in mentions if m.kind == "entity"]
         own = frozenset(word for mention in entities for word in mention.words)
@@ -256,7 +256,7 @@ class _Routing:
         return _Chosen(_all(entities), scores, sure=all_sure, mentions=entities)
 
     def _families(self, documents: Iterable[int]) -> list[list[int]]:
-        """Documents with those that are the same in another format."""
+        """Documents grouped by file stem: one document in several formats."""
         families: dict[str, list[int]] = {}
         for at in documents:
             families.setdefault(self.router._stems[at], []).append(at)
@@ -285,7 +285,7 @@ class _Routing:
         return tuple(dict.fromkeys(self.router._digests[at] for at in documents))
 
     def _matches(self, chosen: _Chosen, fitting: _Fitting) -> tuple[NameMatch, ...]:
-        """The names, and where question and document agree beside them."""
+        """Matched names, then the years, forms, rounds and dates on which question and document agree."""
         names = [_match(mention) for mention in chosen.mentions]
         said, document = self.said, self.router._said[fitting.best[0]]
         agreed: list[tuple[str, str]] = []
@@ -306,7 +306,7 @@ def _match(mention: Mention) -> NameMatch:
 
 
 class _Kind(NamedTuple):
-    """What makes documents alike."""
+    """What documents of one kind share."""
 
     same: str
     """Equal for documents that differ only in issuer, year or round; empty where nothing is known."""
@@ -336,7 +336,7 @@ def _values_of(catalogue: Sequence[CatalogueEntry]) -> dict[str, set[int]]:
 
 
 def _documents_with_values(question: str, values: dict[str, set[int]]) -> dict[int, str]:
-    """Documents that state an amount or a date of the question, with that."""
+    """Document → the amount or date of the question that it states."""
     if not any(letter.isdigit() for letter in question):
         return {}
     (words,) = tokenize([question], tokenizer=BIGRAM)

@@ -24,22 +24,22 @@ from tasks.rag.retrieval.expansion import Expansion, expand, is_statement
 from tasks.rag.retrieval.weights import SearchSettings
 
 OTHER_CLOSENESS = 0.1
-"""At least, for embedders other than MiniLM."""
+"""Least weight of similarity in `words` for embedders other than MiniLM."""
 TITLE_LINES, TITLE_CHARS = 3, 300
 AMOUNTS = 6
-"""A statement has them, a list of statements with their pages does not."""
+"""Least number of amounts in a financial statement; a list of statements has fewer."""
 _AMOUNT = re.compile(r"(?<![\d,.])(?!(?:19|20)\d\d(?!\d))(?:\d{1,3}(?:,\d{3})+|\d{3,})")
 Rows = NDArray[np.bool_]
-"""A flag per row."""
+"""A flag per row of the index."""
 
 
 class Scope(NamedTuple):
-    """Where to look."""
+    """The rows to search."""
 
     allowed: Rows | None = None
-    """Nowhere else; None is everywhere."""
+    """Rows to search; None: all."""
     bonus: NDArray[np.float32] | None = None
-    """Per row, what its document gains for being meant, as a share of the best score; None is nothing anywhere."""
+    """Per row, the bonus of its document as a share of the best score; None: no bonus."""
 
     @property
     def inside(self) -> Rows | None:
@@ -50,14 +50,14 @@ class Scope(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Rows, best first, and what the retriever gave them."""
+    """Rows, best first, and their scores."""
 
     rows: list[int]
     scores: list[float]
 
 
 class Retrievers:
-    """One question on one index; its vector and its words are made once, and only if a retriever needs them."""
+    """The retrievers of one question on one index; it is embedded and tokenized once, on first use."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Retrievers:
         self._nearest: list[tuple[int, Scope, Ranked]] = []
 
     def similarity(self, k: int, scope: Scope) -> Ranked:
-        """By cosine."""
+        """Ranks by cosine similarity."""
         for depth, searched, ranked in self._nearest:  # of one question, so a few
             if depth >= k and searched.allowed is scope.allowed and searched.bonus is scope.bonus:
                 return Ranked(ranked.rows[:k], ranked.scores[:k])
@@ -86,7 +86,7 @@ class Retrievers:
         return ranked
 
     def mmr(self, k: int, scope: Scope) -> Ranked:
-        """By cosine, less the cosine to what stands before it."""
+        """Ranks by maximal marginal relevance."""
         pool = self.similarity(max(self.settings.mmr_pool, k), scope)
         vectors = self.index.vectors.reconstruct(np.array(pool.rows, np.int64))
         relevance = np.array(pool.scores, np.float32)
@@ -94,12 +94,12 @@ class Retrievers:
         return Ranked([pool.rows[position] for position in chosen.rows], chosen.scores)
 
     def bm25(self, k: int, scope: Scope) -> Ranked:
-        """By BM25 as it is. Raises NoLexicalIndex, WrongTokenizer."""
+        """Ranks by BM25. Raises NoLexicalIndex, WrongTokenizer."""
         lexical, (words,) = self._lexical_words([self.question])
         return _preferring(partial(lexical.search, words), k, scope)
 
     def words(self, k: int, scope: Scope) -> Ranked:
-        """By the words of document and chunk, synonyms included, with similarity and titles. Raises as `bm25`."""
+        """Ranks by words of document and chunk, with synonyms, similarity and titles. Raises as `bm25`."""
         scores = self._word_scores
         closeness = closeness_for(self.embedder_name, self.question, self.settings) / self.settings.bm25_weight
         pool = max(self.settings.words_pool, k)

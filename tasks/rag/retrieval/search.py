@@ -36,7 +36,7 @@ class Hit(Record):
     document_name: str
     """Path below the indexed folder."""
     score: float
-    """Cosine, marginal relevance, BM25, fused or reranker's score, as what gave the order has it."""
+    """The score that hits are ordered by: cosine, marginal relevance, BM25, fused, or the reranker's."""
     ranks: dict[str, int]
     """Retriever → 1-based rank, for each that found the chunk; `rerank` among them when a reranker ordered the pool."""
 
@@ -150,7 +150,7 @@ class _Pool(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """One search, wherever it looks."""
+    """A search that can be repeated in other scopes."""
 
     index: Index
     rank: Callable[[Scope], Ranking]
@@ -183,7 +183,7 @@ class _Search:
         return _Pool(found, [f"nothing was found in the documents that {said} stands for; all were searched", *notes])
 
     def _compared(self, allowed: Rows | None, bonus: NDArray[np.float32] | None, filters: Filters) -> _Pool:
-        """Each side searched for itself; with `prefer` also the rest."""
+        """The sides of a comparison, each searched separately; with `prefer` also the other documents."""
         sides = (self.index.rows_of(group) for group in filters.groups)
         rows = tuple(side if allowed is None else allowed & side for side in sides)
         ranked = [self.rank(Scope(side, bonus if filters.favoured else None)) for side in rows]
@@ -211,7 +211,7 @@ def alternate(rankings: Iterable[Sequence[Item]], *, same: Callable[[Item], Hash
 def balanced(found: Sequence[Fused], sides: Sequence[Callable[[Fused], bool]], count: int, *, of: int) -> list[Fused]:
     """The first `count` in their order, but at least `count // of` from each side that has as many, one if it has any.
 
-    sides: each tells its own. of: parts that `count` is shared into, no fewer than sides.
+    sides: whether a hit belongs to the side. of: parts that `count` is shared into, no fewer than sides.
     """
     share = max(count // of, 1)
     owed = [one.row for side in sides for one in list(filter(side, found))[:share]]

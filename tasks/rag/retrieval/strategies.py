@@ -1,4 +1,4 @@
-"""The retrieval strategies: ours (`_BUILT_IN`), and those of installed packages.
+"""Retrieval strategies: built-in ones (`_BUILT_IN`), and those of installed packages.
 
 A package adds one by an entry point of the group `trivet.retrievers` that leads to a `RetrievalStrategy`; the entry
 point's name is the strategy's. Every command line imports this module, so its own imports are light.
@@ -22,7 +22,7 @@ ENTRY_POINTS = "trivet.retrievers"
 
 
 class Fused(NamedTuple):
-    """A row, what it got, and its 1-based rank in each ranking that holds it."""
+    """A row, its score, and its 1-based rank in each ranking that contains it."""
 
     row: int
     score: float
@@ -30,12 +30,12 @@ class Fused(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What a strategy gives for one question."""
+    """The result of a strategy for one question."""
 
     found: list[Fused]
     """Rows of the index, best first."""
     notes: tuple[str, ...] = ()
-    """Where the ranking is not quite the one that was asked for, and why."""
+    """Deviations from the ranking that was asked for, with their reasons."""
 
 
 class RetrievalStrategy(NamedTuple):
@@ -51,7 +51,7 @@ class RetrievalStrategy(NamedTuple):
 
 
 def strategy_names() -> tuple[str, ...]:
-    """The names of all strategies, ours first; nothing of other packages is imported."""
+    """Names of all strategies, built-in ones first; no package is imported for it."""
     theirs = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
     return tuple(dict.fromkeys((*_BUILT_IN, *theirs)))
 
@@ -96,7 +96,7 @@ def _of_entry_point(point: EntryPoint) -> RetrievalStrategy:
 
 
 def alone(name: str, ranked: Ranked) -> Ranking:
-    """The ranking of one retriever as it is."""
+    """The ranking of a single retriever."""
     pairs = zip(ranked.rows, ranked.scores, strict=True)
     return Ranking([Fused(row, score, {name: rank}) for rank, (row, score) in enumerate(pairs, start=1)])
 

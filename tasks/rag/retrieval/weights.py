@@ -1,4 +1,4 @@
-"""How much each ranking counts in a search; the page of the room (README) has the measurements behind the numbers."""
+"""Weights of the rankings in a search; tasks/rag/README.md has the measurements that they rest on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from storage.records import Record
 
 
 class SearchSettings(Record):
-    """The numbers of a search; a sweep varies them."""
+    """Numeric settings of a search."""
 
     rrf_k: int = Field(default=60, ge=1)
     """Rank constant of the fusion: how little the first ranks stand out."""

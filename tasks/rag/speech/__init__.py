@@ -24,7 +24,7 @@ _SPACE_BEFORE_STOP = re.compile(r"\s+([.,!?])")
 
 
 class Speech(NamedTuple):
-    """Words, and the language to speak them in."""
+    """Text to speak, and its language."""
 
     words: str
     language: Language

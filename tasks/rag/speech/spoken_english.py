@@ -32,40 +32,11 @@ def english_year(year: int) -> str:
 
 
 MONTH = "|".join(MONTHS)
-CURRENCIES = numbers.by_symbol(
-    {
-        "dollar": ("US$", "$", "USD"),
-        "won": ("₩", "￦", "KRW"),
-        "euro": ("€", "EUR"),
-        "pound": ("£", "GBP"),
-        "yen": ("¥", "JPY"),
-    }
-)
+CURRENCIES = numbers.by_symbol("english", "currencies")
 UNCHANGED = ("won", "yen")
 """Currencies without a plural, and without a hundredth part."""
-SCALES = numbers.by_symbol(
-    {
-        "thousand": ("thousand", "k"),
-        "million": ("million", "mn", "m"),
-        "billion": ("billion", "bn", "b"),
-        "trillion": ("trillion", "tn"),
-    }
-)
-UNITS = numbers.by_symbol(
-    {
-        "percent": ("%",),
-        "square meters": ("㎡", "m²"),
-        "cubic meters": ("㎥", "m³"),
-        "kilometers": ("㎞", "km"),
-        "centimeters": ("㎝", "cm"),
-        "millimeters": ("㎜", "mm"),
-        "kilograms": ("㎏", "kg"),
-        "degrees": ("℃", "°C", "°F"),
-        "kilowatts": ("kW",),
-        "megawatts": ("MW",),
-        "won": ("원",),
-    }
-)
+SCALES = numbers.by_symbol("english", "scales")
+UNITS = numbers.by_symbol("english", "units")
 
 
 def _number(written: str) -> str:

@@ -9,9 +9,7 @@ from tasks.rag.speech import spoken_numbers as numbers
 
 KOREAN_DIGITS = "영일이삼사오육칠팔구"
 KOREAN_LIMIT = 10**20
-"""From here on digits are said one by one."""
-NATIVE_ONES = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉")
-NATIVE_TENS = ("", "열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔")
+"""Numbers from this on are said digit by digit."""
 
 
 def korean(number: int) -> str:
@@ -28,39 +26,17 @@ def korean_digits(digits: str) -> str:
 
 def native_korean(number: int) -> str:
     """`number` (1 to 99) as things are counted: 스물한, 세; before a counter."""
-    tens, ones = divmod(number, 10)
-    return "스무" if number == 20 else NATIVE_TENS[tens] + NATIVE_ONES[ones]
+    said = numbers.in_words(number, lang="ko", to="ordinal").removesuffix(" 번째")
+    return {"첫": "한", "스물": "스무"}.get(said, said)
 
 
 MONTHS = {6: "유월", 10: "시월"}
-"""Months that are not said as their number."""
+"""Months whose name is not their number."""
 COUNTED_NATIVELY = 40
-"""Below this things are counted in Korean's own words: 세 명, but 오십 명."""
-CURRENCIES = numbers.by_symbol(
-    {
-        "달러": ("US$", "$", "USD"),
-        "원": ("₩", "￦", "KRW"),
-        "유로": ("€", "EUR"),
-        "파운드": ("£", "GBP"),
-        "엔": ("¥", "JPY"),
-    }
-)
+"""Smaller counts are said in native Korean: 세 명, but 오십 명."""
+CURRENCIES = numbers.by_symbol("korean", "currencies")
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-UNITS = numbers.by_symbol(
-    {
-        "퍼센트": ("%",),
-        "퍼센트포인트": ("%p",),
-        "제곱미터": ("㎡", "m²"),
-        "세제곱미터": ("㎥", "m³"),
-        "킬로미터": ("㎞", "km"),
-        "센티미터": ("㎝", "cm"),
-        "밀리미터": ("㎜", "mm"),
-        "킬로그램": ("㎏", "kg"),
-        "도": ("℃", "°C"),
-        "킬로와트": ("kW",),
-        "메가와트": ("MW",),
-    }
-)
+UNITS = numbers.by_symbol("korean", "units")
 
 
 def _number(written: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable
+from importlib.resources import files
 
 
 def in_words(number: int, *, lang: str, to: str = "cardinal") -> str:
@@ -14,7 +16,7 @@ def in_words(number: int, *, lang: str, to: str = "cardinal") -> str:
 
 
 Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
-"""What is written, and what is said for it."""
+"""A pattern of written text, and its replacement in words."""
 
 NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
 FIRST = r"(?<![0-9.,])"
@@ -45,9 +47,12 @@ def spoken(text: str, rules: Iterable[Rule]) -> str:
     return text
 
 
-def by_symbol(said: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """Symbol → what is said, from what is said → its symbols."""
-    return {symbol: words for words, symbols in said.items() for symbol in symbols}
+_WORDS = tomllib.loads((files("tasks.rag.speech") / "spoken_words.toml").read_text("utf-8"))
+
+
+def by_symbol(language: str, table: str) -> dict[str, str]:
+    """Symbol → what is said for it, from a table of `spoken_words.toml`: currencies, scales or units."""
+    return {symbol: said for said, symbols in _WORDS[language][table].items() for symbol in symbols.split()}
 
 
 def either(words: Iterable[str]) -> str:

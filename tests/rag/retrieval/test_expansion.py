@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.rag.retrieval.expansion import BALANCE, CASH_FLOW, INCOME, expand, is_statement
+from tasks.rag.retrieval.expansion import STATEMENTS, expand, is_statement
+
+CASH_FLOW, BALANCE, INCOME = STATEMENTS
 
 
 @pytest.mark.parametrize(
