@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.measure.plot_style import COLOURS, INK, LEFT, SOFT, TITLE_CHARS, Format, new_figure, printable, rows, save
+from tasks.measure.plot_style import COLOURS, INK, LEFT, SOFT, TITLE_CHARS, new_figure, printable, rows, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +31,9 @@ class Bar(NamedTuple):
         return all(0 <= end <= 1 for end in (self.value, self.low, self.high) if end is not None)
 
 
-def draw(bars: Sequence[Bar], *, title: str, format: Format = "png") -> bytes:
-    """Bars from the top as a file of that format; without bars a picture that says so."""
-    return save(lambda: _figure(bars, title), format)
+def draw(bars: Sequence[Bar], *, title: str) -> bytes:
+    """A PNG of the bars from the top; without bars a picture that says so."""
+    return save(lambda: _figure(bars, title))
 
 
 def _figure(bars: Sequence[Bar], title: str) -> Figure:

@@ -119,10 +119,7 @@ def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:
     return {
         "ticks": [(scale.across(tick), tick) for tick in scale.ticks],
         "of": {
-            (one.of, one.task): {
-                "dot": scale.across(one.difference),
-                "bar": None if one.low is None or one.high is None else (scale.across(one.low), scale.across(one.high)),
-            }
+            (one.of, one.task): {"dot": scale.across(one.difference), "bar": scale.span(one.low, one.high)}
             for one in changes
             if one.difference is not None
         },

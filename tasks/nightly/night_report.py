@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import get_args
 
 from tasks.measure.page_style import plain_markdown as _plain
-from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State
+from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State, Verdict
 
 WORDS: dict[State, str] = {
     "Completed": "nothing got worse beyond noise",
@@ -14,14 +15,7 @@ WORDS: dict[State, str] = {
     "Failed": "some parts are missing; Retry does only these",
     "Regressed": "something got worse beyond noise",
 }
-VERDICTS = {
-    "worse": "worse",
-    "better": "better",
-    "within noise": "within noise",
-    "same run": "unchanged",
-    "first": "first",
-    "not comparable": "not comparable",
-}
+VERDICTS: dict[Verdict, str] = {verdict: verdict for verdict in get_args(Verdict)} | {"same run": "unchanged"}
 MARKS = {"worse": "▼ ", "better": "▲ "}
 MINUS = "−"
 NONE = "–"

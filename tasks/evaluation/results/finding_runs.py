@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
@@ -14,13 +13,15 @@ from storage.records import Record, Ref
 from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Item, Response, Sample, TaskResult
+from tasks.evaluation.results.result_rows import report_from_rows, sample_from_row
+from tasks.evaluation.results.results_file import lines_beside, read_results, samples_beside
 
 if TYPE_CHECKING:
-    from storage.evaluations import Evaluations, Run
+    from storage.evaluations import Evaluations
     from storage.responses import StoredResponse
 
 LOOKED_AT = 20
-"""Number of latest runs of a model among which an ended one is looked for."""
+"""Number of latest runs of a model among which a finished one takes precedence over a running one."""
 Recall = Callable[[list[str]], "dict[str, StoredResponse]"]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -36,9 +37,6 @@ class FoundRun:
 
     def samples(self, task: str) -> Iterator[Sample]:
         """The samples of a task, one at a time. Raises ResultsUnusable, DatabaseUnavailable."""
-        from tasks.evaluation.results.result_rows import sample_from_row
-        from tasks.evaluation.results.results_file import samples_beside
-
         self.require(task)
         if self.path:
             return samples_beside(self.path, task)
@@ -47,8 +45,6 @@ class FoundRun:
 
     def item(self, task: str, item: str) -> list[Sample]:
         """The samples of one item, by repeat; none where it is not there. Raises as `samples` does."""
-        from tasks.evaluation.results.result_rows import sample_from_row
-
         self.require(task)
         if self._evaluations and not self.path:
             rows = self._evaluations.sample(self.report.run.id, task, item)
@@ -57,8 +53,6 @@ class FoundRun:
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
         """Prompts and replies of a sample, if the results file has them beside it. Raises ResultsUnusable."""
-        from tasks.evaluation.results.results_file import lines_beside
-
         for one, texts in lines_beside(self.path, task) if self.path else ():
             if (one.item, one.repeat) == (sample.item, sample.repeat):
                 return texts["prompt"], texts["response"]
@@ -76,8 +70,6 @@ def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
 
     evaluations: None to look at files only. Raises ResultsUnusable, DatabaseUnavailable.
     """
-    from tasks.evaluation.results.results_file import read_results
-
     path = Path(which)
     if which.endswith(".json") or path.is_file():
         return FoundRun(read_results(path), path=path)
@@ -100,28 +92,20 @@ def newest_results(folder: Path) -> Path:
 
 
 def _in_database(which: str, evaluations: Evaluations) -> FoundRun:
-    from tasks.evaluation.results.result_rows import report_from_rows
-
     try:
         run = evaluations.run(which)
     except UnknownRun as unknown:
-        latest = _latest_of(which, evaluations)
-        if latest is None:
+        runs = evaluations.runs(kind="benchmark", model=which, limit=LOOKED_AT)
+        if not runs:
             raise ResultsUnusable(
                 f"{which} is no results file, no run and no model that was evaluated: {unknown}"
             ) from unknown
-        run = latest
+        run = next((one for one in runs if one.status != "running"), runs[0])
     try:
         report = report_from_rows(run, evaluations.task_results(run.id))
     except ValueError as error:
         raise ResultsUnusable(f"{error}; name a run of `trivet eval run`") from error
     return FoundRun(report, evaluations=evaluations)
-
-
-def _latest_of(model: str, evaluations: Evaluations) -> Run | None:
-    """The last run of a model; an ended one takes precedence over a running one."""
-    runs = evaluations.runs(kind="benchmark", model=model, limit=LOOKED_AT)
-    return next((run for run in runs if run.status != "running"), runs[0] if runs else None)
 
 
 class Texts(NamedTuple):
@@ -135,24 +119,17 @@ class Asked:
     """Items and responses of a task by sample; only offsets of lines are held."""
 
     def __init__(self, result: TaskResult, artifacts: Artifacts) -> None:
-        self._result = result
+        """Raises MissingArtifact, DamagedArtifact."""
         self._artifacts = artifacts
+        items = [result.items] if result.items else []
+        self._items = {item.id: place for item, place in self._lines(items, Item)}
+        answers = self._lines(result.responses, Response)
+        self._responses = {(answer.item, answer.repeat): place for answer, place in answers}
 
     def __call__(self, sample: Sample) -> Texts:
-        """Raises MissingArtifact, DamagedArtifact."""
         item = self._items.get(sample.item)
         response = self._responses.get((sample.item, sample.repeat))
         return Texts(item and self._read(item, Item), response and self._read(response, Response))
-
-    @cached_property
-    def _items(self) -> dict[str, _Place]:
-        refs = [self._result.items] if self._result.items else []
-        return {item.id: place for item, place in self._lines(refs, Item)}
-
-    @cached_property
-    def _responses(self) -> dict[tuple[str, int], _Place]:
-        lines = self._lines(self._result.responses, Response)
-        return {(response.item, response.repeat): place for response, place in lines}
 
     def _lines(self, refs: Iterable[Ref], model: type[Model]) -> Iterable[tuple[Model, _Place]]:
         for ref in refs:

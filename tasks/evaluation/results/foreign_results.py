@@ -186,7 +186,9 @@ def lm_eval_of(report: EvalReport) -> dict[str, Any]:
         "configs": {result.task: _config(result) for result in results},
         "versions": {result.task: result.version for result in results},
         "n-shot": {result.task: result.settings.get("num_fewshot") or 0 for result in results},
-        "higher_is_better": {result.task: _directions(result) for result in results},
+        "higher_is_better": {
+            result.task: {_key(one)[0]: one.higher_is_better for one in _whole(result)} for result in results
+        },
         "n-samples": {
             result.task: {"original": result.data.count, "effective": result.counts.items} for result in results
         },
@@ -220,10 +222,6 @@ def _figures(result: TaskResult) -> dict[str, float | str]:
         figures[f"{metric},{chosen}"] = estimate.value
         figures[f"{metric}_stderr,{chosen}"] = "N/A" if estimate.std_err is None else estimate.std_err
     return figures
-
-
-def _directions(result: TaskResult) -> dict[str, bool]:
-    return {_key(estimate)[0]: estimate.higher_is_better for estimate in _whole(result)}
 
 
 def _whole(result: TaskResult) -> Iterator[Estimate]:

@@ -302,15 +302,7 @@ def ticks_of(board: Board) -> list[tuple[str, float]]:
 def drawn_of(board: Board, row: Row) -> dict[str, Any]:
     """Positions of a row's dot and bar, in per cent of the axis, with the band of the best interval."""
     axis, score, best = board.axis, row.score, board.rows[0].score
-
-    def span(low: float | None, high: float | None) -> tuple[str, str] | None:
-        return None if low is None or high is None else (axis.across(low), axis.across(high))
-
-    def width(low: float | None, high: float | None) -> str:
-        return "0" if low is None or high is None else f"{100 * (axis.share(high) - axis.share(low)):.2f}%"
-
-    return {
-        "dot": axis.across(score.value),
-        "bar": span(score.low, score.high),
-        "band": best.low is not None and (axis.across(best.low), width(best.low, best.high)),
-    }
+    band = None
+    if best.low is not None and best.high is not None:
+        band = axis.across(best.low), f"{100 * (axis.share(best.high) - axis.share(best.low)):.2f}%"
+    return {"dot": axis.across(score.value), "bar": axis.span(score.low, score.high), "band": band}

@@ -40,7 +40,9 @@ def write_results(
     output_path: the file if it ends in .json, else the folder of `MODEL/results_TIME.json`.
     asked: gives the texts behind the samples of a task.
     """
-    path = results_path(report, output_path)
+    path = output_path
+    if path.suffix != ".json":
+        path = output_path / safe_name(report.run.model.name) / f"results_{_time(report)}.json"
     for result in report.results:
         texts = asked(result) if asked else None
         with files.replacing(samples_path(path, report, result.task)) as file:
@@ -89,12 +91,6 @@ def refuse_output(output_path: Path) -> None:
         raise OptionUnusable(f"--output-path {output_path}: {above} may not be written to; choose another folder")
 
 
-def results_path(report: EvalReport, output_path: Path) -> Path:
-    if output_path.suffix == ".json":
-        return output_path
-    return output_path / safe_name(report.run.model.name) / f"results_{_time(report)}.json"
-
-
 def samples_path(path: Path, report: EvalReport, task: str) -> Path:
     """Path of the samples of a task, beside the results file."""
     return path.parent / f"samples_{safe_name(task)}_{_time(report)}.jsonl"
@@ -102,8 +98,7 @@ def samples_path(path: Path, report: EvalReport, task: str) -> Path:
 
 def safe_name(name: str) -> str:
     """`name` as a file name: `org/model` becomes `org__model`."""
-    safe = UNSAFE.sub("_", name.replace("/", "__")).lstrip(".")
-    return safe[:NAME_CHARS] or "model"
+    return UNSAFE.sub("_", name.replace("/", "__")).lstrip(".")[:NAME_CHARS] or "model"
 
 
 def read_results(path: Path) -> EvalReport:
@@ -126,8 +121,7 @@ def read_results(path: Path) -> EvalReport:
 
 def samples_beside(path: Path, task: str) -> Iterator[Sample]:
     """The samples of a task beside a results file; none without such a file. Raises ResultsUnusable."""
-    for line in lines_beside(path, task):
-        yield line[0]
+    return (sample for sample, _ in lines_beside(path, task))
 
 
 def lines_beside(path: Path, task: str) -> Iterator[tuple[Sample, dict[str, list[str]]]]:

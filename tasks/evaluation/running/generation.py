@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from heapq import merge
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -229,22 +230,8 @@ def part_of(items: Iterable[Item], *, part: int, parts: int) -> Iterator[Item]:
 
 def merge_parts(parts: Sequence[Generated], items: Iterable[Item], artifacts: Artifacts) -> Generated:
     """The responses of all ranks in the order of the items, in shards of the usual size."""
-    streams = [_Ahead(read_shards(artifacts, part.shards, Response)) for part in parts]
-    in_order = (one for number, item in enumerate(items) for one in streams[number % len(streams)].of(item.id))
-    shards, kept = keep_shards(artifacts, in_order)
+    order = {item.id: number for number, item in enumerate(items)}
+    streams = [read_shards(artifacts, part.shards, Response) for part in parts]
+    shards, kept = keep_shards(artifacts, merge(*streams, key=lambda one: order[one.item]))
     usage = reduce(Usage.plus, (part.usage for part in parts), Usage())
     return Generated(shards=shards, responses=kept, usage=usage)
-
-
-class _Ahead:
-    """Responses with a look at the next one."""
-
-    def __init__(self, responses: Iterator[Response]) -> None:
-        self._responses = responses
-        self._next = next(responses, None)
-
-    def of(self, item: str) -> Iterator[Response]:
-        """The responses to `item`, if they are next."""
-        while self._next is not None and self._next.item == item:
-            yield self._next
-            self._next = next(self._responses, None)

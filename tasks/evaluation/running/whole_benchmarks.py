@@ -64,8 +64,6 @@ class AsLM:
         self.model_args = {"model": name, "pretrained": name}
         self.model = name
         self.pretrained = name
-        self.missed: dict[int, str] = {}
-        """Number of an instance of the last call that got no answer → reason; its answer is empty."""
         self._ask_all = ask_all
         self._template = template
         self._system = system
@@ -75,13 +73,10 @@ class AsLM:
         return Templated(chat_history)
 
     def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
-        """The answers to lm_eval Instances of `(prompt, generation arguments)`, in their order."""
+        """The answers to lm_eval Instances of `(prompt, generation arguments)`, in order; empty where refused."""
         answers = [""] * len(requests)
-        self.missed = {}
         for number, answer in self._ask_all(self._requests(requests)):
-            if isinstance(answer, ModelError):
-                self.missed[number] = str(answer)
-            else:
+            if not isinstance(answer, ModelError):
                 answers[number] = answer.response.text
         return answers
 

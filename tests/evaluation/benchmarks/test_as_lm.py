@@ -48,10 +48,9 @@ def test_answers_come_in_the_order_of_the_instances() -> None:
     assert model.generate_until([instance(one) for one in prompts]) == [f"echo {number}" for number in range(5)]
 
 
-def test_what_is_refused_is_an_empty_answer_and_is_named() -> None:
+def test_what_is_refused_is_an_empty_answer() -> None:
     model = AsLM(Asked(), name="m")
     assert model.generate_until([instance("a"), instance("too long"), instance("b")]) == ["echo a", "", "echo b"]
-    assert model.missed == {1: "too long"}
 
 
 def test_a_templated_prompt_is_a_text_that_keeps_its_messages() -> None:
