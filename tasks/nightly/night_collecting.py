@@ -90,10 +90,7 @@ def _history(suite: str | None) -> str:
 def collect(
     night: Night, earlier: Sequence[Night], evaluations: Evaluations, *, nights: int, rules: RegressionRules
 ) -> NightReport:
-    """The report of a night. Raises DatabaseUnavailable.
-
-    earlier: the nights before it, the last one last. nights: how many nights are read, this one included.
-    """
+    """The report of a night, over the last `nights`; `earlier` is oldest first. Raises DatabaseUnavailable."""
     reading = _Reading(night, tuple(earlier)[-(nights - 1) :], evaluations, rules)
     changes = tuple(reading.changes())
     failures = (*night.failures, *reading.unscored())
@@ -137,9 +134,9 @@ class Found(NamedTuple):
     """The rows of its run, without samples."""
 
     @property
-    def same(self) -> tuple[str, str]:
-        """Checksum of the data and digest of the settings."""
-        return self.at.dataset.checksum, self.at.settings.digest
+    def comparable_by(self) -> tuple[str, str, str]:
+        """Checksum of the data, digest of the settings, metric."""
+        return self.at.dataset.checksum, self.at.settings.digest, self.measure.metric
 
 
 class _Line(NamedTuple):
@@ -279,7 +276,9 @@ def _trend(task: str, lines: dict[str, list[Found]]) -> Iterator[Trend]:
         if known:
             last = known[-1]
             metric = last.measure.metric
-            points = (Point(night=one.night, measure=one.measure) for one in known if _comparable(one, last))
+            points = (
+                Point(night=one.night, measure=one.measure) for one in known if one.comparable_by == last.comparable_by
+            )
             drawn.append(Series(label=label, points=tuple(points)))
     if drawn:
         yield Trend(task=task, metric=metric, series=tuple(drawn))
@@ -308,15 +307,12 @@ def _facts(model: ModelRun, rows: Sequence[Evaluated]) -> ModelFactsOfNight:
 def change(
     of: str, task: str, now: Found, earlier: Iterable[Found], *, evaluations: Evaluations, least_drop: float = 0.0
 ) -> Change:
-    """How a figure stands against the last comparable of `earlier`, the last night first. Raises DatabaseUnavailable.
-
-    least_drop: smaller drops are tolerated.
-    """
+    """A figure against the last comparable one of `earlier`, newest first. Raises DatabaseUnavailable."""
     others = iter(earlier)
     last = next(others, None)
     if last is None:
         return Change(of=of, task=task, verdict="first", now=now.measure)
-    before = next((one for one in chain([last], others) if _comparable(one, now)), None)
+    before = next((one for one in chain([last], others) if one.comparable_by == now.comparable_by), None)
     if before is None:
         return Change(of=of, task=task, verdict="not comparable", now=now.measure, why=_differences(last, now))
     told: dict[str, Any] = {"of": of, "task": task, "now": now.measure, "before": before.measure, "night": before.night}
@@ -343,10 +339,6 @@ def change(
         worse=compared.worse[:SHOWN],
         **told,
     )
-
-
-def _comparable(one: Found, now: Found) -> bool:
-    return one.same == now.same and one.measure.metric == now.measure.metric
 
 
 def _verdict(compared: Comparison, *, up: bool, least_drop: float) -> Verdict:

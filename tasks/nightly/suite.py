@@ -112,10 +112,7 @@ class _File(BaseModel):
 
 
 def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
-    """The suite in a YAML file.
-
-    known: names of `trivet eval run` with their defaults. Raises SuiteUnusable naming file and line.
-    """
+    """The suite in a file; `known`: options of `trivet eval run` with their defaults. Raises SuiteUnusable."""
     yaml = read_yaml(path, SuiteUnusable, expected="names with values, such as `models: […]`")
     try:
         read = _File.model_validate(yaml.values)

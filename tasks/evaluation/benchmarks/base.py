@@ -1,7 +1,4 @@
-"""What a benchmark is: items that are asked, a grader for each response, the figures over all of them, and its checks.
-
-`CodeBenchmark` is the base of those whose answers are programs.
-"""
+"""What a benchmark is: its items, a grader for each response, the figures over all of them, and its checks."""
 
 from __future__ import annotations
 
@@ -28,11 +25,7 @@ __all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 
 
 class BaseBenchmark:
-    """A benchmark; a subclass defines `items` and `grade`, or evalchemy's two methods.
-
-    `items`, `grade` and `summarise` are run in shards, streamed, cached and re-scored. A subclass that overrides
-    `generate_responses` and `evaluate_responses` instead is run as a whole.
-    """
+    """A benchmark; define `items` and `grade`, which run in shards, or evalchemy's two methods, which run whole."""
 
     name: str
     version: int = 1
@@ -149,11 +142,12 @@ def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) 
         for item in items
         if item.gold not in ("", []) and (answer := benchmark.gold_response(item)) is not None
     ]
-    if not answered:
-        return
-    for (item, _), sample in zip(answered, benchmark.grade(answered, tools), strict=True):
-        if why := _wrong(sample):
-            yield f"item {item.id}: its own gold {_shown(item.gold)} {why}"
+    for (item, _), sample in zip(answered, benchmark.grade(answered, tools) if answered else (), strict=True):
+        if sample.status == "unscored":
+            yield f"item {item.id}: its own gold {_shown(item.gold)} could not be graded: {sample.reason}"
+        elif sample.score is None or sample.score < 1:
+            found = f"the grader found {_shown(sample.extracted)} in it ({sample.reason})"
+            yield f"item {item.id}: its own gold {_shown(item.gold)} is graded as wrong; {found}"
 
 
 def passing_answers(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]], tools: Tools) -> Iterator[str]:
@@ -192,24 +186,13 @@ def unrendered(item: Item, request: Callable[[Item], ChatRequest]) -> Iterator[s
         yield f"{item.id}: {error}"
 
 
-def _wrong(sample: Sample) -> str | None:
-    if sample.status == "unscored":
-        return f"could not be graded: {sample.reason}"
-    if sample.score is None or sample.score < 1:
-        return f"is graded as wrong; the grader found {_shown(sample.extracted)} in it ({sample.reason})"
-    return None
-
-
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
 class CodeBenchmark(BaseBenchmark):
-    """A benchmark whose answers are programs; a subclass writes `items`, `try_out` and `gold_response`.
-
-    Figures are pass@k over the samples of an item, for each k of `ks`.
-    """
+    """A benchmark of programs, scored by pass@k; define `items`, `try_out` and `gold_response`."""
 
     family: Family = "code"
     metric = "pass@1"

@@ -45,10 +45,7 @@ def benchmarks() -> dict[str, BaseBenchmark]:
 
 
 def find_benchmark(name_or_path: str) -> BaseBenchmark:
-    """A benchmark by its name, by the path of a YAML file, as `file.py:Class` or as `module:Class`.
-
-    Raises UnknownTask naming what is near, BenchmarkUnusable for a file or class that is none.
-    """
+    """A benchmark by name, YAML path, `file.py:Class` or `module:Class`. Raises UnknownTask, BenchmarkUnusable."""
     target, _, wanted = name_or_path.rpartition(":")
     if name_or_path.endswith(YAML):
         return open_yaml(_file(name_or_path))

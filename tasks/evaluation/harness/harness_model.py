@@ -32,6 +32,7 @@ HOTTEST_BY_DEFAULT = 1.0
 """Temperature of tasks that sample and set none, as in transformers."""
 
 Asked = TypeVar("Asked", tuple[str, str], str)
+Ask = Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
 
 
 class Likelihoods:
@@ -54,9 +55,7 @@ class Likelihoods:
 
         return self._all(texts, ask)
 
-    def _all(
-        self, asked: Sequence[Asked], ask: Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
-    ) -> list[tuple[str, LogProb]]:
+    def _all(self, asked: Sequence[Asked], ask: Ask[Asked]) -> list[tuple[str, LogProb]]:
         told: list[tuple[str, LogProb]] = []
         coming = iter(asked)
         while window := list(islice(coming, WINDOW)):
@@ -68,9 +67,7 @@ class Likelihoods:
             told += [(key, known[key]) for key in keys]
         return told
 
-    def _new(
-        self, missing: dict[str, Asked], ask: Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
-    ) -> dict[str, LogProb]:
+    def _new(self, missing: dict[str, Asked], ask: Ask[Asked]) -> dict[str, LogProb]:
         keys, texts = list(missing), list(missing.values())
         told: dict[str, LogProb] = {}
         unsaved: dict[str, StoredResponse] = {}

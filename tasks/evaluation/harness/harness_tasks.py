@@ -69,27 +69,21 @@ def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
 
 
 def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
-    """The tasks called `name`, or of the YAML file of that path, with their data.
-
-    Files that a YAML of your own names are looked for beside it. Raises UnknownTask, BenchmarkUnusable, DataMissing.
-    """
+    """The tasks of a name or a YAML file, with their data. Raises UnknownTask, BenchmarkUnusable, DataMissing."""
     installed_version()
     with _failures_named(name):
         place = _place(name, include_path)
         manager = _manager(place.folder, with_own=place.needs_all)
-        if not place.is_path and place.spec not in manager.task_index:
+        if not place.spec.endswith(YAML) and place.spec not in manager.task_index:
             near = difflib.get_close_matches(name, manager.all_tasks, n=5)
             hint = f"; did you mean {', '.join(near)}?" if near else "; `trivet eval list` shows all"
             raise UnknownTask(f"the lm-evaluation-harness has no task {name!r}{hint}")
-        return _loaded(manager, manager.load([place.spec]))
-
-
-def _loaded(manager: Any, found: Mapping[str, Any]) -> LoadedTasks:
-    tasks: dict[str, Any] = dict(found["tasks"])
-    groups = list(found.get("groups", {}).values())
-    inside = {child for group in groups for child in group.child_names}
-    roots = [group for group in groups if group.name not in inside]
-    return LoadedTasks(tasks, manager, roots or list(tasks.values()))
+        found: Mapping[str, Any] = manager.load([place.spec])
+        tasks: dict[str, Any] = dict(found["tasks"])
+        groups = list(found.get("groups", {}).values())
+        inside = {child for group in groups for child in group.child_names}
+        roots = [group for group in groups if group.name not in inside]
+        return LoadedTasks(tasks, manager, roots or list(tasks.values()))
 
 
 class _Place(NamedTuple):
@@ -99,10 +93,6 @@ class _Place(NamedTuple):
     """Folder of user-defined tasks."""
     needs_all: bool
     """Whether the harness's own ten thousand files must be read, which takes 4 s."""
-
-    @property
-    def is_path(self) -> bool:
-        return self.spec.endswith(YAML)
 
 
 def _place(name: str, include_path: Path | None) -> _Place:

@@ -189,10 +189,7 @@ class Looked(Record):
 
 
 def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, recall: Recall) -> Looked:
-    """The sample with its texts: from beside the results file, the artifacts, or else the response store.
-
-    recall: looks up model calls by their keys; may raise DatabaseUnavailable.
-    """
+    """The sample with its texts: from the results file, the artifacts, or the response store (`recall`, by key)."""
     texts = _texts(found, task, sample, artifacts)
     notes: list[str] = []
     answers = [turn.key for turn in texts.response.turns if turn.key] if texts.response else list(sample.keys[:1])

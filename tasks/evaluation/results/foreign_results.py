@@ -174,10 +174,7 @@ def _finite(value: Any) -> Any:
 
 
 def lm_eval_of(report: EvalReport) -> dict[str, Any]:
-    """The run as lm_eval 0.4 writes its results file, so that its readers take it.
-
-    Source: `simple_evaluate` and `EvaluationTracker.save_results_aggregated` of lm_eval 0.4.13.
-    """
+    """The run as a results file of lm_eval 0.4.13 (`EvaluationTracker.save_results_aggregated`)."""
     run, results = report.run, report.results
     seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
     return {
@@ -203,10 +200,7 @@ def lm_eval_of(report: EvalReport) -> dict[str, Any]:
 
 
 def model_card_of(report: EvalReport) -> str:
-    """The front matter of a model card, with the run's headline figures and their groups as `model-index`.
-
-    Source: huggingface/hub-docs, modelcard.md (model-index metadata).
-    """
+    """Front matter of a model card with the headlines as `model-index` (huggingface/hub-docs, modelcard.md)."""
     import yaml
 
     entries = [entry for result in report.results for entry in _card_entries(result)]

@@ -99,10 +99,7 @@ class Data:
         return _count(path) if path else None
 
     def facts(self, name: str, files: Iterable[DataFile]) -> DataFacts:
-        """Facts of what a benchmark reads: the checksum covers all its files.
-
-        The count is of the items of the first file and of optional files.
-        """
+        """Source and checksum of all files of a benchmark; the count is of the first file and of optional ones."""
         wanted = tuple(file for file in files if not file.optional or self.find(file))
         found = [self.find(file) for file in wanted]
         pairs = list(zip(wanted, found, strict=True))

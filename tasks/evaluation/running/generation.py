@@ -6,10 +6,10 @@ ask a part of the items each, and their answers are merged into the order of one
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from heapq import merge
+from io import SEEK_END
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -67,13 +67,10 @@ def generate(
     prices: Prices | None = None,
     tell: Callable[[int], None],
 ) -> Outcome:
-    """Ask for every item and repeat; `tell` is called with each number of conversations newly answered to their end.
-
-    Raises what `ask_all` raises: a key that is not accepted, a request that is refused.
-    """
+    """Ask for every item and repeat; `tell` gets the number of conversations that ended. Raises as `ask_all` does."""
     with files.scratch(scratch) as path, path.open("x+b") as file:
         asked = _Conversations(task, items, _Spool(file), prices)
-        turns = array("I", (len(item.prompts) for item in items()))
+        turns = [len(item.prompts) for item in items()]
         for turn in range(max(turns, default=0)):
             for place, answer in ask_all(asked.requests(turn)):
                 asked.keep(place, turn, answer)
@@ -133,23 +130,16 @@ class _Spool:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._ends = 0
-        self._starts: dict[tuple[int, int], array[int]] = {}
+        self._starts: dict[tuple[Place, int], int] = {}
 
     def write(self, place: Place, turn: int, reply: Reply) -> None:
-        line = line_of(reply)
-        self._file.seek(self._ends)
-        self._file.write(line)
-        starts = self._starts.setdefault((turn, place.repeat), array("q"))
-        starts.extend([-1] * (place.item + 1 - len(starts)))
-        starts[place.item] = self._ends
-        self._ends += len(line)
+        self._starts[place, turn] = self._file.seek(0, SEEK_END)
+        self._file.write(line_of(reply))
 
     def find(self, place: Place, turn: int) -> Reply | None:
-        starts = self._starts.get((turn, place.repeat), array("q"))
-        if place.item >= len(starts) or starts[place.item] < 0:
+        if (start := self._starts.get((place, turn))) is None:
             return None
-        self._file.seek(starts[place.item])
+        self._file.seek(start)
         return Reply.model_validate_json(self._file.readline())
 
 

@@ -156,10 +156,8 @@ def plan_task(
         read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
         raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
     reads_itself = DataFacts(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
-    graded_by: dict[str, JsonValue] | None = None
-    if judge:
-        graded_by = {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers}
-    sampling = effective_sampling(benchmark, settings)
+    judge = judge if benchmark.judge else None
+    sampling, given = effective_sampling(benchmark, settings), given_in(settings)
     repeats = settings.n_repeat or benchmark.repeats
     programs = benchmark.family == "code"
     ks, unsafe_code = settings.ks if programs else (), settings.unsafe_code and programs
@@ -174,12 +172,12 @@ def plan_task(
         count=len(seen),
         repeats=repeats,
         sampling=sampling,
-        temperature_given="temperature" in given_in(settings),
+        temperature_given="temperature" in given,
         system=settings.system_instruction,
         template=settings.apply_chat_template,
-        judge=judge if benchmark.judge else None,
+        judge=judge,
         whole=whole,
-        overrides={name: sampling.model_dump()[name] for name in given_in(settings)} if whole else {},
+        overrides={name: sampling.model_dump()[name] for name in given} if whole else {},
         score_only=benchmark.score_only,
         batch_size=batch_size,
         ks=ks,
@@ -195,7 +193,7 @@ def plan_task(
             "system_instruction": settings.system_instruction,
             "apply_chat_template": settings.apply_chat_template,
             "model_args": model.shapes_answers,
-            "judge": graded_by if benchmark.judge else None,
+            "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
             **of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
         },
     )

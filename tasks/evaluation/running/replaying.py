@@ -45,10 +45,7 @@ def repeats_in(recorded: Path) -> int:
 
 
 def recorded_of(model: ModelSpec, task: str) -> Path:
-    """The recorded answers to a task: the file that `path` names, or the one of the task's name in that folder.
-
-    Raises DataMissing, OptionUnusable.
-    """
+    """The file of recorded answers: `path`, or TASK.jsonl in that folder. Raises DataMissing, OptionUnusable."""
     if not (named := model.args.get("path")):
         raise OptionUnusable("--model replay needs the recorded answers: --model_args path=FOLDER (or a file)")
     path = Path(str(named))
@@ -93,10 +90,7 @@ class Recorded(dict[str, list[Line]]):
 
 
 def read_recorded(path: Path) -> Recorded:
-    """The answers in a file, whose first line determines the shape of all.
-
-    Raises DataUnusable naming the line: another shape, a wrong type, a missing or repeated id.
-    """
+    """The answers in a file, all in the shape of its first line. Raises DataUnusable naming the line."""
     rows = read_rows(path)
     first = next(rows, None)
     if first is None:

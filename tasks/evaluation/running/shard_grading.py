@@ -48,10 +48,7 @@ class Scored(Record):
 
 
 def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Asking | None) -> Scored:
-    """Grade a shard of responses, in its order. Raises BenchmarkUnusable where a grader fails.
-
-    asking: the judge; None where the grader needs none.
-    """
+    """Grade a shard of responses in order; `asking`: the judge, if one is needed. Raises BenchmarkUnusable."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     answered = beside(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
@@ -81,10 +78,7 @@ def left_by_sandbox(task: str, samples: Iterable[Sample]) -> dict[str, str]:
 
 
 def beside(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tuple[Item, Response]]:
-    """Each response with its item; both are in the order of the items, and items may have none or several.
-
-    Raises ValueError for a response whose item does not come.
-    """
+    """Each response with its item; both come in the order of the items. Raises ValueError for an unknown item."""
     coming = iter(items)
     item: Item | None = None
     for response in responses:
