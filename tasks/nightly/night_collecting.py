@@ -49,7 +49,6 @@ RANKED = ("page.mrr@10", "document.mrr@10")
 """Metrics by which an index is compared: by page, or by document if the documents have no pages."""
 ANSWERS = "answers.correct"
 SHOWN = 5
-"""Maximum number of worse items that are listed."""
 KEPT = 400
 """Maximum number of nights kept per suite."""
 

@@ -20,7 +20,6 @@ MARKS = {"worse": "▼ ", "better": "▲ "}
 MINUS = "−"
 NONE = "–"
 NAMED = 4
-"""Maximum number of parts that a sentence names."""
 
 
 def figure(value: float | None, *, like: float | None = None) -> str:

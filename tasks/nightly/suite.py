@@ -37,7 +37,6 @@ class SuiteModel(Record):
     lines: dict[str, int] = Field(default_factory=dict)
     """Name → line of the suite file, for error messages."""
     line: int
-    """First line of the entry in the suite file."""
 
 
 class SuiteIndex(Record):

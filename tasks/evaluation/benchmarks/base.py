@@ -34,11 +34,9 @@ class BaseBenchmark:
     """One line for `eval list`."""
     family: Family = "own"
     files: tuple[DataFile, ...] = ()
-    """Its data files, with their source on the hub."""
     sampling: Sampling = Sampling()
     repeats: int = 1
     ks: tuple[int, ...] = ()
-    """Values of k of pass@k, for code."""
     judge: str | None = None
     """Default judge: `openai:gpt-4-0613`; None: it needs none."""
     format_checked_only: bool = False

@@ -203,13 +203,9 @@ def _chat_request(
     if wanted.get("do_sample") and wanted.get("temperature") is None:
         wanted["temperature"] = HOTTEST_BY_DEFAULT
     sampling = sampling_of(wanted)
-    return ChatRequest(
-        messages=messages_of(prompt),
-        temperature=sampling.temperature,
-        max_tokens=sampling.max_tokens,
-        seed=(sampling.seed or 0) + draw if "seed" in wanted else seed,
-        top_p=sampling.top_p,
-        stop=tuple(text for text in sampling.stop if text),
-        draw=draw,
-        template=template if isinstance(prompt, Templated) else False,
-    )
+    asked = sampling.model_dump() | {
+        "seed": (sampling.seed or 0) + draw if "seed" in wanted else seed,
+        "stop": tuple(text for text in sampling.stop if text),
+    }
+    template = template if isinstance(prompt, Templated) else False
+    return ChatRequest(messages=messages_of(prompt), draw=draw, template=template, **asked)

@@ -41,7 +41,6 @@ class HarnessOutcome(NamedTuple):
     of an item is its number in its task, behind the task's name where there are several."""
     items: tuple[Item, ...]
     responses: tuple[Response, ...]
-    """Responses of tasks that generate."""
 
 
 def outcome_of(

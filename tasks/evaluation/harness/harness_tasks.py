@@ -33,9 +33,7 @@ class LoadedTasks(NamedTuple):
     tasks: dict[str, Any]
     """lm_eval Task by name; more than one for a group or a tag."""
     manager: Any
-    """The lm_eval TaskManager that found them."""
     parts: list[Any]
-    """Top-level tasks and groups."""
 
     @property
     def wants_likelihoods(self) -> list[str]:
@@ -90,7 +88,6 @@ class _Place(NamedTuple):
     spec: str
     """Name or YAML path for the TaskManager."""
     folder: Path | None
-    """Folder of user-defined tasks."""
     needs_all: bool
     """Whether the harness's own ten thousand files must be read, which takes 4 s."""
 

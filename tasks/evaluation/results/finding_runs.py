@@ -121,9 +121,10 @@ class Asked:
     def __init__(self, result: TaskResult, artifacts: Artifacts) -> None:
         """Raises MissingArtifact, DamagedArtifact."""
         self._artifacts = artifacts
-        items = [result.items] if result.items else []
+        # without items it ran as a whole, and its responses are JSON of its own
+        items, responses = ([result.items], result.responses) if result.items else ([], ())
         self._items = {item.id: place for item, place in self._lines(items, Item)}
-        answers = self._lines(result.responses, Response)
+        answers = self._lines(responses, Response)
         self._responses = {(answer.item, answer.repeat): place for answer, place in answers}
 
     def __call__(self, sample: Sample) -> Texts:
@@ -179,11 +180,8 @@ class Looked(Record):
     sample: Sample
     system: str | None = None
     prompts: tuple[str, ...] = ()
-    """The user's turns."""
     replies: tuple[str, ...] = ()
-    """The model's turns."""
     missed: str | None = None
-    """Why the model did not answer."""
     calls: tuple[Call, ...] = ()
     notes: tuple[str, ...] = ()
 

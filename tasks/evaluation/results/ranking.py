@@ -21,7 +21,6 @@ Value = int | float | None
 _Model = tuple[str, str, str]
 PARTS = Path(__file__).parent / "page"
 STEPS = 5
-"""Approximate number of steps on an axis."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet would evaluate."""
 
@@ -68,7 +67,6 @@ def shown(value: Value, *, thousands: str = "") -> str:
 _FIELDS = [name for name in StoredScore.model_fields if name not in ("part", "headline", "counts", "usage")]
 _FIGURES = _FIELDS.index("n") + 1
 EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RANKED), *_FIELDS[_FIGURES:])
-"""Columns of csv and keys of JSON."""
 
 
 class Row(NamedTuple):

@@ -154,7 +154,6 @@ class Imported(Record):
     run: str
     tasks: tuple[str, ...]
     samples: int
-    """Number of samples beside the file."""
     changed: int
     """New or changed rows; 0: it had been imported before."""
     notes: tuple[str, ...]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 UNSAFE = re.compile(r"[^\w.+=@-]+")
 NAME_CHARS = 120
 OURS = "trivet"
-"""Key of the whole report."""
 TEXTS = ("prompt", "response")
 """Further fields of a line of the samples file: the texts turn by turn."""
 

@@ -48,12 +48,11 @@ class Comparison(Record):
     before: float
     after: float
     difference: float
-    """`after` - `before`."""
     low: float | None
     """Lower end of the 95 % interval of the difference; None for a single item with a non-binary score."""
     high: float | None
     p: float
-    """Two-sided p value."""
+    """Two-sided."""
     method: Method
     wins: int
     """Items on which the second run is better."""
@@ -63,7 +62,6 @@ class Comparison(Record):
     """The items that the second run wins, the largest change first."""
     worse: tuple[Change, ...]
     only_before: tuple[str, ...] = ()
-    """Items that the second run does not have."""
     only_after: tuple[str, ...] = ()
     unscored: tuple[str, ...] = ()
     """Items of both runs that are unscored in one of them; not compared."""

@@ -276,11 +276,8 @@ def _count(path: Path) -> int:
 
 def _content_digest(path: Path) -> bytes:
     """SHA-256 of the decompressed content."""
-    total = hashlib.sha256()
     with _opened(path) as file:
-        while block := file.read(1 << 20):
-            total.update(block)
-    return total.digest()
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _go_offline_when_cut_off() -> None:

@@ -152,16 +152,9 @@ def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Rep
         turns += [_message("user", prompt), _message("assistant", visible_answer(reply.text) or "")]
     turns.append(_message("user", item.prompts[len(replies)]))
     sampling = sampling_of(task, item)
-    return ChatRequest(
-        messages=tuple(turns),
-        temperature=sampling.temperature,
-        max_tokens=sampling.max_tokens,
-        top_p=sampling.top_p,
-        stop=sampling.stop,
-        seed=None if sampling.seed is None else sampling.seed + repeat,
-        draw=repeat,
-        template=task.template,
-    )
+    seed = None if sampling.seed is None else sampling.seed + repeat
+    asked = sampling.model_dump() | {"seed": seed, "draw": repeat, "template": task.template}
+    return ChatRequest(messages=tuple(turns), **asked)
 
 
 def sampling_of(task: PlannedTask, item: Item) -> Sampling:

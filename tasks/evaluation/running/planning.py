@@ -97,12 +97,10 @@ class PlannedTask(Record):
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
     """Sampling fields that the run sets, for a benchmark that builds its own requests."""
     score_only: bool = False
-    """It grades recorded answers and asks no model."""
     batch_size: int | None = None
     ks: tuple[int, ...] = ()
     """Values of k for pass@k; empty: the benchmark's own."""
     unsafe_code: bool = False
-    """Programs are executed without a sandbox."""
     python: str = ""
     """For code: digest of the Python and libraries that execute it; programs are executed again when it changes."""
     settings: dict[str, JsonValue]
@@ -125,7 +123,6 @@ class TaskChoice(Record):
 class Plan(Record):
     model: ModelFacts
     tasks: tuple[PlannedTask, ...]
-    """Our benchmarks, in the order in which they are asked."""
     harness: tuple[TaskChoice, ...]
     skipped: dict[str, str]
     """Tasks that were evaluated before → run."""
@@ -224,19 +221,11 @@ def items_of(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
 
 def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampling:
     """The benchmark's sampling, overridden by the run's. Raises OptionUnusable for unknown names and bad values."""
-    changed = benchmark.sampling.model_dump()
-    for name, value in settings.gen_kwargs.items():
-        changed[SAMPLING_NAMES.get(name, name)] = value
-    if changed.pop("do_sample", None) is False:
-        changed["temperature"] = 0.0
-    if settings.max_tokens is not None:
-        changed["max_tokens"] = settings.max_tokens
-    if isinstance(changed["stop"], str):
-        changed["stop"] = (changed["stop"],)
-    if changed["seed"] is not None and "seed" not in settings.gen_kwargs:
+    given = given_in(settings)
+    changed = benchmark.sampling.model_dump() | given
+    if changed["seed"] is not None and "seed" not in given:
         changed["seed"] = settings.seed[0]
-    unknown = [name for name in changed if name not in Sampling.model_fields]
-    if unknown:
+    if unknown := [name for name in given if name not in Sampling.model_fields]:
         known = ", ".join([*Sampling.model_fields, *SAMPLING_NAMES, "do_sample"])
         raise OptionUnusable(f"gen_kwargs {unknown[0]!r} is not known; give {known}")
     try:
@@ -246,11 +235,14 @@ def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampl
         raise OptionUnusable(f"gen_kwargs {first['loc'][0]}: {first['msg']} (it is {first['input']!r})") from error
 
 
-def given_in(settings: RunSettings) -> set[str]:
-    """The sampling fields that the run sets."""
-    named = {SAMPLING_NAMES.get(name, name) for name in settings.gen_kwargs}
-    named |= {"max_tokens"} if settings.max_tokens else set()
-    return (named - {"do_sample"}) | ({"temperature"} if settings.gen_kwargs.get("do_sample") is False else set())
+def given_in(settings: RunSettings) -> dict[str, JsonValue]:
+    """The sampling fields that the run sets, under our names."""
+    given = {SAMPLING_NAMES.get(name, name): value for name, value in settings.gen_kwargs.items()}
+    if given.pop("do_sample", None) is False:
+        given["temperature"] = 0.0
+    if settings.max_tokens is not None:
+        given["max_tokens"] = settings.max_tokens
+    return given | ({"stop": [given["stop"]]} if isinstance(given.get("stop"), str) else {})
 
 
 def settings_digest(task: PlannedTask) -> str:

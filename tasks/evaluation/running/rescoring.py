@@ -31,7 +31,6 @@ from tasks.evaluation.running.task_choice import find, judge_of
 from tasks.sandbox.sandbox_layout import another_python
 
 OWN = (".yaml", ".yml", ".py")
-"""Suffixes of benchmark files."""
 
 
 class Again(Record):

@@ -34,7 +34,6 @@ CHECKED_ITEMS = 2_000
 CHECKED_CHARS = 64 << 20
 """At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
 NAMED = 5
-"""Items that a note names."""
 REASON_CHARS = 160
 
 

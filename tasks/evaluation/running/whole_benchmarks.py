@@ -96,26 +96,15 @@ class AsLM:
             yield number, self._request(prompt, options, draw=int(getattr(instance, "repeat_idx", 0) or 0))
 
     def _request(self, prompt: Any, options: Mapping[str, Any], *, draw: int) -> ChatRequest:
-        sampling = sampling_of(options).model_dump() | self._overrides
-        seed = sampling["seed"]
-        if "seed" in self._overrides and seed is not None:
-            seed += draw
-        return ChatRequest(
-            messages=self._with_system(messages_of(prompt)),
-            temperature=sampling["temperature"],
-            max_tokens=sampling["max_tokens"],
-            seed=seed,
-            top_p=sampling["top_p"],
-            stop=tuple(sampling["stop"]),
-            draw=draw,
-            template=self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False,
-        )
-
-    def _with_system(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        if not self._system:
-            return messages
-        said = tuple(one for one in messages if one.role != "system")
-        return (Message(role="system", content=(Text(text=self._system),)), *said)
+        asked = sampling_of(options).model_dump() | self._overrides
+        if "seed" in self._overrides and asked["seed"] is not None:
+            asked["seed"] += draw
+        messages = messages_of(prompt)
+        if self._system:
+            system = _message({"role": "system", "content": self._system})
+            messages = (system, *(one for one in messages if one.role != "system"))
+        template = self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False
+        return ChatRequest(messages=messages, draw=draw, template=template, **asked)
 
 
 def sampling_of(options: Mapping[str, Any]) -> Sampling:
