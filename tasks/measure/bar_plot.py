@@ -46,7 +46,8 @@ def _figure(bars: Sequence[Bar], title: str) -> Figure:
         _draw_panel(axes, panel)
     if bars:
         subplots[-1][0].set_xlabel("dots: scores · lines: 95 % intervals", fontsize=8.5, color=SOFT)
-    figure.suptitle(printable(title, TITLE_CHARS), x=LEFT, ha="left", fontsize=13, fontweight=_weight(title))
+    weight = "bold" if title.isascii() else "regular"  # the Korean font has no bold
+    figure.suptitle(printable(title, TITLE_CHARS), x=LEFT, ha="left", fontsize=13, fontweight=weight)
     return figure
 
 
@@ -76,7 +77,3 @@ def _draw_bar(axes: Axes, at: int, bar: Bar) -> None:
         axes.annotate(text, (0, at), (-10, up), ha="right", va="center", fontsize=size, color=colour, **beside)
     decimals = 3 if bar.is_share else 2
     axes.annotate(f"{bar.value:.{decimals}f}", (1, at), (10, 0), ha="left", va="center", fontsize=10, **beside)
-
-
-def _weight(text: str) -> str:
-    return "bold" if text.isascii() else "regular"  # the Korean font has no bold

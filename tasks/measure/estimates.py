@@ -42,11 +42,7 @@ class Share(NamedTuple):
 
 
 def estimates(
-    metric: str,
-    by_item: ByItem,
-    *,
-    groups: Mapping[str, ByItem] | None = None,
-    headline: bool = False,
+    metric: str, by_item: ByItem, *, groups: Mapping[str, ByItem] | None = None, headline: bool = False
 ) -> tuple[Estimate, ...]:
     """The figure over all items and then over each group; empty where nothing was scored."""
     if not any(by_item.values()):
@@ -57,12 +53,7 @@ def estimates(
 
 
 def estimate(
-    metric: str,
-    by_item: ByItem,
-    *,
-    part: str = "",
-    headline: bool = False,
-    higher_is_better: bool = True,
+    metric: str, by_item: ByItem, *, part: str = "", headline: bool = False, higher_is_better: bool = True
 ) -> Estimate:
     """Mean over items of the mean over repeats, its standard error clustered by item, and its 95 % interval.
 

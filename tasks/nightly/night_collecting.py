@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from storage.artifacts import Artifacts
 from storage.evaluated import Evaluated, Result, Run
@@ -22,6 +22,7 @@ from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
 from tasks.evaluation.results.result_rows import sample_from_row
+from tasks.evaluation.results.results_file import dict_or_empty
 from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regressed
 from tasks.keys import content_key
 from tasks.measure.paired_tests import SIGNIFICANT, newcombe
@@ -373,17 +374,13 @@ def _of_question(row: Row, metric: str) -> Sample:
     unit, _, name = metric.partition(".")
     value: Any = None
     if metric == ANSWERS:
-        checks = _dict(row.detail.get("checks"))
+        checks = dict_or_empty(row.detail.get("checks"))
         value = checks.get("contains") if checks.get("number") is None else checks["number"]
-    elif isinstance(ranked := _dict(row.detail.get(unit)).get(name), int | float):
+    elif isinstance(ranked := dict_or_empty(row.detail.get(unit)).get(name), int | float):
         value = ranked
     if value is None:
         return Sample(item=row.item, repeat=row.repeat, status="unscored", reason="it has no gold for this figure")
     return Sample(item=row.item, repeat=row.repeat, score=float(value))
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _differences(before: Found, now: Found) -> tuple[str, ...]:

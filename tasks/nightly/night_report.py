@@ -15,7 +15,7 @@ WORDS: dict[State, str] = {
     "Failed": "some parts are missing; Retry does only these",
     "Regressed": "something got worse beyond noise",
 }
-VERDICTS: dict[Verdict, str] = {verdict: verdict for verdict in get_args(Verdict)} | {"same run": "unchanged"}
+VERDICTS: dict[str, str] = {verdict: verdict for verdict in get_args(Verdict)} | {"same run": "unchanged"}
 MARKS = {"worse": "▼ ", "better": "▲ "}
 MINUS = "−"
 NONE = "–"

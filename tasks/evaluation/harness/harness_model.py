@@ -1,7 +1,4 @@
-"""Our backends in the shape that the lm-evaluation-harness asks: an `lm_eval.api.model.LM`.
-
-Log-probabilities are kept in the response store, so that an interrupted run resumes.
-"""
+"""Our backends as an `lm_eval.api.model.LM`; log-probabilities are kept in the response store, so that runs resume."""
 
 from __future__ import annotations
 
@@ -203,7 +200,7 @@ def _chat_request(
     if wanted.get("do_sample") and wanted.get("temperature") is None:
         wanted["temperature"] = HOTTEST_BY_DEFAULT
     sampling = sampling_of(wanted)
-    asked = sampling.model_dump() | {
+    asked: dict[str, Any] = sampling.model_dump() | {
         "seed": (sampling.seed or 0) + draw if "seed" in wanted else seed,
         "stop": tuple(text for text in sampling.stop if text),
     }

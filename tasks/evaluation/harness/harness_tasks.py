@@ -52,10 +52,7 @@ def installed_version() -> str:
 
 
 def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
-    """Names of all tasks, groups and tags, those of `include_path` among them; without a network.
-
-    cache_folder: keeps the names of the harness itself, which has some ten thousand files to read: 4 s.
-    """
+    """Names of all tasks, groups and tags; those of the harness are cached, since its 10,000 files take 4 s to read."""
     path = cache_folder / f"lm_eval-{installed_version()}-tasks.json"
     try:
         names: list[str] = json.loads(path.read_bytes())

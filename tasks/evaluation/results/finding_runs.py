@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue
 
@@ -14,7 +14,7 @@ from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, Missing
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Item, Response, Sample, TaskResult
 from tasks.evaluation.results.result_rows import report_from_rows, sample_from_row
-from tasks.evaluation.results.results_file import lines_beside, read_results, samples_beside
+from tasks.evaluation.results.results_file import dict_or_empty, lines_beside, read_results, samples_beside
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
@@ -192,10 +192,12 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, re
     notes: list[str] = []
     answers = [turn.key for turn in texts.response.turns if turn.key] if texts.response else list(sample.keys[:1])
     try:
-        calls = _calls(sample, answers, recall(list(sample.keys)) if sample.keys else {})
+        stored = recall(list(sample.keys)) if sample.keys else {}
     except DatabaseUnavailable as error:
-        calls = ()
+        stored = {}
         notes.append(f"the model calls are not shown: {error}")
+    found_keys = [key for key in sample.keys if key in stored]
+    calls = tuple(_call(key, stored[key], by="model" if key in answers else "judge") for key in found_keys)
     prompts = texts.item.prompts if texts.item else ()
     replies = tuple(turn.text for turn in texts.response.turns) if texts.response else ()
     if not (prompts and replies):
@@ -225,15 +227,8 @@ def _texts(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts) -> 
         return Texts(None, None)
 
 
-def _calls(sample: Sample, answers: Sequence[str], stored: dict[str, StoredResponse]) -> tuple[Call, ...]:
-    """The stored calls, in the order of the keys."""
-    return tuple(
-        _call(key, stored[key], by="model" if key in answers else "judge") for key in sample.keys if key in stored
-    )
-
-
 def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) -> Call:
-    asked, said = _dict(stored.request), _dict(stored.response)
+    asked, said = dict_or_empty(stored.request), dict_or_empty(stored.response)
     messages = asked.get("messages")
     return Call(
         key=key,
@@ -243,7 +238,7 @@ def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) ->
         answer=str(said.get("text", "")),
         finish_reason=str(said.get("finish_reason", "")),
         parameters={name: value for name, value in asked.items() if name != "messages"},
-        sent=_dict(said.get("sent")),
+        sent=dict_or_empty(said.get("sent")),
         prompt_tokens=stored.prompt_tokens,
         completion_tokens=stored.completion_tokens,
         latency_s=stored.latency_s,
@@ -251,11 +246,7 @@ def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) ->
 
 
 def _said(message: Any) -> Said:
-    content: list[Any] = _dict(message).get("content") or []
-    parts = (_dict(part) for part in content)
+    content: list[Any] = dict_or_empty(message).get("content") or []
+    parts = (dict_or_empty(part) for part in content)
     text = "".join(str(part.get("text", "")) or "(image)" for part in parts)
-    return Said(role=str(_dict(message).get("role", "")), text=text)
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return Said(role=str(dict_or_empty(message).get("role", "")), text=text)

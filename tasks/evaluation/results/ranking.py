@@ -1,7 +1,4 @@
-"""Models ranked on benchmarks: as csv, markdown, JSON, and as one sortable HTML page with error bars.
-
-Only figures of the same data, settings and metric are ranked together: a task that was run in two ways has two boards.
-"""
+"""Models ranked per task, data, settings and metric: as csv, markdown, JSON, and as one sortable HTML page."""
 
 from __future__ import annotations
 

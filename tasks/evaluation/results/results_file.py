@@ -78,6 +78,11 @@ def arguments(args: dict[str, JsonValue]) -> str:
     return ",".join(f"{name}={value}" for name, value in shown)
 
 
+def dict_or_empty(value: Any) -> dict[str, Any]:
+    """`value` of a JSON file if it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def refuse_output(output_path: Path) -> None:
     """Raises OptionUnusable if results cannot be written there."""
     folder = output_path.parent if output_path.suffix == ".json" else output_path

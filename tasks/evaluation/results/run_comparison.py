@@ -1,8 +1,4 @@
-"""Two runs over the same items: their difference, its significance, and the items that cause it.
-
-Runs are paired by item, with the mean over its repeats. Interval and p are those of `tasks.measure.paired_tests`. A run
-is also compared with the last one of the same model, data and settings.
-"""
+"""Two runs paired by item (means over repeats): their difference, its significance, and the items that cause it."""
 
 from __future__ import annotations
 
@@ -74,11 +70,7 @@ class Comparison(Record):
 
 
 def compare(
-    before: Iterable[Sample],
-    after: Iterable[Sample],
-    *,
-    differs: Sequence[str] = (),
-    higher_is_better: bool = True,
+    before: Iterable[Sample], after: Iterable[Sample], *, differs: Sequence[str] = (), higher_is_better: bool = True
 ) -> Comparison:
     """How the run `after` differs from the run `before`; each is read once, of an item a few numbers are held.
 

@@ -277,7 +277,7 @@ def _count(path: Path) -> int:
 def _content_digest(path: Path) -> bytes:
     """SHA-256 of the decompressed content."""
     with _opened(path) as file:
-        return hashlib.file_digest(file, "sha256").digest()
+        return hashlib.file_digest(cast("Any", file), "sha256").digest()
 
 
 def _go_offline_when_cut_off() -> None:

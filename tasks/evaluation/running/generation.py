@@ -1,8 +1,4 @@
-"""Asks a model all items of a benchmark, turn by turn and repeat by repeat, and stores the answers in shards.
-
-Answers are spooled to a file as they come, in any order, so that memory does not grow with their length. Several ranks
-ask a part of the items each, and their answers are merged into the order of one rank.
-"""
+"""Asks a model all items of a benchmark, spools answers to a file as they come, and stores them in shards."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from heapq import merge
 from io import SEEK_END
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from models.model_errors import ModelError, RequestRefused
 from models.protocols import ChatRequest, Message, Text
@@ -153,7 +149,7 @@ def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Rep
     turns.append(_message("user", item.prompts[len(replies)]))
     sampling = sampling_of(task, item)
     seed = None if sampling.seed is None else sampling.seed + repeat
-    asked = sampling.model_dump() | {"seed": seed, "draw": repeat, "template": task.template}
+    asked: dict[str, Any] = sampling.model_dump() | {"seed": seed, "draw": repeat, "template": task.template}
     return ChatRequest(messages=tuple(turns), **asked)
 
 

@@ -242,7 +242,9 @@ def given_in(settings: RunSettings) -> dict[str, JsonValue]:
         given["temperature"] = 0.0
     if settings.max_tokens is not None:
         given["max_tokens"] = settings.max_tokens
-    return given | ({"stop": [given["stop"]]} if isinstance(given.get("stop"), str) else {})
+    if isinstance(stop := given.get("stop"), str):
+        given["stop"] = [stop]
+    return given
 
 
 def settings_digest(task: PlannedTask) -> str:

@@ -161,14 +161,11 @@ def recorded_responses(items: Iterable[Item], recorded: Recorded, *, partial: bo
                         f"{recorded.path}, line {one.line}: {len(turns)} turns, and item {item.id!r} "
                         f"asks {len(item.prompts)}; repeats of one question go in `responses`"
                     )
-                yield _response(item, next(repeat), turns)
+                asked, replies = len(item.prompts), tuple(Reply(text=text) for text in turns)
+                missed = None if len(turns) == asked else f"{len(turns)} of {asked} turns are recorded"
+                yield Response(item=item.id, repeat=next(repeat), turns=replies, missed=missed)
     if not (partial and taken):
         _refuse_the_rest(recorded, taken, groups)
-
-
-def _response(item: Item, repeat: int, turns: Sequence[str]) -> Response:
-    missed = None if len(turns) == len(item.prompts) else f"{len(turns)} of {len(item.prompts)} turns are recorded"
-    return Response(item=item.id, repeat=repeat, turns=tuple(Reply(text=text) for text in turns), missed=missed)
 
 
 def _refuse_the_rest(recorded: Recorded, taken: set[int], groups: dict[str, str | None]) -> None:

@@ -147,6 +147,8 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
     benchmark.repeats = max(benchmark.repeats, task.repeats)  # figures over repeats, also where the run asked for them
     benchmark.ks = task.ks or benchmark.ks
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
+    read = read_shards(artifacts, samples if summary.counts.unscored else (), Sample)
+    unscored = {sample.item: sample.reason for sample in read if sample.status == "unscored"}
     judged = [shard.judge_usage for shard in scored if shard.judge_usage]
     return TaskResult(
         task=task.task,
@@ -164,17 +166,11 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
         items=task.items,
         responses=generated.shards,
         notes=(
-            *notes_of(task, summary.counts, unscored_of(samples, artifacts) if summary.counts.unscored else {}),
+            *notes_of(task, summary.counts, unscored),
             *left_out_of(summary.metrics),
             *(f"programs were executed {how}" for how in {shard.executed_by: 0 for shard in scored} if how),
         ),
     )
-
-
-def unscored_of(shards: Sequence[Ref], artifacts: Artifacts) -> dict[str, str]:
-    """Items that have a sample without a score → reason."""
-    samples = read_shards(artifacts, shards, Sample)
-    return {sample.item: sample.reason for sample in samples if sample.status == "unscored"}
 
 
 def notes_of(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""Benchmarks with evalchemy's two methods: generated and graded in one piece, their model calls stored like all others.
-
-`AsLM` is the model of a run in the shape of an lm_eval LM, which these methods get.
-"""
+"""Benchmarks with evalchemy's two methods, which run in one piece; `AsLM` is the lm_eval LM that they get."""
 
 from __future__ import annotations
 

@@ -130,12 +130,7 @@ class BigCodeBench(CodeBenchmark):
             prompts=(f"{INSTRUCTION}\n{shown}\n",),
             gold=solution,
             group=group_of(libraries),
-            detail={
-                "entry_point": entry_point,
-                "libraries": list(libraries),
-                "code_prompt": code_prompt,
-                "test": test,
-            },
+            detail={"entry_point": entry_point, "libraries": list(libraries), "code_prompt": code_prompt, "test": test},
         )
 
 

@@ -197,11 +197,7 @@ def _item(row: Row, *, official: bool) -> Item:
         "private": private,
     }
     return Item(
-        id=text(row, "question_id"),
-        prompts=(asked.prompt,),
-        system=asked.system,
-        group=difficulty,
-        detail=detail,
+        id=text(row, "question_id"), prompts=(asked.prompt,), system=asked.system, group=difficulty, detail=detail
     )
 
 
