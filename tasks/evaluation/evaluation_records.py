@@ -100,13 +100,10 @@ class TaskResult(FiniteRecord):
     usage: Usage = Usage()
     judge_usage: Usage | None = None
     judge: str | None = None
-    """ID of the judge model."""
     samples: tuple[Ref, ...] = ()
     """Artifacts of graded samples (kind `samples`), JSONL of Sample, in the order of the items."""
     items: Ref | None = None
-    """Artifact of the items, JSONL."""
     responses: tuple[Ref, ...] = ()
-    """Artifacts of the responses, JSONL."""
     notes: tuple[str, ...] = ()
     """Remarks on the figures: `3 of 80 unscored: the judge was away` …"""
 
@@ -126,14 +123,12 @@ class RunFacts(FiniteRecord):
     ended_at: datetime | None = None
     status: Literal["running", "completed", "failed"] = "running"
     version: str
-    """Trivet version."""
     git_commit: str | None = None
     calls: int = 0
     """Model calls of this run, without those recalled from the response store or a cached step."""
     cost: float | None = None
     """Cost of these calls, in the currency of the prices; None without prices."""
     environment: dict[str, JsonValue] = Field(default_factory=dict)
-    """Python, libraries, machine."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
     """The user's configuration, without secrets."""
 
@@ -144,7 +139,6 @@ class AgainstLast(FiniteRecord):
     lines: tuple[str, ...] = ()
     """One for each task with a run before it."""
     regressions: tuple[str, ...] = ()
-    """Tasks whose headline is significantly worse."""
 
 
 class EvalReport(FiniteRecord):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
-
-Plain = TypeVar("Plain")
+from typing import Any
 
 MASK = "***"
 NAMES = (
@@ -17,21 +15,17 @@ ARGUMENT = re.compile(rf"(?<![A-Za-z0-9_])({NAMES})(\s*[=:]\s*)(?:bearer\s+)?[^,
 IN_ADDRESS = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 
 
-def masked(value: Plain) -> Plain:
+def masked(value: Any) -> Any:
     """`value`, text or plain data, with *** in place of secrets."""
-    return _masked(value)
-
-
-def _masked(value: Any) -> Any:
     match value:
         case str():
             return IN_ADDRESS.sub(rf"\1{MASK}@", ARGUMENT.sub(rf"\1\2{MASK}", value))
         case dict():
-            return {name: MASK if _names_secret(name) and item else _masked(item) for name, item in value.items()}
+            return {name: MASK if _names_secret(name) and item else masked(item) for name, item in value.items()}
         case list():
-            return [_masked(item) for item in value]
+            return [masked(item) for item in value]
         case tuple():
-            return tuple(_masked(item) for item in value)
+            return tuple(masked(item) for item in value)
         case _:
             return value
 

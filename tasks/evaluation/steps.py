@@ -213,10 +213,7 @@ def compare_with_last(report: EvalReport) -> AgainstLast:
 
 @step(version=1, reads_world=True)
 def publish_report(report: EvalReport, *, file: str | None = None) -> Sequence[str]:
-    """Show the run in the Prefect UI: a table, and the words with a plot; gives the keys of the artifacts.
-
-    file: the results file, which the words name.
-    """
+    """Show the run, with the path of its results file, in the Prefect UI; returns the keys of the artifacts."""
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
     from tasks.evaluation.results.run_report import image_of, markdown_of, rows_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.measure.plot_style import COLOURS, INK, LEFT, SOFT, TITLE_CHARS, Format, new_figure, printable, rows, save
+from tasks.measure.plot_style import COLOURS, INK, LEFT, SOFT, TITLE_CHARS, new_figure, printable, rows, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +31,9 @@ class Bar(NamedTuple):
         return all(0 <= end <= 1 for end in (self.value, self.low, self.high) if end is not None)
 
 
-def draw(bars: Sequence[Bar], *, title: str, format: Format = "png") -> bytes:
-    """Bars from the top as a file of that format; without bars a picture that says so."""
-    return save(lambda: _figure(bars, title), format)
+def draw(bars: Sequence[Bar], *, title: str) -> bytes:
+    """A PNG of the bars from the top; without bars a picture that says so."""
+    return save(lambda: _figure(bars, title))
 
 
 def _figure(bars: Sequence[Bar], title: str) -> Figure:
@@ -46,7 +46,8 @@ def _figure(bars: Sequence[Bar], title: str) -> Figure:
         _draw_panel(axes, panel)
     if bars:
         subplots[-1][0].set_xlabel("dots: scores · lines: 95 % intervals", fontsize=8.5, color=SOFT)
-    figure.suptitle(printable(title, TITLE_CHARS), x=LEFT, ha="left", fontsize=13, fontweight=_weight(title))
+    weight = "bold" if title.isascii() else "regular"  # the Korean font has no bold
+    figure.suptitle(printable(title, TITLE_CHARS), x=LEFT, ha="left", fontsize=13, fontweight=weight)
     return figure
 
 
@@ -76,7 +77,3 @@ def _draw_bar(axes: Axes, at: int, bar: Bar) -> None:
         axes.annotate(text, (0, at), (-10, up), ha="right", va="center", fontsize=size, color=colour, **beside)
     decimals = 3 if bar.is_share else 2
     axes.annotate(f"{bar.value:.{decimals}f}", (1, at), (10, 0), ha="left", va="center", fontsize=10, **beside)
-
-
-def _weight(text: str) -> str:
-    return "bold" if text.isascii() else "regular"  # the Korean font has no bold

@@ -18,6 +18,8 @@ from storage.evaluated import Result
 from tasks.measure.bootstrap import Interval, Values, bootstrap
 
 Z = NormalDist().inv_cdf(0.975)
+SEED = 0
+"""Seed of the bootstrap over items."""
 
 ByItem = Mapping[str, Sequence[float]]
 """Item → its value in each scored repeat."""
@@ -40,29 +42,18 @@ class Share(NamedTuple):
 
 
 def estimates(
-    metric: str,
-    by_item: ByItem,
-    *,
-    groups: Mapping[str, ByItem] | None = None,
-    headline: bool = False,
-    seed: int = 0,
+    metric: str, by_item: ByItem, *, groups: Mapping[str, ByItem] | None = None, headline: bool = False
 ) -> tuple[Estimate, ...]:
     """The figure over all items and then over each group; empty where nothing was scored."""
     if not any(by_item.values()):
         return ()
     parts = sorted((groups or {}).items())
-    of_groups = (estimate(metric, part, part=f"group={name}", seed=seed) for name, part in parts)
-    return (estimate(metric, by_item, headline=headline, seed=seed), *of_groups)
+    of_groups = (estimate(metric, part, part=f"group={name}") for name, part in parts)
+    return (estimate(metric, by_item, headline=headline), *of_groups)
 
 
 def estimate(
-    metric: str,
-    by_item: ByItem,
-    *,
-    part: str = "",
-    headline: bool = False,
-    seed: int = 0,
-    higher_is_better: bool = True,
+    metric: str, by_item: ByItem, *, part: str = "", headline: bool = False, higher_is_better: bool = True
 ) -> Estimate:
     """Mean over items of the mean over repeats, its standard error clustered by item, and its 95 % interval.
 
@@ -72,7 +63,7 @@ def estimate(
     means = sorted(mean(values) for values in by_item.values() if values)  # equal to the last bit in any order
     if not means:
         raise ValueError(f"{metric}: no item was scored, so there is nothing to estimate")
-    interval = _interval(means, seed=seed)
+    interval = _interval(means)
     return Estimate(
         metric=metric,
         part=part,
@@ -87,7 +78,7 @@ def estimate(
 
 
 def weighted_estimate(
-    metric: str, by_item: Mapping[str, Share], *, part: str = "", headline: bool = False, seed: int = 0
+    metric: str, by_item: Mapping[str, Share], *, part: str = "", headline: bool = False
 ) -> Estimate | None:
     """Σ totals / Σ weights, with its standard error clustered by item and a bootstrap over items; None without items.
 
@@ -98,7 +89,7 @@ def weighted_estimate(
     if not shares:
         return None
     value = fsum(one.total for one in shares) / fsum(one.weight for one in shares)
-    interval = bootstrap(np.array(shares), seed=seed, statistic=_ratio_of_sums) if len(shares) > 1 else None
+    interval = bootstrap(np.array(shares), seed=SEED, statistic=_ratio_of_sums) if len(shares) > 1 else None
     return Estimate(
         metric=metric,
         part=part,
@@ -143,10 +134,10 @@ def is_binary(values: Iterable[float]) -> bool:
     return all(value in (0, 1) for value in values)
 
 
-def _interval(means: Sequence[float], *, seed: int) -> Interval | None:
+def _interval(means: Sequence[float]) -> Interval | None:
     if is_binary(means):
         return wilson(fsum(means), len(means))
-    return bootstrap(means, seed=seed) if len(means) > 1 else None
+    return bootstrap(means, seed=SEED) if len(means) > 1 else None
 
 
 def _ratio_of_sums(drawn: Values) -> Values:

@@ -60,6 +60,10 @@ class Axis(NamedTuple):
         """The same in per cent, as CSS and SVG want it."""
         return f"{100 * self.share(value):.2f}%"
 
+    def span(self, low: float | None, high: float | None) -> tuple[str, str] | None:
+        """Where an interval begins and ends across; None without one."""
+        return None if low is None or high is None else (self.across(low), self.across(high))
+
     def down(self, value: float) -> str:
         """Per cent from the high end: pictures count from the top."""
         return f"{100 * (self.high - value) / (self.high - self.low):.2f}%"

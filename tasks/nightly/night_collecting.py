@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from storage.artifacts import Artifacts
 from storage.evaluated import Evaluated, Result, Run
@@ -22,6 +22,7 @@ from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
 from tasks.evaluation.results.result_rows import sample_from_row
+from tasks.evaluation.results.results_file import dict_or_empty
 from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regressed
 from tasks.keys import content_key
 from tasks.measure.paired_tests import SIGNIFICANT, newcombe
@@ -49,7 +50,6 @@ RANKED = ("page.mrr@10", "document.mrr@10")
 """Metrics by which an index is compared: by page, or by document if the documents have no pages."""
 ANSWERS = "answers.correct"
 SHOWN = 5
-"""Maximum number of worse items that are listed."""
 KEPT = 400
 """Maximum number of nights kept per suite."""
 
@@ -90,10 +90,7 @@ def _history(suite: str | None) -> str:
 def collect(
     night: Night, earlier: Sequence[Night], evaluations: Evaluations, *, nights: int, rules: RegressionRules
 ) -> NightReport:
-    """The report of a night. Raises DatabaseUnavailable.
-
-    earlier: the nights before it, the last one last. nights: how many nights are read, this one included.
-    """
+    """The report of a night, over the last `nights`; `earlier` is oldest first. Raises DatabaseUnavailable."""
     reading = _Reading(night, tuple(earlier)[-(nights - 1) :], evaluations, rules)
     changes = tuple(reading.changes())
     failures = (*night.failures, *reading.unscored())
@@ -137,9 +134,9 @@ class Found(NamedTuple):
     """The rows of its run, without samples."""
 
     @property
-    def same(self) -> tuple[str, str]:
-        """Checksum of the data and digest of the settings."""
-        return self.at.dataset.checksum, self.at.settings.digest
+    def comparable_by(self) -> tuple[str, str, str]:
+        """Checksum of the data, digest of the settings, metric."""
+        return self.at.dataset.checksum, self.at.settings.digest, self.measure.metric
 
 
 class _Line(NamedTuple):
@@ -279,7 +276,9 @@ def _trend(task: str, lines: dict[str, list[Found]]) -> Iterator[Trend]:
         if known:
             last = known[-1]
             metric = last.measure.metric
-            points = (Point(night=one.night, measure=one.measure) for one in known if _comparable(one, last))
+            points = (
+                Point(night=one.night, measure=one.measure) for one in known if one.comparable_by == last.comparable_by
+            )
             drawn.append(Series(label=label, points=tuple(points)))
     if drawn:
         yield Trend(task=task, metric=metric, series=tuple(drawn))
@@ -308,15 +307,12 @@ def _facts(model: ModelRun, rows: Sequence[Evaluated]) -> ModelFactsOfNight:
 def change(
     of: str, task: str, now: Found, earlier: Iterable[Found], *, evaluations: Evaluations, least_drop: float = 0.0
 ) -> Change:
-    """How a figure stands against the last comparable of `earlier`, the last night first. Raises DatabaseUnavailable.
-
-    least_drop: smaller drops are tolerated.
-    """
+    """A figure against the last comparable one of `earlier`, newest first. Raises DatabaseUnavailable."""
     others = iter(earlier)
     last = next(others, None)
     if last is None:
         return Change(of=of, task=task, verdict="first", now=now.measure)
-    before = next((one for one in chain([last], others) if _comparable(one, now)), None)
+    before = next((one for one in chain([last], others) if one.comparable_by == now.comparable_by), None)
     if before is None:
         return Change(of=of, task=task, verdict="not comparable", now=now.measure, why=_differences(last, now))
     told: dict[str, Any] = {"of": of, "task": task, "now": now.measure, "before": before.measure, "night": before.night}
@@ -343,10 +339,6 @@ def change(
         worse=compared.worse[:SHOWN],
         **told,
     )
-
-
-def _comparable(one: Found, now: Found) -> bool:
-    return one.same == now.same and one.measure.metric == now.measure.metric
 
 
 def _verdict(compared: Comparison, *, up: bool, least_drop: float) -> Verdict:
@@ -382,17 +374,13 @@ def _of_question(row: Row, metric: str) -> Sample:
     unit, _, name = metric.partition(".")
     value: Any = None
     if metric == ANSWERS:
-        checks = _dict(row.detail.get("checks"))
+        checks = dict_or_empty(row.detail.get("checks"))
         value = checks.get("contains") if checks.get("number") is None else checks["number"]
-    elif isinstance(ranked := _dict(row.detail.get(unit)).get(name), int | float):
+    elif isinstance(ranked := dict_or_empty(row.detail.get(unit)).get(name), int | float):
         value = ranked
     if value is None:
         return Sample(item=row.item, repeat=row.repeat, status="unscored", reason="it has no gold for this figure")
     return Sample(item=row.item, repeat=row.repeat, score=float(value))
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _differences(before: Found, now: Found) -> tuple[str, ...]:

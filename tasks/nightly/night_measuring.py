@@ -7,8 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import JsonValue
-
 from storage.evaluated import Evaluated
 from storage.index import open_index
 from storage.records import Record
@@ -53,6 +51,7 @@ def measure_index(
 ) -> Measured:
     """The figures of an index. Raises ValueError for questions that cannot be read, IndexUnusable, ModelError."""
     assert asked.questions
+    chosen = asked.model_dump(mode="json", include={"strategy", "bm25_weight", "route", "rerank", "answers"})
     questions = choose(read_questions(asked.questions), asked.split)
     with open_index(index) as opened:
         gold = gold_in(opened, questions)
@@ -70,7 +69,7 @@ def measure_index(
             subject=subject_of(opened, index),
             file=asked.questions,
             split=asked.split,
-            settings=_settings(asked, models),
+            settings={**chosen, "llm": models.wiring, "model": models.large},
         )
     return Measured(rows, sum(check.model_away for check in checks or ()))
 
@@ -89,9 +88,3 @@ def _counted(questions: Sequence[Question], stage: str) -> Iterator[Question]:
     for question in questions:
         yield question
         progress.advance(stage)
-
-
-def _settings(asked: SuiteIndex, models: Models) -> dict[str, JsonValue]:
-    """Everything besides index and questions that can change a figure, named as in `trivet rag eval`."""
-    chosen = asked.model_dump(mode="json", include={"strategy", "bm25_weight", "route", "rerank", "answers"})
-    return chosen | {"llm": models.wiring, "model": models.large}

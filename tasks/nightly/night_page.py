@@ -13,7 +13,6 @@ from tasks.nightly.night_records import Change, NightReport, Point, Series, Tren
 
 PARTS = Path(__file__).parent / "page"
 TICKS = 4
-"""Approximate number of steps on an axis."""
 COLOURS = 7
 """Number of line colours in the style sheet; they repeat for further models."""
 
@@ -54,20 +53,14 @@ class Line(NamedTuple):
     last: Point
 
 
-class Tick(NamedTuple):
-    """A grid line with its label."""
-
-    at: str
-    text: str
-
-
 class Chart(NamedTuple):
     """A trend with its coordinates."""
 
     trend: Trend
     lines: tuple[Line, ...]
-    rows: tuple[Tick, ...]
-    columns: tuple[Tick, ...]
+    rows: tuple[tuple[str, str], ...]
+    """Grid lines: position and label."""
+    columns: tuple[tuple[str, str], ...]
 
 
 def chart_of(trend: Trend) -> Chart:
@@ -82,9 +75,9 @@ def chart_of(trend: Trend) -> Chart:
     return Chart(
         trend=trend,
         lines=tuple(_line(line, across=across, scale=scale) for line in trend.series),
-        rows=tuple(Tick(scale.down(tick), f"{tick:g}") for tick in scale.ticks),
+        rows=tuple((scale.down(tick), f"{tick:g}") for tick in scale.ticks),
         columns=tuple(
-            Tick(across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in nights[::every]
+            (across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in nights[::every]
         ),
     )
 
@@ -119,10 +112,7 @@ def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:
     return {
         "ticks": [(scale.across(tick), tick) for tick in scale.ticks],
         "of": {
-            (one.of, one.task): {
-                "dot": scale.across(one.difference),
-                "bar": None if one.low is None or one.high is None else (scale.across(one.low), scale.across(one.high)),
-            }
+            (one.of, one.task): {"dot": scale.across(one.difference), "bar": scale.span(one.low, one.high)}
             for one in changes
             if one.difference is not None
         },

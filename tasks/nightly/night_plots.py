@@ -38,7 +38,11 @@ LEAST_GAP = 0.075
 def plots_of(report: NightReport) -> dict[str, bytes]:
     """PNGs by file name; a trend for each figure measured in two nights or more."""
     drawn: dict[str, bytes] = {}
-    if bars := _bars(report):
+    found = [(score, score.measure) for score in report.scores if score.measure]
+    if bars := [
+        Bar(f"{score.model} · {score.task}", f"{one.metric} · {one.n:,} items", one.value, one.low, one.high)
+        for score, one in found
+    ]:
         drawn["scores.png"] = draw_bars(bars, title=f"{report.night.suite}: scores of this night")
     if changes := [one for one in report.changes if one.difference is not None]:
         drawn["changes.png"] = save(lambda: _changes(changes))
@@ -46,14 +50,6 @@ def plots_of(report: NightReport) -> dict[str, bytes]:
         if any(len(line.points) > 1 for line in trend.series):
             drawn[f"trend_{safe_name(trend.task)}.png"] = save(lambda trend=trend: _trend(trend))
     return drawn
-
-
-def _bars(report: NightReport) -> list[Bar]:
-    found = [(score, score.measure) for score in report.scores if score.measure]
-    return [
-        Bar(f"{score.model} · {score.task}", f"{one.metric} · {one.n:,} items", one.value, one.low, one.high)
-        for score, one in found
-    ]
 
 
 def _figure(height: float, text: str, detail: str) -> tuple[Figure, Axes]:

@@ -30,7 +30,6 @@ class Failure(FiniteRecord):
     what: str
     """`model small`, `index`, `selector`, `database`."""
     why: str
-    """Reason with items and remedy."""
     may_pass: bool
     """A retry, which repeats only this part, may succeed."""
 
@@ -40,7 +39,6 @@ class ModelRun(FiniteRecord):
 
     label: str
     run: str
-    """ID of this night's run."""
     tasks: dict[str, str]
     """Benchmark → run that measured it: this night's, or an earlier one with equal weights, data and settings."""
     calls: int = 0
@@ -61,7 +59,7 @@ class IndexRun(FiniteRecord):
     """Documents that could not be read."""
     chunks: int
     measured: str | None = None
-    """Run of its figures; None if it was not measured."""
+    """ID of the run of its figures; None if it was not measured."""
 
 
 class SelectorRun(FiniteRecord):
@@ -78,16 +76,14 @@ class Night(FiniteRecord):
     """Prefect flow run ID."""
     suite: str
     file: str
-    """The suite file."""
     started_at: datetime
     ended_at: datetime
     version: str
-    """Trivet version."""
     git_commit: str | None = None
     models: tuple[ModelRun, ...] = ()
     index: IndexRun | None = None
     selector: str | None = None
-    """Run that trained and measured it."""
+    """ID of the run that trained and measured it."""
     failures: tuple[Failure, ...] = ()
 
 
@@ -117,7 +113,6 @@ class Score(FiniteRecord):
     model: str
     task: str
     measure: Measure | None
-    """None if nothing was scored."""
     counts: Counts
     usage: Usage
     judge_usage: Usage | None = None
@@ -138,7 +133,6 @@ class Change(FiniteRecord):
     now: Measure
     before: Measure | None = None
     night: datetime | None = None
-    """Start of the earlier night."""
     difference: float | None = None
     low: float | None = None
     """Lower end of the 95 % interval of the difference."""
@@ -153,7 +147,6 @@ class Change(FiniteRecord):
     worse: tuple[Flip, ...] = ()
     """Some of the items that got worse, largest change first."""
     why: tuple[str, ...] = ()
-    """Why it cannot be compared."""
 
     @property
     def regressed(self) -> bool:

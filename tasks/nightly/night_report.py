@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import get_args
 
 from tasks.measure.page_style import plain_markdown as _plain
-from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State
+from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State, Verdict
 
 WORDS: dict[State, str] = {
     "Completed": "nothing got worse beyond noise",
@@ -14,19 +15,11 @@ WORDS: dict[State, str] = {
     "Failed": "some parts are missing; Retry does only these",
     "Regressed": "something got worse beyond noise",
 }
-VERDICTS = {
-    "worse": "worse",
-    "better": "better",
-    "within noise": "within noise",
-    "same run": "unchanged",
-    "first": "first",
-    "not comparable": "not comparable",
-}
+VERDICTS: dict[str, str] = {verdict: verdict for verdict in get_args(Verdict)} | {"same run": "unchanged"}
 MARKS = {"worse": "▼ ", "better": "▲ "}
 MINUS = "−"
 NONE = "–"
 NAMED = 4
-"""Maximum number of parts that a sentence names."""
 
 
 def figure(value: float | None, *, like: float | None = None) -> str:
@@ -145,7 +138,9 @@ def _lines(report: NightReport, plots: Mapping[str, str]) -> Iterator[str]:
         f"{count(report.nights, 'night')} known · Trivet {night.version}{commit}"
     )
     yield from _section("Worse beyond noise", [line for one in report.regressions for line in _regression(one)])
-    yield from _section("Failures", [_failure(report, number) for number in range(len(report.failures))])
+    remedies = {True: "Retry does only this", False: "for good"}
+    failures = [f"**{_plain(one.what)}** ({remedies[one.may_pass]}): {_plain(one.why)}" for one in report.failures]
+    yield from _section("Failures", failures)
     yield from _scores(report)
     yield from _changes(report)
     if said := caution(report):
@@ -189,12 +184,6 @@ def _regression(change: Change) -> Iterator[str]:
         answer = "no answer" if flip.answer_after is None else f"“{_plain(flip.answer_after)}”"
         told = f", said {answer} for “{_plain(flip.gold)}”" if flip.gold else ""
         yield f"    - item `{_code(flip.item)}`: {figure(flip.before)} → {figure(flip.after)}{told}"
-
-
-def _failure(report: NightReport, number: int) -> str:
-    failure = report.failures[number]
-    remedy = "Retry does only this" if failure.may_pass else "for good"
-    return f"**{_plain(failure.what)}** ({remedy}): {_plain(failure.why)}"
 
 
 def _scores(report: NightReport) -> Iterator[str]:

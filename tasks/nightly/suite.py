@@ -37,7 +37,6 @@ class SuiteModel(Record):
     lines: dict[str, int] = Field(default_factory=dict)
     """Name → line of the suite file, for error messages."""
     line: int
-    """First line of the entry in the suite file."""
 
 
 class SuiteIndex(Record):
@@ -112,10 +111,7 @@ class _File(BaseModel):
 
 
 def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
-    """The suite in a YAML file.
-
-    known: names of `trivet eval run` with their defaults. Raises SuiteUnusable naming file and line.
-    """
+    """The suite in a file; `known`: options of `trivet eval run` with their defaults. Raises SuiteUnusable."""
     yaml = read_yaml(path, SuiteUnusable, expected="names with values, such as `models: […]`")
     try:
         read = _File.model_validate(yaml.values)

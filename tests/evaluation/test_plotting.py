@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 from PIL import Image
@@ -21,10 +20,8 @@ def test_a_run_is_drawn_as_png() -> None:
     assert image.width > 1000
 
 
-def test_a_run_is_drawn_as_svg_the_same_each_time() -> None:
-    made = plot_results(report(), "svg")
-    assert ElementTree.fromstring(made).tag.endswith("svg")
-    assert made == plot_results(report(), "svg")
+def test_a_run_is_drawn_the_same_each_time() -> None:
+    assert plot_results(report()) == plot_results(report())
 
 
 def test_ratings_have_a_scale_of_their_own() -> None:
@@ -50,4 +47,3 @@ def test_what_is_not_there_is_not_drawn(estimates: tuple[Estimate, ...]) -> None
 def test_any_name_can_be_drawn(name: str) -> None:
     bar = Bar(name, name, 0.5, 0.4, 0.6)
     assert draw([bar], title=name).startswith(b"\x89PNG")
-    ElementTree.fromstring(draw([bar], title=name, format="svg"))

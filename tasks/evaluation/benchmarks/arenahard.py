@@ -41,13 +41,7 @@ GAMES = ("game 1", "game 2")
 """The baseline is A in the first and B in the second."""
 MUCH = 3
 """Battles that a verdict of much better counts for."""
-OUTCOMES = {
-    "A>>B": (1.0, MUCH),
-    "A>B": (1.0, 1),
-    "A=B": (0.5, 1),
-    "B>A": (0.0, 1),
-    "B>>A": (0.0, MUCH),
-}
+OUTCOMES = {"A>>B": (1.0, MUCH), "A>B": (1.0, 1), "A=B": (0.5, 1), "B>A": (0.0, 1), "B>>A": (0.0, MUCH)}
 """Verdict → share that A wins, and battles that it counts for."""
 LABELS = tuple(OUTCOMES)
 JUDGE_TOKENS = 4096

@@ -1,7 +1,4 @@
-"""What a benchmark is: items that are asked, a grader for each response, the figures over all of them, and its checks.
-
-`CodeBenchmark` is the base of those whose answers are programs.
-"""
+"""What a benchmark is: its items, a grader for each response, the figures over all of them, and its checks."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from models.protocols import ChatRequest
-from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed
+from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Family, Item, Reply, Response, Sample, Sampling
 from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
@@ -20,8 +17,6 @@ from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.sandbox import Sandbox, shared_sandbox
 
 if TYPE_CHECKING:
-    from lm_eval.api.instance import Instance
-
     from tasks.evaluation.running.benchmark_data import Data, DataFile
 
 SHOWN_CHARS = 80
@@ -30,11 +25,7 @@ __all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 
 
 class BaseBenchmark:
-    """A benchmark; a subclass defines `items` and `grade`, or evalchemy's two methods.
-
-    `items`, `grade` and `summarise` are run in shards, streamed, cached and re-scored. A subclass that overrides
-    `generate_responses` and `evaluate_responses` instead is run as a whole.
-    """
+    """A benchmark; define `items` and `grade`, which run in shards, or evalchemy's two methods, which run whole."""
 
     name: str
     version: int = 1
@@ -43,20 +34,15 @@ class BaseBenchmark:
     """One line for `eval list`."""
     family: Family = "own"
     files: tuple[DataFile, ...] = ()
-    """Its data files, with their source on the hub."""
     sampling: Sampling = Sampling()
     repeats: int = 1
     ks: tuple[int, ...] = ()
-    """Values of k of pass@k, for code."""
     judge: str | None = None
     """Default judge: `openai:gpt-4-0613`; None: it needs none."""
     format_checked_only: bool = False
     """The loader was tested on items of our own in the published schema, without the real data."""
     score_only: bool = False
     """It grades recorded answers and asks no model, because the data lacks what the model is to see."""
-    data: Data | None = None
-    """Where the two methods of evalchemy read the items when they are called by hand; None: beside the definition
-    of the benchmark, or the hub."""
     metric: ClassVar[str] = "accuracy"
     """The headline."""
 
@@ -109,35 +95,12 @@ class BaseBenchmark:
         return f"The answer is \\boxed{{{', '.join(str(gold) for gold in golds)}}}."
 
     def generate_responses(self, model: Any) -> dict[str, Any]:
-        """evalchemy's first method: an lm_eval LM's answers to all items and repeats, as JSON; empty in later ranks."""
-        from tasks.evaluation.running.benchmark_data import Data
-
-        items = list(self.items(self.data or Data(None)))
-        spoken = [[list[str]() for _ in items] for _ in range(self.repeats)]
-        for repeat, conversations in enumerate(spoken):
-            for turn in range(max((len(item.prompts) for item in items), default=0)):
-                open_ones = [number for number, item in enumerate(items) if turn < len(item.prompts)]
-                instances = [
-                    self._instance(items[number], conversations[number], model, number=number, repeat=repeat)
-                    for number in open_ones
-                ]
-                for number, answer in zip(open_ones, self.compute(model, instances), strict=True):
-                    conversations[number].append(answer)
-        if self.global_rank(model) != 0:
-            return {}
-        examples = zip(items, zip(*spoken, strict=True), strict=True)
-        return {"examples": [item.model_dump(mode="json") | {"model_outputs": list(turns)} for item, turns in examples]}
+        """evalchemy's first method, for subclasses that override both: answers of an lm_eval LM, as JSON."""
+        raise NotImplementedError
 
     def evaluate_responses(self, results: dict[str, Any]) -> dict[str, Any]:
-        """evalchemy's second method: metrics of what `generate_responses` gave."""
-        from tasks.grading.math.math_grader import MathGrader
-
-        if self.judge is not None:
-            raise BenchmarkUnusable(
-                f"{self.name} is graded by a model; run it as `trivet eval run --tasks {self.name}`"
-            )
-        with MathGrader() as math:
-            return dict(self.summarise(self.grade(_answered(results["examples"]), Tools(math))).metrics)
+        """evalchemy's second method: metrics of what `generate_responses` returned."""
+        raise NotImplementedError
 
     def run_benchmark(self, model: Any) -> dict[str, Any]:
         """Both methods, as in evalchemy."""
@@ -160,24 +123,6 @@ class BaseBenchmark:
             messages.insert(0, {"role": "system", "content": self.system_instruction})
         return messages if model is None else model.apply_chat_template(messages)
 
-    def _instance(self, item: Item, said: Sequence[str], model: Any, *, number: int, repeat: int) -> Instance:
-        from lm_eval.api.instance import Instance
-
-        seed = None if self.sampling.seed is None else self.sampling.seed + repeat
-        wanted = {
-            "do_sample": self.sampling.temperature > 0,
-            "temperature": self.sampling.temperature,
-            "max_gen_toks": self.max_new_tokens or self.sampling.max_tokens,
-            "top_p": self.sampling.top_p,
-            "until": list(self.sampling.stop),
-            "seed": seed,
-        }
-        arguments = {name: value for name, value in wanted.items() if value is not None}
-        prompt = self._prepare_messages(_messages(item, said), model)
-        instance = Instance("generate_until", {"id": item.id}, (prompt, arguments), number)
-        vars(instance)["repeat_idx"] = repeat  # as evalchemy marks its instances
-        return instance
-
 
 def is_whole(benchmark: BaseBenchmark) -> bool:
     """Whether it implements evalchemy's two methods, and so runs in one piece."""
@@ -188,24 +133,6 @@ def is_whole(benchmark: BaseBenchmark) -> bool:
     )
 
 
-def _messages(item: Item, said: Sequence[str]) -> list[dict[str, str]]:
-    system = [{"role": "system", "content": item.system}] if item.system else []
-    told = [
-        message
-        for prompt, answer in zip(item.prompts, said, strict=False)
-        for message in ({"role": "user", "content": prompt}, {"role": "assistant", "content": answer})
-    ]
-    before = [{"role": one.role, "content": one.text} for one in item.history]
-    return [*system, *before, *told, {"role": "user", "content": item.prompts[len(said)]}]
-
-
-def _answered(examples: Iterable[dict[str, Any]]) -> Iterator[tuple[Item, Response]]:
-    for example in examples:
-        item = Item.model_validate({name: value for name, value in example.items() if name in Item.model_fields})
-        for repeat, turns in enumerate(example["model_outputs"]):
-            yield item, Response(item=item.id, repeat=repeat, turns=tuple(Reply(text=text) for text in turns))
-
-
 def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) -> Iterator[str]:
     """A sentence for each item whose own gold, given as an answer, is not graded as right."""
     answered = [
@@ -213,11 +140,12 @@ def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) 
         for item in items
         if item.gold not in ("", []) and (answer := benchmark.gold_response(item)) is not None
     ]
-    if not answered:
-        return
-    for (item, _), sample in zip(answered, benchmark.grade(answered, tools), strict=True):
-        if why := _wrong(sample):
-            yield f"item {item.id}: its own gold {_shown(item.gold)} {why}"
+    for (item, _), sample in zip(answered, benchmark.grade(answered, tools) if answered else (), strict=True):
+        if sample.status == "unscored":
+            yield f"item {item.id}: its own gold {_shown(item.gold)} could not be graded: {sample.reason}"
+        elif sample.score is None or sample.score < 1:
+            found = f"the grader found {_shown(sample.extracted)} in it ({sample.reason})"
+            yield f"item {item.id}: its own gold {_shown(item.gold)} is graded as wrong; {found}"
 
 
 def passing_answers(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]], tools: Tools) -> Iterator[str]:
@@ -256,24 +184,13 @@ def unrendered(item: Item, request: Callable[[Item], ChatRequest]) -> Iterator[s
         yield f"{item.id}: {error}"
 
 
-def _wrong(sample: Sample) -> str | None:
-    if sample.status == "unscored":
-        return f"could not be graded: {sample.reason}"
-    if sample.score is None or sample.score < 1:
-        return f"is graded as wrong; the grader found {_shown(sample.extracted)} in it ({sample.reason})"
-    return None
-
-
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
 class CodeBenchmark(BaseBenchmark):
-    """A benchmark whose answers are programs; a subclass writes `items`, `try_out` and `gold_response`.
-
-    Figures are pass@k over the samples of an item, for each k of `ks`.
-    """
+    """A benchmark of programs, scored by pass@k; define `items`, `try_out` and `gold_response`."""
 
     family: Family = "code"
     metric = "pass@1"

@@ -45,10 +45,7 @@ def benchmarks() -> dict[str, BaseBenchmark]:
 
 
 def find_benchmark(name_or_path: str) -> BaseBenchmark:
-    """A benchmark by its name, by the path of a YAML file, as `file.py:Class` or as `module:Class`.
-
-    Raises UnknownTask naming what is near, BenchmarkUnusable for a file or class that is none.
-    """
+    """A benchmark by name, YAML path, `file.py:Class` or `module:Class`. Raises UnknownTask, BenchmarkUnusable."""
     target, _, wanted = name_or_path.rpartition(":")
     if name_or_path.endswith(YAML):
         return open_yaml(_file(name_or_path))
@@ -77,12 +74,11 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
 
 def plainly_named(name: str) -> BaseBenchmark | None:
     """The benchmark whose name differs in nothing but case, dashes and underscores: `Arena-Hard`, `alpaca_eval`."""
-    plain = {_plain(known): benchmark for known, benchmark in benchmarks().items()}
-    return plain.get(_plain(name))
 
+    def plain(name: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", name.casefold())
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
+    return {plain(known): benchmark for known, benchmark in benchmarks().items()}.get(plain(name))
 
 
 def near_names(name: str, known: list[str]) -> list[str]:
@@ -174,19 +170,12 @@ def _built_in() -> dict[str, BaseBenchmark]:
     simple = (open_yaml(path) for path in sorted(FOLDER.glob("*.yaml")))
     found: dict[str, BaseBenchmark] = {benchmark.name: benchmark for benchmark in simple}
     for path in sorted(FOLDER.rglob("*.py")):
-        if path.stem == "__init__" or not _declares(path):
+        if path.stem == "__init__":
             continue
         dotted = ".".join(path.relative_to(FOLDER).with_suffix("").parts)
         module = importlib.import_module(f"tasks.evaluation.benchmarks.{dotted}")
         found |= {benchmark.name: benchmark for benchmark in _declared(module)}
     return found
-
-
-def _declares(path: Path) -> bool:
-    """Whether a module declares a benchmark; the others need not be imported."""
-    return any(
-        line.startswith(("BENCHMARK ", "BENCHMARK:", "BENCHMARKS")) for line in path.read_text("utf-8").splitlines()
-    )
 
 
 def _declared(module: ModuleType) -> list[BaseBenchmark]:

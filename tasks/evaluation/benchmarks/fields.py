@@ -30,10 +30,7 @@ def contents(row: Row, name: str) -> list[dict[str, Any]]:
 
 
 def answer_turns(row: Row) -> list[str]:
-    """The turns of a stored answer, FastChat's `choices[0].turns`: texts, or objects with `content`.
-
-    Raises DataUnusable.
-    """
+    """Turns of an answer in FastChat's `choices[0].turns`: texts, or objects with `content`. Raises DataUnusable."""
     try:
         turns: Any = row["choices"][0]["turns"]
     except (KeyError, IndexError, TypeError):

@@ -125,15 +125,16 @@ class Definition(Record):
         return self
 
 
-def read_definition(path: Path) -> Definition:
-    """The definition in a YAML file. Raises BenchmarkUnusable naming file and line."""
+def open_yaml(path: Path) -> SimpleBenchmark:
+    """The benchmark in a YAML file. Raises BenchmarkUnusable naming file and line."""
     file = read_yaml(path, BenchmarkUnusable, expected="`name`, `data`, `prompt` … of a benchmark")
     for key, line in file.repeated:
         raise BenchmarkUnusable(f"{path}, line {line}: {key!r} stands there twice")
     try:
-        return Definition.model_validate(file.values)
+        definition = Definition.model_validate(file.values)
     except ValidationError as error:
         raise BenchmarkUnusable("; ".join(_sentences(error, file))) from error
+    return SimpleBenchmark(definition, folder=path.resolve().parent)
 
 
 def _sentences(error: ValidationError, file: YamlFile) -> Iterator[str]:
@@ -246,11 +247,6 @@ class SimpleBenchmark(BaseBenchmark):
             )
         except ValidationError as error:
             row.unusable(f"the item is not usable ({error.errors()[0]['msg']})")
-
-
-def open_yaml(path: Path) -> SimpleBenchmark:
-    """The benchmark in a YAML file. Raises BenchmarkUnusable naming file and line."""
-    return SimpleBenchmark(read_definition(path), folder=path.resolve().parent)
 
 
 def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Options | None = None) -> str:

@@ -1,7 +1,4 @@
-"""Our backends in the shape that the lm-evaluation-harness asks: an `lm_eval.api.model.LM`.
-
-Log-probabilities are kept in the response store, so that an interrupted run resumes.
-"""
+"""Our backends as an `lm_eval.api.model.LM`; log-probabilities are kept in the response store, so that runs resume."""
 
 from __future__ import annotations
 
@@ -32,6 +29,7 @@ HOTTEST_BY_DEFAULT = 1.0
 """Temperature of tasks that sample and set none, as in transformers."""
 
 Asked = TypeVar("Asked", tuple[str, str], str)
+Ask = Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
 
 
 class Likelihoods:
@@ -54,9 +52,7 @@ class Likelihoods:
 
         return self._all(texts, ask)
 
-    def _all(
-        self, asked: Sequence[Asked], ask: Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
-    ) -> list[tuple[str, LogProb]]:
+    def _all(self, asked: Sequence[Asked], ask: Ask[Asked]) -> list[tuple[str, LogProb]]:
         told: list[tuple[str, LogProb]] = []
         coming = iter(asked)
         while window := list(islice(coming, WINDOW)):
@@ -68,9 +64,7 @@ class Likelihoods:
             told += [(key, known[key]) for key in keys]
         return told
 
-    def _new(
-        self, missing: dict[str, Asked], ask: Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
-    ) -> dict[str, LogProb]:
+    def _new(self, missing: dict[str, Asked], ask: Ask[Asked]) -> dict[str, LogProb]:
         keys, texts = list(missing), list(missing.values())
         told: dict[str, LogProb] = {}
         unsaved: dict[str, StoredResponse] = {}
@@ -206,13 +200,9 @@ def _chat_request(
     if wanted.get("do_sample") and wanted.get("temperature") is None:
         wanted["temperature"] = HOTTEST_BY_DEFAULT
     sampling = sampling_of(wanted)
-    return ChatRequest(
-        messages=messages_of(prompt),
-        temperature=sampling.temperature,
-        max_tokens=sampling.max_tokens,
-        seed=(sampling.seed or 0) + draw if "seed" in wanted else seed,
-        top_p=sampling.top_p,
-        stop=tuple(text for text in sampling.stop if text),
-        draw=draw,
-        template=template if isinstance(prompt, Templated) else False,
-    )
+    asked: dict[str, Any] = sampling.model_dump() | {
+        "seed": (sampling.seed or 0) + draw if "seed" in wanted else seed,
+        "stop": tuple(text for text in sampling.stop if text),
+    }
+    template = template if isinstance(prompt, Templated) else False
+    return ChatRequest(messages=messages_of(prompt), draw=draw, template=template, **asked)

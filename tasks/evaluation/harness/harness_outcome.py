@@ -41,7 +41,6 @@ class HarnessOutcome(NamedTuple):
     of an item is its number in its task, behind the task's name where there are several."""
     items: tuple[Item, ...]
     responses: tuple[Response, ...]
-    """Responses of tasks that generate."""
 
 
 def outcome_of(
@@ -92,6 +91,7 @@ class _Task:
         self.results: Mapping[str, Any] = found["results"][name]
         self.config: Mapping[str, Any] = found["configs"][name]
         self.higher_is_better: Mapping[str, bool | None] = found["higher_is_better"].get(name, {})
+        self.generates = self.config.get("output_type", "generate_until") == "generate_until"
         self._heard = heard
         self._alone = alone
         self._group = None if alone else name
@@ -107,10 +107,6 @@ class _Task:
     def rises(self, key: str) -> bool:
         """Whether a higher figure is better."""
         return self.higher_is_better.get(key.partition(",")[0]) is not False
-
-    @property
-    def generates(self) -> bool:
-        return self.config.get("output_type", "generate_until") == "generate_until"
 
     def items(self) -> Iterator[Item]:
         for number, logged in self._by_doc.items():
@@ -167,8 +163,7 @@ class _Task:
 def _metrics(name: str, found: Mapping[str, Any], read: Sequence[_Task]) -> dict[str, JsonValue]:
     if len(read) == 1:
         return _figures(read[0].results)
-    each: dict[str, JsonValue] = {task.name: _figures(task.results) for task in read}
-    return _figures(_of_group(name, found)) | each
+    return {**_figures(_of_group(name, found)), **{task.name: _figures(task.results) for task in read}}
 
 
 def _figures(results: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -185,10 +180,10 @@ def _estimates(
     group = _of_group(name, found)
     keys = list(_keys(group))
     n = sum(task.results["sample_len"] for task in read)
-    for place, key in enumerate(keys):
-        if (value := _number(group[key])) is not None:
-            better = all(task.rises(key) for task in read)
-            yield _estimate(key, value, _number(group.get(_std_err_key(key))), n=n, headline=place == 0, better=better)
+    for key in keys:
+        better = all(task.rises(key) for task in read)
+        if one := _estimate(group, key, n=n, headline=key == keys[0], better=better):
+            yield one
     if not keys and (scores := tally(samples).scores):
         better = all(task.rises(task.main) for task in read)
         yield estimate(_short(read[0].main), scores, headline=True, higher_is_better=better)
@@ -205,28 +200,24 @@ def _of_group(name: str, found: Mapping[str, Any]) -> Mapping[str, Any]:
 def _of_task(task: _Task, samples: Sequence[Sample], *, part: str, headline: bool) -> Iterator[Estimate]:
     values = tally(samples).values
     for key in _keys(task.results):
-        value = _number(task.results[key])
-        if value is None:
+        is_headline, n = headline and key == task.main, task.results["sample_len"]
+        found = _estimate(task.results, key, n=n, part=part, headline=is_headline, better=task.rises(key))
+        if found is None:
             continue
-        found = _estimate(
-            key,
-            value,
-            _number(task.results.get(_std_err_key(key))),
-            n=task.results["sample_len"],
-            part=part,
-            headline=headline and key == task.main,
-            better=task.rises(key),
-        )
         by_item = values.get(_short(key), {})
-        if by_item and math.isclose(value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9):
+        if by_item and math.isclose(found.value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9):
             interval = estimate(key, by_item)
             found = found.model_copy(update={"low": interval.low, "high": interval.high})
         yield found
 
 
 def _estimate(
-    key: str, value: float, std_err: float | None, *, n: int, headline: bool, better: bool, part: str = ""
-) -> Estimate:
+    results: Mapping[str, Any], key: str, *, n: int, headline: bool, better: bool, part: str = ""
+) -> Estimate | None:
+    """A figure of the harness, `metric,filter`, with its standard error; None if it is no number."""
+    value, std_err = _number(results[key]), _number(results.get(key.replace(",", "_stderr,", 1)))
+    if value is None:
+        return None
     reach = None if std_err is None else Z * std_err
     return Estimate(
         metric=_short(key),
@@ -244,11 +235,6 @@ def _estimate(
 def _keys(results: Mapping[str, Any]) -> Iterator[str]:
     """Keys of figures, `metric,filter`, without those of standard errors."""
     return (key for key in results if "," in key and "_stderr," not in key)
-
-
-def _std_err_key(key: str) -> str:
-    metric, _, chosen = key.partition(",")
-    return f"{metric}_stderr,{chosen}"
 
 
 def _short(key: str) -> str:

@@ -188,10 +188,7 @@ def _same_generators() -> Generator[None]:
 
 
 def is_harness_task(name: str, include_path: Path | None) -> bool:
-    """True for a task, group or tag of the harness, and for a YAML file of its kind; False where it is not installed.
-
-    Raises UnknownTask if there is no folder `include_path`.
-    """
+    """Whether a task, group, tag or YAML file is the harness's. Raises UnknownTask for a missing `include_path`."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))

@@ -33,9 +33,7 @@ class LoadedTasks(NamedTuple):
     tasks: dict[str, Any]
     """lm_eval Task by name; more than one for a group or a tag."""
     manager: Any
-    """The lm_eval TaskManager that found them."""
     parts: list[Any]
-    """Top-level tasks and groups."""
 
     @property
     def wants_likelihoods(self) -> list[str]:
@@ -54,10 +52,7 @@ def installed_version() -> str:
 
 
 def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
-    """Names of all tasks, groups and tags, those of `include_path` among them; without a network.
-
-    cache_folder: keeps the names of the harness itself, which has some ten thousand files to read: 4 s.
-    """
+    """Names of all tasks, groups and tags; those of the harness are cached, since its 10,000 files take 4 s to read."""
     path = cache_folder / f"lm_eval-{installed_version()}-tasks.json"
     try:
         names: list[str] = json.loads(path.read_bytes())
@@ -69,40 +64,29 @@ def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
 
 
 def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
-    """The tasks called `name`, or of the YAML file of that path, with their data.
-
-    Files that a YAML of your own names are looked for beside it. Raises UnknownTask, BenchmarkUnusable, DataMissing.
-    """
+    """The tasks of a name or a YAML file, with their data. Raises UnknownTask, BenchmarkUnusable, DataMissing."""
     installed_version()
     with _failures_named(name):
         place = _place(name, include_path)
         manager = _manager(place.folder, with_own=place.needs_all)
-        if not place.is_path and place.spec not in manager.task_index:
+        if not place.spec.endswith(YAML) and place.spec not in manager.task_index:
             near = difflib.get_close_matches(name, manager.all_tasks, n=5)
             hint = f"; did you mean {', '.join(near)}?" if near else "; `trivet eval list` shows all"
             raise UnknownTask(f"the lm-evaluation-harness has no task {name!r}{hint}")
-        return _loaded(manager, manager.load([place.spec]))
-
-
-def _loaded(manager: Any, found: Mapping[str, Any]) -> LoadedTasks:
-    tasks: dict[str, Any] = dict(found["tasks"])
-    groups = list(found.get("groups", {}).values())
-    inside = {child for group in groups for child in group.child_names}
-    roots = [group for group in groups if group.name not in inside]
-    return LoadedTasks(tasks, manager, roots or list(tasks.values()))
+        found: Mapping[str, Any] = manager.load([place.spec])
+        tasks: dict[str, Any] = dict(found["tasks"])
+        groups = list(found.get("groups", {}).values())
+        inside = {child for group in groups for child in group.child_names}
+        roots = [group for group in groups if group.name not in inside]
+        return LoadedTasks(tasks, manager, roots or list(tasks.values()))
 
 
 class _Place(NamedTuple):
     spec: str
     """Name or YAML path for the TaskManager."""
     folder: Path | None
-    """Folder of user-defined tasks."""
     needs_all: bool
     """Whether the harness's own ten thousand files must be read, which takes 4 s."""
-
-    @property
-    def is_path(self) -> bool:
-        return self.spec.endswith(YAML)
 
 
 def _place(name: str, include_path: Path | None) -> _Place:

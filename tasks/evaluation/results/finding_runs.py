@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue
 
@@ -14,13 +13,15 @@ from storage.records import Record, Ref
 from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Item, Response, Sample, TaskResult
+from tasks.evaluation.results.result_rows import report_from_rows, sample_from_row
+from tasks.evaluation.results.results_file import dict_or_empty, lines_beside, read_results, samples_beside
 
 if TYPE_CHECKING:
-    from storage.evaluations import Evaluations, Run
+    from storage.evaluations import Evaluations
     from storage.responses import StoredResponse
 
 LOOKED_AT = 20
-"""Number of latest runs of a model among which an ended one is looked for."""
+"""Number of latest runs of a model among which a finished one takes precedence over a running one."""
 Recall = Callable[[list[str]], "dict[str, StoredResponse]"]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -36,9 +37,6 @@ class FoundRun:
 
     def samples(self, task: str) -> Iterator[Sample]:
         """The samples of a task, one at a time. Raises ResultsUnusable, DatabaseUnavailable."""
-        from tasks.evaluation.results.result_rows import sample_from_row
-        from tasks.evaluation.results.results_file import samples_beside
-
         self.require(task)
         if self.path:
             return samples_beside(self.path, task)
@@ -47,8 +45,6 @@ class FoundRun:
 
     def item(self, task: str, item: str) -> list[Sample]:
         """The samples of one item, by repeat; none where it is not there. Raises as `samples` does."""
-        from tasks.evaluation.results.result_rows import sample_from_row
-
         self.require(task)
         if self._evaluations and not self.path:
             rows = self._evaluations.sample(self.report.run.id, task, item)
@@ -57,8 +53,6 @@ class FoundRun:
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
         """Prompts and replies of a sample, if the results file has them beside it. Raises ResultsUnusable."""
-        from tasks.evaluation.results.results_file import lines_beside
-
         for one, texts in lines_beside(self.path, task) if self.path else ():
             if (one.item, one.repeat) == (sample.item, sample.repeat):
                 return texts["prompt"], texts["response"]
@@ -76,8 +70,6 @@ def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
 
     evaluations: None to look at files only. Raises ResultsUnusable, DatabaseUnavailable.
     """
-    from tasks.evaluation.results.results_file import read_results
-
     path = Path(which)
     if which.endswith(".json") or path.is_file():
         return FoundRun(read_results(path), path=path)
@@ -100,28 +92,20 @@ def newest_results(folder: Path) -> Path:
 
 
 def _in_database(which: str, evaluations: Evaluations) -> FoundRun:
-    from tasks.evaluation.results.result_rows import report_from_rows
-
     try:
         run = evaluations.run(which)
     except UnknownRun as unknown:
-        latest = _latest_of(which, evaluations)
-        if latest is None:
+        runs = evaluations.runs(kind="benchmark", model=which, limit=LOOKED_AT)
+        if not runs:
             raise ResultsUnusable(
                 f"{which} is no results file, no run and no model that was evaluated: {unknown}"
             ) from unknown
-        run = latest
+        run = next((one for one in runs if one.status != "running"), runs[0])
     try:
         report = report_from_rows(run, evaluations.task_results(run.id))
     except ValueError as error:
         raise ResultsUnusable(f"{error}; name a run of `trivet eval run`") from error
     return FoundRun(report, evaluations=evaluations)
-
-
-def _latest_of(model: str, evaluations: Evaluations) -> Run | None:
-    """The last run of a model; an ended one takes precedence over a running one."""
-    runs = evaluations.runs(kind="benchmark", model=model, limit=LOOKED_AT)
-    return next((run for run in runs if run.status != "running"), runs[0] if runs else None)
 
 
 class Texts(NamedTuple):
@@ -135,24 +119,18 @@ class Asked:
     """Items and responses of a task by sample; only offsets of lines are held."""
 
     def __init__(self, result: TaskResult, artifacts: Artifacts) -> None:
-        self._result = result
+        """Raises MissingArtifact, DamagedArtifact."""
         self._artifacts = artifacts
+        # without items it ran as a whole, and its responses are JSON of its own
+        items, responses = ([result.items], result.responses) if result.items else ([], ())
+        self._items = {item.id: place for item, place in self._lines(items, Item)}
+        answers = self._lines(responses, Response)
+        self._responses = {(answer.item, answer.repeat): place for answer, place in answers}
 
     def __call__(self, sample: Sample) -> Texts:
-        """Raises MissingArtifact, DamagedArtifact."""
         item = self._items.get(sample.item)
         response = self._responses.get((sample.item, sample.repeat))
         return Texts(item and self._read(item, Item), response and self._read(response, Response))
-
-    @cached_property
-    def _items(self) -> dict[str, _Place]:
-        refs = [self._result.items] if self._result.items else []
-        return {item.id: place for item, place in self._lines(refs, Item)}
-
-    @cached_property
-    def _responses(self) -> dict[tuple[str, int], _Place]:
-        lines = self._lines(self._result.responses, Response)
-        return {(response.item, response.repeat): place for response, place in lines}
 
     def _lines(self, refs: Iterable[Ref], model: type[Model]) -> Iterable[tuple[Model, _Place]]:
         for ref in refs:
@@ -202,28 +180,24 @@ class Looked(Record):
     sample: Sample
     system: str | None = None
     prompts: tuple[str, ...] = ()
-    """The user's turns."""
     replies: tuple[str, ...] = ()
-    """The model's turns."""
     missed: str | None = None
-    """Why the model did not answer."""
     calls: tuple[Call, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, recall: Recall) -> Looked:
-    """The sample with its texts: from beside the results file, the artifacts, or else the response store.
-
-    recall: looks up model calls by their keys; may raise DatabaseUnavailable.
-    """
+    """The sample with its texts: from the results file, the artifacts, or the response store (`recall`, by key)."""
     texts = _texts(found, task, sample, artifacts)
     notes: list[str] = []
     answers = [turn.key for turn in texts.response.turns if turn.key] if texts.response else list(sample.keys[:1])
     try:
-        calls = _calls(sample, answers, recall(list(sample.keys)) if sample.keys else {})
+        stored = recall(list(sample.keys)) if sample.keys else {}
     except DatabaseUnavailable as error:
-        calls = ()
+        stored = {}
         notes.append(f"the model calls are not shown: {error}")
+    found_keys = [key for key in sample.keys if key in stored]
+    calls = tuple(_call(key, stored[key], by="model" if key in answers else "judge") for key in found_keys)
     prompts = texts.item.prompts if texts.item else ()
     replies = tuple(turn.text for turn in texts.response.turns) if texts.response else ()
     if not (prompts and replies):
@@ -253,15 +227,8 @@ def _texts(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts) -> 
         return Texts(None, None)
 
 
-def _calls(sample: Sample, answers: Sequence[str], stored: dict[str, StoredResponse]) -> tuple[Call, ...]:
-    """The stored calls, in the order of the keys."""
-    return tuple(
-        _call(key, stored[key], by="model" if key in answers else "judge") for key in sample.keys if key in stored
-    )
-
-
 def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) -> Call:
-    asked, said = _dict(stored.request), _dict(stored.response)
+    asked, said = dict_or_empty(stored.request), dict_or_empty(stored.response)
     messages = asked.get("messages")
     return Call(
         key=key,
@@ -271,7 +238,7 @@ def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) ->
         answer=str(said.get("text", "")),
         finish_reason=str(said.get("finish_reason", "")),
         parameters={name: value for name, value in asked.items() if name != "messages"},
-        sent=_dict(said.get("sent")),
+        sent=dict_or_empty(said.get("sent")),
         prompt_tokens=stored.prompt_tokens,
         completion_tokens=stored.completion_tokens,
         latency_s=stored.latency_s,
@@ -279,11 +246,7 @@ def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) ->
 
 
 def _said(message: Any) -> Said:
-    content: list[Any] = _dict(message).get("content") or []
-    parts = (_dict(part) for part in content)
+    content: list[Any] = dict_or_empty(message).get("content") or []
+    parts = (dict_or_empty(part) for part in content)
     text = "".join(str(part.get("text", "")) or "(image)" for part in parts)
-    return Said(role=str(_dict(message).get("role", "")), text=text)
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return Said(role=str(dict_or_empty(message).get("role", "")), text=text)

@@ -23,7 +23,7 @@ from tasks.evaluation.evaluation_records import (
     TaskResult,
 )
 from tasks.evaluation.masking import masked
-from tasks.evaluation.results.results_file import arguments
+from tasks.evaluation.results.results_file import arguments, dict_or_empty
 
 HEADLINES = (
     *("accuracy_avg", "accuracy", "prompt_level_strict", "prompt_level_strict_acc", "Average"),
@@ -46,7 +46,7 @@ NOTE = "taken from a file that does not say on which data: it counts as evaluate
 
 def report_of(data: Mapping[str, Any], *, file: Path, content: bytes) -> EvalReport:
     """The report in a foreign results file; the same file always gives the same run. Raises ResultsUnusable."""
-    info, config = _dict(data.get("model_info")), _dict(data.get("config"))
+    info, config = dict_or_empty(data.get("model_info")), dict_or_empty(data.get("config"))
     facts = _model(info, config, data, file)
     started = _time(info.get("timestamp"), data.get("date"))
     tasks = _results(data, config, file)
@@ -82,14 +82,14 @@ def _arguments(given: Any) -> dict[str, JsonValue]:
     if isinstance(given, str):
         pairs = (pair.partition("=") for pair in given.split(",") if "=" in pair)
         return masked({name.strip(): value for name, _, value in pairs})
-    return _finite(masked(_dict(given)))
+    return _finite(masked(dict_or_empty(given)))
 
 
 def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> list[TaskResult]:
     return [
         TaskResult(
             task=task,
-            version=str(_dict(data.get("versions")).get(task, "")),
+            version=str(dict_or_empty(data.get("versions")).get(task, "")),
             family="pretrain" if any("," in name for name in metrics) else "own",
             data=DataFacts(name=task, source=str(file), checksum=UNKNOWN_DATA, count=_size(data, task, metrics)),
             settings={"results_file": _finite(masked(config))},
@@ -98,13 +98,13 @@ def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> lis
             counts=Counts(items=_size(data, task, metrics)),
             notes=(NOTE,),
         )
-        for task, metrics in _dict(data["results"]).items()
+        for task, metrics in dict_or_empty(data["results"]).items()
         if isinstance(metrics, dict) and (estimates := tuple(_estimates(data, task, cast("dict[str, Any]", metrics))))
     ]
 
 
 def _estimates(data: Mapping[str, Any], task: str, metrics: dict[str, Any]) -> Iterator[Estimate]:
-    better = _dict(_dict(data.get("higher_is_better")).get(task))
+    better = dict_or_empty(dict_or_empty(data.get("higher_is_better")).get(task))
     names = [name for name, value in metrics.items() if _is_figure(name, value)]
     shown = next((name for head in HEADLINES for name in names if _plain(name) == head), names[0] if names else None)
     for name in names:
@@ -134,7 +134,10 @@ def _std_err_of(name: str) -> str:
 
 
 def _size(data: Mapping[str, Any], task: str, metrics: dict[str, Any]) -> int:
-    said = (*(metrics.get(name) for name in SIZES), _dict(_dict(data.get("n-samples")).get(task)).get("effective"))
+    said = (
+        *(metrics.get(name) for name in SIZES),
+        dict_or_empty(dict_or_empty(data.get("n-samples")).get(task)).get("effective"),
+    )
     return next((value for value in said if isinstance(value, int) and value >= 0), 0)
 
 
@@ -160,24 +163,17 @@ def _words(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _dict(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _finite(value: Any) -> Any:
     """`value` with None for NaN and infinity, which neither JSON nor the database can hold."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
         return [_finite(item) for item in cast("list[Any]", value)]
-    return {name: _finite(item) for name, item in _dict(value).items()} if isinstance(value, dict) else value
+    return {name: _finite(item) for name, item in dict_or_empty(value).items()} if isinstance(value, dict) else value
 
 
 def lm_eval_of(report: EvalReport) -> dict[str, Any]:
-    """The run as lm_eval 0.4 writes its results file, so that its readers take it.
-
-    Source: `simple_evaluate` and `EvaluationTracker.save_results_aggregated` of lm_eval 0.4.13.
-    """
+    """The run as a results file of lm_eval 0.4.13 (`EvaluationTracker.save_results_aggregated`)."""
     run, results = report.run, report.results
     seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
     return {
@@ -186,7 +182,9 @@ def lm_eval_of(report: EvalReport) -> dict[str, Any]:
         "configs": {result.task: _config(result) for result in results},
         "versions": {result.task: result.version for result in results},
         "n-shot": {result.task: result.settings.get("num_fewshot") or 0 for result in results},
-        "higher_is_better": {result.task: _directions(result) for result in results},
+        "higher_is_better": {
+            result.task: {_key(one)[0]: one.higher_is_better for one in _whole(result)} for result in results
+        },
         "n-samples": {
             result.task: {"original": result.data.count, "effective": result.counts.items} for result in results
         },
@@ -201,10 +199,7 @@ def lm_eval_of(report: EvalReport) -> dict[str, Any]:
 
 
 def model_card_of(report: EvalReport) -> str:
-    """The front matter of a model card, with the run's headline figures and their groups as `model-index`.
-
-    Source: huggingface/hub-docs, modelcard.md (model-index metadata).
-    """
+    """Front matter of a model card with the headlines as `model-index` (huggingface/hub-docs, modelcard.md)."""
     import yaml
 
     entries = [entry for result in report.results for entry in _card_entries(result)]
@@ -220,10 +215,6 @@ def _figures(result: TaskResult) -> dict[str, float | str]:
         figures[f"{metric},{chosen}"] = estimate.value
         figures[f"{metric}_stderr,{chosen}"] = "N/A" if estimate.std_err is None else estimate.std_err
     return figures
-
-
-def _directions(result: TaskResult) -> dict[str, bool]:
-    return {_key(estimate)[0]: estimate.higher_is_better for estimate in _whole(result)}
 
 
 def _whole(result: TaskResult) -> Iterator[Estimate]:
@@ -272,18 +263,15 @@ def _run_config(report: EvalReport) -> dict[str, Any]:
 
 
 def _card_entries(result: TaskResult) -> Iterator[dict[str, Any]]:
+    source = result.data.source
+    dataset = source if HUB_ID.fullmatch(source) else result.data.name  # a local path means nothing elsewhere
     shown = [estimate for estimate in _whole(result) if estimate.headline] or list(_whole(result))[:1]
     for estimate in shown:
         yield {
             "task": {"type": TASK_TYPE, "name": f"{result.task} ({result.family})"},
-            "dataset": {"type": _dataset_id(result), "name": result.task, "args": {"checksum": result.data.checksum}},
+            "dataset": {"type": dataset, "name": result.task, "args": {"checksum": result.data.checksum}},
             "metrics": [_card_metric(result, estimate)],
         }
-
-
-def _dataset_id(result: TaskResult) -> str:
-    """The hub's ID of the data; a local path means nothing elsewhere."""
-    return result.data.source if HUB_ID.fullmatch(result.data.source) else result.data.name
 
 
 def _card_metric(result: TaskResult, estimate: Estimate) -> dict[str, Any]:

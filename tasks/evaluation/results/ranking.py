@@ -1,7 +1,4 @@
-"""Models ranked on benchmarks: as csv, markdown, JSON, and as one sortable HTML page with error bars.
-
-Only figures of the same data, settings and metric are ranked together: a task that was run in two ways has two boards.
-"""
+"""Models ranked per task, data, settings and metric: as csv, markdown, JSON, and as one sortable HTML page."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ Value = int | float | None
 _Model = tuple[str, str, str]
 PARTS = Path(__file__).parent / "page"
 STEPS = 5
-"""Approximate number of steps on an axis."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet would evaluate."""
 
@@ -68,7 +64,6 @@ def shown(value: Value, *, thousands: str = "") -> str:
 _FIELDS = [name for name in StoredScore.model_fields if name not in ("part", "headline", "counts", "usage")]
 _FIGURES = _FIELDS.index("n") + 1
 EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RANKED), *_FIELDS[_FIGURES:])
-"""Columns of csv and keys of JSON."""
 
 
 class Row(NamedTuple):
@@ -302,15 +297,7 @@ def ticks_of(board: Board) -> list[tuple[str, float]]:
 def drawn_of(board: Board, row: Row) -> dict[str, Any]:
     """Positions of a row's dot and bar, in per cent of the axis, with the band of the best interval."""
     axis, score, best = board.axis, row.score, board.rows[0].score
-
-    def span(low: float | None, high: float | None) -> tuple[str, str] | None:
-        return None if low is None or high is None else (axis.across(low), axis.across(high))
-
-    def width(low: float | None, high: float | None) -> str:
-        return "0" if low is None or high is None else f"{100 * (axis.share(high) - axis.share(low)):.2f}%"
-
-    return {
-        "dot": axis.across(score.value),
-        "bar": span(score.low, score.high),
-        "band": best.low is not None and (axis.across(best.low), width(best.low, best.high)),
-    }
+    band = None
+    if best.low is not None and best.high is not None:
+        band = axis.across(best.low), f"{100 * (axis.share(best.high) - axis.share(best.low)):.2f}%"
+    return {"dot": axis.across(score.value), "bar": axis.span(score.low, score.high), "band": band}

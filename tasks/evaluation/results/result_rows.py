@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 def keep(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> int:
-    """Write a run to the database, a transaction per task, and count the rows that changed.
-
-    Raises DatabaseUnavailable; MissingArtifact and DamagedArtifact where samples are gone.
-    """
+    """Write a run; returns the number of changed rows. Raises DatabaseUnavailable, MissingArtifact, DamagedArtifact."""
     return keep_with(report, lambda result: read_shards(artifacts, result.samples, Sample), evaluations)
 
 
@@ -101,10 +98,7 @@ def sample_from_row(row: Row) -> Sample:
 
 
 def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
-    """A run that the tables held; tasks: what `Evaluations.task_results` gives.
-
-    Raises ValueError if the run measured an index.
-    """
+    """The run that rows of `Evaluations.task_results` describe. Raises ValueError if it measured an index."""
     if run.model is None:
         raise ValueError(f"run {run.id} measured an index, not a model")
     facts = run.model_dump(include={"id", "started_at", "ended_at", "status", "version", "git_commit", "environment"})
@@ -160,17 +154,13 @@ class Imported(Record):
     run: str
     tasks: tuple[str, ...]
     samples: int
-    """Number of samples beside the file."""
     changed: int
     """New or changed rows; 0: it had been imported before."""
     notes: tuple[str, ...]
 
 
 def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], dict[str, str]]:
-    """Import a results file, or all below a folder; also gives what is wrong with files that cannot be used.
-
-    Raises ResultsUnusable when `path` itself cannot be used, DatabaseUnavailable.
-    """
+    """Imported files, and why others below the folder cannot be used. Raises ResultsUnusable, DatabaseUnavailable."""
     if not path.is_dir():
         return [import_file(path, evaluations)], {}
     done: list[Imported] = []
@@ -184,10 +174,7 @@ def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], di
 
 
 def import_file(path: Path, evaluations: Evaluations) -> Imported:
-    """Write a results file and the samples beside it, a transaction per task.
-
-    Raises ResultsUnusable, DatabaseUnavailable.
-    """
+    """Import a results file with its samples, a transaction per task. Raises ResultsUnusable, DatabaseUnavailable."""
     report = read_results(path)
     seen: Counter[str] = Counter()
 

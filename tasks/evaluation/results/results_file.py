@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 UNSAFE = re.compile(r"[^\w.+=@-]+")
 NAME_CHARS = 120
 OURS = "trivet"
-"""Key of the whole report."""
 TEXTS = ("prompt", "response")
 """Further fields of a line of the samples file: the texts turn by turn."""
 
@@ -40,7 +39,9 @@ def write_results(
     output_path: the file if it ends in .json, else the folder of `MODEL/results_TIME.json`.
     asked: gives the texts behind the samples of a task.
     """
-    path = results_path(report, output_path)
+    path = output_path
+    if path.suffix != ".json":
+        path = output_path / safe_name(report.run.model.name) / f"results_{_time(report)}.json"
     for result in report.results:
         texts = asked(result) if asked else None
         with files.replacing(samples_path(path, report, result.task)) as file:
@@ -77,6 +78,11 @@ def arguments(args: dict[str, JsonValue]) -> str:
     return ",".join(f"{name}={value}" for name, value in shown)
 
 
+def dict_or_empty(value: Any) -> dict[str, Any]:
+    """`value` of a JSON file if it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def refuse_output(output_path: Path) -> None:
     """Raises OptionUnusable if results cannot be written there."""
     folder = output_path.parent if output_path.suffix == ".json" else output_path
@@ -89,12 +95,6 @@ def refuse_output(output_path: Path) -> None:
         raise OptionUnusable(f"--output-path {output_path}: {above} may not be written to; choose another folder")
 
 
-def results_path(report: EvalReport, output_path: Path) -> Path:
-    if output_path.suffix == ".json":
-        return output_path
-    return output_path / safe_name(report.run.model.name) / f"results_{_time(report)}.json"
-
-
 def samples_path(path: Path, report: EvalReport, task: str) -> Path:
     """Path of the samples of a task, beside the results file."""
     return path.parent / f"samples_{safe_name(task)}_{_time(report)}.jsonl"
@@ -102,8 +102,7 @@ def samples_path(path: Path, report: EvalReport, task: str) -> Path:
 
 def safe_name(name: str) -> str:
     """`name` as a file name: `org/model` becomes `org__model`."""
-    safe = UNSAFE.sub("_", name.replace("/", "__")).lstrip(".")
-    return safe[:NAME_CHARS] or "model"
+    return UNSAFE.sub("_", name.replace("/", "__")).lstrip(".")[:NAME_CHARS] or "model"
 
 
 def read_results(path: Path) -> EvalReport:
@@ -126,8 +125,7 @@ def read_results(path: Path) -> EvalReport:
 
 def samples_beside(path: Path, task: str) -> Iterator[Sample]:
     """The samples of a task beside a results file; none without such a file. Raises ResultsUnusable."""
-    for line in lines_beside(path, task):
-        yield line[0]
+    return (sample for sample, _ in lines_beside(path, task))
 
 
 def lines_beside(path: Path, task: str) -> Iterator[tuple[Sample, dict[str, list[str]]]]:

@@ -1,8 +1,4 @@
-"""Two runs over the same items: their difference, its significance, and the items that cause it.
-
-Runs are paired by item, with the mean over its repeats. Interval and p are those of `tasks.measure.paired_tests`. A run
-is also compared with the last one of the same model, data and settings.
-"""
+"""Two runs paired by item (means over repeats): their difference, its significance, and the items that cause it."""
 
 from __future__ import annotations
 
@@ -48,12 +44,11 @@ class Comparison(Record):
     before: float
     after: float
     difference: float
-    """`after` - `before`."""
     low: float | None
     """Lower end of the 95 % interval of the difference; None for a single item with a non-binary score."""
     high: float | None
     p: float
-    """Two-sided p value."""
+    """Two-sided."""
     method: Method
     wins: int
     """Items on which the second run is better."""
@@ -63,7 +58,6 @@ class Comparison(Record):
     """The items that the second run wins, the largest change first."""
     worse: tuple[Change, ...]
     only_before: tuple[str, ...] = ()
-    """Items that the second run does not have."""
     only_after: tuple[str, ...] = ()
     unscored: tuple[str, ...] = ()
     """Items of both runs that are unscored in one of them; not compared."""
@@ -76,11 +70,7 @@ class Comparison(Record):
 
 
 def compare(
-    before: Iterable[Sample],
-    after: Iterable[Sample],
-    *,
-    differs: Sequence[str] = (),
-    higher_is_better: bool = True,
+    before: Iterable[Sample], after: Iterable[Sample], *, differs: Sequence[str] = (), higher_is_better: bool = True
 ) -> Comparison:
     """How the run `after` differs from the run `before`; each is read once, of an item a few numbers are held.
 

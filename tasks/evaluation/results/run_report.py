@@ -9,7 +9,6 @@ from typing import Any
 from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
 from tasks.evaluation.results.ranking import columns_of
 from tasks.measure.bar_plot import Bar, draw
-from tasks.measure.plot_style import Format
 
 WORST = 5
 """Number of groups of a task that are named, lowest scores first."""
@@ -91,10 +90,10 @@ def _weakest(result: TaskResult) -> Iterator[str]:
         yield f"{result.task}, {group.part.removeprefix('group=')}: {group.value:.3f} ({group.n} items)"
 
 
-def plot_results(report: EvalReport, format: Format = "png") -> bytes:
-    """The headlines of a run with their intervals; equal values give equal bytes."""
+def plot_results(report: EvalReport) -> bytes:
+    """The headlines of a run with their intervals as a PNG; equal values give equal bytes."""
     bars = [_bar(result, result.headline) for result in report.results if result.headline]
-    return draw(bars, title=report.run.model.name, format=format)
+    return draw(bars, title=report.run.model.name)
 
 
 def _bar(result: TaskResult, one: Estimate) -> Bar:

@@ -99,10 +99,7 @@ class Data:
         return _count(path) if path else None
 
     def facts(self, name: str, files: Iterable[DataFile]) -> DataFacts:
-        """Facts of what a benchmark reads: the checksum covers all its files.
-
-        The count is of the items of the first file and of optional files.
-        """
+        """Source and checksum of all files of a benchmark; the count is of the first file and of optional ones."""
         wanted = tuple(file for file in files if not file.optional or self.find(file))
         found = [self.find(file) for file in wanted]
         pairs = list(zip(wanted, found, strict=True))
@@ -279,11 +276,8 @@ def _count(path: Path) -> int:
 
 def _content_digest(path: Path) -> bytes:
     """SHA-256 of the decompressed content."""
-    total = hashlib.sha256()
     with _opened(path) as file:
-        while block := file.read(1 << 20):
-            total.update(block)
-    return total.digest()
+        return hashlib.file_digest(cast("Any", file), "sha256").digest()
 
 
 def _go_offline_when_cut_off() -> None:

@@ -1,17 +1,14 @@
-"""Asks a model all items of a benchmark, turn by turn and repeat by repeat, and stores the answers in shards.
-
-Answers are spooled to a file as they come, in any order, so that memory does not grow with their length. Several ranks
-ask a part of the items each, and their answers are merged into the order of one rank.
-"""
+"""Asks a model all items of a benchmark, spools answers to a file as they come, and stores them in shards."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from heapq import merge
+from io import SEEK_END
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from models.model_errors import ModelError, RequestRefused
 from models.protocols import ChatRequest, Message, Text
@@ -66,13 +63,10 @@ def generate(
     prices: Prices | None = None,
     tell: Callable[[int], None],
 ) -> Outcome:
-    """Ask for every item and repeat; `tell` is called with each number of conversations newly answered to their end.
-
-    Raises what `ask_all` raises: a key that is not accepted, a request that is refused.
-    """
+    """Ask for every item and repeat; `tell` gets the number of conversations that ended. Raises as `ask_all` does."""
     with files.scratch(scratch) as path, path.open("x+b") as file:
         asked = _Conversations(task, items, _Spool(file), prices)
-        turns = array("I", (len(item.prompts) for item in items()))
+        turns = [len(item.prompts) for item in items()]
         for turn in range(max(turns, default=0)):
             for place, answer in ask_all(asked.requests(turn)):
                 asked.keep(place, turn, answer)
@@ -132,23 +126,16 @@ class _Spool:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._ends = 0
-        self._starts: dict[tuple[int, int], array[int]] = {}
+        self._starts: dict[tuple[Place, int], int] = {}
 
     def write(self, place: Place, turn: int, reply: Reply) -> None:
-        line = line_of(reply)
-        self._file.seek(self._ends)
-        self._file.write(line)
-        starts = self._starts.setdefault((turn, place.repeat), array("q"))
-        starts.extend([-1] * (place.item + 1 - len(starts)))
-        starts[place.item] = self._ends
-        self._ends += len(line)
+        self._starts[place, turn] = self._file.seek(0, SEEK_END)
+        self._file.write(line_of(reply))
 
     def find(self, place: Place, turn: int) -> Reply | None:
-        starts = self._starts.get((turn, place.repeat), array("q"))
-        if place.item >= len(starts) or starts[place.item] < 0:
+        if (start := self._starts.get((place, turn))) is None:
             return None
-        self._file.seek(starts[place.item])
+        self._file.seek(start)
         return Reply.model_validate_json(self._file.readline())
 
 
@@ -161,16 +148,9 @@ def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Rep
         turns += [_message("user", prompt), _message("assistant", visible_answer(reply.text) or "")]
     turns.append(_message("user", item.prompts[len(replies)]))
     sampling = sampling_of(task, item)
-    return ChatRequest(
-        messages=tuple(turns),
-        temperature=sampling.temperature,
-        max_tokens=sampling.max_tokens,
-        top_p=sampling.top_p,
-        stop=sampling.stop,
-        seed=None if sampling.seed is None else sampling.seed + repeat,
-        draw=repeat,
-        template=task.template,
-    )
+    seed = None if sampling.seed is None else sampling.seed + repeat
+    asked: dict[str, Any] = sampling.model_dump() | {"seed": seed, "draw": repeat, "template": task.template}
+    return ChatRequest(messages=tuple(turns), **asked)
 
 
 def sampling_of(task: PlannedTask, item: Item) -> Sampling:
@@ -229,22 +209,8 @@ def part_of(items: Iterable[Item], *, part: int, parts: int) -> Iterator[Item]:
 
 def merge_parts(parts: Sequence[Generated], items: Iterable[Item], artifacts: Artifacts) -> Generated:
     """The responses of all ranks in the order of the items, in shards of the usual size."""
-    streams = [_Ahead(read_shards(artifacts, part.shards, Response)) for part in parts]
-    in_order = (one for number, item in enumerate(items) for one in streams[number % len(streams)].of(item.id))
-    shards, kept = keep_shards(artifacts, in_order)
+    order = {item.id: number for number, item in enumerate(items)}
+    streams = [read_shards(artifacts, part.shards, Response) for part in parts]
+    shards, kept = keep_shards(artifacts, merge(*streams, key=lambda one: order[one.item]))
     usage = reduce(Usage.plus, (part.usage for part in parts), Usage())
     return Generated(shards=shards, responses=kept, usage=usage)
-
-
-class _Ahead:
-    """Responses with a look at the next one."""
-
-    def __init__(self, responses: Iterator[Response]) -> None:
-        self._responses = responses
-        self._next = next(responses, None)
-
-    def of(self, item: str) -> Iterator[Response]:
-        """The responses to `item`, if they are next."""
-        while self._next is not None and self._next.item == item:
-            yield self._next
-            self._next = next(self._responses, None)

@@ -105,10 +105,7 @@ class Asking:
         self._prices = prices
 
     def ask_all(self, requests: Iterable[tuple[Any, ChatRequest]]) -> Iterator[tuple[Any, Answer | ModelError]]:
-        """The answers as they come; what the budget does not reach gets a TransientModelError.
-
-        Raises ModelUnavailable, RequestRefused.
-        """
+        """Answers as they come, TransientModelError beyond the budget. Raises ModelUnavailable, RequestRefused."""
         for tag, answer in self._within_budget(iter(requests)):
             if isinstance(answer, ModelError):
                 if not isinstance(answer, RequestRefused):

@@ -97,12 +97,10 @@ class PlannedTask(Record):
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
     """Sampling fields that the run sets, for a benchmark that builds its own requests."""
     score_only: bool = False
-    """It grades recorded answers and asks no model."""
     batch_size: int | None = None
     ks: tuple[int, ...] = ()
     """Values of k for pass@k; empty: the benchmark's own."""
     unsafe_code: bool = False
-    """Programs are executed without a sandbox."""
     python: str = ""
     """For code: digest of the Python and libraries that execute it; programs are executed again when it changes."""
     settings: dict[str, JsonValue]
@@ -125,7 +123,6 @@ class TaskChoice(Record):
 class Plan(Record):
     model: ModelFacts
     tasks: tuple[PlannedTask, ...]
-    """Our benchmarks, in the order in which they are asked."""
     harness: tuple[TaskChoice, ...]
     skipped: dict[str, str]
     """Tasks that were evaluated before → run."""
@@ -156,10 +153,8 @@ def plan_task(
         read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
         raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
     reads_itself = DataFacts(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
-    graded_by: dict[str, JsonValue] | None = None
-    if judge:
-        graded_by = {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers}
-    sampling = effective_sampling(benchmark, settings)
+    judge = judge if benchmark.judge else None
+    sampling, given = effective_sampling(benchmark, settings), given_in(settings)
     repeats = settings.n_repeat or benchmark.repeats
     programs = benchmark.family == "code"
     ks, unsafe_code = settings.ks if programs else (), settings.unsafe_code and programs
@@ -174,12 +169,12 @@ def plan_task(
         count=len(seen),
         repeats=repeats,
         sampling=sampling,
-        temperature_given="temperature" in given_in(settings),
+        temperature_given="temperature" in given,
         system=settings.system_instruction,
         template=settings.apply_chat_template,
-        judge=judge if benchmark.judge else None,
+        judge=judge,
         whole=whole,
-        overrides={name: sampling.model_dump()[name] for name in given_in(settings)} if whole else {},
+        overrides={name: sampling.model_dump()[name] for name in given} if whole else {},
         score_only=benchmark.score_only,
         batch_size=batch_size,
         ks=ks,
@@ -195,7 +190,7 @@ def plan_task(
             "system_instruction": settings.system_instruction,
             "apply_chat_template": settings.apply_chat_template,
             "model_args": model.shapes_answers,
-            "judge": graded_by if benchmark.judge else None,
+            "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
             **of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
         },
     )
@@ -226,19 +221,11 @@ def items_of(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
 
 def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampling:
     """The benchmark's sampling, overridden by the run's. Raises OptionUnusable for unknown names and bad values."""
-    changed = benchmark.sampling.model_dump()
-    for name, value in settings.gen_kwargs.items():
-        changed[SAMPLING_NAMES.get(name, name)] = value
-    if changed.pop("do_sample", None) is False:
-        changed["temperature"] = 0.0
-    if settings.max_tokens is not None:
-        changed["max_tokens"] = settings.max_tokens
-    if isinstance(changed["stop"], str):
-        changed["stop"] = (changed["stop"],)
-    if changed["seed"] is not None and "seed" not in settings.gen_kwargs:
+    given = given_in(settings)
+    changed = benchmark.sampling.model_dump() | given
+    if changed["seed"] is not None and "seed" not in given:
         changed["seed"] = settings.seed[0]
-    unknown = [name for name in changed if name not in Sampling.model_fields]
-    if unknown:
+    if unknown := [name for name in given if name not in Sampling.model_fields]:
         known = ", ".join([*Sampling.model_fields, *SAMPLING_NAMES, "do_sample"])
         raise OptionUnusable(f"gen_kwargs {unknown[0]!r} is not known; give {known}")
     try:
@@ -248,11 +235,16 @@ def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampl
         raise OptionUnusable(f"gen_kwargs {first['loc'][0]}: {first['msg']} (it is {first['input']!r})") from error
 
 
-def given_in(settings: RunSettings) -> set[str]:
-    """The sampling fields that the run sets."""
-    named = {SAMPLING_NAMES.get(name, name) for name in settings.gen_kwargs}
-    named |= {"max_tokens"} if settings.max_tokens else set()
-    return (named - {"do_sample"}) | ({"temperature"} if settings.gen_kwargs.get("do_sample") is False else set())
+def given_in(settings: RunSettings) -> dict[str, JsonValue]:
+    """The sampling fields that the run sets, under our names."""
+    given = {SAMPLING_NAMES.get(name, name): value for name, value in settings.gen_kwargs.items()}
+    if given.pop("do_sample", None) is False:
+        given["temperature"] = 0.0
+    if settings.max_tokens is not None:
+        given["max_tokens"] = settings.max_tokens
+    if isinstance(stop := given.get("stop"), str):
+        given["stop"] = [stop]
+    return given
 
 
 def settings_digest(task: PlannedTask) -> str:

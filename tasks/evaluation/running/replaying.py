@@ -45,10 +45,7 @@ def repeats_in(recorded: Path) -> int:
 
 
 def recorded_of(model: ModelSpec, task: str) -> Path:
-    """The recorded answers to a task: the file that `path` names, or the one of the task's name in that folder.
-
-    Raises DataMissing, OptionUnusable.
-    """
+    """The file of recorded answers: `path`, or TASK.jsonl in that folder. Raises DataMissing, OptionUnusable."""
     if not (named := model.args.get("path")):
         raise OptionUnusable("--model replay needs the recorded answers: --model_args path=FOLDER (or a file)")
     path = Path(str(named))
@@ -93,10 +90,7 @@ class Recorded(dict[str, list[Line]]):
 
 
 def read_recorded(path: Path) -> Recorded:
-    """The answers in a file, whose first line determines the shape of all.
-
-    Raises DataUnusable naming the line: another shape, a wrong type, a missing or repeated id.
-    """
+    """The answers in a file, all in the shape of its first line. Raises DataUnusable naming the line."""
     rows = read_rows(path)
     first = next(rows, None)
     if first is None:
@@ -167,14 +161,11 @@ def recorded_responses(items: Iterable[Item], recorded: Recorded, *, partial: bo
                         f"{recorded.path}, line {one.line}: {len(turns)} turns, and item {item.id!r} "
                         f"asks {len(item.prompts)}; repeats of one question go in `responses`"
                     )
-                yield _response(item, next(repeat), turns)
+                asked, replies = len(item.prompts), tuple(Reply(text=text) for text in turns)
+                missed = None if len(turns) == asked else f"{len(turns)} of {asked} turns are recorded"
+                yield Response(item=item.id, repeat=next(repeat), turns=replies, missed=missed)
     if not (partial and taken):
         _refuse_the_rest(recorded, taken, groups)
-
-
-def _response(item: Item, repeat: int, turns: Sequence[str]) -> Response:
-    missed = None if len(turns) == len(item.prompts) else f"{len(turns)} of {len(item.prompts)} turns are recorded"
-    return Response(item=item.id, repeat=repeat, turns=tuple(Reply(text=text) for text in turns), missed=missed)
 
 
 def _refuse_the_rest(recorded: Recorded, taken: set[int], groups: dict[str, str | None]) -> None:

@@ -31,7 +31,6 @@ from tasks.evaluation.running.task_choice import find, judge_of
 from tasks.sandbox.sandbox_layout import another_python
 
 OWN = (".yaml", ".yml", ".py")
-"""Suffixes of benchmark files."""
 
 
 class Again(Record):
@@ -68,10 +67,7 @@ def score_file(
     ks: tuple[int, ...] = (),
     unsafe_code: bool = False,
 ) -> tuple[Plan, TaskResult]:
-    """The figures of recorded answers.
-
-    Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, and OptionUnusable for `ks` of no programs.
-    """
+    """Figures of recorded answers. Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, OptionUnusable."""
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
 
     benchmark = find(task, None)
@@ -111,10 +107,7 @@ def score_again(
     ks: tuple[int, ...] = (),
     unsafe_code: bool = False,
 ) -> Rescored:
-    """Old figures beside those of today's grader. Raises ResultsUnusable.
-
-    ks: of pass@k, in place of the run's own. unsafe_code: programs are executed without a sandbox now.
-    """
+    """Old figures beside those of today's grader; `ks` and `unsafe_code` are today's. Raises ResultsUnusable."""
     if task:
         run.require(task)
     named = [result for result in run.report.results if task in (None, result.task)]
@@ -137,10 +130,7 @@ def _again(planned: PlannedTask, old: TaskResult, run: FoundRun, artifacts: Arti
 
 
 def _benchmark(result: TaskResult, run: FoundRun) -> str | None:
-    """Name or path of the benchmark behind a result; None where the answers to its items were not kept one by one.
-
-    Raises UnknownTask.
-    """
+    """Name or path of the benchmark of a result; None if its answers were not stored. Raises UnknownTask."""
     if result.items is None or not result.responses:
         return None
     asked = run.report.run.config.get("tasks")

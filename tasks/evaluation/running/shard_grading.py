@@ -34,7 +34,6 @@ CHECKED_ITEMS = 2_000
 CHECKED_CHARS = 64 << 20
 """At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
 NAMED = 5
-"""Items that a note names."""
 REASON_CHARS = 160
 
 
@@ -48,10 +47,7 @@ class Scored(Record):
 
 
 def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Asking | None) -> Scored:
-    """Grade a shard of responses, in its order. Raises BenchmarkUnusable where a grader fails.
-
-    asking: the judge; None where the grader needs none.
-    """
+    """Grade a shard of responses in order; `asking`: the judge, if one is needed. Raises BenchmarkUnusable."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     answered = beside(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
@@ -81,10 +77,7 @@ def left_by_sandbox(task: str, samples: Iterable[Sample]) -> dict[str, str]:
 
 
 def beside(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tuple[Item, Response]]:
-    """Each response with its item; both are in the order of the items, and items may have none or several.
-
-    Raises ValueError for a response whose item does not come.
-    """
+    """Each response with its item; both come in the order of the items. Raises ValueError for an unknown item."""
     coming = iter(items)
     item: Item | None = None
     for response in responses:
@@ -154,6 +147,8 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
     benchmark.repeats = max(benchmark.repeats, task.repeats)  # figures over repeats, also where the run asked for them
     benchmark.ks = task.ks or benchmark.ks
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
+    read = read_shards(artifacts, samples if summary.counts.unscored else (), Sample)
+    unscored = {sample.item: sample.reason for sample in read if sample.status == "unscored"}
     judged = [shard.judge_usage for shard in scored if shard.judge_usage]
     return TaskResult(
         task=task.task,
@@ -171,17 +166,11 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
         items=task.items,
         responses=generated.shards,
         notes=(
-            *notes_of(task, summary.counts, unscored_of(samples, artifacts) if summary.counts.unscored else {}),
+            *notes_of(task, summary.counts, unscored),
             *left_out_of(summary.metrics),
             *(f"programs were executed {how}" for how in {shard.executed_by: 0 for shard in scored} if how),
         ),
     )
-
-
-def unscored_of(shards: Sequence[Ref], artifacts: Artifacts) -> dict[str, str]:
-    """Items that have a sample without a score → reason."""
-    samples = read_shards(artifacts, shards, Sample)
-    return {sample.item: sample.reason for sample in samples if sample.status == "unscored"}
 
 
 def notes_of(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> Iterator[str]:

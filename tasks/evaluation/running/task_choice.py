@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
 GROUP = 1_000
-"""Requests per lookup."""
 
 
 def choose(

@@ -1,7 +1,4 @@
-"""Benchmarks with evalchemy's two methods: generated and graded in one piece, their model calls stored like all others.
-
-`AsLM` is the model of a run in the shape of an lm_eval LM, which these methods get.
-"""
+"""Benchmarks with evalchemy's two methods, which run in one piece; `AsLM` is the lm_eval LM that they get."""
 
 from __future__ import annotations
 
@@ -64,8 +61,6 @@ class AsLM:
         self.model_args = {"model": name, "pretrained": name}
         self.model = name
         self.pretrained = name
-        self.missed: dict[int, str] = {}
-        """Number of an instance of the last call that got no answer → reason; its answer is empty."""
         self._ask_all = ask_all
         self._template = template
         self._system = system
@@ -75,13 +70,10 @@ class AsLM:
         return Templated(chat_history)
 
     def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
-        """The answers to lm_eval Instances of `(prompt, generation arguments)`, in their order."""
+        """The answers to lm_eval Instances of `(prompt, generation arguments)`, in order; empty where refused."""
         answers = [""] * len(requests)
-        self.missed = {}
         for number, answer in self._ask_all(self._requests(requests)):
-            if isinstance(answer, ModelError):
-                self.missed[number] = str(answer)
-            else:
+            if not isinstance(answer, ModelError):
                 answers[number] = answer.response.text
         return answers
 
@@ -101,26 +93,15 @@ class AsLM:
             yield number, self._request(prompt, options, draw=int(getattr(instance, "repeat_idx", 0) or 0))
 
     def _request(self, prompt: Any, options: Mapping[str, Any], *, draw: int) -> ChatRequest:
-        sampling = sampling_of(options).model_dump() | self._overrides
-        seed = sampling["seed"]
-        if "seed" in self._overrides and seed is not None:
-            seed += draw
-        return ChatRequest(
-            messages=self._with_system(messages_of(prompt)),
-            temperature=sampling["temperature"],
-            max_tokens=sampling["max_tokens"],
-            seed=seed,
-            top_p=sampling["top_p"],
-            stop=tuple(sampling["stop"]),
-            draw=draw,
-            template=self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False,
-        )
-
-    def _with_system(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        if not self._system:
-            return messages
-        said = tuple(one for one in messages if one.role != "system")
-        return (Message(role="system", content=(Text(text=self._system),)), *said)
+        asked = sampling_of(options).model_dump() | self._overrides
+        if "seed" in self._overrides and asked["seed"] is not None:
+            asked["seed"] += draw
+        messages = messages_of(prompt)
+        if self._system:
+            system = _message({"role": "system", "content": self._system})
+            messages = (system, *(one for one in messages if one.role != "system"))
+        template = self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False
+        return ChatRequest(messages=messages, draw=draw, template=template, **asked)
 
 
 def sampling_of(options: Mapping[str, Any]) -> Sampling:

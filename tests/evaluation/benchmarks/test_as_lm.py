@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +8,10 @@ import pytest
 from models.model_errors import ModelError, RequestRefused
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.calls import Answer
-from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import NeedsLogLikelihood
-from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.whole_benchmarks import AsLM
 
 Instance = pytest.importorskip("lm_eval.api.instance").Instance
-SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
 
 
 class Asked:
@@ -52,10 +48,9 @@ def test_answers_come_in_the_order_of_the_instances() -> None:
     assert model.generate_until([instance(one) for one in prompts]) == [f"echo {number}" for number in range(5)]
 
 
-def test_what_is_refused_is_an_empty_answer_and_is_named() -> None:
+def test_what_is_refused_is_an_empty_answer() -> None:
     model = AsLM(Asked(), name="m")
     assert model.generate_until([instance("a"), instance("too long"), instance("b")]) == ["echo a", "", "echo b"]
-    assert model.missed == {1: "too long"}
 
 
 def test_a_templated_prompt_is_a_text_that_keeps_its_messages() -> None:
@@ -109,35 +104,3 @@ def test_what_the_run_sets_goes_before_what_the_benchmark_asks_for() -> None:
 def test_log_probabilities_are_refused_by_name() -> None:
     with pytest.raises(NeedsLogLikelihood, match="log-probabilities"):
         AsLM(Asked(), name="m").loglikelihood([])
-
-
-class Knows:
-    """Knows the golds of a benchmark, and says them in every repeat but the second."""
-
-    rank, world_size = 0, 1
-
-    def __init__(self, golds: dict[str, str]) -> None:
-        self.golds = golds
-        self.arguments: list[dict[str, Any]] = []
-
-    def apply_chat_template(self, messages: list[dict[str, str]]) -> str:
-        return messages[-1]["content"]
-
-    def generate_until(self, instances: list[Any]) -> list[str]:
-        self.arguments += [one.args[1] for one in instances]
-        return [f"\\boxed{{{self.golds[one.args[0]] if one.repeat_idx != 1 else '?'}}}" for one in instances]
-
-
-def test_the_two_methods_work_by_hand_for_a_benchmark_in_yaml() -> None:
-    benchmark = find_benchmark("GPQADiamond")
-    data = Data(SAMPLES)
-    model = Knows({item.prompts[0]: str(item.gold) for item in benchmark.items(data)})
-    benchmark.data = data
-    try:
-        results = benchmark.generate_responses(model)
-        metrics = benchmark.evaluate_responses(results)
-    finally:
-        benchmark.data = None
-    assert [len(example["model_outputs"]) for example in results["examples"]] == [3] * 8
-    assert (metrics["num_total"], metrics["num_repeat"], metrics["accuracy_avg"]) == (8, 3, pytest.approx(2 / 3))
-    assert [model.arguments[at]["seed"] for at in (0, 8, 16)] == [0, 1, 2]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmarks.simple import open_yaml, read_definition
+from tasks.evaluation.benchmarks.simple import open_yaml
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable
 from tasks.evaluation.running.benchmark_data import Data
 
@@ -54,7 +54,7 @@ def items_of(folder: Path, yaml: str, *rows: str) -> list[dict[str, object]]:
 def test_a_mistake_is_named_with_file_and_line(tmp_path: Path, text: str, line: int, why: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(BenchmarkUnusable) as caught:
-        read_definition(path)
+        open_yaml(path)
     assert f"{path}, line {line}: " in str(caught.value)
     assert why in str(caught.value)
 
@@ -63,7 +63,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BenchmarkUnusable, match="UTF-8"):
-        read_definition(path)
+        open_yaml(path)
 
 
 def test_only_fields_of_the_row_are_replaced_in_a_prompt(tmp_path: Path) -> None:

@@ -98,11 +98,7 @@ class BigCodeBench(CodeBenchmark):
         return summary._replace(metrics={**keyed, **summary.metrics, **missing})
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Check the tasks whose libraries are installed; the others are unscored, and stop a run only if all are.
-
-        Some want a network or another version of a library, so a few canonical solutions may fail, as bigcodebench
-        itself allows; they are logged.
-        """
+        """Check the tasks whose libraries are there; a few canonical solutions may fail, as in bigcodebench itself."""
         sandbox = tools.sandbox or shared_sandbox()
         lacking = {item.id: missing for item in items if (missing := _needed(item, sandbox).missing)}
         if items and len(lacking) == len(items):
@@ -134,12 +130,7 @@ class BigCodeBench(CodeBenchmark):
             prompts=(f"{INSTRUCTION}\n{shown}\n",),
             gold=solution,
             group=group_of(libraries),
-            detail={
-                "entry_point": entry_point,
-                "libraries": list(libraries),
-                "code_prompt": code_prompt,
-                "test": test,
-            },
+            detail={"entry_point": entry_point, "libraries": list(libraries), "code_prompt": code_prompt, "test": test},
         )
 
 

@@ -122,10 +122,7 @@ class LiveCodeBench(CodeBenchmark):
                 yield f"item {item.id}, of our own: a wrong program is not graded as wrong ({wrong.reason})"
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """pass@k, and evalchemy's figures of repeats, over all and by difficulty.
-
-        evalchemy's `accuracy_std_err` is here that of a sample of repeats (it divides by n - 1), unlike that of AIME.
-        """
+        """pass@k and evalchemy's figures; its `accuracy_std_err` divides by n - 1 here, unlike that of AIME."""
         from tasks.grading.sample_statistics import summarise_repeats
 
         kept = [_light(sample) for sample in samples]
@@ -200,11 +197,7 @@ def _item(row: Row, *, official: bool) -> Item:
         "private": private,
     }
     return Item(
-        id=text(row, "question_id"),
-        prompts=(asked.prompt,),
-        system=asked.system,
-        group=difficulty,
-        detail=detail,
+        id=text(row, "question_id"), prompts=(asked.prompt,), system=asked.system, group=difficulty, detail=detail
     )
 
 

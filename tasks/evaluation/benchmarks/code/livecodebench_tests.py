@@ -42,10 +42,7 @@ class Test(NamedTuple):
 
 
 def read_tests(public: str, private: str) -> Iterator[Test]:
-    """The tests in the order in which they are run; the private ones are unpacked when the public ones are through.
-
-    Raises ValueError saying what is wrong.
-    """
+    """The tests in the order in which they are run; private ones are unpacked last. Raises ValueError."""
     yield from _parsed(public, "public")
     yield from _remembered(private)
 
@@ -243,10 +240,7 @@ class Ran(NamedTuple):
 
 
 def program_of(code: str, function: str | None, *, by_name: bool = True) -> Program:
-    """What is run for each test: the code behind the prelude, and the call of its function where it is to have one.
-
-    by_name: whether only a function of this name is called, since the model was told it.
-    """
+    """The code behind the prelude, with a call of `function`; by_name: of no other, since the model was told it."""
     future = "".join(FUTURE.findall(code))
     source = f"{future.rstrip()}\n{PRELUDE}\n{FUTURE.sub('', code)}".lstrip("\n")
     tests = None if function is None else NAMES + (BY_NAME if by_name else BY_NAME_OR_FIRST) + CALL % function
@@ -286,10 +280,7 @@ def other_output(printed: str, expected: str) -> str | None:
 
 
 def other_value(told: str, expected: str) -> str | None:
-    """How the value that a function returned differs from the expected one; None where they are equal.
-
-    Both are JSON, so tuples are lists; numbers are equal as Python has it: 1, 1.0 and True.
-    """
+    """How a returned value differs from the expected one, both as JSON; None where Python holds them equal."""
     answer = told.rpartition(MARK)[2].partition("\n")[0]
     try:
         equal = value_of(answer) == value_of(expected)
@@ -299,10 +290,7 @@ def other_value(told: str, expected: str) -> str | None:
 
 
 def _exited(execution: Execution) -> bool:
-    """Whether it asked to end with an exit code of its own: `sys.exit(1)`, not an error and not a signal.
-
-    LiveCodeBench does not look at what SystemExit holds (call_method of testing_util.py).
-    """
+    """Whether it ended by `sys.exit`, whose code LiveCodeBench ignores (call_method of testing_util.py)."""
     code = execution.exit_code
     own = execution.status == "failed" and code is not None and code not in OF_SIGNALS
     return own and not UNCAUGHT.search(execution.stderr)

@@ -1,8 +1,4 @@
-"""Two problems of our own as LiveCodeBench has them, with a right and a wrong program for each.
-
-Its data has no solutions; with these it is seen on this machine, before a model's programs are, that a right program
-passes and a wrong one does not, both by its output and by the value of its function.
-"""
+"""Two problems of our own with right and wrong programs, to prove a machine: LiveCodeBench's data has no solutions."""
 
 from __future__ import annotations
 

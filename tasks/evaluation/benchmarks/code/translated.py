@@ -32,12 +32,7 @@ EMPTY_BODIES = {"sh": "    :\n", "js": "    return;\n"}
 
 
 def translated_item(row: Row, extension: str, shown: str) -> Item:
-    """An item of a data file. Raises DataUnusable.
-
-    extension: as MultiPL-E names the language, `sh`; it is the item's group, and stands before the name in its id,
-    since all languages have the same names.
-    shown: what the model sees.
-    """
+    """An item of a data file; `extension` (`sh`) makes its id unique among languages. Raises DataUnusable."""
     name = str(row.get("task_id") or fields.text(row, "name"))
     prompt = fields.text(row, "prompt")
     detail: dict[str, JsonValue] = {
