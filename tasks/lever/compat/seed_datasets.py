@@ -17,9 +17,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from tasks.lever.compat.seed_selector import normalize_rewards_zscore
-from tasks.lever.data.beam_data import beam_of, pool_ids, read_beams
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.json_files import read_by_query
+from tasks.lever.data.pointer_files import beam_of, pool_ids, read_beams
 from tasks.lever.judge.rewards import reward_of
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
 from tasks.lever.lever_options import RewardMode
