@@ -130,16 +130,14 @@ def search_beams(
     world: World, *, pools: Ref, shard: int, settings: BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
-    from tasks.lever.data.rl_data import find_sequences
+    from tasks.lever.data.rl_data import search
 
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
     progress.expect("search beams", len(queries))
     candidates = artifacts().load(Pools, pools)
-    found = find_sequences(
-        queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed
-    )
+    found = search(queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed)
     progress.advance("search beams", len(queries))
     return artifacts().save("beams", BeamPart(queries=found))
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tasks.lever.data.rl_data import find_sequences
+from tasks.lever.data.rl_data import search
 from tasks.lever.judge.judging import Asked
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings
@@ -30,7 +30,7 @@ class Likelihoods:
 
 def found(judge: Likelihoods, *, shots: int = 2, **settings: int) -> list[PointerRecord]:
     chosen = BeamSettings.model_validate(settings)
-    best = find_sequences([QUERY], POOLS, judge, shots=shots, settings=chosen, seed=0)  # pyright: ignore[reportArgumentType]
+    best = search([QUERY], POOLS, judge, shots=shots, settings=chosen, seed=0)  # pyright: ignore[reportArgumentType]
     return list(best["q"])
 
 

@@ -59,9 +59,8 @@ class GRPOTrainer:
         found = [self.train_rce_epoch(optimizer, epoch, self.rce_epochs) for epoch in range(self.rce_epochs)]
         old = self.compute_old_log_probs(copy.deepcopy(self.model))
         optimizer = AdamW(self.model.parameters(), lr=self.grpo_lr)
-        return [
-            *found,
-            *(self.train_grpo_epoch(optimizer, old, epoch, self.grpo_epochs) for epoch in range(self.grpo_epochs)),
+        return found + [
+            self.train_grpo_epoch(optimizer, old, epoch, self.grpo_epochs) for epoch in range(self.grpo_epochs)
         ]
 
     @torch.no_grad()
@@ -130,7 +129,7 @@ class GRPOTrainer:
 
     def _epoch(self, optimizer: Optimizer, figures: Callable[[int, Batch], dict[str, Tensor]]) -> dict[str, float]:
         """Descend along `loss` on every batch; the mean of each figure."""
-        found: dict[str, list[float]] = {}
+        found: dict[str, list[float]] = {"loss": []}
         for step, batch in enumerate(self._on_device(self.train_loader)):
             optimizer.zero_grad()
             of_batch = figures(step, batch)
@@ -139,8 +138,6 @@ class GRPOTrainer:
             optimizer.step()
             for name, value in of_batch.items():
                 found.setdefault(name, []).append(value.item())
-        if not found:
-            raise RewardUnusable("the loader gave no batch: there is nothing to learn from")
         return {name: _mean(values) for name, values in found.items()}
 
     def _on_device(self, loader: Iterable[Batch]) -> Iterable[Batch]:

@@ -25,7 +25,7 @@ from tasks.lever.lever_options import BeamSettings, RlDataSettings
 from tasks.lever.lever_records import Method, PointerRecord, Pools, RlData, RlQuery, VqaItem
 
 
-def find_sequences(
+def search(
     queries: Sequence[VqaItem], pools: Pools, judging: Judging, *, shots: int, settings: BeamSettings, seed: int
 ) -> dict[str, tuple[PointerRecord, ...]]:
     """The best sequences of each query, best first; `beam_score` is their InfoScore.
