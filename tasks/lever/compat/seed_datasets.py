@@ -113,7 +113,12 @@ class _WithEmbedding(Dataset[Item]):
         self.query_embeddings, self.candidate_embeddings = query_embeddings, candidate_embeddings
         self.position = {str(id): place for place, id in enumerate(candidate_indices)}
         for sample in samples:
-            _check_labels(sample, len(self._pool(sample)))
+            size = len(self._pool(sample))
+            for label in sample.labels:
+                if len(set(label)) < len(label) or not all(0 <= at < size for at in label):
+                    raise PointerUnusable(
+                        f"query {sample.query}: pointer {label} leaves its pool of {size}, or repeats"
+                    )
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -260,12 +265,6 @@ def _labels_and_rewards(sample: _Group, *, normalize: bool) -> Item:
         "beam_rewards_raw": rewards,
         "beam_rewards": normalize_rewards_zscore(rewards) if normalize and len(rewards) > 1 else rewards.clone(),
     }
-
-
-def _check_labels(sample: _Group, size: int) -> None:
-    for label in sample.labels:
-        if len(set(label)) < len(label) or not all(0 <= at < size for at in label):
-            raise PointerUnusable(f"query {sample.query}: pointer {label} leaves its pool of {size}, or repeats")
 
 
 def _shots(query: str, shown: Sequence[Any], shots: int) -> Sequence[Any]:

@@ -78,11 +78,11 @@ class TensorFacts(NamedTuple):
         return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.size, self.stride, strict=True))
 
 
-def as_mapping(value: Any) -> Mapping[Any, Any] | None:
-    """A dict or OrderedDict of the pickle; None for anything else."""
-    if isinstance(value, dict):
-        return cast(dict[Any, Any], value)
-    return value.items if isinstance(value, Made) and value.by == ORDERED_DICT else None
+def as_mapping(value: Any) -> dict[str, Any] | None:
+    """The text keys of a dict or OrderedDict of the pickle; None for anything else."""
+    if isinstance(value, Made) and value.by == ORDERED_DICT:
+        value = value.items
+    return {key: one for key, one in value.items() if isinstance(key, str)} if isinstance(value, dict) else None
 
 
 def _arguments(value: Any, *by: Global) -> tuple[Any, ...] | None:

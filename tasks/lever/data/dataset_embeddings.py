@@ -38,11 +38,7 @@ SHORTEST = 1e-6
 
 
 def embed_dataset(
-    dataset: Dataset,
-    encoder: VisionEmbedder,
-    artifacts: Artifacts,
-    *,
-    tell: Callable[[int], None] = lambda _: None,
+    dataset: Dataset, encoder: VisionEmbedder, artifacts: Artifacts, *, tell: Callable[[int], None] = lambda _: None
 ) -> Embedded:
     """Banks of all items; equal pictures and equal questions are embedded once.
 

@@ -157,10 +157,7 @@ def _proposed(
         )
         yield [[_record(one, "sample", temperature=temperature) for one in q] for q in sampled.pointers.tolist()]
     if settings.random:
-        yield [
-            [_record(_random(size, shots, generator), "random") for _ in range(settings.random)]
-            for _ in range(len(queries))
-        ]
+        yield [[_at_random(size, shots, generator) for _ in range(settings.random)] for _ in range(len(queries))]
 
 
 def _record(
@@ -169,8 +166,8 @@ def _record(
     return PointerRecord(pointer=tuple(pointer), gen_method=method, beam_rank=rank, temperature=temperature)
 
 
-def _random(size: int, shots: int, generator: torch.Generator) -> list[int]:
-    return torch.randperm(size, generator=generator)[:shots].tolist()
+def _at_random(size: int, shots: int, generator: torch.Generator) -> PointerRecord:
+    return _record(torch.randperm(size, generator=generator)[:shots].tolist(), "random")
 
 
 def _distinct(
@@ -181,7 +178,7 @@ def _distinct(
     for record in (one for group in groups for one in group):
         kept.setdefault(record.pointer, record)
     while len(kept) < wanted:
-        record = _record(_random(size, shots, generator), "random")
+        record = _at_random(size, shots, generator)
         kept.setdefault(record.pointer, record)
     return list(kept.values())
 
