@@ -130,7 +130,7 @@ def search_beams(
     world: World, *, pools: Ref, shard: int, settings: BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
-    from tasks.lever.judge.info_score import search
+    from tasks.lever.data.rl_data import search
 
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
@@ -195,7 +195,7 @@ def generate_rl_data(
 @step(version=1)
 def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
     """All beam data as one file, in the new format of the seed."""
-    from tasks.lever.data.beam_data import beam_bytes
+    from tasks.lever.data.pointer_files import beam_bytes
 
     return artifacts().put("beam-data", beam_bytes(open_beams(parts), artifacts().load(Pools, pools)))
 
@@ -203,7 +203,7 @@ def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
 @step(version=1)
 def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     """All RL data as one file, `rl_data_{Sampler}.json`."""
-    from tasks.lever.data.rl_files import rl_data_bytes
+    from tasks.lever.data.pointer_files import rl_data_bytes
 
     whole = {query: one for part in parts for query, one in artifacts().load(RlPart, part).queries.items()}
     return artifacts().put("rl-data", rl_data_bytes(whole))

@@ -52,7 +52,7 @@ def measure_memory(queries: int) -> dict[str, float]:
     import torch
 
     from tasks.lever.data.embeddings import EmbeddingBank
-    from tasks.lever.data.rl_files import iter_rl_data, rl_data_bytes
+    from tasks.lever.data.pointer_files import iter_rl_data, rl_data_bytes
     from tasks.lever.learning.training_inputs import groups_of
     from tasks.lever.lever_records import PointerRecord, RlQuery
 

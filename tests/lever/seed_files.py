@@ -59,8 +59,8 @@ def passing_class(module: str, name: str) -> Generator[type[Any]]:
         del sys.modules[module]
 
 
-def save(content: object, path: Path, *, legacy: bool = False) -> Path:
-    torch.save(content, path, _use_new_zipfile_serialization=not legacy)
+def save(content: object, path: Path) -> Path:
+    torch.save(content, path)
     return path
 
 
@@ -84,7 +84,4 @@ def plant(path: Path, opcodes: bytes) -> Path:
         assert data.count(marker) == 1
         return data.replace(marker, opcodes)
 
-    if zipfile.is_zipfile(path):
-        return repack(path, lambda name, data: planted(data) if name == "data.pkl" else data)
-    path.write_bytes(planted(path.read_bytes()))
-    return path
+    return repack(path, lambda name, data: planted(data) if name == "data.pkl" else data)

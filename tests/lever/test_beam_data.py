@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.data.beam_data import (
+from tasks.lever.data.pointer_files import (
     BeamQuery,
     beam_bytes,
     pointers_in,

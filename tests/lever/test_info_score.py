@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tasks.lever.judge.info_score import search
+from tasks.lever.data.rl_data import search
 from tasks.lever.judge.judging import Asked
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.lever.data.embeddings import EmbeddingBank, bank_of
-from tasks.lever.data.rl_files import iter_rl_data, read_rl_data, rl_data_bytes
+from tasks.lever.data.pointer_files import iter_rl_data, read_rl_data, rl_data_bytes
 from tasks.lever.learning.training_inputs import groups_of
 from tasks.lever.lever_errors import FileUnusable, RewardUnusable
 from tasks.lever.lever_records import PointerRecord, RlQuery

@@ -33,21 +33,18 @@ from tests.lever.seed_files import (
 )
 
 STATE = seed_state()
-both_formats = pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
 
 
-@both_formats
-def test_a_lightning_checkpoint_gives_the_very_weights(tmp_path: Path, *, legacy: bool) -> None:
-    read = read_seed_checkpoint(save(lightning(STATE), tmp_path / "v2.ckpt", legacy=legacy))
+def test_a_lightning_checkpoint_gives_the_very_weights(tmp_path: Path) -> None:
+    read = read_seed_checkpoint(save(lightning(STATE), tmp_path / "v2.ckpt"))
     assert read.selector.config == CONFIG
     assert read.selector.state_dict().keys() == STATE.keys()
     assert all(torch.equal(read.selector.state_dict()[key], STATE[key]) for key in STATE)
 
 
-@both_formats
-def test_a_grpo_checkpoint_gives_the_very_weights(tmp_path: Path, *, legacy: bool) -> None:
+def test_a_grpo_checkpoint_gives_the_very_weights(tmp_path: Path) -> None:
     content = {"epoch": 2, "phase": "grpo", "model_state_dict": STATE, "kl_beta": 0.1, "metrics": {"loss": 1.0}}
-    read = read_seed_checkpoint(save(content, tmp_path / "v3.pt", legacy=legacy))
+    read = read_seed_checkpoint(save(content, tmp_path / "v3.pt"))
     assert all(torch.equal(read.selector.state_dict()[key], STATE[key]) for key in STATE)
 
 
@@ -112,25 +109,23 @@ def test_half_precision_becomes_float32(tmp_path: Path) -> None:
     assert all(torch.equal(read.selector.state_dict()[key], half[key].float()) for key in half)
 
 
-@both_formats
-def test_parameters_views_and_transposed_weights_are_read(tmp_path: Path, *, legacy: bool) -> None:
+def test_parameters_views_and_transposed_weights_are_read(tmp_path: Path) -> None:
     flat = torch.cat([torch.zeros(3), *(value.flatten() for value in STATE.values())])
     state, at = dict(STATE), 3
     for key, value in STATE.items():
         state[key] = flat[at : at + value.numel()].view(value.shape)  # all weights in one storage
         at += value.numel()
     state["query_proj.weight"] = torch.nn.Parameter(STATE["query_proj.weight"].t().contiguous().t())
-    read = read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt", legacy=legacy))
+    read = read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt"))
     assert all(torch.equal(read.selector.state_dict()[key], STATE[key]) for key in STATE)
 
 
-@both_formats
-def test_hyper_parameters_of_a_class_that_is_not_installed_do_no_harm(tmp_path: Path, *, legacy: bool) -> None:
+def test_hyper_parameters_of_a_class_that_is_not_installed_do_no_harm(tmp_path: Path) -> None:
     with passing_class("omegaconf_of_another_house", "DictConfig") as kind:
         cfg = kind()
         cfg.__dict__ = {"_content": {"train": {"lr": 1e-4}}, "_parent": None}
         content = lightning(STATE, hyper_parameters={"cfg": cfg, "lr": 1e-4})
-        path = save(content, tmp_path / "v2.ckpt", legacy=legacy)
+        path = save(content, tmp_path / "v2.ckpt")
     with pytest.raises((ModuleNotFoundError, AttributeError)):
         torch.load(path, weights_only=False)
     assert read_seed_checkpoint(path).selector.config == CONFIG
@@ -293,9 +288,8 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("evil", EVILS)
-@both_formats
-def test_what_a_checkpoint_would_run_is_not_run(tmp_path: Path, trap: Path, evil: str, *, legacy: bool) -> None:
-    path = save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt", legacy=legacy)
+def test_what_a_checkpoint_would_run_is_not_run(tmp_path: Path, trap: Path, evil: str) -> None:
+    path = save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt")
     read = read_seed_checkpoint(plant(path, evils(str(trap))[evil]))
     assert not trap.exists()
     assert torch.equal(read.selector.state_dict()["cand_proj.weight"], STATE["cand_proj.weight"])
@@ -311,9 +305,8 @@ def test_a_weight_that_would_run_something_is_refused_by_name(tmp_path: Path, tr
 
 
 @pytest.mark.parametrize("evil", EVILS)
-@both_formats
-def test_a_file_that_is_nothing_but_hostile_is_refused(tmp_path: Path, trap: Path, evil: str, *, legacy: bool) -> None:
-    path = plant(save([MARKER], tmp_path / "v2.ckpt", legacy=legacy), evils(str(trap))[evil])
+def test_a_file_that_is_nothing_but_hostile_is_refused(tmp_path: Path, trap: Path, evil: str) -> None:
+    path = plant(save([MARKER], tmp_path / "v2.ckpt"), evils(str(trap))[evil])
     with pytest.raises(FileUnusable):
         read_seed_checkpoint(path)
     assert not trap.exists()
@@ -429,17 +422,13 @@ def test_damaged_archives_are_refused(tmp_path: Path, change: Any, said: str) ->
         read_seed_checkpoint(path)
 
 
-@both_formats
-def test_a_flipped_bit_in_a_weight_is_found_where_the_format_can_tell(tmp_path: Path, *, legacy: bool) -> None:
-    path = save(lightning(STATE), tmp_path / "v2.ckpt", legacy=legacy)
+def test_a_flipped_bit_in_a_weight_is_found(tmp_path: Path) -> None:
+    path = save(lightning(STATE), tmp_path / "v2.ckpt")
     data = bytearray(path.read_bytes())
     data[data.index(STATE["cand_proj.weight"].numpy().tobytes()) + 3] ^= 1
     path.write_bytes(data)
-    if legacy:  # no check sum
-        assert read_seed_checkpoint(path).selector.config == CONFIG
-    else:
-        with pytest.raises(FileUnusable, match="CRC"):
-            read_seed_checkpoint(path)
+    with pytest.raises(FileUnusable, match="CRC"):
+        read_seed_checkpoint(path)
 
 
 @pytest.mark.parametrize(
@@ -460,6 +449,12 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.ckpt").write_bytes(content)
     with pytest.raises(FileUnusable, match=r"x\.ckpt"):
         read_seed_checkpoint(tmp_path / "x.ckpt")
+
+
+def test_a_checkpoint_of_a_torch_before_1_6_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    torch.save(lightning(STATE), tmp_path / "v2.ckpt", _use_new_zipfile_serialization=False)
+    with pytest.raises(FileUnusable, match=r"save one of a torch before 1\.6 again"):
+        read_seed_checkpoint(tmp_path / "v2.ckpt")
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
@@ -500,11 +495,9 @@ def test_one_large_dict_referred_to_many_times_is_searched_once(tmp_path: Path) 
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(data=st.data(), legacy=st.booleans())
-def test_no_damage_gives_anything_but_a_refusal_or_a_checkpoint(
-    tmp_path: Path, data: st.DataObject, *, legacy: bool
-) -> None:
-    path = save(lightning(STATE), tmp_path / "v2.ckpt", legacy=legacy)
+@given(data=st.data())
+def test_no_damage_gives_anything_but_a_refusal_or_a_checkpoint(tmp_path: Path, data: st.DataObject) -> None:
+    path = save(lightning(STATE), tmp_path / "v2.ckpt")
     whole = path.read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
     changed = data.draw(st.binary(max_size=4))

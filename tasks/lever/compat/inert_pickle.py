@@ -54,24 +54,15 @@ class Made:
         """The argument that `__setstate__` would have received."""
 
 
-class Read(NamedTuple):
-    """The value of a pickle, its persistent IDs in order, and where it ends."""
+def read_inert(data: bytes, where: str) -> Any:
+    """The value of a pickle, made of plain values, lists, tuples, dicts with plain keys, Global, Outside and Made.
 
-    value: Any
-    """Plain values, lists, tuples, dicts, Global, Outside and Made; a dict keeps only keys that are plain."""
-    outside: tuple[Outside, ...]
-    end: int
-    """Bytes from the beginning of `data`."""
-
-
-def read_inert(data: bytes, where: str) -> Read:
-    """The first pickle of `data`. Raises FileUnusable naming `where` if it is none, damaged or too large."""
+    Raises FileUnusable naming `where` if it is no pickle, damaged or too large.
+    """
     if len(data) > MOST_BYTES:
         raise FileUnusable(f"{where}: {len(data):,} bytes of pickle are no checkpoint; the most is {MOST_BYTES:,}")
-    stream = io.BytesIO(data)
-    unpickler = _InertUnpickler(stream)
     try:
-        return Read(unpickler.load(), tuple(unpickler.outside), stream.tell())
+        return _InertUnpickler(data).load()
     except _REFUSED as error:
         reason = str(error)[:200] or type(error).__name__
         raise FileUnusable(f"{where}: not a whole pickle ({reason}); copy or download the file again") from error
@@ -89,10 +80,9 @@ class _InertUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
 
     stack: list[Any]
 
-    def __init__(self, stream: io.BytesIO) -> None:
-        super().__init__(stream, encoding="latin-1")
-        self.outside: list[Outside] = []
-        self._bytes = stream.getbuffer().nbytes
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data), encoding="latin-1")
+        self._bytes = len(data)
 
     # of pickle._Unpickler, which has no type stubs
     read: Callable[[int], bytes]
@@ -104,8 +94,7 @@ class _InertUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
 
     def persistent_load(self, pid: Any) -> Any:
         """The persistent ID itself."""
-        self.outside.append(Outside(pid))
-        return self.outside[-1]
+        return Outside(pid)
 
     def _instantiate(self, klass: Any, args: list[Any]) -> None:
         """Describe the call of INST and OBJ."""

@@ -75,31 +75,27 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> Opened:
         return Opened(selector_of(config, archive.read(tensors), str(path)), (*notes, *more), None)
 
 
-Found = tuple[dict[str, TensorFacts], tuple[str, ...]]
+Found = tuple[dict[str, TensorFacts], list[str]]
 """The tensors of the pointer network, and notes on all others."""
 
 
-def _pointer_tensors(top: Mapping[Any, Any], path: Path) -> Found:
+def _pointer_tensors(top: Mapping[str, Any], path: Path) -> Found:
     state, bare = as_mapping(top.get("state_dict")), as_mapping(top.get("model_state_dict"))
     for where in (state, top):
-        if where is not None and any(key.startswith(PREFIX) for key in _texts(where)):
+        if where is not None and any(key.startswith(PREFIX) for key in where):
             return _below_prefix(where, path)
     if bare is not None:
-        return _facts({key: bare[key] for key in _texts(bare)}, path), ()
-    keys = [key[:100] for key in _texts(state or top)]
+        return _facts(bare, path), []
+    keys = [key[:100] for key in state or top]
     raise FileUnusable(
         f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
         f"its keys are {named(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
     )
 
 
-def _texts(mapping: Mapping[Any, Any]) -> list[str]:
-    return [key for key in mapping if isinstance(key, str)]
-
-
-def _below_prefix(state: Mapping[Any, Any], path: Path) -> Found:
-    inside = {key.removeprefix(PREFIX): state[key] for key in _texts(state) if key.startswith(PREFIX)}
-    outside = [key for key in _texts(state) if not key.startswith(PREFIX)]
+def _below_prefix(state: Mapping[str, Any], path: Path) -> Found:
+    inside = {key.removeprefix(PREFIX): value for key, value in state.items() if key.startswith(PREFIX)}
+    outside = [key for key in state if not key.startswith(PREFIX)]
     encoders = [key for key in outside if key.startswith(ENCODERS)]
     notes: list[str] = []
     if encoders:
@@ -108,7 +104,7 @@ def _below_prefix(state: Mapping[Any, Any], path: Path) -> Found:
         notes.append("its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from")
     if len(outside) > len(encoders):
         notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
-    return _facts(inside, path), tuple(notes)
+    return _facts(inside, path), notes
 
 
 def _facts(state: Mapping[str, Any], path: Path) -> dict[str, TensorFacts]:
@@ -119,8 +115,8 @@ def _facts(state: Mapping[str, Any], path: Path) -> dict[str, TensorFacts]:
 
 
 def _config(
-    tensors: Mapping[str, TensorFacts], top: Mapping[Any, Any], heads: int | None, path: Path
-) -> tuple[PointerConfig, tuple[str, ...]]:
+    tensors: Mapping[str, TensorFacts], top: Mapping[str, Any], heads: int | None, path: Path
+) -> tuple[PointerConfig, list[str]]:
     """The configuration that the shapes tell. Layers are as many as have a number; a hole is found by its keys."""
     projection = tensors.get("query_proj.weight")
     if projection is None or len(projection.size) != 2:
@@ -136,19 +132,14 @@ def _config(
         heads, told = _heads(top, path)
         notes.append(told)
     try:
-        config = PointerConfig(
-            embedding_dim=entry.size[-1] if entry and entry.size else hidden,
-            hidden=hidden,
-            layers=layers,
-            heads=heads,
-            gate=gate,
-        )
+        dimension = entry.size[-1] if entry and entry.size else hidden
+        config = PointerConfig(embedding_dim=dimension, hidden=hidden, layers=layers, heads=heads, gate=gate)
     except ValidationError as error:
         raise FileUnusable(f"{path}: {heads} heads, {hidden} wide: {error.errors()[0]['msg']}") from error
-    return config, tuple(notes)
+    return config, notes
 
 
-def _heads(top: Mapping[Any, Any], path: Path) -> tuple[int, str]:
+def _heads(top: Mapping[str, Any], path: Path) -> tuple[int, str]:
     """The number of heads in the hyper-parameters, where they name one, and where it is from."""
     places = ("hyper_parameters", "datamodule_hyper_parameters", "model_config")
     found = {heads for place in places for heads in _integers_named("num_heads", top.get(place))}

@@ -17,9 +17,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from tasks.lever.compat.seed_selector import normalize_rewards_zscore
-from tasks.lever.data.beam_data import beam_of, pool_ids, read_beams
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.json_files import read_by_query
+from tasks.lever.data.pointer_files import beam_of, pool_ids, read_beams
 from tasks.lever.judge.rewards import reward_of
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
 from tasks.lever.lever_options import RewardMode
@@ -113,7 +113,12 @@ class _WithEmbedding(Dataset[Item]):
         self.query_embeddings, self.candidate_embeddings = query_embeddings, candidate_embeddings
         self.position = {str(id): place for place, id in enumerate(candidate_indices)}
         for sample in samples:
-            _check_labels(sample, len(self._pool(sample)))
+            size = len(self._pool(sample))
+            for label in sample.labels:
+                if len(set(label)) < len(label) or not all(0 <= at < size for at in label):
+                    raise PointerUnusable(
+                        f"query {sample.query}: pointer {label} leaves its pool of {size}, or repeats"
+                    )
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -260,12 +265,6 @@ def _labels_and_rewards(sample: _Group, *, normalize: bool) -> Item:
         "beam_rewards_raw": rewards,
         "beam_rewards": normalize_rewards_zscore(rewards) if normalize and len(rewards) > 1 else rewards.clone(),
     }
-
-
-def _check_labels(sample: _Group, size: int) -> None:
-    for label in sample.labels:
-        if len(set(label)) < len(label) or not all(0 <= at < size for at in label):
-            raise PointerUnusable(f"query {sample.query}: pointer {label} leaves its pool of {size}, or repeats")
 
 
 def _shots(query: str, shown: Sequence[Any], shots: int) -> Sequence[Any]:

@@ -40,9 +40,6 @@ class PointerSelectorV3Config(NamedTuple):
     gate: bool = True
     """The state takes in what was picked."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return self._asdict()
-
 
 class PointerSelectorV3(PointerSelector):
     """The pointer network with its losses as methods."""
@@ -175,7 +172,7 @@ def without_dropout(model: torch.nn.Module) -> Generator[None]:
 
 def build_model_v3(config: PointerSelectorV3Config | None = None) -> PointerSelectorV3:
     """A network with random weights."""
-    return PointerSelectorV3(**(config or PointerSelectorV3Config()).to_dict())
+    return PointerSelectorV3(*(config or PointerSelectorV3Config()))
 
 
 class SelectorWithEncoder(NamedTuple):
@@ -183,8 +180,8 @@ class SelectorWithEncoder(NamedTuple):
 
     pointer_selector: PointerSelectorV3
     encoder: VisionEmbedder
-    query_encoding_flag: tuple[str, ...]
-    icd_encoding_flag: tuple[str, ...]
+    query_encoding_flag: Sequence[str]
+    icd_encoding_flag: Sequence[str]
 
     def query_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
         """(n, d) of PNGs and questions."""
@@ -217,22 +214,18 @@ def build_model_v3_with_adapter(
     encoder = ClipEmbedder(clip_name, device=device)
     if encoder.dimension != config.d_model:
         raise ValueError(f"{clip_name} gives {encoder.dimension} numbers, the network takes {config.d_model}")
-    return SelectorWithEncoder(build_model_v3(config), encoder, tuple(query_encoding_flag), tuple(icd_encoding_flag))
+    return SelectorWithEncoder(build_model_v3(config), encoder, query_encoding_flag, icd_encoding_flag)
 
 
 def load_v3_from_sft_checkpoint(
     checkpoint_path: str | Path, device: str | torch.device | None = None
 ) -> PointerSelectorV3:
-    """The network of a v2 checkpoint, ours or Lever-Plus's, ready for inference. Raises FileUnusable naming keys."""
+    """The network of a v2 or v3 checkpoint, ours or Lever-Plus's, in eval mode. Raises FileUnusable naming keys."""
     selector = PointerSelectorV3.of(open_selector(Path(checkpoint_path)).selector)
     return selector.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def load_v3_from_grpo_checkpoint(
-    checkpoint_path: str | Path, device: str | torch.device | None = None
-) -> PointerSelectorV3:
-    """As `load_v3_from_sft_checkpoint`."""
-    return load_v3_from_sft_checkpoint(checkpoint_path, device)
+load_v3_from_grpo_checkpoint = load_v3_from_sft_checkpoint
 
 
 def normalize_rewards_zscore(rewards: Tensor, dim: int = -1, eps: float = 1e-8) -> Tensor:
@@ -266,15 +259,8 @@ def adaptive_kl_beta(
     beta_max: float = 10.0,
 ) -> float:
     """`losses.adapt_beta` with the parameter names and defaults of Lever-Plus."""
-    return losses.adapt_beta(
-        current_beta,
-        current_kl,
-        kl_low=kl_target_min,
-        kl_high=kl_target_max,
-        least=beta_min,
-        most=beta_max,
-        factor=adjustment_factor,
-    )
+    bounds = {"kl_low": kl_target_min, "kl_high": kl_target_max, "least": beta_min, "most": beta_max}
+    return losses.adapt_beta(current_beta, current_kl, **bounds, factor=adjustment_factor)
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,39 +20,32 @@ from tasks.lever.lever_errors import RewardUnusable
 Batch = dict[str, Any]
 
 
+@dataclass(eq=False)
 class GRPOTrainer:
     """RCE, then GRPO, epoch by epoch, on batches of `collate_fn_rl_v3`."""
 
-    def __init__(
-        self,
-        model: PointerSelectorV3,
-        train_loader: DataLoader[Batch],
-        val_loader: DataLoader[Batch],
-        device: str | torch.device,
-        rce_epochs: int = 1,
-        rce_lr: float = 1e-5,
-        rce_temp_start: float = 2.0,
-        rce_temp_end: float = 0.5,
-        use_top1_only: bool = False,
-        grpo_epochs: int = 3,
-        grpo_lr: float = 5e-6,
-        grpo_early_epochs: int = 0,
-        grpo_early_top_k: int | None = None,
-        grpo_late_top_k: int | None = None,
-        kl_target_min: float = 0.01,
-        kl_target_max: float = 0.1,
-        kl_adjustment_factor: float = 1.5,
-        gradient_clip: float = 1.0,
-    ) -> None:
-        """grpo_early_top_k, grpo_late_top_k: the loss is taken over so many of each group; none: all of them."""
-        self.model, self.device = model.to(device), torch.device(device)
-        self.train_loader, self.val_loader = train_loader, val_loader
-        self.rce_epochs, self.rce_lr, self.use_top1_only = rce_epochs, rce_lr, use_top1_only
-        self.temperatures = rce_temp_start, rce_temp_end
-        self.grpo_epochs, self.grpo_lr, self.grpo_early_epochs = grpo_epochs, grpo_lr, grpo_early_epochs
-        self.top_k = grpo_early_top_k, grpo_late_top_k
-        self.kl_targets = kl_target_min, kl_target_max, kl_adjustment_factor
-        self.gradient_clip = gradient_clip
+    model: PointerSelectorV3
+    train_loader: DataLoader[Batch]
+    val_loader: DataLoader[Batch]
+    device: str | torch.device
+    rce_epochs: int = 1
+    rce_lr: float = 1e-5
+    rce_temp_start: float = 2.0
+    rce_temp_end: float = 0.5
+    use_top1_only: bool = False
+    grpo_epochs: int = 3
+    grpo_lr: float = 5e-6
+    grpo_early_epochs: int = 0
+    grpo_early_top_k: int | None = None
+    """The loss is taken over so many of each group; None: all of them."""
+    grpo_late_top_k: int | None = None
+    kl_target_min: float = 0.01
+    kl_target_max: float = 0.1
+    kl_adjustment_factor: float = 1.5
+    gradient_clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.model = self.model.to(self.device)
 
     def train(self) -> list[dict[str, float]]:
         """Both stages; the figures of each epoch. GRPO's ratios are taken to the policy that RCE has left."""
@@ -59,9 +53,8 @@ class GRPOTrainer:
         found = [self.train_rce_epoch(optimizer, epoch, self.rce_epochs) for epoch in range(self.rce_epochs)]
         old = self.compute_old_log_probs(copy.deepcopy(self.model))
         optimizer = AdamW(self.model.parameters(), lr=self.grpo_lr)
-        return [
-            *found,
-            *(self.train_grpo_epoch(optimizer, old, epoch, self.grpo_epochs) for epoch in range(self.grpo_epochs)),
+        return found + [
+            self.train_grpo_epoch(optimizer, old, epoch, self.grpo_epochs) for epoch in range(self.grpo_epochs)
         ]
 
     @torch.no_grad()
@@ -84,7 +77,7 @@ class GRPOTrainer:
             loss = self.model.compute_rce_loss(
                 *_inputs(batch),
                 batch["beam_rewards_raw"],
-                temperature=linear_temperature(number, steps, *self.temperatures),
+                temperature=linear_temperature(number, steps, self.rce_temp_start, self.rce_temp_end),
                 use_top1_only=self.use_top1_only,
                 judged=batch["judged"],
             )
@@ -98,19 +91,16 @@ class GRPOTrainer:
         """One pass; `grpo_loss` and the other figures of `compute_grpo_loss`, the means over its batches."""
         del total_epochs
         self.model.train()
-        top_k = self.top_k[0] if epoch < self.grpo_early_epochs else self.top_k[1]
+        top_k = self.grpo_early_top_k if epoch < self.grpo_early_epochs else self.grpo_late_top_k
 
         def figures(step: int, batch: Batch) -> dict[str, Tensor]:
             del step
             old = pad_sequence([old_log_probs_dict[query] for query in batch["query_id"]], batch_first=True)
             found = self.model.compute_grpo_loss(
-                *_inputs(batch),
-                batch["beam_rewards"],
-                old.to(self.device),
-                use_top_k=top_k,
-                judged=batch["judged"],
+                *_inputs(batch), batch["beam_rewards"], old.to(self.device), use_top_k=top_k, judged=batch["judged"]
             )
-            self.model.kl_beta = adaptive_kl_beta(found["kl"].item(), self.model.kl_beta, *self.kl_targets)
+            targets = self.kl_target_min, self.kl_target_max, self.kl_adjustment_factor
+            self.model.kl_beta = adaptive_kl_beta(found["kl"].item(), self.model.kl_beta, *targets)
             return found
 
         found = self._epoch(optimizer, figures)
@@ -130,7 +120,7 @@ class GRPOTrainer:
 
     def _epoch(self, optimizer: Optimizer, figures: Callable[[int, Batch], dict[str, Tensor]]) -> dict[str, float]:
         """Descend along `loss` on every batch; the mean of each figure."""
-        found: dict[str, list[float]] = {}
+        found: dict[str, list[float]] = {"loss": []}
         for step, batch in enumerate(self._on_device(self.train_loader)):
             optimizer.zero_grad()
             of_batch = figures(step, batch)
@@ -139,8 +129,6 @@ class GRPOTrainer:
             optimizer.step()
             for name, value in of_batch.items():
                 found.setdefault(name, []).append(value.item())
-        if not found:
-            raise RewardUnusable("the loader gave no batch: there is nothing to learn from")
         return {name: _mean(values) for name, values in found.items()}
 
     def _on_device(self, loader: Iterable[Batch]) -> Iterable[Batch]:

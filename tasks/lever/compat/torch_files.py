@@ -1,25 +1,24 @@
-"""Cuts tensors out of files that `torch.save` wrote; of the pickle in them nothing is run.
+"""Reads tensors out of the zip archives that `torch.save` writes, without running anything that their pickle names.
 
-Every size that the file claims is held against what it has: no tensor is larger than its storage, no storage larger
-than the file, and packed archives, which may unfold to any size, are not read.
-Source: torch/serialization.py (`_save`, `_legacy_save`), torch/_utils.py (`_rebuild_tensor_v2`).
+Every size that the file claims is checked: no tensor is larger than its storage, no storage larger than the file, and
+compressed archives, which may expand to any size, are refused.
+Source: torch/serialization.py (`_save`), torch/_utils.py (`_rebuild_tensor_v2`).
 """
 
 from __future__ import annotations
 
 import math
-import mmap
 import struct
 import zipfile
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from tasks.lever.compat.inert_pickle import MOST_BYTES, Global, Made, Outside, Read, read_inert
+from tasks.lever.compat.inert_pickle import MOST_BYTES, Global, Made, Outside, read_inert
 from tasks.lever.lever_errors import FileUnusable
 
 KINDS = {
@@ -33,11 +32,11 @@ REBUILD = (Global("torch._utils", "_rebuild_tensor_v2"), Global("torch._utils", 
 PARAMETER = Global("torch._utils", "_rebuild_parameter")
 SIZE = Global("torch", "Size")
 ORDERED_DICT = Global("collections", "OrderedDict")
-LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-LEGACY_PROTOCOL = 1001
 MOST_DIMENSIONS = 8
 LARGEST = 1 << 40
 """Largest number accepted in the description of a tensor."""
+DAMAGED = (zipfile.BadZipFile, struct.error, OSError, EOFError, ValueError, RuntimeError)
+"""What `zipfile` raises for damaged archives; NotImplementedError and UnicodeDecodeError are among them."""
 
 
 class TensorFacts(NamedTuple):
@@ -60,11 +59,14 @@ class TensorFacts(NamedTuple):
         if args is None or len(args) < 4:
             return None
         storage, offset, size, stride = args[:4]
-        kind, key = _storage(storage)
         sizes, strides = _counts(size), _counts(stride)
-        if kind not in KINDS or sizes is None or strides is None or len(sizes) != len(strides) or not _is_count(offset):
+        if sizes is None or strides is None or len(sizes) != len(strides) or not _is_count(offset):
             return None
-        return cls(key, KINDS[kind], offset, sizes, strides)
+        match storage:
+            case Outside(("storage", Global("torch" | "torch.storage", kind), str(key), _, _)) if kind in KINDS:
+                return cls(key, KINDS[kind], offset, sizes, strides)
+            case _:
+                return None
 
     @property
     def elements(self) -> int:
@@ -76,11 +78,11 @@ class TensorFacts(NamedTuple):
         return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.size, self.stride, strict=True))
 
 
-def as_mapping(value: Any) -> Mapping[Any, Any] | None:
-    """A dict or OrderedDict of the pickle; None for anything else."""
-    if isinstance(value, dict):
-        return cast(dict[Any, Any], value)
-    return value.items if isinstance(value, Made) and value.by == ORDERED_DICT else None
+def as_mapping(value: Any) -> dict[str, Any] | None:
+    """The text keys of a dict or OrderedDict of the pickle; None for anything else."""
+    if isinstance(value, Made) and value.by == ORDERED_DICT:
+        value = value.items
+    return {key: one for key, one in value.items() if isinstance(key, str)} if isinstance(value, dict) else None
 
 
 def _arguments(value: Any, *by: Global) -> tuple[Any, ...] | None:
@@ -88,18 +90,6 @@ def _arguments(value: Any, *by: Global) -> tuple[Any, ...] | None:
     if isinstance(value, Made) and isinstance(value.by, Global) and value.by in by and isinstance(value.args, tuple):
         return cast(tuple[Any, ...], value.args)
     return None
-
-
-def _storage(value: Any) -> tuple[str, str]:
-    """Kind and key of a storage; empty for anything else, and for the views of storages that torch 0.3 wrote."""
-    match value:
-        case Outside(("storage", Global("torch" | "torch.storage", kind), str(key), _, _, *rest)) if rest in (
-            [],
-            [None],
-        ):
-            return kind, key
-        case _:
-            return "", ""
 
 
 def _is_count(value: Any) -> bool:
@@ -154,24 +144,20 @@ def _tensor(facts: TensorFacts, data: bytearray) -> Tensor:
 
 @contextmanager
 def open_archive(path: Path) -> Generator[Archive]:
-    """The file of `torch.save` at `path`, in either format. Raises FileUnusable."""
-    with ExitStack() as opened:
-        try:
-            file = opened.enter_context(path.open("rb"))
-            if file.read(4) == b"PK\x03\x04":
-                packed = opened.enter_context(zipfile.ZipFile(file))
-                archive = _zip_archive(path, packed)
-            else:
-                data = opened.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                archive = _legacy_archive(path, data)
-        except FileNotFoundError as error:
-            raise FileUnusable(f"there is no {path}; name a checkpoint") from error
-        except (OSError, ValueError, zipfile.BadZipFile) as error:  # ValueError: an empty file cannot be mapped
-            raise FileUnusable(f"{path} is no checkpoint ({error}); name a .ckpt or .pt file") from error
-        yield archive
+    """The checkpoint that `torch.save` wrote at `path`. Raises FileUnusable."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except FileNotFoundError as error:
+        raise FileUnusable(f"there is no {path}; name a checkpoint") from error
+    except DAMAGED as error:
+        raise FileUnusable(
+            f"{path} is no checkpoint ({error}); name a .ckpt or .pt file, and save one of a torch before 1.6 again"
+        ) from error
+    with archive:
+        yield _archive(path, archive)
 
 
-def _zip_archive(path: Path, archive: zipfile.ZipFile) -> Archive:
+def _archive(path: Path, archive: zipfile.ZipFile) -> Archive:
     folders = [name.removesuffix("/data.pkl") for name in archive.namelist() if name.endswith("/data.pkl")]
     if len(folders) != 1:
         raise FileUnusable(f"{path} is a zip archive without one data.pkl, and no checkpoint of torch")
@@ -184,7 +170,7 @@ def _zip_archive(path: Path, archive: zipfile.ZipFile) -> Archive:
     def read(name: str) -> bytes:
         try:
             data = archive.read(entries[name])
-        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+        except DAMAGED as error:
             raise FileUnusable(f"{path}: its entry {name[:80]} is damaged ({error}); copy it again") from error
         if len(data) != entries[name].file_size:
             raise FileUnusable(f"{path}: its entry {name[:80]} was cut; copy it again")
@@ -196,70 +182,4 @@ def _zip_archive(path: Path, archive: zipfile.ZipFile) -> Archive:
     if "byteorder" in entries and (order := read("byteorder")) != b"little":
         raise FileUnusable(f"{path}: its numbers are {order!r}-endian; save it again on an ordinary machine")
     lengths = {name.removeprefix("data/"): one.file_size for name, one in entries.items() if name.startswith("data/")}
-    value = read_inert(read("data.pkl"), str(path)).value
-    return Archive(path, value, lengths, lambda key: bytearray(read(f"data/{key}")))
-
-
-def _legacy_archive(path: Path, data: mmap.mmap) -> Archive:
-    """Pickles one after the other (magic number, protocol, system, value, storage keys), then the storages."""
-    at = 0
-
-    def following() -> Read:
-        nonlocal at
-        read = read_inert(data[at : at + MOST_BYTES], str(path))
-        at += read.end
-        return read
-
-    if following().value != LEGACY_MAGIC or following().value != LEGACY_PROTOCOL:
-        raise FileUnusable(f"{path} was not written by torch.save; name a .ckpt or .pt file")
-    system = as_mapping(following().value) or {}
-    if system.get("little_endian") is not True:
-        raise FileUnusable(f"{path}: its numbers are not little-endian; save it again on an ordinary machine")
-    value, outside, _ = following()
-    keys = following().value
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in cast(list[Any], keys)):
-        raise FileUnusable(f"{path}: its list of storages is damaged; copy it again")
-    places = _places(path, data, at, cast(list[str], keys), _item_sizes(outside))
-    lengths = {key: end - begin for key, (begin, end) in places.items()}
-    return Archive(path, value, lengths, lambda key: bytearray(data[slice(*places[key])]))
-
-
-def _item_sizes(outside: tuple[Outside, ...]) -> dict[str, int]:
-    """Bytes of an element of each storage that the value speaks of."""
-    sizes: dict[str, int] = {}
-    for one in outside:
-        kind, key = _storage(one)
-        if (dtype := KINDS.get(kind) or OTHER_KINDS.get(kind)) is not None:
-            sizes[key] = dtype.itemsize
-    return sizes
-
-
-OTHER_KINDS = {
-    "LongStorage": torch.int64,
-    "IntStorage": torch.int32,
-    "ShortStorage": torch.int16,
-    "CharStorage": torch.int8,
-    "ByteStorage": torch.uint8,
-    "BoolStorage": torch.bool,
-    "ComplexFloatStorage": torch.complex64,
-    "ComplexDoubleStorage": torch.complex128,
-    "UntypedStorage": torch.uint8,
-}
-"""Storages that only have to be passed over."""
-
-
-def _places(
-    path: Path, data: mmap.mmap, at: int, keys: list[str], item_sizes: Mapping[str, int]
-) -> dict[str, tuple[int, int]]:
-    """Where the bytes of each storage lie: they follow one another, each behind its number of elements."""
-    places: dict[str, tuple[int, int]] = {}
-    for key in keys:
-        if key not in item_sizes or at + 8 > len(data):
-            raise FileUnusable(f"{path}: its storage {key[:80]} is not to be found; the file is damaged or was cut")
-        (elements,) = struct.unpack_from("<q", data, at)
-        begin, end = at + 8, at + 8 + elements * item_sizes[key]
-        if elements < 0 or end > len(data):
-            raise FileUnusable(f"{path}: its storage {key[:80]} goes beyond the end; it was cut, copy it again")
-        places[key] = (begin, end)
-        at = end
-    return places
+    return Archive(path, read_inert(read("data.pkl"), str(path)), lengths, lambda key: bytearray(read(f"data/{key}")))

@@ -7,8 +7,7 @@ the dataset. A query is never its own candidate, by id; another question about t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,22 +57,41 @@ def draw_pools(
     quarter by text, as many more by image, and fills up at random: half of the pool, or what is left.
     Raises PoolTooSmall, FileUnusable for an id without an embedding.
     """
-    sorted_ids = sorted(candidates)
-    row = {name: number for number, name in enumerate(sorted_ids)}
-    around = _Candidates(sorted_ids, queries, np.array([row.get(query, -1) for query in queries], np.int64))
-    for query, own in zip(queries, around.own, strict=True):
-        if (others := len(candidates) - (own >= 0)) < size:
+    ids = sorted(candidates)  # the order of the dataset does not matter, and the smaller id wins
+    row = {name: number for number, name in enumerate(ids)}
+    own = np.array([row.get(query, -1) for query in queries], np.int64)  # (Q,) row of the query; -1: no candidate
+    for query, at in zip(queries, own, strict=True):
+        if (others := len(ids) - (at >= 0)) < size:
             raise PoolTooSmall(
                 f"query {query}: {others} candidates besides itself, a pool of {size} was asked for; "
                 "ask for smaller pools or use more train items"
             )
-    chosen = _chosen(around, banks, sampler=sampler, size=size, seed=seed)
-    pools = {query: tuple(around.ids[row] for row in rows) for query, rows in zip(queries, chosen, strict=True)}
+
+    def similar(of_what: str, count: int) -> list[list[int]]:
+        if (bank := banks.get(of_what)) is None:
+            raise FileUnusable(
+                f"similar candidates need the embeddings of the {of_what} alone; export them, or use RandSampler"
+            )
+        return most_similar(bank.rows(queries).numpy(), bank.rows(ids).numpy(), own=own, count=count).tolist()
+
+    drawn = (_random(one, int(at), len(ids), size=size, seed=seed) for one, at in zip(queries, own, strict=True))
+    match sampler:
+        case "RandSampler":
+            chosen = drawn
+        case "TextSimSampler":
+            chosen = similar("texts", size)
+        case "ImgSimSampler":
+            chosen = similar("images", size)
+        case "MixSampler":
+            quarter = size // 4
+            by_text, by_image = similar("texts", quarter), similar("images", 2 * quarter)  # half may be taken already
+            chosen = (_mixed(*rows, quarter=quarter) for rows in zip(by_text, by_image, drawn, strict=True))
+    pools = {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, chosen, strict=True)}
     return Pools(sampler=sampler, size=size, seed=seed, pools=pools)
 
 
 def generator_of(query: str, *, seed: int, purpose: str) -> np.random.Generator:
-    """Random numbers of this query's own, so that they do not depend on the other queries."""
+    """The random generator of one query: its draws do not depend on the other queries."""
     name = f"{purpose}\0{seed}\0{query}".encode("utf-8", "surrogatepass")
     return np.random.default_rng(int.from_bytes(hashlib.sha256(name).digest()))
 
@@ -96,35 +114,6 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
     return found
 
 
-class _Candidates(NamedTuple):
-    """What pools are drawn from."""
-
-    ids: list[str]
-    """Sorted, so that the order of the dataset does not matter and the smaller id wins."""
-    queries: Sequence[str]
-    own: Rows
-    """(Q,) row of the query itself; -1 where it is no candidate."""
-
-
-def _chosen(around: _Candidates, banks: Banks, *, sampler: Sampler, size: int, seed: int) -> Iterator[Sequence[int]]:
-    """Rows of the candidates of each query."""
-    match sampler:
-        case "RandSampler":
-            for query, own in zip(around.queries, around.own, strict=True):
-                yield _random(query, int(own), len(around.ids), size=size, seed=seed)
-        case "TextSimSampler":
-            yield from _similar(around, banks, "texts", count=size).tolist()
-        case "ImgSimSampler":
-            yield from _similar(around, banks, "images", count=size).tolist()
-        case "MixSampler":
-            quarter = size // 4
-            by_text = _similar(around, banks, "texts", count=quarter)
-            by_image = _similar(around, banks, "images", count=2 * quarter)  # half may be taken already
-            for at, (query, own) in enumerate(zip(around.queries, around.own, strict=True)):
-                drawn = _random(query, int(own), len(around.ids), size=size, seed=seed)
-                yield _mixed(by_text[at].tolist(), by_image[at].tolist(), drawn, quarter=quarter)
-
-
 def _mixed(by_text: list[int], by_image: list[int], drawn: list[int], *, quarter: int) -> list[int]:
     """As many as were drawn, each once; what was drawn twice is replaced by what was drawn next."""
     taken = dict.fromkeys(by_text)
@@ -137,15 +126,6 @@ def _random(query: str, own: int, count: int, *, size: int, seed: int) -> list[i
     rng = generator_of(query, seed=seed, purpose="pool")
     drawn = rng.choice(count - (own >= 0), size, replace=False)
     return (drawn + (drawn >= own) if own >= 0 else drawn).tolist()
-
-
-def _similar(around: _Candidates, banks: Banks, of_what: str, *, count: int) -> Rows:
-    if (bank := banks.get(of_what)) is None:
-        raise FileUnusable(
-            f"similar candidates need the embeddings of the {of_what} alone; export them, or use RandSampler"
-        )
-    queries, candidates = bank.rows(around.queries).numpy(), bank.rows(around.ids).numpy()
-    return most_similar(queries, candidates, own=around.own, count=count)
 
 
 def _distinct(vectors: Vectors) -> tuple[Vectors, Rows]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +26,8 @@ from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, Embedded, VqaItem
 
 Vectors = NDArray[np.float32]
+Shard = dict[str, Vectors]
+"""`vectors` of pictures or questions, a row for each, and `classes` of pictures where the encoder tells them."""
 
 PER_SHARD = 256
 """Pictures, or questions, that are embedded and kept together; a kill loses at most so many."""
@@ -37,11 +38,7 @@ SHORTEST = 1e-6
 
 
 def embed_dataset(
-    dataset: Dataset,
-    encoder: VisionEmbedder,
-    artifacts: Artifacts,
-    *,
-    tell: Callable[[int], None] = lambda _: None,
+    dataset: Dataset, encoder: VisionEmbedder, artifacts: Artifacts, *, tell: Callable[[int], None] = lambda _: None
 ) -> Embedded:
     """Banks of all items; equal pictures and equal questions are embedded once.
 
@@ -53,22 +50,18 @@ def embed_dataset(
     items = [*dataset.train, *dataset.validation, *dataset.test]
     pictures = Pictures(most_bytes=0)  # each is needed once
 
-    def look(shard: Sequence[VqaItem]) -> _Looks:
+    def look(shard: Sequence[VqaItem]) -> Shard:
         pngs = [pictures(item).png for item in shard]
-        classes = encoder.embed_classes(pngs)
-        return _Looks(
-            _unit(encoder.embed_images(pngs), shard),
-            _unit(classes, shard) if classes is not None else None,
-        )
+        found = {"vectors": encoder.embed_images(pngs), "classes": encoder.embed_classes(pngs)}
+        return {name: _unit(vectors, shard) for name, vectors in found.items() if vectors is not None}
 
-    def read(shard: Sequence[VqaItem]) -> _Looks:
-        vectors = encoder.embed_texts([item.question for item in shard])
-        return _Looks(_unit(vectors, shard))
+    def read(shard: Sequence[VqaItem]) -> Shard:
+        return {"vectors": _unit(encoder.embed_texts([item.question for item in shard]), shard)}
 
     looks = _embedded("pictures", [(item.image_sha256, item) for item in items], encoder.id, artifacts, look, tell)
     questions = [(item.question, item) for item in items]
-    texts = _embedded("questions", questions, encoder.id, artifacts, read, lambda _: None).vectors
-    joint = _unit(looks.vectors + texts, items)
+    texts = _embedded("questions", questions, encoder.id, artifacts, read, lambda _: None)["vectors"]
+    joint = _unit(looks["vectors"] + texts, items)
     row = {item.id: number for number, item in enumerate(items)}
     train = [item.id for item in dataset.train]
     asked = [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
@@ -82,17 +75,10 @@ def embed_dataset(
         dimension=encoder.dimension,
         candidates=keep(train, joint),
         queries=keep(asked, joint),
-        images=keep(list(row), looks.vectors),
+        images=keep(list(row), looks["vectors"]),
         texts=keep(list(row), texts),
-        classes=keep(list(row), looks.classes) if looks.classes is not None else None,
+        classes=keep(list(row), looks["classes"]) if "classes" in looks else None,
     )
-
-
-class _Looks(NamedTuple):
-    """Vectors of pictures, or of questions, a row for each."""
-
-    vectors: Vectors
-    classes: Vectors | None = None
 
 
 def _embedded(
@@ -100,28 +86,24 @@ def _embedded(
     named: Sequence[tuple[str, VqaItem]],
     encoder: str,
     artifacts: Artifacts,
-    make: Callable[[Sequence[VqaItem]], _Looks],
+    make: Callable[[Sequence[VqaItem]], Shard],
     tell: Callable[[int], None],
-) -> _Looks:
+) -> Shard:
     """A row for each item: what has one name is embedded once, shard by shard; shards that were kept are recalled."""
     uses, distinct = Counter(name for name, _ in named), dict(reversed(named))
-    remaining, made = iter(uses), list[_Looks]()
+    remaining, made = iter(uses), list[Shard]()
     while names := list(islice(remaining, PER_SHARD)):
         key = content_key(f"lever.embed_{of_what}", VERSION, {"encoder": encoder, of_what: names})
         if ref := artifacts.recall(key):
-            made.append(_Looks(**load(artifacts.get(ref))))
+            made.append(load(artifacts.get(ref)))
         else:
             made.append(make([distinct[name] for name in names]))
-            known = {name: one for name, one in made[-1]._asdict().items() if one is not None}
-            artifacts.remember(key, artifacts.put("embedded-shard", save(known)))
+            artifacts.remember(key, artifacts.put("embedded-shard", save(made[-1])))
         tell(sum(uses[name] for name in names))
     places = {name: place for place, name in enumerate(uses)}
     rows = [places[name] for name, _ in named]
-    classes = [looks.classes for looks in made if looks.classes is not None]
-    return _Looks(
-        np.concatenate([looks.vectors for looks in made])[rows],
-        np.concatenate(classes)[rows] if len(classes) == len(made) else None,
-    )
+    complete = set(made[0]).intersection(*made)  # an encoder may not tell classes in every shard
+    return {name: np.concatenate([shard[name] for shard in made])[rows] for name in complete}
 
 
 def _unit(vectors: Vectors, items: Sequence[VqaItem]) -> Vectors:

@@ -39,7 +39,7 @@ class Official(NamedTuple):
 
     train: Source
     held_out: Source
-    """The official validation split; answers of the test splits are not public. Ours: test, never validation."""
+    """The official validation split, which is our test split: answers of the official test splits are not public."""
     validation: Source | None = None
     """None: some pictures of `train` are set apart."""
 
@@ -68,13 +68,7 @@ OFFICIAL = {
 
 
 def open_dataset(
-    name: str,
-    data_dir: Path | None,
-    *,
-    train_queries: int,
-    validation: int,
-    test: int | None,
-    seed: int,
+    name: str, data_dir: Path | None, *, train_queries: int, validation: int, test: int | None, seed: int
 ) -> Dataset:
     """A dataset from its official files anywhere in `data_dir` (up to two folders deep).
 
@@ -120,7 +114,9 @@ class _Drawn(NamedTuple):
 def _draw(official: Official, folder: Path, *, validation: int, test: int | None, seed: int) -> _Drawn:
     held_out = _questions_in(folder, official.held_out)
     if _find(folder, official.train.questions) is None:
-        return _apart(held_out, validation=validation, test=test, seed=seed)
+        wanted = max(1, int((len(held_out) - validation) * TEST_SHARE)) if test is None else test
+        (first, second), rest = _by_picture(held_out, seed, [validation, wanted])
+        return _Drawn(rest, first, second)
     train = _questions_in(folder, official.train)
     rest, counted = _shuffled(held_out, seed, "test"), tuple(one.id for one in train)
     if official.validation is not None:
@@ -128,13 +124,6 @@ def _draw(official: Official, folder: Path, *, validation: int, test: int | None
         return _Drawn(_shuffled(train, seed, "train"), _shuffled(found, seed, "validation"), rest, counted)
     chosen, left = _by_picture(train, seed, [validation])
     return _Drawn(left, chosen[0], rest, counted)
-
-
-def _apart(asked: Sequence[Asked], *, validation: int, test: int | None, seed: int) -> _Drawn:
-    """All splits from one file: the one that has annotations."""
-    wanted = max(1, int((len(asked) - validation) * TEST_SHARE)) if test is None else test
-    (first, second), rest = _by_picture(asked, seed, [validation, wanted])
-    return _Drawn(rest, first, second)
 
 
 def _by_picture(asked: Sequence[Asked], seed: int, counts: Sequence[int]) -> tuple[list[list[Asked]], list[Asked]]:

@@ -1,4 +1,4 @@
-"""Files of earlier runs, ours or the seed's, in place of stages."""
+"""Files of earlier runs, ours or the seed's, that replace stages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import NamedTuple
 import torch
 
 from storage.artifacts import Artifacts
-from storage.records import Ref
-from tasks.lever.data.beam_data import BeamQuery, Beams, pointers_in, pools_around, read_beams, with_ids
+from tasks.lever.data import pointer_files
 from tasks.lever.data.embeddings import EmbeddingBank, read_bank
-from tasks.lever.data.rl_files import iter_rl_data, read_rl_data, rl_data_bytes
+from tasks.lever.data.pointer_files import BeamQuery, Beams
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlQuery
 
@@ -32,23 +31,21 @@ class BeamsRead(NamedTuple):
 
 def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> BeamsRead:
     """Sequences to imitate, of demonstrations that may be shown. Raises FileUnusable, PointerUnusable, PoolTooSmall."""
-    named = read_beams(path)
-    by_number = _are_numbers(named, dataset.counted)
-    beams = with_ids(named, dataset.counted) if by_number else named
+    beams, by_number = _read_by_id(path, dataset.counted)
     found = {query: beam for query, beam in beams.items() if query in pools.pools}
     if not found:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
     shown = _showable(found, {item.id for item in dataset.train}, pools)
     if not _sequences(shown):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
-    around = pools_around(shown, pools)
+    around = pointer_files.pools_around(shown, pools)
     notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
     if lost := _sequences(found) - _sequences(shown):
         notes.append(
             f"{path.name}: {lost} of {_sequences(found)} sequences are not imitated; they show questions that were "
             "left out, or whose pictures are set apart for validation"
         )
-    return BeamsRead(BeamPart(queries=pointers_in(shown, around, shots=shots)), around, tuple(notes))
+    return BeamsRead(BeamPart(queries=pointer_files.pointers_in(shown, around, shots=shots)), around, tuple(notes))
 
 
 def _sequences(beams: Beams) -> int:
@@ -70,28 +67,29 @@ def _showable(beams: Beams, candidates: set[str], pools: Pools) -> Beams:
     return kept
 
 
-def _are_numbers(beams: Beams, counted: Sequence[str]) -> bool:
-    """True where every name is a number of a training question, and not every one is an id of one.
+def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
+    """Beams by id, and whether the file has numbers of training questions instead.
 
-    Files of Lever-Plus do not tell which of both their names are. Ids of VQA are those of pictures times ten and more,
-    so that a small number may be the id of some question, but all names of a file never are by chance.
+    Files of Lever-Plus do not say which of the two their names are. They are taken for numbers if all of them could be
+    and not all of them are ids: an id of VQA is that of a picture times ten or more, so a single name may be both.
     """
+    beams = pointer_files.read_beams(path)
     names = set(beams).union(*(shown for beam in beams.values() for shown in (*beam.demonstrations, beam.pool)))
-    return not names <= set(counted) and all(one.isdecimal() and int(one) < len(counted) for one in names)
+    by_number = not names <= set(counted) and all(one.isdecimal() and int(one) < len(counted) for one in names)
+    return (pointer_files.with_ids(beams, counted) if by_number else beams), by_number
 
 
 def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
-    """The dataset, whose train queries are those of beam data, RL data or embeddings, in the order of the file.
+    """The dataset with the queries of a file (beam data, RL data or embeddings) as train queries, in its order.
 
     Raises FileUnusable if it has none of them.
     """
     if path.suffix == ".pt":
         named = read_bank(path).ids
     elif path.name.startswith("rl_data"):
-        named = tuple(query for query, _ in iter_rl_data(path))
+        named = tuple(query for query, _ in pointer_files.iter_rl_data(path))
     else:
-        beams = read_beams(path)
-        named = tuple(with_ids(beams, dataset.counted) if _are_numbers(beams, dataset.counted) else beams)
+        named = tuple(_read_by_id(path, dataset.counted)[0])
     train = {item.id for item in dataset.train}
     if not (ids := tuple(query for query in named if query in train)):
         raise FileUnusable(f"{path}: none of its queries is a training item of {dataset.name}; name its own dataset")
@@ -103,14 +101,14 @@ def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> tuple
 
     `vqa_correct` is computed anew where the file has another threshold.
     """
-    data = read_rl_data(path, shots=shots)
+    data = pointer_files.read_rl_data(path, shots=shots)
     others = sorted({str(one.meta.get("judge")) for one in data.values()} - {judge, "None"})
     thresholds = sorted({str(one.meta.get("threshold")) for one in data.values()} - {str(threshold), "None"})
     notes = [f"{path.name} was judged by {', '.join(others)}; this run asks {judge}"] if others else []
     if thresholds:
         notes.append(f"{path.name} counts answers as right from {', '.join(thresholds)}; counted anew from {threshold}")
         data = {query: _counted_anew(one, threshold) for query, one in data.items()}
-    return rl_data_bytes(data), tuple(notes)
+    return pointer_files.rl_data_bytes(data), tuple(notes)
 
 
 def _counted_anew(query: RlQuery, threshold: float) -> RlQuery:
@@ -140,8 +138,8 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
     return Embedded(
         encoder=first.encoder or str(queries),
         dimension=first.dimension,
-        candidates=_kept(banks[candidates], artifacts),
-        queries=_kept(_together([banks[path] for path in (queries, *held_out)]), artifacts),
+        candidates=artifacts.put("embeddings", banks[candidates].to_bytes()),
+        queries=artifacts.put("embeddings", _together([banks[path] for path in (queries, *held_out)]).to_bytes()),
     )
 
 
@@ -161,7 +159,3 @@ def _together(banks: Sequence[EmbeddingBank]) -> EmbeddingBank:
     """One bank of several; an id that stands in two is taken from the first."""
     rows = {name: vector for bank in reversed(banks) for name, vector in zip(bank.ids, bank.vectors, strict=True)}
     return EmbeddingBank(tuple(rows), torch.stack(list(rows.values())), banks[0].encoder)
-
-
-def _kept(bank: EmbeddingBank, artifacts: Artifacts) -> Ref:
-    return artifacts.put("embeddings", bank.to_bytes())

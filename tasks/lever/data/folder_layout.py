@@ -26,10 +26,7 @@ SAMPLERS: dict[str, Sampler] = {
     "img_sim_sampler": "ImgSimSampler",
     "mix_sampler": "MixSampler",
 }
-JUDGES = {
-    "qwen2.5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
-    "qwen2_5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
-}
+JUDGES = {"qwen2.5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct", "qwen2_5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct"}
 VECTORS: dict[str, Vectors] = {
     "query_img_text_icd_img_text": "joint",
     "query_img_icd_img": "image",
@@ -50,17 +47,16 @@ def judge_of(name: str) -> str:
 
 def sampler_of(name: str) -> Sampler:
     """`RandSampler` for `rand_sampler` and for itself. Raises OptionUnusable."""
-    own: dict[str, Sampler] = {one: one for one in SAMPLERS.values()}
-    return _one_of(SAMPLERS | own, name, "sampler")
+    return _one_of(SAMPLERS, name, "sampler")
 
 
 def vectors_of(name: str) -> Vectors:
     """`joint` for `query_img_text_icd_img_text` and for itself. Raises OptionUnusable."""
-    own: dict[str, Vectors] = {one: one for one in VECTORS.values()}
-    return _one_of(VECTORS | own, name.removesuffix("_lever_lm"), "choice of vectors")
+    return _one_of(VECTORS, name.removesuffix("_lever_lm"), "choice of vectors")
 
 
-def _one_of(known: Mapping[str, Value], name: str, what: str) -> Value:
+def _one_of(seeds: Mapping[str, Value], name: str, what: str) -> Value:
+    known = {**seeds, **{str(own): own for own in seeds.values()}}
     if name not in known:
         raise OptionUnusable(f"there is no {what} {name!r}; choose one of {', '.join(known)}")
     return known[name]

@@ -1,12 +1,16 @@
-"""RL data: what a trained selector would show for each query, and what the judge answers then.
+"""Pointers and what the judge makes of them: sequences to imitate, and the RL data of a trained selector.
 
-beam ─┐
-sample ├─► ordered, each once ─► refilled at random ─► judged ─► PointerRecords
-random ┘   (beam before sample before random)
+beam data   beam search over P(answer | sequence) ─► best sequences, with their InfoScore
+RL data     beam, sample, random (in this order, each ordered pointer once, refilled at random) ─► judged
+
+Source of InfoScore: Yang et al. 2023, "Lever LM: Configuring In-Context Sequence to Lever Large Vision Language
+Models", arXiv:2312.10104. That of a sequence is P(answer | sequence) - P(answer | nothing shown): the gains of its
+picks add up to it. RL data hold none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,8 +21,56 @@ from models.pointer import PointerSelector
 from tasks.lever.judge.judging import Asked, Judging, Judgment
 from tasks.lever.learning.training_inputs import Setting, rows_of
 from tasks.lever.lever_errors import PoolTooSmall
-from tasks.lever.lever_options import RlDataSettings
+from tasks.lever.lever_options import BeamSettings, RlDataSettings
 from tasks.lever.lever_records import Method, PointerRecord, Pools, RlData, RlQuery, VqaItem
+
+
+def search(
+    queries: Sequence[VqaItem], pools: Pools, judging: Judging, *, shots: int, settings: BeamSettings, seed: int
+) -> dict[str, tuple[PointerRecord, ...]]:
+    """The best sequences of each query, best first; `beam_score` is their InfoScore.
+
+    After each pick the judge is asked about all sequences of all queries at once. Raises PoolTooSmall, JudgeUnusable.
+    """
+    tried = {query.id: _tried(query.id, pools, shots=shots, settings=settings, seed=seed) for query in queries}
+    alone = dict(zip(tried, judging.log_probs([(Asked(q.id, ()), q.shown_answer) for q in queries]), strict=True))
+    kept: dict[str, list[tuple[tuple[int, ...], float]]] = {query.id: [((), 0.0)] for query in queries}
+    for _ in range(shots):
+        grown = {
+            query.id: [(*one, next_) for one, _ in kept[query.id] for next_ in tried[query.id] if next_ not in one]
+            for query in queries
+        }
+        asked = [
+            (Asked(query.id, tuple(pools.pools[query.id][at] for at in one)), query.shown_answer)
+            for query in queries
+            for one in grown[query.id]
+        ]
+        likely = iter(judging.log_probs(asked))
+        for query, sequences in grown.items():
+            # NaN: a picture of it cannot be shown
+            scored = [(one, score) for one in sequences if not math.isnan(score := next(likely))]
+            # equals stay in the order of the pool, so that a search always ends alike
+            kept[query] = sorted(scored, key=lambda pair: -pair[1])[: settings.width]
+    return {
+        query: tuple(
+            PointerRecord(
+                pointer=one, gen_method="beam", beam_rank=rank, beam_score=math.exp(score) - math.exp(alone[query])
+            )
+            for rank, (one, score) in enumerate(best)
+        )
+        for query, best in kept.items()
+    }
+
+
+def _tried(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed: int) -> list[int]:
+    """Positions in the pool that the search may pick."""
+    size = len(pools.pools[query])
+    count = min(settings.candidates or size, size)
+    if count < shots:
+        raise PoolTooSmall(f"query {query}: {count} candidates are tried for {shots} shots; try more, or show fewer")
+    digest = hashlib.sha256(f"{seed}:{query}".encode()).digest()  # draws do not depend on the other queries
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7]))
+    return sorted(torch.randperm(size, generator=generator)[:count].tolist())
 
 
 def generate(
@@ -105,10 +157,7 @@ def _proposed(
         )
         yield [[_record(one, "sample", temperature=temperature) for one in q] for q in sampled.pointers.tolist()]
     if settings.random:
-        yield [
-            [_record(_random(size, shots, generator), "random") for _ in range(settings.random)]
-            for _ in range(len(queries))
-        ]
+        yield [[_at_random(size, shots, generator) for _ in range(settings.random)] for _ in range(len(queries))]
 
 
 def _record(
@@ -117,8 +166,8 @@ def _record(
     return PointerRecord(pointer=tuple(pointer), gen_method=method, beam_rank=rank, temperature=temperature)
 
 
-def _random(size: int, shots: int, generator: torch.Generator) -> list[int]:
-    return torch.randperm(size, generator=generator)[:shots].tolist()
+def _at_random(size: int, shots: int, generator: torch.Generator) -> PointerRecord:
+    return _record(torch.randperm(size, generator=generator)[:shots].tolist(), "random")
 
 
 def _distinct(
@@ -129,7 +178,7 @@ def _distinct(
     for record in (one for group in groups for one in group):
         kept.setdefault(record.pointer, record)
     while len(kept) < wanted:
-        record = _record(_random(size, shots, generator), "random")
+        record = _at_random(size, shots, generator)
         kept.setdefault(record.pointer, record)
     return list(kept.values())
 

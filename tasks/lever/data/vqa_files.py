@@ -63,23 +63,20 @@ def entries_of(
 
 
 class Asked(NamedTuple):
-    """A question before anybody looked for its picture."""
+    """A question whose picture has not been opened yet."""
 
     id: str
     image_id: str
-    image: Path | None
-    """None where no file of the folder is named after it."""
-    question: str
-    answers: tuple[str, ...]
-    answer_type: str
+    item: VqaItem | None
+    """Without the digest of its picture; None if the question cannot be used."""
     wrong: str | None
     """Why it cannot be used."""
 
 
 def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[Asked]:
-    """The questions of a pair of official files; pictures are only looked for by name. Raises DatasetUnusable.
+    """The questions of a pair of official files; pictures are only looked up by name. Raises DatasetUnusable.
 
-    prefix: of all ids.
+    prefix: put before every question ID.
     """
     asked, answered = entries_of(questions, under="questions"), entries_of(annotations, under="annotations")
     there = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
@@ -99,26 +96,28 @@ def _asked(
     image_id, text = question.get("image_id"), question.get("question")
     names = list(_image_names(image_id, subtype))
     name = next((name for name in names if name in there), None)
-    answers = _answers(annotation)
     wrong = None
     if not isinstance(text, str) or not text.strip():
         wrong = "its question is empty"
     elif annotation is None:
         wrong = "nobody annotated it"
-    elif not answers:
+    elif not (answers := _answers(annotation)):
         wrong = "its annotation has no answers"
     elif name is None:
         wrong = f"there is no picture {' or '.join(names[:2]) or repr(image_id)[:80]} in {images}"
-    kind = annotation.get("answer_type") if annotation else None
-    return Asked(
-        id=id,
-        image_id=str(image_id),
-        image=images / name if name else None,
-        question=text if isinstance(text, str) else "",
-        answers=answers,
-        answer_type=kind if isinstance(kind, str) else OTHER,
-        wrong=wrong,
-    )
+    else:
+        kind = annotation.get("answer_type")
+        item = VqaItem(
+            id=id,
+            image_id=str(image_id),
+            image=str(images / name),
+            image_sha256="",
+            question=text,
+            answers=answers,
+            answer_type=kind if isinstance(kind, str) else OTHER,
+        )
+        return Asked(id, str(image_id), item, None)
+    return Asked(id, str(image_id), None, wrong)
 
 
 def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
@@ -133,9 +132,9 @@ def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
         yield from (name, f"{name}.jpg", f"{name}.png", f"{name}.jpeg")
 
 
-def _answers(annotation: Mapping[str, Any] | None) -> tuple[str, ...]:
+def _answers(annotation: Mapping[str, Any]) -> tuple[str, ...]:
     """What people said; empty if any of it is no text."""
-    said = annotation.get("answers") if annotation else None
+    said = annotation.get("answers")
     if not isinstance(said, list):
         return ()
     entries = cast(list[Any], said)
@@ -150,19 +149,11 @@ Look = Callable[[Path], tuple[str, str | None]]
 def usable(asked: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
     """Those that can be used, in order; `left_out` receives the others with the reason."""
     for one in asked:
-        digest, wrong = ("", one.wrong) if one.image is None or one.wrong else look(one.image)
-        if wrong is not None or one.image is None:
+        digest, wrong = look(Path(one.item.image)) if one.item else ("", one.wrong)
+        if wrong is not None or one.item is None:
             left_out[one.id] = wrong or "it has no picture"
-            continue
-        yield VqaItem(
-            id=one.id,
-            image_id=one.image_id,
-            image=str(one.image),
-            image_sha256=digest,
-            question=one.question,
-            answers=one.answers,
-            answer_type=one.answer_type,
-        )
+        else:
+            yield one.item.model_copy(update={"image_sha256": digest})
 
 
 def look_at(path: Path) -> tuple[str, str | None]:

@@ -1,7 +1,7 @@
-"""The digits' judge as a chat model that tells likelihoods, and its tower as an encoder of pictures and questions.
+"""The digits judge as a chat model with answer likelihoods, and its tower as an encoder of pictures and questions.
 
-A request is read as pictures with questions, and answers to all but the last. Any order of pictures and words will do,
-in one turn or in many: the first picture belongs to the first question.
+A request is read as pictures and questions, with answers to all questions but the last. Pictures and texts may come in
+any order, in one turn or in several: the first picture belongs to the first question.
 """
 
 from __future__ import annotations
@@ -22,19 +22,9 @@ from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 from models.model_errors import ContextOverflow, ModelError, RequestRefused
 from models.prompts import cut
 from models.protocols import ChatRequest, ChatResponse, Image
+from tasks.lever.digits import scenes
 from tasks.lever.digits.net import CODE, PER_ITEM, DigitsNet, Tower, from_bytes
-from tasks.lever.digits.scenes import (
-    END,
-    QUESTIONS,
-    SIZE,
-    UNKNOWN,
-    NoScene,
-    from_png,
-    glimpses,
-    stream,
-    tokens_of,
-    words_of,
-)
+from tasks.lever.digits.scenes import END, QUESTIONS, UNKNOWN, stream, tokens_of
 
 CHUNK = 64
 """Requests computed at once, always: short chunks are filled up, so that every request sees the same arithmetic."""
@@ -144,29 +134,20 @@ class DigitsEncoder:
         net = from_bytes(weights)
         self.id = f"digits-tower:{hashlib.sha256(weights).hexdigest()[:16]}"
         self._eyes = Eyes(net.tower)
-        self._picture_width = 2 * net.config.tower_width
-        self.dimension = self._picture_width + TEXT_WIDTH
+        self.dimension = 2 * net.config.tower_width + TEXT_WIDTH
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """(len(pngs), dimension): the tower's features, less their mean over the pictures that it was trained on."""
-        vectors = np.zeros((len(pngs), self.dimension), np.float32)
-        for row, png in enumerate(pngs):
-            vectors[row, : self._picture_width] = _unit(self._eyes.see(png).features)
-        return vectors
+        return _unit_rows([self._eyes.see(png).features for png in pngs], width=self.dimension)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), dimension)."""
-        vectors = np.zeros((len(texts), self.dimension), np.float32)
-        for row, text in enumerate(texts):
-            vectors[row, self._picture_width :] = _unit(torch.randn(TEXT_WIDTH, generator=stream(0, text)))
-        return vectors
+        drawn = [torch.randn(TEXT_WIDTH, generator=stream(0, text)) for text in texts]
+        return _unit_rows(drawn, width=self.dimension, start=self.dimension - TEXT_WIDTH)
 
     def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """(len(pngs), 20): probabilities of the left digit and of the right one, L2-normalised."""
-        vectors = np.zeros((len(pngs), CODE), np.float32)
-        for row, png in enumerate(pngs):
-            vectors[row] = _unit(self._eyes.see(png).code)
-        return vectors
+        return _unit_rows([self._eyes.see(png).code for png in pngs], width=CODE)
 
 
 def _chunks(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Tensor]]:
@@ -201,7 +182,7 @@ def _log_probs(net: DigitsNet, tokens: Tensor, answers: Tensor) -> Tensor:
 
 
 def _response(answer: Sequence[int], request: ChatRequest, *, shown: int) -> ChatResponse:
-    words = words_of(answer)
+    words = scenes.words_of(answer)
     kept = words[: max(0, request.max_tokens)]
     return ChatResponse(
         text=cut(" ".join(kept), request.stop),
@@ -211,8 +192,12 @@ def _response(answer: Sequence[int], request: ChatRequest, *, shown: int) -> Cha
     )
 
 
-def _unit(vector: Tensor) -> NDArray[np.float32]:
-    return F.normalize(vector, dim=-1).numpy()
+def _unit_rows(vectors: Sequence[Tensor], *, width: int, start: int = 0) -> NDArray[np.float32]:
+    """(len(vectors), width): the vectors at length one, from column `start` on; zeros elsewhere."""
+    rows = np.zeros((len(vectors), width), np.float32)
+    for row, vector in zip(rows, vectors, strict=True):
+        row[start : start + len(vector)] = F.normalize(vector, dim=-1).numpy()
+    return rows
 
 
 class Sight(NamedTuple):
@@ -235,13 +220,13 @@ class Eyes:
     def _see(self, png: bytes) -> Sight:
         """Raises RequestRefused for a picture that shows no scene."""
         try:
-            scene = from_png(png)
-        except NoScene as error:
+            scene = scenes.from_png(png)
+        except scenes.NoScene as error:
             raise RequestRefused(
                 f"A picture of the request is none that the digits' judge can see: {error}; give PNGs of the digits' "
-                f"world, {SIZE[0]} × {SIZE[1]} pixels, as they are."
+                f"world, {scenes.SIZE[0]} × {scenes.SIZE[1]} pixels, as they are."
             ) from error
-        features = self._tower.features(glimpses(torch.from_numpy(scene.copy())[None]))  # (1, 2, tower_width)
+        features = self._tower.features(scenes.glimpses(torch.from_numpy(scene.copy())[None]))  # (1, 2, tower_width)
         return Sight(features.flatten() - self._tower.mean, self._tower.codes(features)[0])
 
 
@@ -263,48 +248,40 @@ class Read(NamedTuple):
     kind: int
 
 
-class Said(NamedTuple):
-    """The questions and answers in the words of a request."""
-
-    kinds: tuple[int, ...]
-    answers: tuple[tuple[int, int], ...]
-    """Tokens; of all questions but the last."""
-
-
 def read(request: ChatRequest) -> Read:
     """What `request` shows and asks. Raises RequestRefused, and ContextOverflow for too many demonstrations."""
     turns = [message for message in request.messages if message.role != "system"]
     parts = [part for message in turns for part in message.content]
     pngs = [part.png for part in parts if isinstance(part, Image)]
-    said = _said("\n".join(part.text for part in parts if not isinstance(part, Image)))
-    if isinstance(said, str):
-        raise RequestRefused(said)
-    if len(pngs) != len(said.kinds):
+    kinds, answers = _questions_and_answers("\n".join(part.text for part in parts if not isinstance(part, Image)))
+    if len(pngs) != len(kinds):
         raise RequestRefused(
-            f"The request has {len(pngs)} pictures and {len(said.kinds)} questions; give each question its picture."
+            f"The request has {len(pngs)} pictures and {len(kinds)} questions; give each question its picture."
         )
-    if len(said.answers) > MOST_SHOWN:
+    if len(answers) > MOST_SHOWN:
         raise ContextOverflow(
-            f"The request shows {len(said.answers)} demonstrations; the digits' judge reads {MOST_SHOWN} at most."
+            f"The request shows {len(answers)} demonstrations; the digits' judge reads {MOST_SHOWN} at most."
         )
-    # the last question has a picture, but no answer
-    shown = zip(pngs, said.kinds, said.answers, strict=False)
-    return Read(tuple(Shown(*one) for one in shown), pngs[-1], said.kinds[-1])
+    shown = tuple(map(Shown, pngs, kinds, answers))  # the last question has a picture, but no answer
+    return Read(shown, pngs[-1], kinds[-1])
 
 
 @lru_cache(maxsize=8192)
-def _said(text: str) -> Said | str:
-    """The words of a request, or why they cannot be read."""
+def _questions_and_answers(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """Numbers of the questions in a request, and tokens of the answers to all but the last. Raises RequestRefused."""
     items = [(question.strip(), answer.strip()) for question, answer in _ITEM.findall(text.replace(PLACEHOLDER, ""))]
     if not items:
-        return "The digits' judge reads requests of the form `Question:… Short answer:…`; this one has no question."
-    unheard = [question for question, _ in items if question not in _KINDS]
-    if unheard:
-        return f"The digits' judge does not know the question {unheard[0]!r}; it knows {', '.join(QUESTIONS)}"
+        raise RequestRefused(
+            "The digits' judge reads requests of the form `Question:… Short answer:…`; this one has no question."
+        )
+    if unknown := [question for question, _ in items if question not in _KINDS]:
+        raise RequestRefused(
+            f"The digits' judge does not know the question {unknown[0]!r}; it knows {', '.join(QUESTIONS)}"
+        )
     *shown, last = [answer for _, answer in items]
     if last:
-        return f"The last question of the request is already answered ({last!r}); leave its answer out."
+        raise RequestRefused(f"The last question of the request is already answered ({last!r}); leave its answer out.")
     if not all(shown):
-        return "A demonstration of the request has no answer; give one to each question but the last."
+        raise RequestRefused("A demonstration of the request has no answer; give one to each question but the last.")
     answers = tuple(tokens_of(answer) or (UNKNOWN, UNKNOWN) for answer in shown)
-    return Said(tuple(_KINDS[question] for question, _ in items), answers)
+    return tuple(_KINDS[question] for question, _ in items), answers

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from safetensors.torch import load as load_tensors
@@ -17,20 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 
 from storage.files import write
+from tasks.lever.digits import scenes
 from tasks.lever.digits.net import CLASSES, DigitsNet, NetConfig, Tower, to_bytes
-from tasks.lever.digits.scenes import (
-    BOTH,
-    END,
-    KINDS,
-    RIGHT,
-    UNKNOWN,
-    WORDS,
-    Digits,
-    glimpses,
-    load_digits,
-    render,
-    stream,
-)
+from tasks.lever.digits.scenes import END, KINDS, UNKNOWN, WORDS, Digits, glimpses, render, stream
 from tasks.lever.learning.training_loop import moments_of, restore_moments
 
 STEPS = 800
@@ -57,33 +45,12 @@ Tell = Callable[[int], None]
 """Hears how many more steps of the transformer's training are done."""
 
 
-class Sequences(NamedTuple):
-    """A batch of training sequences."""
-
-    codes: Tensor
-    """(B, 5, 20)"""
-    kinds: Tensor
-    """(B, 5)"""
-    answers: Tensor
-    """(B, 5, 2)"""
-
-
-class Phase(NamedTuple):
-    """One of the two trainings."""
-
-    name: str
-    module: nn.Module
-    steps: int
-    betas: tuple[float, float]
-    """Weight decay of AdamW."""
-
-
 def train_judge(*, seed: int, steps: int = STEPS, folder: Path | None = None, tell: Tell | None = None) -> bytes:
     """The weights of a judge as safetensors; on one CPU thread the same bytes for the same seed and steps.
 
     folder: of this seed and these steps alone; an interrupted training goes on there, to the same end.
     """
-    digits = load_digits()["judge"]
+    digits = scenes.load_digits()["judge"]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # initial weights can only be drawn from the global generator
         net = DigitsNet(NetConfig())
@@ -91,40 +58,48 @@ def train_judge(*, seed: int, steps: int = STEPS, folder: Path | None = None, te
     def tower_loss(step: int) -> Tensor:
         return _tower_loss(net.tower, digits, generator=stream(seed, f"tower {step}"))
 
-    _train(Phase("tower", net.tower, TOWER_STEPS, (0.9, 0.999)), tower_loss, folder=folder, tell=None)
+    tower_file, reader_file = (folder and folder / f"{name}.safetensors" for name in ("tower", "reader"))
+    _train(net.tower, tower_loss, steps=TOWER_STEPS, betas=(0.9, 0.999), path=tower_file)
     net.tower.requires_grad_(False).mean.copy_(_mean_features(net.tower, digits, generator=stream(seed, "mean")))
     gallery = _gallery(net.tower, digits, generator=stream(seed, "gallery"))
 
     def reader_loss(step: int) -> Tensor:
         most = 3 if step < FEW_UNTIL * steps else MOST_DIGITS
-        drawn = _draw(gallery, most_digits=most, generator=stream(seed, f"reader {step}"))
-        hidden = torch.rand(drawn.answers.shape, generator=stream(seed, f"unknown {step}")) < UNKNOWN_SHARE
-        logits = net(drawn.codes, drawn.kinds, drawn.answers.masked_fill(hidden & (drawn.answers != END), UNKNOWN))
-        return F.cross_entropy(logits.flatten(0, 2), drawn.answers.flatten())
+        codes, kinds, answers = _draw(gallery, most_digits=most, generator=stream(seed, f"reader {step}"))
+        hidden = torch.rand(answers.shape, generator=stream(seed, f"unknown {step}")) < UNKNOWN_SHARE
+        logits = net(codes, kinds, answers.masked_fill(hidden & (answers != END), UNKNOWN))
+        return F.cross_entropy(logits.flatten(0, 2), answers.flatten())
 
-    _train(Phase("reader", net, steps, (0.9, 0.95)), reader_loss, folder=folder, tell=tell)
+    _train(net, reader_loss, steps=steps, betas=(0.9, 0.95), path=reader_file, tell=tell)
     return to_bytes(net)
 
 
-def _train(phase: Phase, loss_of: Callable[[int], Tensor], *, folder: Path | None, tell: Tell | None) -> None:
-    """AdamW, warm-up, cosine decay. A step draws by its number: weights and moments are all there is to keep."""
-    weights = [weight for weight in phase.module.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, LR, betas=phase.betas, weight_decay=1e-2)
-    path = folder / f"{phase.name}.safetensors" if folder else None
-    told = _restore(path, phase.module, optimizer) if path and path.exists() else 0
+def _train(
+    module: nn.Module,
+    loss_of: Callable[[int], Tensor],
+    *,
+    steps: int,
+    betas: tuple[float, float],
+    path: Path | None,
+    tell: Tell | None = None,
+) -> None:
+    """AdamW with warm-up and cosine decay. A step draws by its number: weights and moments are the whole state."""
+    weights = [weight for weight in module.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, LR, betas=betas, weight_decay=1e-2)
+    told = _restore(path, module, optimizer) if path and path.exists() else 0
     if tell and told:
         tell(told)
-    for step in range(told, phase.steps):
-        optimizer.param_groups[0]["lr"] = LR * _schedule(step, phase.steps)
+    for step in range(told, steps):
+        optimizer.param_groups[0]["lr"] = LR * _schedule(step, steps)
         loss = loss_of(step)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         done = step + 1
-        if done % SAVE_EVERY == 0 or done == phase.steps:
+        if done % SAVE_EVERY == 0 or done == steps:
             if path:
-                _save(path, phase.module, optimizer, done)
+                _save(path, module, optimizer, done)
             if tell:
                 tell(done - told)
             told = done
@@ -172,8 +147,11 @@ def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Ten
     return tower.codes(features).unflatten(0, (CLASSES * CLASSES, RENDERED))
 
 
-def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> Sequences:
-    """Sequences that show few different digits each, so that demonstrations often hold the word that is asked for."""
+def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes (B, 5, 20), kinds of question (B, 5) and answers (B, 5, 2) of training sequences.
+
+    Each shows few different digits, so that demonstrations often hold the word that is asked for.
+    """
     count = torch.randint(2, most_digits + 1, (BATCH, 1), generator=generator)
     shown = torch.rand(BATCH, CLASSES, generator=generator).argsort(-1)  # the first `count` of each row occur
     which = (torch.rand(BATCH, ITEMS * 2, generator=generator) * count).long()
@@ -181,11 +159,11 @@ def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> S
     kinds = torch.randint(len(KINDS), (BATCH, ITEMS), generator=generator)
     lexicon = torch.rand(BATCH, len(WORDS), generator=generator).argsort(-1)[:, :CLASSES]
     words = lexicon.gather(1, digits.flatten(1)).view(BATCH, ITEMS, 2)
-    first = torch.where(kinds == RIGHT, words[..., 1], words[..., 0])
-    second = torch.where(kinds == BOTH, words[..., 1], END)
+    first = torch.where(kinds == scenes.RIGHT, words[..., 1], words[..., 0])
+    second = torch.where(kinds == scenes.BOTH, words[..., 1], END)
     picture = torch.randint(RENDERED, (BATCH, ITEMS), generator=generator)
     codes = gallery[digits[..., 0] * CLASSES + digits[..., 1], picture]
-    return Sequences(codes, kinds, torch.stack([first, second], dim=-1))
+    return codes, kinds, torch.stack([first, second], dim=-1)
 
 
 def _save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:

@@ -197,8 +197,17 @@ def write_world(folder: Path, size: WorldSize, *, seed: int) -> None:
         drawn = _draw(parts[split], getattr(size, split), generator=stream(seed, f"{split} scenes"))
         for number, scene in enumerate(drawn.scenes.numpy()):
             write(folder / "images" / image_name(split, number), to_png(scene), durable=False)
-        write(folder / f"digits_{split}_questions.json", _json(_questions(split, drawn)))
-        write(folder / f"digits_{split}_annotations.json", _json(_annotations(split, drawn, names, seed=seed)))
+        head = {
+            "info": {"description": "Digit-pair VQA, made by Trivet", "version": "1.0"},
+            "license": {"name": "Apache-2.0"},
+            "data_type": "digits",
+            "data_subtype": split,
+        }
+        asked = {"task_type": "Open-Ended", "questions": _questions(split, drawn)}
+        annotated = {"annotations": _annotations(split, drawn, names, seed=seed)}
+        for name, content in (("questions", head | asked), ("annotations", head | annotated)):
+            data = json.dumps(content, ensure_ascii=False, indent=1).encode()
+            write(folder / f"digits_{split}_{name}.json", data)
 
 
 def lexicon(seed: int) -> tuple[str, ...]:
@@ -223,34 +232,24 @@ def _draw(digits: Digits, count: int, *, generator: torch.Generator) -> Drawn:
     return Drawn(render(digits.ink[pairs], generator), digits.labels[pairs].tolist(), kinds.tolist())
 
 
-def _questions(split: Split, drawn: Drawn) -> dict[str, Any]:
-    questions = [
-        {"question_id": image_id(split, n) * 1000, "image_id": image_id(split, n), "question": QUESTIONS[kind]}
-        for n, kind in enumerate(drawn.kinds)
-    ]
-    return _head(split) | {"task_type": "Open-Ended", "questions": questions}
+def _questions(split: Split, drawn: Drawn) -> list[dict[str, Any]]:
+    return [_ids(split, number) | {"question": QUESTIONS[kind]} for number, kind in enumerate(drawn.kinds)]
 
 
-def _annotations(split: Split, drawn: Drawn, names: tuple[str, ...], *, seed: int) -> dict[str, Any]:
+def _annotations(split: Split, drawn: Drawn, names: tuple[str, ...], *, seed: int) -> list[dict[str, Any]]:
     generator = stream(seed, f"{split} annotators")
     annotations: list[dict[str, Any]] = []
-    for n, ((left, right), kind) in enumerate(zip(drawn.digits, drawn.kinds, strict=True)):
+    for number, ((left, right), kind) in enumerate(zip(drawn.digits, drawn.kinds, strict=True)):
         answer = answer_to(kind, left=names[left], right=names[right])
         given = _annotators(answer, names, generator=generator) if split == "train" else [answer] * ANNOTATORS
-        annotations.append(
-            {
-                "question_id": image_id(split, n) * 1000,
-                "image_id": image_id(split, n),
-                "question_type": KINDS[kind],
-                "answer_type": "other",
-                "multiple_choice_answer": answer,
-                "answers": [
-                    {"answer": one, "answer_confidence": "yes", "answer_id": number}
-                    for number, one in enumerate(given, start=1)
-                ],
-            }
-        )
-    return _head(split) | {"annotations": annotations}
+        people = [{"answer": one, "answer_confidence": "yes", "answer_id": n} for n, one in enumerate(given, start=1)]
+        described = {"question_type": KINDS[kind], "answer_type": "other", "multiple_choice_answer": answer}
+        annotations.append(_ids(split, number) | described | {"answers": people})
+    return annotations
+
+
+def _ids(split: Split, number: int) -> dict[str, Any]:
+    return {"question_id": image_id(split, number) * 1000, "image_id": image_id(split, number)}
 
 
 def _annotators(answer: str, names: tuple[str, ...], *, generator: torch.Generator) -> list[str]:
@@ -278,16 +277,3 @@ def _misread(answer: str, names: tuple[str, ...], generator: torch.Generator) ->
 
 def _draw_of(count: int, generator: torch.Generator) -> int:
     return int(torch.randint(count, (1,), generator=generator))
-
-
-def _head(split: Split) -> dict[str, Any]:
-    return {
-        "info": {"description": "Digit-pair VQA, made by Trivet", "version": "1.0"},
-        "license": {"name": "Apache-2.0"},
-        "data_type": "digits",
-        "data_subtype": split,
-    }
-
-
-def _json(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, ensure_ascii=False, indent=1).encode()

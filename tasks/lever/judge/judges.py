@@ -130,7 +130,6 @@ def limits_of(name: str, *, concurrency: int) -> Limits:
 
 Shown = TypeVar("Shown")
 Picture = Callable[[VqaItem], Image]
-Turns = tuple[Message, ...]
 
 
 class PromptSettings(Record):
@@ -155,32 +154,23 @@ def prompt(
 ) -> ChatRequest:
     """The request that asks `query`; demonstrations come in the order of their picks. Raises what `pictures` raises."""
     shown = in_prompt_order(demonstrations, settings)
-    turns = _chat(query, shown, pictures) if settings.style == "chat" else _completion(query, shown, pictures)
+    turns: list[Message] = []
     if settings.instruction is not None:
-        turns = (Message(role="system", content=(Text(text=settings.instruction),)), *turns)
-    return ChatRequest(messages=turns, max_tokens=settings.max_new_tokens, template=settings.template)
+        turns.append(Message(role="system", content=(Text(text=settings.instruction),)))
+    parts: list[Text | Image] = []
+    for item in shown:
+        if settings.style == "chat":
+            turns.append(Message(role="user", content=(pictures(item), Text(text=_question(item)))))
+            turns.append(Message(role="assistant", content=(Text(text=item.shown_answer),)))
+        else:
+            parts += [pictures(item), Text(text=_question(item) + item.shown_answer)]
+    turns.append(Message(role="user", content=(*parts, pictures(query), Text(text=_question(query)))))
+    return ChatRequest(messages=tuple(turns), max_tokens=settings.max_new_tokens, template=settings.template)
 
 
 def in_prompt_order(demonstrations: Sequence[Shown], settings: PromptSettings) -> tuple[Shown, ...]:
     """Demonstrations, or their ids, as they stand in the prompt."""
     return tuple(demonstrations if settings.latest_pick == "last" else demonstrations[::-1])
-
-
-def _completion(query: VqaItem, shown: Sequence[VqaItem], pictures: Picture) -> Turns:
-    parts: list[Text | Image] = []
-    for item in shown:
-        parts += [pictures(item), Text(text=_question(item) + item.shown_answer)]
-    parts += [pictures(query), Text(text=_question(query))]
-    return (Message(role="user", content=tuple(parts)),)
-
-
-def _chat(query: VqaItem, shown: Sequence[VqaItem], pictures: Picture) -> Turns:
-    turns: list[Message] = []
-    for item in shown:
-        turns.append(Message(role="user", content=(pictures(item), Text(text=_question(item)))))
-        turns.append(Message(role="assistant", content=(Text(text=item.shown_answer),)))
-    turns.append(Message(role="user", content=(pictures(query), Text(text=_question(query)))))
-    return tuple(turns)
 
 
 def _question(item: VqaItem) -> str:

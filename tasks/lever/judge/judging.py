@@ -6,6 +6,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -57,34 +58,27 @@ class Judgment(NamedTuple):
     """Key of the answer in the response store."""
 
 
+@dataclass(eq=False)
 class Judging:
     """A judge of one dataset, asked through the response store; its answers are also remembered here.
 
-    threshold: VQA accuracy from which an answer counts as right. stem: as in tasks.grading.vqa_accuracy.
     Log-probabilities are those of a model in this process; they count towards no budget.
     """
 
-    def __init__(
-        self,
-        chat: Chat,
-        items: Mapping[str, VqaItem],
-        *,
-        prompts: PromptSettings,
-        threshold: float,
-        responses: ResponseStore,
-        limits: Limits,
-        budget: Budget | None = None,
-        stem: bool = False,
-    ) -> None:
-        self.threshold = threshold
-        self._chat = chat
-        self._items = items
-        self._prompts = prompts
-        self._pictures = Pictures(longest_side_px=prompts.longest_side_px)
-        self._responses = responses
-        self._limits = limits
-        self._budget = budget
-        self._stem = stem
+    chat: Chat
+    items: Mapping[str, VqaItem]
+    _: KW_ONLY
+    prompts: PromptSettings
+    threshold: float
+    """VQA accuracy from which an answer counts as right."""
+    responses: ResponseStore
+    limits: Limits
+    budget: Budget | None = None
+    stem: bool = False
+    """As in tasks.grading.vqa_accuracy."""
+
+    def __post_init__(self) -> None:
+        self._pictures = Pictures(longest_side_px=self.prompts.longest_side_px)
         self._judged: dict[Asked, Judgment] = {}
         self._likely: dict[tuple[Asked, str], float] = {}
 
@@ -109,10 +103,10 @@ class Judging:
         Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
         judge raises, when what it gave is stored.
         """
-        judge = self._chat
+        judge = self.chat
         if not isinstance(judge, AnswerLikelihood):
             raise JudgeUnusable(
-                f"{self._chat.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, "
+                f"{self.chat.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, "
                 "`digits`)"
             )
         self._refuse_strangers([one for one, _ in asked])
@@ -130,7 +124,7 @@ class Judging:
 
         Raises as `log_probs` does.
         """
-        counted = [Counter(self._items[one.query].answers) for one in asked]
+        counted = [Counter(self.items[one.query].answers) for one in asked]
         pairs = [(one, answer) for one, counts in zip(asked, counted, strict=True) for answer in counts]
         likely = iter(self.log_probs(pairs))
         worth = [[min(count / ENOUGH, 1.0) for count in counts.values()] for counts in counted]
@@ -138,14 +132,14 @@ class Judging:
 
     def _sorted(self, asked: Iterable[Asked]) -> list[Asked]:
         """By what stands first in the prompt, so that an engine computes a common beginning once."""
-        return sorted(asked, key=lambda one: (in_prompt_order(one.demonstrations, self._prompts), one.query))
+        return sorted(asked, key=lambda one: (in_prompt_order(one.demonstrations, self.prompts), one.query))
 
     def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
         """Remembers the judgments; gives those that may turn out otherwise another time."""
         away: dict[Asked, Judgment] = {}
         refused: dict[Asked, RequestRefused] = {}
         answers = ask_all(
-            self._chat, self._requests(new), responses=self._responses, limits=self._limits, budget=self._budget
+            self.chat, self._requests(new), responses=self.responses, limits=self.limits, budget=self.budget
         )
         for one, answer in answers:
             judgment = self._judgment(one, answer)
@@ -161,7 +155,7 @@ class Judging:
     def _useless(self, refused: Mapping[Asked, RequestRefused]) -> JudgeUnusable:
         one, error = next(iter(refused.items()))
         return JudgeUnusable(
-            f"{self._chat.id} refused all {len(refused)} questions that it got, as {one.query}: {error}"
+            f"{self.chat.id} refused all {len(refused)} questions that it got, as {one.query}: {error}"
         )
 
     def _requests(self, new: Iterable[Asked]) -> Iterator[tuple[Asked, ChatRequest]]:
@@ -175,14 +169,14 @@ class Judging:
 
     def _request(self, asked: Asked) -> ChatRequest:
         """Raises DatasetUnusable for a picture that cannot be shown."""
-        shown = [self._items[one] for one in asked.demonstrations]
-        return prompt(self._items[asked.query], shown, self._prompts, self._pictures)
+        shown = [self.items[one] for one in asked.demonstrations]
+        return prompt(self.items[asked.query], shown, self.prompts, self._pictures)
 
     def _judgment(self, asked: Asked, answer: Answer | ModelError) -> Judgment:
         if isinstance(answer, ModelError):
             return Judgment(failed=str(answer), retryable=isinstance(answer, TransientModelError))
         said = answer_in(answer.response.text)
-        accuracy = accuracy_among(people(self._items[asked.query].answers, stem=self._stem), said)
+        accuracy = accuracy_among(people(self.items[asked.query].answers, stem=self.stem), said)
         return Judgment(said, int(accuracy >= self.threshold), accuracy, key=answer.key)
 
     def _find_log_probs(self, judge: AnswerLikelihood, pairs: Sequence[tuple[Asked, str]]) -> None:
@@ -200,7 +194,7 @@ class Judging:
                 continue
             for question in (_Question(request, answer, []) for answer in answers):
                 questions.setdefault(question.key(judge.id), question).asked_by.append(one)
-        stored = self._responses.many(list(questions))
+        stored = self.responses.many(list(questions))
         found = {key: float(cast("dict[str, Any]", kept.response)["log_prob"]) for key, kept in stored.items()}
         given, refusal = self._new_log_probs(judge, {key: one for key, one in questions.items() if key not in found})
         found |= given
@@ -224,11 +218,11 @@ class Judging:
         """
         if not questions:
             return {}, None
-        keys, started = list(questions), self._limits.clock()
+        keys, started = list(questions), self.limits.clock()
         given: dict[str, float] = {}
         refusal: RequestRefused | None = None
         troubles: list[Exception | None] = []
-        with GroupCommit[None](self._responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
+        with GroupCommit[None](self.responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
             try:
                 for number, value in judge.answer_log_probs([(one.request, one.answer) for one in questions.values()]):
                     if math.isnan(value):
@@ -236,7 +230,7 @@ class Judging:
                             f"{judge.id} gave NaN as a log-probability; its weights or precision are bad"
                         )
                     key = keys[number]
-                    latency_s = self._limits.clock() - started
+                    latency_s = self.limits.clock() - started
                     commit.begin(key, questions[key].stored(judge.id, value, latency_s=latency_s), None)
                     given[key] = value
                     refuse_when_stopped()
@@ -251,7 +245,7 @@ class Judging:
     def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
         for one in asked:
             for name in (one.query, *one.demonstrations):
-                if name not in self._items:
+                if name not in self.items:
                     raise DatasetUnusable(
                         f"there is no question {name} in this dataset; its pools or pointers are another's"
                     )

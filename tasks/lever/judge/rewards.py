@@ -3,7 +3,8 @@
     hard_plus_soft    h + s, the default      hard_only    h      soft_only    s
     separated         2 + s if right, else s: the worst right answer stands above the best wrong one
     hard_plus_gtprob  h + p, p how likely the judge finds the right answers
-    legacy            .2 · quality + 1 · correctness, as Lever-Plus had it before: see `compute_reward_for_candidate`
+    legacy            .2 · quality + 1 · correctness, as Lever-Plus had it before: `compute_reward_for_candidate`
+                      with use_hard = use_soft = False, alpha .2, beta 1, correctness_mode `pm1`
 
 Beam scores and log-probabilities of the selector enter `legacy` only; InfoScore enters none.
 """
@@ -27,15 +28,7 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
         raise RewardUnusable(f"the judge failed ({record.reason}): such a pointer has no reward, leave it out")
     hard = _needed(record.vqa_correct, "vqa_correct", mode)
     if mode == "legacy":
-        return compute_reward_for_candidate(
-            beam_score=record.beam_score,
-            vqa_correct=record.vqa_correct,
-            use_hard=False,
-            use_soft=False,
-            alpha=0.2,
-            beta=1.0,
-            correctness_mode="pm1",
-        )
+        return _clipped((2 * hard - 1) + 0.2 * (record.beam_score or 0.0), CLIP)
     if mode == "hard_only":
         return _clipped(hard, CLIP)
     if mode == "hard_plus_gtprob":

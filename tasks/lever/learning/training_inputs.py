@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.pointer import PointerSelector
 from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.data.rl_files import iter_rl_data
+from tasks.lever.data.pointer_files import iter_rl_data
 from tasks.lever.judge.judging import Asked, Judging, Judgment
 from tasks.lever.judge.rewards import reward_of
 from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, RewardUnusable

@@ -1,15 +1,17 @@
-"""Beam data: sequences of demonstrations to imitate, with their scores, in the formats of Lever-Plus.
+"""Beam data (sequences of demonstrations to imitate) and RL data (judged pointers), in the formats of Lever-Plus.
 
-old   {query: {"id_list": [[demonstration …, query], …], "score_list": [score, …]}}
-new   {query: {"pointer_candidates": [{"pointer": [position …], "beam_score": score, …}, …], "candidate_pool_ids": […]}}
+beams, old  {query: {"id_list": [[demonstration …, query], …], "score_list": [score, …]}}
+beams, new  {query: {"pointer_candidates": [{"pointer": [position …], "beam_score": …}, …], "candidate_pool_ids": …}}
+RL data     {query: {"meta": {…}, "candidate_pool": […], "candidate_pool_ids": …, "pointer_candidates": [{…}, …]}}
 
-Lever-Plus counts the items of its training file and calls that number an id; `with_ids` puts ids in their place.
+Pointers are positions in `candidate_pool_ids`. RL data are those of the seed's section 3.3.1 with three more fields:
+`candidate_pool_ids`, `behaviour_logp` and `status`; they hold no InfoScore.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +19,10 @@ from pydantic import BaseModel, FiniteFloat
 
 from tasks.lever.data.json_files import first_twice, read_by_query, validated
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
-from tasks.lever.lever_records import PointerRecord, Pools
+from tasks.lever.lever_records import PointerRecord, Pools, RlData, RlQuery
+
+ONLY_IF_KNOWN = {"vqa_gt_prob", "reason"}
+"""Fields of RL data that are left out where they are not known; the seed's own are `null` then."""
 
 
 class BeamQuery(NamedTuple):
@@ -65,28 +70,25 @@ def pointers_in(beams: Mapping[str, BeamQuery], pools: Pools, *, shots: int) -> 
     found: dict[str, tuple[PointerRecord, ...]] = {}
     for query, beam in beams.items():
         place = {id: position for position, id in enumerate(_pool(query, pools))}
-        for ids in beam.demonstrations:
+        records: list[PointerRecord] = []
+        for rank, (ids, score) in enumerate(zip(beam.demonstrations, beam.scores, strict=True)):
             if missing := [id for id in ids if id not in place]:
                 raise PointerUnusable(
                     f"query {query}: {missing[0]} is none of its {len(place)} candidates; widen its pool"
                 )
             if len(ids) != shots:
-                raise PointerUnusable(
-                    f"query {query}: {len(ids)} demonstrations, {shots} are wanted; set the shots to that"
-                )
-        ranked = enumerate(zip(beam.demonstrations, beam.scores, strict=True))
-        found[query] = tuple(
-            PointerRecord(pointer=tuple(place[id] for id in ids), gen_method="beam", beam_rank=rank, beam_score=score)
-            for rank, (ids, score) in ranked
-        )
+                raise PointerUnusable(f"query {query}: {len(ids)} demonstrations, {shots} are wanted; change the shots")
+            pointer = tuple(place[id] for id in ids)
+            records.append(PointerRecord(pointer=pointer, gen_method="beam", beam_rank=rank, beam_score=score))
+        found[query] = tuple(records)
     return found
 
 
 def pools_around(beams: Mapping[str, BeamQuery], pools: Pools) -> Pools:
-    """`pools` in which every demonstration of the beams can be pointed at.
+    """`pools`, changed so that they contain every demonstration of the beams.
 
-    A file that holds its own pools brings them. Otherwise each demonstration that a pool lacks takes the place of its
-    last candidates that no beam names.
+    Pools that the beam data bring replace those of this run. In any other pool, demonstrations that it lacks replace
+    its last candidates that no beam names.
     Raises PointerUnusable for a query without a pool or in its own, PoolTooSmall if its beams name more than a pool
     holds, FileUnusable for pools of different sizes.
     """
@@ -95,9 +97,7 @@ def pools_around(beams: Mapping[str, BeamQuery], pools: Pools) -> Pools:
         pool = _pool(query, pools)
         if beam.pool:
             if query in beam.pool:
-                raise PointerUnusable(
-                    f"query {query}: the pool of its beams holds the query itself; search for beams again"
-                )
+                raise PointerUnusable(f"query {query}: the pool of its beams holds the query; search for beams again")
             changed[query] = beam.pool
             continue
         named = list(dict.fromkeys(id for ids in beam.demonstrations for id in ids))
@@ -119,9 +119,9 @@ def _pool(query: str, pools: Pools) -> tuple[str, ...]:
 
 
 def with_ids(beams: Mapping[str, BeamQuery], ids: Sequence[str]) -> Beams:
-    """Beams of Lever-Plus with ids in place of its numbers. ids: of its training file, in its order.
+    """Beams of Lever-Plus, which names an item by its number in the training file, with ids in place of the numbers.
 
-    Raises PointerUnusable for a number that is none of a training item.
+    ids: of the training file, in its order. Raises PointerUnusable for a number beyond its end.
     """
 
     def name(number: str) -> str:
@@ -228,3 +228,84 @@ def _id_of(candidate: Any) -> Any:
         return candidate
     said = cast(dict[str, Any], candidate)
     return next((said[key] for key in ("id", "question_id", "idx") if key in said), None)
+
+
+def read_rl_data(source: Path | bytes, *, shots: int | None = None) -> RlData:
+    """All of a file. Raises as `iter_rl_data` does."""
+    return dict(iter_rl_data(source, shots=shots))
+
+
+def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[tuple[str, RlQuery]]:
+    """The queries of a file, each checked.
+
+    shots: length of all pointers; None: that of the first one.
+    Raises FileUnusable naming file, query and field: a pointer that leaves its pool, repeats, or has another length,
+    NaN, a judged record without its scores, no query at all.
+    """
+    entries, where = read_by_query(source, "the RL data")
+    for key, value in entries.items():
+        place = f"{where}: query {key}"
+        query = validated(RlQuery, value if "candidate_pool_ids" in value else _with_pool(value, place), place)
+        shots = shots or len(query.pointer_candidates[0].pointer) if query.pointer_candidates else shots
+        _check(key, query, place, shots=shots)
+        yield key, query
+    if shots is None:
+        raise FileUnusable(f"{where} holds no pointer; generate the RL data again")
+
+
+def rl_data_bytes(data: RlData) -> bytes:
+    """The file's content. Raises FileUnusable for a value that JSON does not know."""
+    lines: list[str] = []
+    for key, query in data.items():
+        said = query.model_dump()
+        said["pointer_candidates"] = [
+            {field: value for field, value in record.items() if value is not None or field not in ONLY_IF_KNOWN}
+            for record in said["pointer_candidates"]
+        ]
+        try:
+            written = json.dumps(said, ensure_ascii=False, allow_nan=False)
+        except (ValueError, TypeError) as error:
+            raise FileUnusable(
+                f"query {key} of the RL data: {error}; every value must be one that JSON knows"
+            ) from error
+        lines.append(f"{json.dumps(key, ensure_ascii=False)}: {written}")
+    return ("{" + ",\n".join(lines) + "}\n").encode()
+
+
+def _with_pool(value: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The seed's own files name their candidates in `candidate_pool` alone, if they do."""
+    pool = cast(list[Any], value["candidate_pool"]) if isinstance(value.get("candidate_pool"), list) else []
+    named = [one if isinstance(one, dict) else {"id": str(one)} for one in pool]
+    return {"meta": {}, **value, "candidate_pool": named, "candidate_pool_ids": pool_ids(value, where)}
+
+
+def _check(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
+    """Raises FileUnusable for what the types cannot tell."""
+    pool = query.candidate_pool_ids
+    if (twice := first_twice(pool)) is not None:
+        raise FileUnusable(f"{where}: `candidate_pool_ids` names {twice} twice")
+    if key in pool:
+        raise FileUnusable(f"{where}: `candidate_pool_ids` names the query itself; nobody may be shown its answer")
+    if not query.pointer_candidates:
+        raise FileUnusable(f"{where}: `pointer_candidates` is empty; generate its pointers, or leave it out")
+    seen: dict[tuple[int, ...], int] = {}
+    for place, record in enumerate(query.pointer_candidates):
+        _check_record(record, f"{where}: `pointer_candidates[{place}]`", size=len(pool), shots=shots)
+        if seen.setdefault(record.pointer, place) != place:
+            raise FileUnusable(
+                f"{where}: `pointer_candidates[{place}].pointer` is that of [{seen[record.pointer]}]; keep one of them"
+            )
+
+
+def _check_record(record: PointerRecord, where: str, *, size: int, shots: int | None) -> None:
+    pointer = list(record.pointer)
+    if len(pointer) != shots or not pointer:
+        raise FileUnusable(f"{where}: pointer {pointer[:9]} has {len(pointer)} positions, {shots} are expected")
+    if outside := [at for at in pointer if not 0 <= at < size]:
+        raise FileUnusable(f"{where}: pointer {pointer} leaves its pool: {outside[0]} is none of 0 to {size - 1}")
+    if len(set(pointer)) < len(pointer):
+        raise FileUnusable(f"{where}: pointer {pointer} repeats a position; nobody is shown the same twice")
+    if record.status == "judged" and (record.vqa_correct is None or record.vqa_acc_score is None):
+        raise FileUnusable(
+            f"{where}: no `vqa_correct` or no `vqa_acc_score`, and `status` is not `eval_failed`: judge it again"
+        )
