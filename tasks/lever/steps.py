@@ -154,13 +154,15 @@ def train_sft(
     effort: Effort,
 ) -> TrainedSelector:
     """A selector that imitates the best pointers."""
+    from models.pointer import PointerConfig
     from tasks.lever.learning.training_inputs import labelled_of
     from tasks.lever.learning.trainings import learn_sft
 
     inputs = {"beams": beams, "network": network, "settings": settings}
     with open_training("sft", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
         labelled = labelled_of(opened.setting, opened.pools, open_beams(beams))
-        return opened.kept(learn_sft(network.config(world.embedded.dimension), labelled, settings, opened.run))
+        config = PointerConfig(embedding_dim=world.embedded.dimension, **network.model_dump())
+        return opened.kept(learn_sft(config, labelled, settings, opened.run))
 
 
 @step(version=1, gpu=True, aside=EFFORT)

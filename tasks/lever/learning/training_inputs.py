@@ -62,45 +62,31 @@ class Labelled(NamedTuple):
     """One pointer to imitate for each query."""
 
     ids: tuple[str, ...]
-    queries: Tensor
-    """(Q, d)"""
-    bank: Tensor
-    """(N, d) embeddings of all candidates; a batch gathers its pools, so that (Q, K, d) is nowhere in memory."""
-    pools: Tensor
-    """(Q, K) int64 rows of `bank`."""
-    labels: Tensor
-    """(Q, S) int64 positions in the pool."""
+    queries: Tensor  # (Q, d)
+    bank: Tensor  # (N, d) all candidates; a batch gathers its pools, so that (Q, K, d) is nowhere in memory
+    pools: Tensor  # (Q, K) int64 rows of `bank`
+    labels: Tensor  # (Q, S) int64 positions in the pool
 
 
 class Groups(NamedTuple):
     """Several judged pointers for each query."""
 
     ids: tuple[str, ...]
-    queries: Tensor
-    """(Q, d)"""
-    bank: Tensor
-    """(N, d)"""
-    pools: Tensor
-    """(Q, K) int64 rows of `bank`."""
-    pointers: Tensor
-    """(Q, G, S) int64 positions in the pool."""
-    rewards: Tensor
-    """(Q, G); 0 where `judged` is False."""
-    judged: Tensor
-    """(Q, G) bool; False where the judge failed, and where a query has fewer pointers than others."""
-    behaviour: Tensor
-    """(Q, G) sequence log-probability under the policy that drew them; NaN where it is not known."""
+    queries: Tensor  # (Q, d)
+    bank: Tensor  # (N, d)
+    pools: Tensor  # (Q, K) int64 rows of `bank`
+    pointers: Tensor  # (Q, G, S) int64 positions in the pool
+    rewards: Tensor  # (Q, G); 0 where `judged` is False
+    judged: Tensor  # (Q, G) bool; False where the judge failed, and where a query has fewer pointers than others
+    behaviour: Tensor  # (Q, G) sequence log-probability under the policy that drew them; NaN where unknown
 
 
 class Material(NamedTuple):
     """Queries and candidates on the device of a selector, in its precision."""
 
-    queries: Tensor
-    """(Q, d)"""
-    bank: Tensor
-    """(N, d)"""
-    pools: Tensor
-    """(Q, K) rows of `bank`."""
+    queries: Tensor  # (Q, d)
+    bank: Tensor  # (N, d)
+    pools: Tensor  # (Q, K) rows of `bank`
 
     @classmethod
     def of(cls, data: Labelled | Groups, selector: PointerSelector, *, device: torch.device) -> Material:

@@ -56,12 +56,10 @@ class TrainingRun(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """Loss and figures of some queries."""
+    """Loss and figures of some queries: scalars, means over the queries."""
 
     loss: Tensor
-    """Scalar, a mean over the queries."""
     figures: dict[str, Tensor]
-    """Scalars, means over the queries."""
 
 
 Objective = Callable[[PointerSelector, Tensor], Learnt]
@@ -291,8 +289,7 @@ class Plan(NamedTuple):
 
     queries: int
     batch_size: int
-    turns: tuple[int, ...]
-    """For each epoch, the number of times that every query is seen."""
+    turns: tuple[int, ...]  # for each epoch, the number of times that every query is seen
 
     @property
     def batches(self) -> int:
@@ -318,11 +315,9 @@ class Plan(NamedTuple):
 class Batch(NamedTuple):
     """Queries of one update."""
 
-    update: int
-    """Updates that were done before."""
+    update: int  # number of updates done before
     epoch: int
-    rows: Tensor
-    """(b,) of all queries, on the CPU."""
+    rows: Tensor  # (b,) numbers of the queries, on the CPU
 
 
 def key_of(stage: str, about: Mapping[str, BaseModel | int], tensors: Mapping[str, Tensor]) -> str:

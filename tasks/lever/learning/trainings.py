@@ -30,13 +30,7 @@ from tasks.lever.learning.losses import (
     rce_loss,
     sft_loss,
 )
-from tasks.lever.learning.training_inputs import (
-    Groups,
-    Labelled,
-    Material,
-    possible_pointers,
-    tensors_of,
-)
+from tasks.lever.learning.training_inputs import Groups, Labelled, Material, possible_pointers, tensors_of
 from tasks.lever.learning.training_loop import (
     Learnt,
     Loop,
@@ -125,20 +119,13 @@ def learn_grpo(
 class Experience(NamedTuple):
     """Pointers of all queries, with what an update needs; unjudged ones do not count."""
 
-    pointers: Tensor
-    """(Q, G, S)"""
-    old: Tensor
-    """(Q, G) log-probabilities under the policy that ratios are taken to."""
-    reference: Tensor
-    """(Q, G) log-probabilities under the reference policy."""
-    rewards: Tensor
-    """(Q, G); 0 where not judged."""
-    judged: Tensor
-    """(Q, G) bool"""
-    advantage: Tensor
-    """(Q, G)"""
-    drift: Tensor
-    """(Q, G) `old` minus the log-probability under the policy that drew them; NaN where it is not known."""
+    pointers: Tensor  # (Q, G, S)
+    old: Tensor  # (Q, G) log-probabilities under the policy that ratios are taken to
+    reference: Tensor  # (Q, G) log-probabilities under the reference policy
+    rewards: Tensor  # (Q, G); 0 where not judged
+    judged: Tensor  # (Q, G) bool
+    advantage: Tensor  # (Q, G)
+    drift: Tensor  # (Q, G) `old` minus the log-probability under the policy that drew them; NaN where unknown
 
     def known(self, rows: Tensor) -> Tensor:
         """The rows whose query has a judged pointer."""
