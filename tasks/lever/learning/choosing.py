@@ -7,10 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from models.pointer import PointerSelector
 from storage.artifacts import Artifacts
@@ -29,13 +27,11 @@ from tasks.lever.learning.selector_evaluation import (
     evaluate,
     judge_pointers,
 )
-from tasks.lever.learning.training_inputs import Setting, choose
-from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
+from tasks.lever.learning.training_inputs import Prediction, Setting, likeliest
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_options import OracleSettings
 from tasks.lever.lever_records import Embedded, Pools
 
-Chosen = dict[str, tuple[int, ...]]
-"""Query → positions in its pool, in the order in which the demonstrations are shown."""
 PREDICTED_AT_ONCE = 256
 """Queries in a batch of `predict`."""
 ALL_UP_TO_SHOTS = 2
@@ -69,7 +65,7 @@ def measure(
             choose_most_similar, pools, queries, of_queries=of_queries, of_candidates=of_candidates
         )
     for name, selector in selectors.items():
-        choosers[name] = partial(choose, selector, setting, pools, queries)
+        choosers[name] = partial(_choose, selector, setting, {query: pools.pools[query] for query in queries})
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=shots)
     if oracle.most_judgments == 0:
         return results
@@ -117,9 +113,16 @@ def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
     }
 
 
-def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: int) -> Chosen:
+def _choose(
+    selector: PointerSelector, setting: Setting, pools: Mapping[str, Sequence[str]], *, shots: int
+) -> dict[str, Pointer]:
+    found = likeliest(selector, setting.queries, setting.candidates, pools, shots=shots)
+    return {query: one.pointer for query, one in found.items()}
+
+
+def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: int) -> dict[str, Pointer]:
     """Distinct positions, uniformly; a query's own do not depend on the other queries."""
-    chosen: Chosen = {}
+    chosen: dict[str, Pointer] = {}
     for query in queries:
         drawn = generator_of(query, seed=seed, purpose=f"random {shots}")
         chosen[query] = tuple(drawn.choice(len(pools.pools[query]), shots, replace=False).tolist())
@@ -128,14 +131,14 @@ def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: 
 
 def choose_most_similar(
     pools: Pools, queries: Sequence[str], *, of_queries: EmbeddingBank, of_candidates: EmbeddingBank, shots: int
-) -> Chosen:
+) -> dict[str, Pointer]:
     """The largest inner products of the pool, the largest last; of equal ones the smaller id is the more similar one.
 
     Raises FileUnusable for an id without an embedding.
     """
     pooled = list(dict.fromkeys(chain.from_iterable(pools.pools[query] for query in queries)))
     row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
-    chosen: Chosen = {}
+    chosen: dict[str, Pointer] = {}
     for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
         pool = pools.pools[query]
         scores = np.round(vectors[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
@@ -243,17 +246,6 @@ def _accuracy(outcome: Outcome) -> float:
     return -1.0 if outcome.accuracy is None else outcome.accuracy
 
 
-class Prediction(NamedTuple):
-    """Demonstrations chosen for a query."""
-
-    pointer: tuple[int, ...]
-    """Positions in its pool, in the order of the picks."""
-    demonstrations: tuple[str, ...]
-    """Their ids."""
-    log_prob: float
-    """Log-probability of the whole choice."""
-
-
 def predict(
     selector: PointerSelector,
     queries: EmbeddingBank,
@@ -284,34 +276,9 @@ def predict(
     found: dict[str, Prediction] = {}
     for start in range(0, len(queries.ids), PREDICTED_AT_ONCE):
         ids = queries.ids[start : start + PREDICTED_AT_ONCE]
-        pooled = {one: tuple(pools[one]) for one in ids} if pools else _nearest(queries, candidates, ids, pool_size)
-        found |= _predict(selector, queries, candidates, pooled, shots=shots)
+        pooled = {one: pools[one] for one in ids} if pools else _nearest(queries, candidates, ids, pool_size)
+        found |= likeliest(selector, queries, candidates, pooled, shots=shots)
     return found
-
-
-def _predict(
-    selector: PointerSelector,
-    queries: EmbeddingBank,
-    candidates: EmbeddingBank,
-    pools: Mapping[str, tuple[str, ...]],
-    *,
-    shots: int,
-) -> dict[str, Prediction]:
-    rows = torch.zeros(len(pools), max(map(len, pools.values())), dtype=torch.long)
-    usable = torch.zeros_like(rows, dtype=torch.bool)
-    for number, (query, pool) in enumerate(pools.items()):
-        if len(pool) < shots:
-            raise PoolTooSmall(
-                f"query {query}: {len(pool)} candidates for {shots} shots; lower --shots or widen the pool"
-            )
-        rows[number, : len(pool)] = torch.tensor(candidates.positions(pool))
-        usable[number, : len(pool)] = True
-    drawn = selector.beam(queries.rows(list(pools)), candidates.vectors[rows], shots=shots, width=1, usable=usable)
-    pointers, totals = drawn.pointers[:, 0].tolist(), drawn.log_probs[:, 0].sum(-1).tolist()
-    return {
-        query: Prediction(tuple(pointer), tuple(pool[at] for at in pointer), total)
-        for (query, pool), pointer, total in zip(pools.items(), pointers, totals, strict=True)
-    }
 
 
 def _nearest(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from statistics import fmean
@@ -30,7 +29,14 @@ from tasks.lever.learning.losses import (
     rce_loss,
     sft_loss,
 )
-from tasks.lever.learning.training_inputs import Groups, Labelled, Material, possible_pointers, tensors_of
+from tasks.lever.learning.training_inputs import (
+    Groups,
+    Labelled,
+    Material,
+    RewardDrawn,
+    possible_pointers,
+    tensors_of,
+)
 from tasks.lever.learning.training_loop import (
     Learnt,
     Loop,
@@ -45,9 +51,6 @@ from tasks.lever.learning.training_loop import (
 from tasks.lever.lever_options import GrpoSettings, Optimization, RceSettings, SftSettings
 
 log = logging.getLogger(__name__)
-
-Judge = Callable[[Sequence[tuple[int, tuple[int, ...]]]], Sequence[float]]
-"""Rewards of (row of the groups, pointer), one each in their order; NaN where one could not be judged."""
 
 
 def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
@@ -93,7 +96,7 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
 
 
 def learn_grpo(
-    start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: Judge
+    start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: RewardDrawn
 ) -> Trained:
     """A copy of `start` that prefers what is rewarded more than the rest of its group, and stays near `start`.
 
@@ -106,8 +109,9 @@ def learn_grpo(
         if epoch > settings.offline_epochs:
             known = grpo.drawn(epoch, judge)
         for batch in loop.batches(epoch):
-            batch = batch._replace(rows=known.known(batch.rows))
-            if known.teaches(batch.rows):
+            judged = known.judged[batch.rows].any(-1)
+            batch = batch._replace(rows=batch.rows[judged.cpu()])
+            if known.advantage[batch.rows].any():
                 objective = partial(grpo.surrogate, known=known)
                 loop.learn(batch, objective, beta=loop.progress.beta, **known.figures(batch.rows))
             else:
@@ -126,14 +130,6 @@ class Experience(NamedTuple):
     judged: Tensor  # (Q, G) bool
     advantage: Tensor  # (Q, G)
     drift: Tensor  # (Q, G) `old` minus the log-probability under the policy that drew them; NaN where unknown
-
-    def known(self, rows: Tensor) -> Tensor:
-        """The rows whose query has a judged pointer."""
-        return rows[self.judged[rows].any(-1).to(rows.device)]
-
-    def teaches(self, rows: Tensor) -> bool:
-        """Whether any pointer of these queries has an advantage."""
-        return bool(self.advantage[rows].any())
 
     def figures(self, rows: Tensor) -> dict[str, float]:
         """Figures of these queries that do not depend on the policy."""
@@ -216,7 +212,7 @@ class _Grpo:
                 log.info("ess=%.3f of stored pointers: the starting policy against the one that drew them", ess(drift))
             return self._experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
 
-    def drawn(self, epoch: int, judge: Judge) -> Experience:
+    def drawn(self, epoch: int, judge: RewardDrawn) -> Experience:
         """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable."""
         loop = self.loop
         if "pointers" not in loop.held:
