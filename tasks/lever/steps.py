@@ -7,20 +7,11 @@ from typing import Any
 
 from storage.records import Record, Ref
 from tasks import progress
+from tasks.lever import lever_options as options
 from tasks.lever.file_steps import digest_of_folder
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.lever_options import (
-    BeamSettings,
-    GrpoSettings,
-    NetworkSettings,
-    OracleSettings,
-    RceSettings,
-    RewardMode,
-    RlDataSettings,
-    SftSettings,
-)
 from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlPart, Sampler, TrainedSelector
 from tasks.lever.opened_worlds import (
     DatasetRead,
@@ -127,7 +118,7 @@ def build_pools(dataset: Ref, *, embedded: Embedded, sampler: Sampler, size: int
 
 @step(version=1, gpu=True, aside=EFFORT)
 def search_beams(
-    world: World, *, pools: Ref, shard: int, settings: BeamSettings, learning: Learning, effort: Effort
+    world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
     from tasks.lever.judge.info_score import search
@@ -148,8 +139,8 @@ def train_sft(
     *,
     pools: Ref,
     beams: tuple[Ref, ...],
-    network: NetworkSettings,
-    settings: SftSettings,
+    network: options.NetworkSettings,
+    settings: options.SftSettings,
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
@@ -167,7 +158,14 @@ def train_sft(
 
 @step(version=1, gpu=True, aside=EFFORT)
 def generate_rl_data(
-    world: World, *, pools: Ref, selector: Ref, shard: int, settings: RlDataSettings, learning: Learning, effort: Effort
+    world: World,
+    *,
+    pools: Ref,
+    selector: Ref,
+    shard: int,
+    settings: options.RlDataSettings,
+    learning: Learning,
+    effort: Effort,
 ) -> Ref:
     """Pointers of one shard of the train queries, and what the judge answers to them."""
     from tasks.lever.data.rl_data import generate
@@ -218,8 +216,8 @@ def train_rce(
     pools: Ref,
     data: Ref,
     selector: Ref,
-    reward: RewardMode,
-    settings: RceSettings,
+    reward: options.RewardMode,
+    settings: options.RceSettings,
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
@@ -241,8 +239,8 @@ def train_grpo(
     pools: Ref,
     data: Ref,
     selector: Ref,
-    reward: RewardMode,
-    settings: GrpoSettings,
+    reward: options.RewardMode,
+    settings: options.GrpoSettings,
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
@@ -267,7 +265,7 @@ def evaluate_selector(
     selectors: dict[str, Ref],
     sampler: Sampler,
     shots: tuple[int, ...],
-    oracle: OracleSettings,
+    oracle: options.OracleSettings,
     learning: Learning,
     effort: Effort,
 ) -> Ref:
@@ -321,9 +319,9 @@ class Results(Record):
 @step(version=1)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
     """The accuracies as the seed's repository has them, all figures, their plots and the learning curves."""
-    from tasks.lever.learning.lever_results import figures_of, plots_of, trainings_of
+    from tasks.lever.learning.lever_results import figures_of, plots_of
 
-    plots = plots_of(summary, trainings_of(seeds, artifacts()))
+    plots = plots_of(summary, seeds, artifacts())
     return Results(
         figures={name: artifacts().put("lever-figures", content) for name, content in figures_of(summary).items()},
         plots={name: artifacts().put("lever-plot", content) for name, content in plots.items()},
@@ -343,14 +341,10 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
     from tasks.lever.learning.selector_evaluation import Evaluated
     from tasks.resources import evaluations
 
-    refs = [one.evaluated for one in report.seeds if one.evaluated]
-    found = rows_of(
-        report,
-        artifacts().load(Dataset, dataset),
-        lambda: (artifacts().load(Evaluated, ref) for ref in refs),
-    )
+    refs, found = [one.evaluated for one in report.seeds if one.evaluated], artifacts().load(Dataset, dataset)
+    rows = rows_of(report, found, lambda: (artifacts().load(Evaluated, ref) for ref in refs))
     with slot("database"):
-        evaluations().write([found])
+        evaluations().write([rows])
     return report.run
 
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tasks.lever.learning.choosing import evaluate
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, Summary, summarise
-from tasks.lever.learning.selector_evaluation import (
-    Evaluated,
-    Outcome,
-    Search,
-    SelectorResult,
-    evaluate,
-)
+from tasks.lever.learning.selector_evaluation import Evaluated, Outcome, Search, SelectorResult
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.measure import bootstrap
 from tasks.measure.bootstrap import resample_crossed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import chain, islice, permutations
 
 import numpy as np
 
@@ -16,22 +16,16 @@ from tasks import progress
 from tasks.lever.data.candidate_pools import DECIMALS, generator_of
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.judge.judging import Asked, Judging, Judgment
-from tasks.lever.learning.selector_evaluation import (
-    ORACLE,
-    Choose,
-    Judge,
-    Outcome,
-    Pointer,
-    Search,
-    SelectorResult,
-    evaluate,
-    judge_pointers,
-)
+from tasks.lever.learning.selector_evaluation import ORACLE, Outcome, Pointer, Search, SelectorResult
 from tasks.lever.learning.training_inputs import Prediction, Setting, likeliest
-from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
 from tasks.lever.lever_records import Embedded, Pools
 
+Choose = Callable[..., Mapping[str, Pointer]]
+"""`shots` → the pointer of each query."""
+Judge = Callable[[Sequence[Asked]], Sequence[Judgment]]
+"""One judgment for each question, in order."""
 PREDICTED_AT_ONCE = 256
 """Queries in a batch of `predict`."""
 ALL_UP_TO_SHOTS = 2
@@ -79,6 +73,36 @@ def measure(
         most_judgments=oracle.most_judgments,
     )
     return (*results, best)
+
+
+def evaluate(
+    choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
+) -> tuple[SelectorResult, ...]:
+    """A result for each selector and number of shots; the judge is asked once, for all of them together.
+
+    Raises PoolTooSmall where a pool has fewer candidates than shots, and what `judge` raises.
+    """
+    for query in queries:
+        if (size := len(pools.pools[query])) < (most := max(shots)):
+            raise PoolTooSmall(
+                f"query {query}: {size} candidates, {most} are to be shown; lower the shots or draw larger pools"
+            )
+    chosen = {(name, count): choose(shots=count) for count in shots for name, choose in choosers.items()}
+    asked = [(query, pointers[query]) for pointers in chosen.values() for query in queries]
+    outcomes = iter(judge_pointers(asked, pools, judge))
+    return tuple(
+        SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
+        for name, count in chosen
+    )
+
+
+def judge_pointers(asked: Sequence[tuple[str, Pointer]], pools: Pools, judge: Judge) -> list[Outcome]:
+    """What the judge makes of each query with a pointer into its pool, in order."""
+    questions = [Asked(query, tuple(pools.pools[query][at] for at in pointer)) for query, pointer in asked]
+    return [
+        Outcome(query=query, pointer=pointer, shown=question.demonstrations, **judgment._asdict())
+        for (query, pointer), question, judgment in zip(asked, questions, judge(questions), strict=True)
+    ]
 
 
 def _watched(judging: Judging, stage: str) -> Judge:
@@ -132,10 +156,7 @@ def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: 
 def choose_most_similar(
     pools: Pools, queries: Sequence[str], *, of_queries: EmbeddingBank, of_candidates: EmbeddingBank, shots: int
 ) -> dict[str, Pointer]:
-    """The largest inner products of the pool, the largest last; of equal ones the smaller id is the more similar one.
-
-    Raises FileUnusable for an id without an embedding.
-    """
+    """The largest inner products of each pool, the largest last; ties by id. Raises FileUnusable for unknown ids."""
     pooled = list(dict.fromkeys(chain.from_iterable(pools.pools[query] for query in queries)))
     row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
     chosen: dict[str, Pointer] = {}
@@ -159,13 +180,10 @@ def search_best(
 ) -> SelectorResult:
     """For each query the pointer with the highest accuracy, of equals the one that was tried first.
 
-    All ordered pointers of a pool are tried, or some hundred of them; a query is done with its first entirely right
-    pointer, so that most cost a handful of judgments, not a thousand.
+    All ordered pointers of a pool are tried, or `BEST_OF` of them; a query is done with its first entirely right one.
 
-    known: results of other selectors; what they found is taken over, so that no selector is better than the oracle,
-    however few judgments are left. most_judgments: where the search ends; the best so far counts. `search` of the
-    result tells of how many queries the best is known, and so whether the accuracy is a lower bound.
-    Raises what `judge` raises.
+    known: results of other selectors, which count as tried: no selector is better than the oracle.
+    most_judgments: limit of the search; the best so far counts, and `search` says whether it is a lower bound.
     """
     found: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in (one for result in known if result.shots == shots for one in result.outcomes):
@@ -220,10 +238,10 @@ class _Search:
 
 def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
     """All ordered pointers in random order, or as many of them as are affordable."""
-    count = math.perm(size, shots)
-    if shots <= ALL_UP_TO_SHOTS or count <= BEST_OF:
-        for number in rng.permutation(count).astype(np.int32):
-            yield _pointer(int(number), size, shots=shots)
+    if shots <= ALL_UP_TO_SHOTS or math.perm(size, shots) <= BEST_OF:
+        pointers = _all_pointers(size, shots)
+        for number in rng.permutation(len(pointers)).astype(np.int32):
+            yield pointers[number]
     else:
         drawn = set[Pointer]()
         while len(drawn) < BEST_OF:
@@ -233,13 +251,9 @@ def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Po
                 yield pointer
 
 
-def _pointer(number: int, size: int, *, shots: int) -> Pointer:
-    """The ordered pointer of this number, in lexical order."""
-    left, picked = list(range(size)), list[int]()
-    for remaining in range(shots - 1, -1, -1):
-        place, number = divmod(number, math.perm(len(left) - 1, remaining))
-        picked.append(left.pop(place))
-    return tuple(picked)
+@cache
+def _all_pointers(size: int, shots: int) -> tuple[Pointer, ...]:
+    return tuple(permutations(range(size), shots))
 
 
 def _accuracy(outcome: Outcome) -> float:

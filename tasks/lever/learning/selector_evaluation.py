@@ -1,21 +1,14 @@
-"""How well selectors choose: the judge's accuracy on held-out queries, per selector and number of shots.
+"""Results of one seed: the judge's accuracy on held-out queries, per selector and number of shots.
 
 An answer that the judge could not give is neither right nor wrong: it is counted, and in no mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
-
 from pydantic import Field
 
 from storage.records import Record
-from tasks.lever.lever_errors import PoolTooSmall
-from tasks.lever.lever_records import Pools, Sampler
-
-if TYPE_CHECKING:
-    from tasks.lever.judge.judging import Asked, Judgment
+from tasks.lever.lever_records import Sampler
 
 SIMILARITIES = ("similarity", "similarity_text", "similarity_image", "similarity_class")
 """Image and question together, the question, the image, what the encoder takes the image for."""
@@ -25,16 +18,7 @@ SELECTORS = ("random", *SIMILARITIES, *TRAINED, ORACLE)
 """In the order in which tables show them; others, such as ablations, stand before the oracle."""
 
 Pointer = tuple[int, ...]
-
-
-class Choose(Protocol):
-    """Query → positions in its pool, in the order in which they are shown."""
-
-    def __call__(self, *, shots: int) -> Mapping[str, Pointer]: ...
-
-
-Judge = Callable[[Sequence["Asked"]], Sequence["Judgment"]]
-"""One judgment for each question, in order."""
+"""Positions in a pool, in the order in which they are shown."""
 
 
 class Outcome(Record):
@@ -108,35 +92,3 @@ class Evaluated(Record):
     conditions: Conditions
     seed: int
     results: tuple[SelectorResult, ...]
-
-
-def evaluate(
-    choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
-) -> tuple[SelectorResult, ...]:
-    """A result for each selector and number of shots; the judge is asked once, for all of them together.
-
-    Raises PoolTooSmall where a pool has fewer candidates than shots, and what `judge` raises.
-    """
-    for query in queries:
-        if (size := len(pools.pools[query])) < (most := max(shots)):
-            raise PoolTooSmall(
-                f"query {query}: {size} candidates, {most} are to be shown; lower the shots or draw larger pools"
-            )
-    chosen = {(name, count): choose(shots=count) for count in shots for name, choose in choosers.items()}
-    asked = [(query, pointers[query]) for pointers in chosen.values() for query in queries]
-    outcomes = iter(judge_pointers(asked, pools, judge))
-    return tuple(
-        SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
-        for name, count in chosen
-    )
-
-
-def judge_pointers(asked: Sequence[tuple[str, Pointer]], pools: Pools, judge: Judge) -> list[Outcome]:
-    """What the judge makes of each query with a pointer into its pool, in order."""
-    from tasks.lever.judge.judging import Asked
-
-    questions = [Asked(query, tuple(pools.pools[query][at] for at in pointer)) for query, pointer in asked]
-    return [
-        Outcome(query=query, pointer=pointer, shown=question.demonstrations, **judgment._asdict())
-        for (query, pointer), question, judgment in zip(asked, questions, judge(questions), strict=True)
-    ]

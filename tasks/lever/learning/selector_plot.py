@@ -212,8 +212,6 @@ PANELS = {
 PANEL_IN, CURVE_ROW_IN, CURVE_FRAME_IN = 2.7, 2.15, 0.95
 SMOOTHED = 0.06
 """Share of a curve that a point of its bold line is the mean of."""
-BARELY = 4
-"""Points that are too few to be smoothed."""
 
 
 class Training(NamedTuple):
@@ -310,6 +308,6 @@ def _known(training: Training, panel: str) -> dict[int, float]:
 
 def _smoothed(values: Sequence[float]) -> list[float]:
     """Means of windows around each value, shorter at the ends."""
-    half = 0 if len(values) < BARELY else max(1, round(SMOOTHED * len(values) / 2))
+    half = max(1, round(SMOOTHED * len(values) / 2)) if len(values) > 3 else 0
     windows = (values[max(0, at - half) : at + half + 1] for at in range(len(values)))
     return [math.fsum(window) / len(window) for window in windows]

@@ -190,10 +190,7 @@ def likeliest(
     *,
     shots: int,
 ) -> dict[str, Prediction]:
-    """What a selector shows for each query of `pools`: greedy picks from its candidates.
-
-    Raises PoolTooSmall, and FileUnusable for ids without a vector.
-    """
+    """Greedy picks of a selector for each query of `pools`. Raises PoolTooSmall, FileUnusable for unknown ids."""
     selector.eval()
     device = next(selector.parameters()).device
     bank, chosen = candidates.vectors.to(device), dict[str, Prediction]()

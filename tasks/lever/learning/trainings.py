@@ -12,7 +12,7 @@ import math
 from copy import deepcopy
 from functools import partial
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -152,15 +152,9 @@ class _Grpo:
         turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * rounds
         self.groups, self.settings, self.shots = groups, settings, groups.pointers.shape[-1]
         self.objective = find_grpo_loss(settings.loss)
-        self.loop = Loop(
-            start,
-            Plan(len(groups.ids), settings.batch_size, turns),
-            settings,
-            run,
-            key=_key("grpo", start, groups, settings, seed=run.seed, rounds=int(rounds > 0)),
-            dropout=settings.dropout_in_ratio,
-            beta=settings.beta,
-        )
+        plan = Plan(len(groups.ids), settings.batch_size, turns)
+        key = _key("grpo", start, groups, settings, seed=run.seed, rounds=int(rounds > 0))
+        self.loop = Loop(start, plan, settings, run, key=key, dropout=settings.dropout_in_ratio, beta=settings.beta)
         self.material = Material.of(groups, start, device=self.loop.device)
         self.exact = math.perm(groups.pools.shape[1], self.shots) <= settings.exact_kl_up_to
         with self.loop.autocast():
@@ -189,17 +183,11 @@ class _Grpo:
         return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
 
     def adapt_beta(self, epoch: int) -> None:
-        """Move the weight of the KL divergence by the mean divergence of an epoch."""
+        """Adapt the weight of the KL divergence to the mean divergence of an epoch."""
         settings, progress = self.settings, self.loop.progress
         if kls := self.loop.curve(epoch, "kl"):
-            progress.beta = adapt_beta(
-                progress.beta,
-                fmean(kls),
-                kl_low=settings.kl_low,
-                kl_high=settings.kl_high,
-                least=settings.beta_min,
-                most=settings.beta_max,
-            )
+            low, high, least, most = settings.kl_low, settings.kl_high, settings.beta_min, settings.beta_max
+            progress.beta = adapt_beta(progress.beta, fmean(kls), kl_low=low, kl_high=high, least=least, most=most)
 
     def stored(self) -> Experience:
         """The pointers that were judged before; ratios are taken to the reference, the policy that now starts."""
@@ -238,16 +226,11 @@ class _Grpo:
     def _draw(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Pointers (Q, G, S) and their log-probabilities (Q, G)."""
         loop, settings = self.loop, self.settings
+        drawn: Any = {"shots": self.shots, "draws": settings.draws, "temperature": settings.sampling_temperature}
         generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
         with loop.autocast():
             parts = [
-                loop.selector.sample(
-                    *self.material(rows),
-                    shots=self.shots,
-                    draws=settings.draws,
-                    temperature=settings.sampling_temperature,
-                    generator=generator,
-                )
+                loop.selector.sample(*self.material(rows), generator=generator, **drawn)
                 for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
             ]
         pointers, log_probs = zip(*((one.pointers, one.log_probs.sum(-1)) for one in parts), strict=True)
