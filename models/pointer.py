@@ -133,10 +133,9 @@ class PointerSelector(nn.Module):
             )
 
     def beam(self, query: Tensor, pool: Tensor, *, shots: int, width: int, usable: Tensor | None = None) -> Drawn:
-        """The likeliest pointers that a beam search finds, best first.
+        """The likeliest pointers that a beam search finds, best first; exhaustive for two shots if `width` ≥ K.
 
-        G is `width`, or less where the smallest pool has fewer ordered choices. A width of K or more is exhaustive
-        for two shots.
+        G is `width`, or less where the smallest pool has fewer ordered choices.
         """
         with self._generating():
             encoded = self.encode(query, pool, usable)

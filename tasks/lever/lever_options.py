@@ -62,14 +62,12 @@ class OracleSettings(Record):
     """Most judgments; the best so far is then reported as a lower bound. 0: no oracle; unset: no limit."""
 
 
-GRPO_LOSSES = "trivet.grpo_losses"
-"""Group of the entry points by which an installed package adds GRPO losses."""
 OUR_GRPO_LOSS = "grpo"
 
 
 def added_grpo_losses() -> dict[str, EntryPoint]:
     """Name → entry point of each GRPO loss that an installed package adds."""
-    return {point.name: point for point in entry_points(group=GRPO_LOSSES)}
+    return {point.name: point for point in entry_points(group="trivet.grpo_losses")}
 
 
 class Optimization(Record):

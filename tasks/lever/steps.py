@@ -12,13 +12,24 @@ from tasks.lever.file_steps import digest_of_folder
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlPart, Sampler, TrainedSelector
+from tasks.lever.lever_records import (
+    BeamPart,
+    Conditions,
+    Dataset,
+    Embedded,
+    Evaluated,
+    Pools,
+    RlPart,
+    Sampler,
+    TrainedSelector,
+)
 from tasks.lever.opened_worlds import (
     DatasetRead,
     Effort,
     Learning,
     World,
     in_shard,
+    keep_selector,
     open_beams,
     open_setting,
     open_training,
@@ -151,9 +162,11 @@ def train_sft(
 
     inputs = {"beams": beams, "network": network, "settings": settings}
     with open_training("sft", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
-        labelled = labelled_of(opened.setting, opened.pools, open_beams(beams))
+        setting, candidates, run = opened
+        labelled = labelled_of(setting, candidates, open_beams(beams))
         config = PointerConfig(embedding_dim=world.embedded.dimension, **network.model_dump())
-        return opened.kept(learn_sft(config, labelled, settings, opened.run))
+        trained = learn_sft(config, labelled, settings, run)
+        return keep_selector("sft", trained, encoder=world.embedded.encoder)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -227,9 +240,10 @@ def train_rce(
 
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("rce", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
-        start = open_weights(selector, opened.run.device)
-        groups = groups_in(opened.setting, artifacts().get(data), mode=reward, shots=learning.shots)
-        return opened.kept(learn_rce(start, groups, settings, opened.run))
+        setting, _, run = opened
+        start = open_weights(selector, run.device)
+        groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        return keep_selector("rce", learn_rce(start, groups, settings, run), encoder=world.embedded.encoder)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -251,10 +265,11 @@ def train_grpo(
     epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
-        start = open_weights(selector, opened.run.device)
-        groups = groups_in(opened.setting, artifacts().get(data), mode=reward, shots=learning.shots)
-        online = online_rewards(opened.setting, groups, mode=reward)
-        return opened.kept(learn_grpo(start, groups, settings, opened.run, judge=online))
+        setting, _, run = opened
+        start = open_weights(selector, run.device)
+        groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        trained = learn_grpo(start, groups, settings, run, judge=online_rewards(setting, groups, mode=reward))
+        return keep_selector("grpo", trained, encoder=world.embedded.encoder)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -272,7 +287,6 @@ def evaluate_selector(
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.choosing import banks_of, measure, unanswered
-    from tasks.lever.learning.selector_evaluation import Conditions, Evaluated
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     conditions = Conditions(
@@ -304,7 +318,6 @@ def evaluate_selector(
 def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     """Figures over all seeds, and gains paired by query and seed."""
     from tasks.lever.learning.selector_comparison import summarise
-    from tasks.lever.learning.selector_evaluation import Evaluated
 
     return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
 
@@ -338,7 +351,6 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 def write_database(report: LeverReport, *, dataset: Ref) -> str:
     """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
     from tasks.lever.learning.lever_results import rows_of
-    from tasks.lever.learning.selector_evaluation import Evaluated
     from tasks.resources import evaluations
 
     refs, found = [one.evaluated for one in report.seeds if one.evaluated], artifacts().load(Dataset, dataset)

@@ -16,11 +16,10 @@ from tasks import progress
 from tasks.lever.data.candidate_pools import DECIMALS, generator_of
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.judge.judging import Asked, Judging, Judgment
-from tasks.lever.learning.selector_evaluation import ORACLE, Outcome, Pointer, Search, SelectorResult
 from tasks.lever.learning.training_inputs import Prediction, Setting, likeliest
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
-from tasks.lever.lever_records import Embedded, Pools
+from tasks.lever.lever_records import ORACLE, Embedded, Outcome, Pointer, Pools, Search, SelectorResult
 
 Choose = Callable[..., Mapping[str, Pointer]]
 """`shots` → the pointer of each query."""

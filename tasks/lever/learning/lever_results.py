@@ -14,9 +14,8 @@ from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
-from tasks.lever.learning.selector_evaluation import TRAINED, Evaluated, Outcome
 from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
-from tasks.lever.lever_records import Curve, Dataset, TrainedSelector, VqaItem
+from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcome, TrainedSelector, VqaItem
 
 
 class SeedReport(Record):
@@ -199,16 +198,8 @@ def _headline(summary: Summary) -> Figure | None:
 
 
 def _result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = False) -> rows.Result:
-    return rows.Result(
-        metric=metric,
-        part=f"shots={shots}",
-        value=one.value,
-        std_err=one.se,
-        low=one.low,
-        high=one.high,
-        n=one.n,
-        headline=headline,
-    )
+    found = one.model_dump(include={"value", "low", "high", "n"})
+    return rows.Result(metric=metric, part=f"shots={shots}", std_err=one.se, headline=headline, **found)
 
 
 def _samples(summary: Summary, dataset: Dataset, evaluated: Iterable[Evaluated]) -> Iterator[rows.Sample]:

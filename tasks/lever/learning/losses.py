@@ -65,10 +65,8 @@ def advantages(
 ) -> Tensor:
     """(R − mean) / max(std, floor) in each group (…, G), with the sample deviation; 0 for members not judged.
 
-    A group of equal rewards, or with a single judged member, has advantages of exactly 0. The floor keeps differences
-    of a hair from counting like right and wrong.
-    top_k: only the best k of each group count. An ablation: with rewards of few values the best k are often equal,
-    and nothing is left to learn from.
+    A group of equal rewards, or with a single judged member, has advantages of exactly 0.
+    top_k: only the best k of each group count; an ablation, since with rewards of few values these are often equal.
     Raises RewardUnusable for NaN, a group of one, and a group in which nothing is judged.
     """
     known = _checked(rewards, judged)

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.lever.learning.selector_comparison import RANDOM, Figure, SeedEstimate, Summary
-from tasks.lever.learning.selector_evaluation import ORACLE, SIMILARITIES
-from tasks.lever.lever_records import CurvePoint, Stage
+from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
+from tasks.lever.lever_records import ORACLE, RANDOM, SIMILARITIES, CurvePoint, Stage
 from tasks.measure.plot_style import (
     BAND,
     COLOURS,

@@ -16,10 +16,9 @@ from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.rl_files import iter_rl_data
 from tasks.lever.judge.judging import Asked, Judging, Judgment
 from tasks.lever.judge.rewards import reward_of
-from tasks.lever.learning.selector_evaluation import Pointer
 from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, PoolTooSmall, RewardUnusable
 from tasks.lever.lever_options import RewardMode
-from tasks.lever.lever_records import Dataset, PointerRecord, Pools, RlQuery
+from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools, RlQuery
 
 MOST_FAILED = 0.5
 """Share of judgments that may fail for good before a training stops: what is left is no sample."""
