@@ -62,7 +62,13 @@ class PointerSelector(nn.Module):
 
     def encode(self, query: Tensor, pool: Tensor, usable: Tensor | None = None) -> Encoded:
         """Read queries (B, d) and their pools (B, K, d); `usable` (B, K) is False at padding."""
-        self._check_embeddings(query, pool)
+        if query.ndim != 2 or pool.ndim != 3 or len(query) != len(pool):
+            raise ValueError(f"queries {tuple(query.shape)} and pools {tuple(pool.shape)}: must be (B, d), (B, K, d)")
+        if {query.shape[-1], pool.shape[-1]} != {self.config.embedding_dim}:
+            raise ValueError(
+                f"queries of width {query.shape[-1]} and candidates of width {pool.shape[-1]}: this network reads "
+                f"{self.config.embedding_dim}; use the embeddings of the encoder that it was trained with"
+            )
         if usable is None:
             usable = torch.ones(pool.shape[:2], dtype=torch.bool, device=pool.device)
         state = self.input_proj(query)  # (B, H)
@@ -192,16 +198,6 @@ class PointerSelector(nn.Module):
                 yield
         finally:
             self.train(training)
-
-    def _check_embeddings(self, query: Tensor, pool: Tensor) -> None:
-        width = self.config.embedding_dim
-        if query.ndim != 2 or pool.ndim != 3 or len(query) != len(pool):
-            raise ValueError(f"queries {tuple(query.shape)} and pools {tuple(pool.shape)}: must be (B, d), (B, K, d)")
-        if query.shape[-1] != width or pool.shape[-1] != width:
-            raise ValueError(
-                f"queries of width {query.shape[-1]} and candidates of width {pool.shape[-1]}: this network reads "
-                f"{width}; use the embeddings of the encoder that it was trained with"
-            )
 
 
 def _near_identity(width: int) -> nn.Linear:

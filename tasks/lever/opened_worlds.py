@@ -149,10 +149,7 @@ def keep_selector(stage: Stage, trained: Trained, *, encoder: str) -> TrainedSel
 def open_training(
     stage: Stage, world: World, learning: Learning, effort: Effort, *, epochs: int, pools: Ref, **inputs: object
 ) -> Generator[tuple[Setting, Pools, TrainingRun]]:
-    """Train inside: an interrupted training of the same inputs is resumed; progress advances with each validation.
-
-    epochs: of the training. inputs: everything that it depends on beside the world and the pools.
-    """
+    """Train inside; an interrupted training of the same inputs is resumed. inputs: what else the result depends on."""
     from tasks.lever.learning.training_inputs import device_of, steady, validation_of
     from tasks.lever.learning.training_loop import TrainingRun
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from storage.records import Record, Ref
-from tasks import progress
 from tasks.lever import lever_options as options
 from tasks.lever.file_steps import digest_of_folder
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
@@ -87,10 +86,7 @@ def read_dataset(
     seed: int,
     queries_of: Path | None = None,
 ) -> DatasetRead:
-    """The questions, answers and pictures of a dataset, each picture by its content.
-
-    queries_of: a file of an earlier run, whose queries are the train queries.
-    """
+    """Questions, answers and pictures of a dataset. queries_of: file of an earlier run that names the train queries."""
     from tasks.lever.data.datasets import open_dataset
     from tasks.lever.data.earlier_files import with_queries_of
 
@@ -137,10 +133,9 @@ def search_beams(
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
-    progress.expect("search beams", len(queries))
-    candidates = artifacts().load(Pools, pools)
+    tell, candidates = telling("search beams", len(queries)), artifacts().load(Pools, pools)
     found = search(queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed)
-    progress.advance("search beams", len(queries))
+    tell(len(queries))
     return artifacts().save("beams", BeamPart(queries=found))
 
 
@@ -187,7 +182,7 @@ def generate_rl_data(
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     ids = in_shard(setting.dataset.train_queries, shard)
-    progress.expect("rl data", len(ids))
+    tell = telling("rl data", len(ids))
     data, away = generate(
         setting,
         candidates,
@@ -198,7 +193,7 @@ def generate_rl_data(
         seed=seed_of(learning.seed, "rl data", shard),
         judge=open_judge(world.judge).id,
     )
-    progress.advance("rl data", len(ids))
+    tell(len(ids))
     kept = artifacts().save("rl-part", RlPart(queries=data))
     if away:
         raise Incomplete(kept, away)
@@ -371,8 +366,9 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str,
 
     key = f"lever-{summary.conditions.dataset}"
     create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")
-    pngs = {name: b64encode(artifacts().get(ref)).decode() for name, ref in plots.items()}
-    urls = {name: f"data:image/png;base64,{png}" for name, png in pngs.items()}
-    told = markdown_of(summary, files=files, plots=urls)
-    create_markdown_artifact(markdown=told, key=f"{key}-report", description="Accuracy, plots, learning curves, files")
+    urls = {name: f"data:image/png;base64,{b64encode(artifacts().get(ref)).decode()}" for name, ref in plots.items()}
+    markdown = markdown_of(summary, files=files, plots=urls)
+    create_markdown_artifact(
+        markdown=markdown, key=f"{key}-report", description="Accuracy, plots, learning curves, files"
+    )
     return [f"{key}-figures", f"{key}-report"]

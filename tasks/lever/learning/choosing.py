@@ -47,40 +47,25 @@ def measure(
     oracle: OracleSettings,
     seed: int,
 ) -> tuple[SelectorResult, ...]:
-    """Every selector with every number of shots on the test queries; reports the progress of the judge.
-
-    banks: name of a similarity baseline → vectors of the queries and of the candidates.
-    """
+    """Every selector with every number of shots on the test queries. banks: baseline → (queries, candidates)."""
     queries = [item.id for item in setting.dataset.test]
     choosers: dict[str, Choose] = {"random": partial(choose_at_random, pools, queries, seed=seed)}
-    for name, (of_queries, of_candidates) in banks.items():
-        choosers[name] = partial(
-            choose_most_similar, pools, queries, of_queries=of_queries, of_candidates=of_candidates
-        )
-    for name, selector in selectors.items():
-        choosers[name] = partial(_choose, selector, setting, {query: pools.pools[query] for query in queries})
+    for name, (one, other) in banks.items():
+        choosers[name] = partial(choose_most_similar, pools, queries, of_queries=one, of_candidates=other)
+    asked = {query: pools.pools[query] for query in queries}
+    choosers |= {name: partial(_choose, selector, setting, asked) for name, selector in selectors.items()}
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=shots)
     if oracle.most_judgments == 0:
         return results
-    best = search_best(
-        queries,
-        pools,
-        _watched(setting.judging, "search best"),
-        shots=trained_shots,
-        seed=seed,
-        known=results,
-        most_judgments=oracle.most_judgments,
-    )
+    judge, most = _watched(setting.judging, "search best"), oracle.most_judgments
+    best = search_best(queries, pools, judge, shots=trained_shots, seed=seed, known=results, most_judgments=most)
     return (*results, best)
 
 
 def evaluate(
     choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
 ) -> tuple[SelectorResult, ...]:
-    """A result for each selector and number of shots; the judge is asked once, for all of them together.
-
-    Raises PoolTooSmall where a pool has fewer candidates than shots, and what `judge` raises.
-    """
+    """A result for each selector and number of shots, all judged at once. Raises PoolTooSmall, and as `judge` does."""
     for query in queries:
         if (size := len(pools.pools[query])) < (most := max(shots)):
             raise PoolTooSmall(

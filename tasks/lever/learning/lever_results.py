@@ -53,20 +53,14 @@ class LeverReport(Record):
         """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
         figures = self.summary.figures if self.summary else ()
         shots = self.summary.conditions.trained_shots if self.summary else None
-        at = {
-            one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se}
-            for one in figures
-            if one.shots == shots
-        }
+        trained = {one.selector: one.accuracy for one in figures if one.shots == shots}
+        at = {selector: {"accuracy": one.value, "se": one.se} for selector, one in trained.items()}
         rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
         return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}
 
 
 def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
-    """Accuracies as Lever-Plus' `icl_inference.py` writes them: `{"<info>": {"shot_num=1": 0.52, …}}`.
-
-    An entry for each selector, with the mean over the seeds, which `<info>` names.
-    """
+    """Means over seeds as Lever-Plus' `icl_inference.py` writes accuracies: `{"<info>": {"shot_num=1": 0.52, …}}`."""
     about = summary.conditions
     seeds = f"seeds={'+'.join(map(str, summary.seeds))}"
     found: dict[str, dict[str, float]] = {}
@@ -109,10 +103,7 @@ def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[s
 
 
 def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Iterable[Evaluated]]) -> rows.Evaluated:
-    """A run as the evaluation tables hold it: its figures, and a sample for each test question and seed.
-
-    evaluated: reads the results of each seed, anew at each call, so that they need not stay in memory.
-    """
+    """A run as rows of the evaluation tables. evaluated: reads the results of all seeds, anew at each call."""
     summary = report.summary
     assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})

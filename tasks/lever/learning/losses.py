@@ -39,10 +39,7 @@ def sft_loss(log_probs: Tensor) -> Tensor:
 
 
 def rce_loss(log_probs: Tensor, rewards: Tensor, *, temperature: float, judged: Tensor | None = None) -> Tensor:
-    """Cross-entropy with the softmax of the rewards (B, G) as target; log_probs (B, G) of sequences.
-
-    A low temperature imitates the best member alone, a high one all of them alike.
-    """
+    """Cross-entropy with softmax(rewards / temperature) (B, G) as target; log_probs (B, G) of sequences."""
     weights = rce_weights(rewards, temperature, judged)
     return -(weights * _where(judged, log_probs)).sum(-1).mean()
 

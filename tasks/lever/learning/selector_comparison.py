@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import fsum, sqrt
 from statistics import fmean
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from tasks.measure.bootstrap import Values, percentiles, resample_crossed
 
 Key = tuple[str, int]
 """Selector and shots."""
-Name = TypeVar("Name")
 
 
 class SeedEstimate(Record):
@@ -142,7 +141,7 @@ def _tables(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | N
     return {key: tables[key] for key in ordered if not np.isnan(tables[key]).all()}
 
 
-def _resampled(tables: Mapping[Name, Values]) -> dict[Name, Values]:
+def _resampled(tables: Mapping[Any, Values]) -> dict[Any, Values]:
     """(RESAMPLES,) means of resamples of each table."""
     if not tables:
         return {}

@@ -224,10 +224,7 @@ class Training(NamedTuple):
 
 
 def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "png") -> bytes:
-    """Validation accuracy by epoch and the figures of each update, stage by stage; the chosen epoch is ringed.
-
-    about: what was trained on what, in a few words. Figures that a stage does not have are left out.
-    """
+    """Validation accuracy by epoch and the figures of each update, stage by stage. about: a few words for the title."""
     return save(lambda: _figure(trainings, about), format)
 
 

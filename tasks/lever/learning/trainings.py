@@ -18,25 +18,9 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.learning import losses
 from tasks.lever.learning.kl import CHUNK, Reference, exact_kl, score
-from tasks.lever.learning.losses import (
-    adapt_beta,
-    advantages,
-    ess,
-    find_grpo_loss,
-    frac_zero_std,
-    linear_temperature,
-    rce_loss,
-    sft_loss,
-)
-from tasks.lever.learning.training_inputs import (
-    Groups,
-    Labelled,
-    Material,
-    RewardDrawn,
-    possible_pointers,
-    tensors_of,
-)
+from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn, possible_pointers, tensors_of
 from tasks.lever.learning.training_loop import (
     Learnt,
     Loop,
@@ -64,7 +48,7 @@ def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, 
     labels = labelled.labels.to(loop.device)[:, None]  # (Q, 1, S)
 
     def imitate(selector: PointerSelector, rows: Tensor) -> Learnt:
-        return Learnt(sft_loss(selector.log_probs(*material(rows), labels[rows])[:, 0]), {})
+        return Learnt(losses.sft_loss(selector.log_probs(*material(rows), labels[rows])[:, 0]), {})
 
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
@@ -82,15 +66,15 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
 
     def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> Learnt:
         log_probs = selector.log_probs(*material(rows), pointers[rows]).sum(-1)  # (b, G)
-        return Learnt(rce_loss(log_probs, rewards[rows], temperature=temperature, judged=counted[rows]), {})
+        return Learnt(losses.rce_loss(log_probs, rewards[rows], temperature=temperature, judged=counted[rows]), {})
 
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
-            temperature = linear_temperature(
+            temperature = losses.linear_temperature(
                 batch.update, plan.updates, settings.temperature_start, settings.temperature_end
             )
             judged, given = groups.judged[batch.rows], groups.rewards[batch.rows]
-            about = {"reward_mean": given[judged].mean().item(), "frac_zero_std": frac_zero_std(given, judged)}
+            about = {"reward_mean": given[judged].mean().item(), "frac_zero_std": losses.frac_zero_std(given, judged)}
             loop.learn(batch, partial(imitate, temperature=temperature), temperature=temperature, **about)
     return loop.trained()
 
@@ -136,11 +120,11 @@ class Experience(NamedTuple):
         if not len(rows):
             return {}
         rewards, judged, advantage = self.rewards[rows], self.judged[rows], self.advantage[rows]
-        share = ess(self.drift[rows])
+        share = losses.ess(self.drift[rows])
         return {
             "reward_mean": rewards[judged].mean().item(),
             "advantage_std": advantage[judged].std(correction=0).item(),
-            "frac_zero_std": frac_zero_std(rewards, judged),
+            "frac_zero_std": losses.frac_zero_std(rewards, judged),
         } | ({} if math.isnan(share) else {"ess_behaviour": share})
 
 
@@ -151,7 +135,7 @@ class _Grpo:
         rounds = 0 if settings.offline_only else settings.rounds
         turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * rounds
         self.groups, self.settings, self.shots = groups, settings, groups.pointers.shape[-1]
-        self.objective = find_grpo_loss(settings.loss)
+        self.objective = losses.find_grpo_loss(settings.loss)
         plan = Plan(len(groups.ids), settings.batch_size, turns)
         key = _key("grpo", start, groups, settings, seed=run.seed, rounds=int(rounds > 0))
         self.loop = Loop(start, plan, settings, run, key=key, dropout=settings.dropout_in_ratio, beta=settings.beta)
@@ -178,7 +162,7 @@ class _Grpo:
         )
         log_ratio = (scored.log_probs.detach() - old).masked_fill(~judged, math.nan)
         entropy = divergence.entropy.mean() if divergence else _entropy(scored.log_probs.detach(), log_ratio)
-        share = torch.tensor(ess(log_ratio), dtype=torch.float64, device=entropy.device)
+        share = torch.tensor(losses.ess(log_ratio), dtype=torch.float64, device=entropy.device)
         figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
         return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
 
@@ -187,7 +171,9 @@ class _Grpo:
         settings, progress = self.settings, self.loop.progress
         if kls := self.loop.curve(epoch, "kl"):
             low, high, least, most = settings.kl_low, settings.kl_high, settings.beta_min, settings.beta_max
-            progress.beta = adapt_beta(progress.beta, fmean(kls), kl_low=low, kl_high=high, least=least, most=most)
+            progress.beta = losses.adapt_beta(
+                progress.beta, fmean(kls), kl_low=low, kl_high=high, least=least, most=most
+            )
 
     def stored(self) -> Experience:
         """The pointers that were judged before; ratios are taken to the reference, the policy that now starts."""
@@ -197,7 +183,9 @@ class _Grpo:
             old = self.reference.log_probs(pointers)
             drift = (old - groups.behaviour.to(old)).masked_fill(~judged, math.nan)
             if not drift.isnan().all():
-                log.info("ess=%.3f of stored pointers: the starting policy against the one that drew them", ess(drift))
+                log.info(
+                    "ess=%.3f of stored pointers: the starting policy against the one that drew them", losses.ess(drift)
+                )
             return self._experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
 
     def drawn(self, epoch: int, judge: RewardDrawn) -> Experience:
@@ -219,7 +207,9 @@ class _Grpo:
     def _experience(self, pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor) -> Experience:
         known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
         advantage, settings = torch.zeros_like(rewards), self.settings
-        advantage[known] = advantages(rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k)
+        advantage[known] = losses.advantages(
+            rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k
+        )
         unknown = torch.full_like(rewards, math.nan)
         return Experience(pointers, old, self.reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
 
