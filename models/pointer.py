@@ -10,63 +10,30 @@ Source: pointer networks, Vinyals et al. 2015, arXiv:1506.03134; the layout of t
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-
-class PointerConfig(BaseModel):
-    """Everything that decides the shape and the answers of the network, save its weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    embedding_dim: int = Field(default=512, ge=1)
-    """Width d of the embeddings of queries and candidates."""
-    hidden: int = Field(default=256, ge=1)
-    """Width H of the states."""
-    layers: int = Field(default=3, ge=0)
-    """Cross-attention layers; 0 is a bi-encoder."""
-    heads: int = Field(default=1, ge=1)
-    """Attention heads of each layer; they share `hidden`."""
-    dropout: float = Field(default=0.5, ge=0, lt=1)
-    """Dropout rate of queries and candidates before their last projection."""
-    attention_dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout rate of the attention weights."""
-    gate: bool = True
-    """The state takes in what was picked; False: every pick sees the same state."""
-    temperature: float = Field(default=0.1, gt=0)
-    """Logits are cosines divided by this."""
-
-    @model_validator(mode="after")
-    def _heads_share_the_width(self) -> PointerConfig:
-        if self.hidden % self.heads:
-            raise ValueError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
-        return self
+from models.pointer_config import PointerConfig
 
 
 class Encoded(NamedTuple):
-    """Queries that have read their pools."""
+    """Queries after attending to their pools."""
 
-    state: Tensor
-    """(B, H), unit length."""
-    keys: Tensor
-    """(B, K, H), unit length."""
-    usable: Tensor
-    """(B, K) bool; False is padding."""
+    state: Tensor  # (B, H), unit length
+    keys: Tensor  # (B, K, H), unit length
+    usable: Tensor  # (B, K) bool; False is padding
 
 
 class Drawn(NamedTuple):
-    """Pointers with what the policy thinks of them."""
+    """Pointers and their log-probabilities under the policy."""
 
-    pointers: Tensor
-    """(B, G, S) int64 positions in the pool, in the order of the picks."""
-    log_probs: Tensor
-    """(B, G, S) of each pick, at temperature 1 whatever they were drawn at."""
+    pointers: Tensor  # (B, G, S) int64 positions in the pool, in the order of the picks
+    log_probs: Tensor  # (B, G, S) of each pick, at temperature 1 whatever they were drawn at
 
 
 class PointerSelector(nn.Module):
@@ -95,7 +62,13 @@ class PointerSelector(nn.Module):
 
     def encode(self, query: Tensor, pool: Tensor, usable: Tensor | None = None) -> Encoded:
         """Read queries (B, d) and their pools (B, K, d); `usable` (B, K) is False at padding."""
-        self._check_embeddings(query, pool)
+        if query.ndim != 2 or pool.ndim != 3 or len(query) != len(pool):
+            raise ValueError(f"queries {tuple(query.shape)} and pools {tuple(pool.shape)}: must be (B, d), (B, K, d)")
+        if {query.shape[-1], pool.shape[-1]} != {self.config.embedding_dim}:
+            raise ValueError(
+                f"queries of width {query.shape[-1]} and candidates of width {pool.shape[-1]}: this network reads "
+                f"{self.config.embedding_dim}; use the embeddings of the encoder that it was trained with"
+            )
         if usable is None:
             usable = torch.ones(pool.shape[:2], dtype=torch.bool, device=pool.device)
         state = self.input_proj(query)  # (B, H)
@@ -136,15 +109,13 @@ class PointerSelector(nn.Module):
     def score(self, encoded: Encoded, pointers: Tensor) -> Tensor:
         """`log_probs` of pools that are encoded already."""
         _, group, shots = pointers.shape
-        self._check_pointers(encoded, pointers)
-        state, blocked = _start(encoded)
-        steps: list[Tensor] = []
-        for number, picked in enumerate(pointers.unbind(-1), start=1):
-            log_probs = F.log_softmax(self.step(state, encoded.keys, blocked), dim=-1).expand(-1, group, -1)
-            steps.append(log_probs.gather(-1, picked[..., None])[..., 0])
-            if number < shots:
-                state, blocked = self.advance(state, encoded.keys, picked), _block(blocked, picked)
-        return torch.stack(steps, dim=-1)
+        _fewest_usable(encoded, shots)
+        last = encoded.keys.shape[1] - 1
+        if pointers.numel() and not 0 <= int(pointers.min()) <= int(pointers.max()) <= last:
+            raise ValueError(
+                f"pointers from {int(pointers.min())} to {int(pointers.max())}: the pool has positions 0 to {last}"
+            )
+        return self._walk(encoded, lambda number, _: pointers[..., number], shots=shots, group=group).log_probs
 
     def sample(
         self,
@@ -163,28 +134,19 @@ class PointerSelector(nn.Module):
         with self._generating():
             encoded = self.encode(query, pool, usable)
             _fewest_usable(encoded, shots)
-            state, blocked = _start(encoded)
-            pointers: list[Tensor] = []
-            steps: list[Tensor] = []
-            for number in range(1, shots + 1):
-                log_probs = F.log_softmax(self.step(state, encoded.keys, blocked), dim=-1).expand(-1, draws, -1)
-                picked = _draw(log_probs, temperature, generator)
-                pointers.append(picked)
-                steps.append(log_probs.gather(-1, picked[..., None])[..., 0])
-                if number < shots:
-                    state, blocked = self.advance(state, encoded.keys, picked), _block(blocked, picked)
-        return Drawn(torch.stack(pointers, dim=-1), torch.stack(steps, dim=-1))
+            return self._walk(
+                encoded, lambda _, log_probs: _draw(log_probs, temperature, generator), shots=shots, group=draws
+            )
 
     def beam(self, query: Tensor, pool: Tensor, *, shots: int, width: int, usable: Tensor | None = None) -> Drawn:
-        """The likeliest pointers that a beam search finds, best first.
+        """The likeliest pointers that a beam search finds, best first; exhaustive for two shots if `width` ≥ K.
 
-        G is `width`, or less where the smallest pool has fewer ordered choices. A width of K or more is exhaustive
-        for two shots.
+        G is `width`, or less where the smallest pool has fewer ordered choices.
         """
         with self._generating():
             encoded = self.encode(query, pool, usable)
             fewest, candidates = _fewest_usable(encoded, shots), pool.shape[1]
-            state, blocked = _start(encoded)
+            state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
             pointers = torch.empty(len(pool), 1, 0, dtype=torch.int64, device=pool.device)
             steps = torch.empty(len(pool), 1, 0, dtype=state.dtype, device=pool.device)
             for number in range(1, shots + 1):
@@ -205,6 +167,19 @@ class PointerSelector(nn.Module):
         """The pointer (B, S) whose every pick is the likeliest."""
         return self.beam(query, pool, shots=shots, width=1, usable=usable).pointers[:, 0]
 
+    def _walk(self, encoded: Encoded, pick: Callable[[int, Tensor], Tensor], *, shots: int, group: int) -> Drawn:
+        """Picks one after the other; `pick` gives positions (B, G) from a step's number and log-probs (B, G, K)."""
+        state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K): shared until a pick
+        pointers: list[Tensor] = []
+        steps: list[Tensor] = []
+        for number in range(shots):
+            if number:
+                state, blocked = self.advance(state, encoded.keys, pointers[-1]), _block(blocked, pointers[-1])
+            log_probs = F.log_softmax(self.step(state, encoded.keys, blocked), dim=-1).expand(-1, group, -1)
+            pointers.append(pick(number, log_probs))
+            steps.append(log_probs.gather(-1, pointers[-1][..., None])[..., 0])
+        return Drawn(torch.stack(pointers, dim=-1), torch.stack(steps, dim=-1))
+
     def _project_candidates(self, pool: Tensor) -> Tensor:
         """(B, K, H), before they get unit length."""
         between = self.training and self.config.dropout > 0
@@ -224,24 +199,6 @@ class PointerSelector(nn.Module):
         finally:
             self.train(training)
 
-    def _check_embeddings(self, query: Tensor, pool: Tensor) -> None:
-        width = self.config.embedding_dim
-        if query.ndim != 2 or pool.ndim != 3 or len(query) != len(pool):
-            raise ValueError(f"queries {tuple(query.shape)} and pools {tuple(pool.shape)}: must be (B, d), (B, K, d)")
-        if query.shape[-1] != width or pool.shape[-1] != width:
-            raise ValueError(
-                f"queries of width {query.shape[-1]} and candidates of width {pool.shape[-1]}: this network reads "
-                f"{width}; use the embeddings of the encoder that it was trained with"
-            )
-
-    def _check_pointers(self, encoded: Encoded, pointers: Tensor) -> None:
-        _fewest_usable(encoded, pointers.shape[-1])
-        last = encoded.keys.shape[1] - 1
-        if pointers.numel() and not 0 <= int(pointers.min()) <= int(pointers.max()) <= last:
-            raise ValueError(
-                f"pointers from {int(pointers.min())} to {int(pointers.max())}: the pool has positions 0 to {last}"
-            )
-
 
 def _near_identity(width: int) -> nn.Linear:
     """At first cosines of projected vectors are nearly those of the vectors themselves."""
@@ -253,11 +210,6 @@ def _near_identity(width: int) -> nn.Linear:
 
 def _at_least_float(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def _start(encoded: Encoded) -> tuple[Tensor, Tensor]:
-    """State (B, 1, H) and blocked (B, 1, K) before the first pick, which all pointers of a query share."""
-    return encoded.state[:, None], ~encoded.usable[:, None]
 
 
 def _block(blocked: Tensor, picked: Tensor) -> Tensor:

@@ -3,48 +3,23 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
+from models.pointer_config import PointerShape
 from storage.records import Record
-
-if TYPE_CHECKING:
-    from models.pointer import PointerConfig
-
 
 Vectors = Literal["joint", "image", "text"]
 """Embeddings that a selector reads: of image and question together, or of one of them."""
 RewardMode = Literal["hard_plus_soft", "hard_only", "soft_only", "separated", "hard_plus_gtprob", "legacy"]
 
 
-class NetworkSettings(Record):
+class NetworkSettings(PointerShape):
     """Shape of the pointer network; the width of its input is that of the embeddings."""
 
     hidden: int = Field(default=256, ge=8)
     """Width of the hidden states."""
-    layers: int = Field(default=3, ge=0)
-    """Cross-attention layers; 0: a bi-encoder."""
-    heads: int = Field(default=1, ge=1)
-    """Attention heads of each layer."""
-    dropout: float = Field(default=0.5, ge=0, lt=1)
-    """Dropout rate on query and candidate states."""
-    attention_dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout rate on the attention weights."""
-    gate: bool = True
-    """Update the state after each pick; false: an ablation without the gate."""
-
-    @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
-        if self.hidden % self.heads:
-            raise ValueError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
-        return self
-
-    def config(self, embedding_dim: int) -> PointerConfig:
-        """The configuration of the network."""
-        from models.pointer import PointerConfig
-
-        return PointerConfig(embedding_dim=embedding_dim, **self.model_dump())
 
 
 class BeamSettings(Record):
@@ -87,14 +62,12 @@ class OracleSettings(Record):
     """Most judgments; the best so far is then reported as a lower bound. 0: no oracle; unset: no limit."""
 
 
-GRPO_LOSSES = "trivet.grpo_losses"
-"""Group of the entry points by which an installed package adds GRPO losses."""
 OUR_GRPO_LOSS = "grpo"
 
 
 def added_grpo_losses() -> dict[str, EntryPoint]:
     """Name → entry point of each GRPO loss that an installed package adds."""
-    return {point.name: point for point in entry_points(group=GRPO_LOSSES)}
+    return {point.name: point for point in entry_points(group="trivet.grpo_losses")}
 
 
 class Optimization(Record):

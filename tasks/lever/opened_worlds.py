@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -131,37 +131,25 @@ def training_folder(name: str, **inputs: object) -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class OpenedTraining(NamedTuple):
-    """What a training step works with."""
+def keep_selector(stage: Stage, trained: Trained, *, encoder: str) -> TrainedSelector:
+    """Save what was learnt as artifacts."""
+    from tasks.lever.learning.checkpoints import save_selector
 
-    stage: Stage
-    setting: Setting
-    pools: Pools
-    run: TrainingRun
-    encoder: str
-
-    def kept(self, trained: Trained) -> TrainedSelector:
-        """Put what was learnt into the store."""
-        from tasks.lever.learning.checkpoints import save_selector
-
-        meta = {"stage": self.stage, "chosen_epoch": trained.chosen_epoch, "encoder": self.encoder}
-        return TrainedSelector(
-            stage=self.stage,
-            weights=artifacts().put("selector", save_selector(trained.selector, meta=meta)),
-            curve=artifacts().save("curve", Curve(points=trained.curve)),
-            chosen_epoch=trained.chosen_epoch,
-            validation=trained.validation,
-        )
+    meta = {"stage": stage, "chosen_epoch": trained.chosen_epoch, "encoder": encoder}
+    return TrainedSelector(
+        stage=stage,
+        weights=artifacts().put("selector", save_selector(trained.selector, meta=meta)),
+        curve=artifacts().save("curve", Curve(points=trained.curve)),
+        chosen_epoch=trained.chosen_epoch,
+        validation=trained.validation,
+    )
 
 
 @contextmanager
 def open_training(
     stage: Stage, world: World, learning: Learning, effort: Effort, *, epochs: int, pools: Ref, **inputs: object
-) -> Generator[OpenedTraining]:
-    """Train inside: an interrupted training of the same inputs is resumed; progress advances with each validation.
-
-    epochs: of the training. inputs: everything that it depends on beside the world and the pools.
-    """
+) -> Generator[tuple[Setting, Pools, TrainingRun]]:
+    """Train inside; an interrupted training of the same inputs is resumed. inputs: what else the result depends on."""
     from tasks.lever.learning.training_inputs import device_of, steady, validation_of
     from tasks.lever.learning.training_loop import TrainingRun
 
@@ -177,8 +165,7 @@ def open_training(
             progress.advance(name)
             return found
 
-        run = TrainingRun(validate, learning.seed, folder, device)
-        yield OpenedTraining(stage, setting, candidates, run, world.embedded.encoder)
+        yield setting, candidates, TrainingRun(validate, learning.seed, folder, device)
 
 
 def telling(stage: str, count: int) -> Callable[[int], None]:

@@ -6,28 +6,29 @@ from pathlib import Path
 from typing import Any
 
 from storage.records import Record, Ref
-from tasks import progress
+from tasks.lever import lever_options as options
 from tasks.lever.file_steps import digest_of_folder
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.lever_options import (
-    BeamSettings,
-    GrpoSettings,
-    NetworkSettings,
-    OracleSettings,
-    RceSettings,
-    RewardMode,
-    RlDataSettings,
-    SftSettings,
+from tasks.lever.lever_records import (
+    BeamPart,
+    Conditions,
+    Dataset,
+    Embedded,
+    Evaluated,
+    Pools,
+    RlPart,
+    Sampler,
+    TrainedSelector,
 )
-from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlPart, Sampler, TrainedSelector
 from tasks.lever.opened_worlds import (
     DatasetRead,
     Effort,
     Learning,
     World,
     in_shard,
+    keep_selector,
     open_beams,
     open_setting,
     open_training,
@@ -85,10 +86,7 @@ def read_dataset(
     seed: int,
     queries_of: Path | None = None,
 ) -> DatasetRead:
-    """The questions, answers and pictures of a dataset, each picture by its content.
-
-    queries_of: a file of an earlier run, whose queries are the train queries.
-    """
+    """Questions, answers and pictures of a dataset. queries_of: file of an earlier run that names the train queries."""
     from tasks.lever.data.datasets import open_dataset
     from tasks.lever.data.earlier_files import with_queries_of
 
@@ -127,7 +125,7 @@ def build_pools(dataset: Ref, *, embedded: Embedded, sampler: Sampler, size: int
 
 @step(version=1, gpu=True, aside=EFFORT)
 def search_beams(
-    world: World, *, pools: Ref, shard: int, settings: BeamSettings, learning: Learning, effort: Effort
+    world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
     from tasks.lever.data.rl_data import search
@@ -135,10 +133,9 @@ def search_beams(
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
-    progress.expect("search beams", len(queries))
-    candidates = artifacts().load(Pools, pools)
+    tell, candidates = telling("search beams", len(queries)), artifacts().load(Pools, pools)
     found = search(queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed)
-    progress.advance("search beams", len(queries))
+    tell(len(queries))
     return artifacts().save("beams", BeamPart(queries=found))
 
 
@@ -148,24 +145,35 @@ def train_sft(
     *,
     pools: Ref,
     beams: tuple[Ref, ...],
-    network: NetworkSettings,
-    settings: SftSettings,
+    network: options.NetworkSettings,
+    settings: options.SftSettings,
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
     """A selector that imitates the best pointers."""
+    from models.pointer import PointerConfig
     from tasks.lever.learning.training_inputs import labelled_of
     from tasks.lever.learning.trainings import learn_sft
 
     inputs = {"beams": beams, "network": network, "settings": settings}
     with open_training("sft", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
-        labelled = labelled_of(opened.setting, opened.pools, open_beams(beams))
-        return opened.kept(learn_sft(network.config(world.embedded.dimension), labelled, settings, opened.run))
+        setting, candidates, run = opened
+        labelled = labelled_of(setting, candidates, open_beams(beams))
+        config = PointerConfig(embedding_dim=world.embedded.dimension, **network.model_dump())
+        trained = learn_sft(config, labelled, settings, run)
+        return keep_selector("sft", trained, encoder=world.embedded.encoder)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
 def generate_rl_data(
-    world: World, *, pools: Ref, selector: Ref, shard: int, settings: RlDataSettings, learning: Learning, effort: Effort
+    world: World,
+    *,
+    pools: Ref,
+    selector: Ref,
+    shard: int,
+    settings: options.RlDataSettings,
+    learning: Learning,
+    effort: Effort,
 ) -> Ref:
     """Pointers of one shard of the train queries, and what the judge answers to them."""
     from tasks.lever.data.rl_data import generate
@@ -174,7 +182,7 @@ def generate_rl_data(
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     ids = in_shard(setting.dataset.train_queries, shard)
-    progress.expect("rl data", len(ids))
+    tell = telling("rl data", len(ids))
     data, away = generate(
         setting,
         candidates,
@@ -185,7 +193,7 @@ def generate_rl_data(
         seed=seed_of(learning.seed, "rl data", shard),
         judge=open_judge(world.judge).id,
     )
-    progress.advance("rl data", len(ids))
+    tell(len(ids))
     kept = artifacts().save("rl-part", RlPart(queries=data))
     if away:
         raise Incomplete(kept, away)
@@ -216,8 +224,8 @@ def train_rce(
     pools: Ref,
     data: Ref,
     selector: Ref,
-    reward: RewardMode,
-    settings: RceSettings,
+    reward: options.RewardMode,
+    settings: options.RceSettings,
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
@@ -227,9 +235,10 @@ def train_rce(
 
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("rce", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
-        start = open_weights(selector, opened.run.device)
-        groups = groups_in(opened.setting, artifacts().get(data), mode=reward, shots=learning.shots)
-        return opened.kept(learn_rce(start, groups, settings, opened.run))
+        setting, _, run = opened
+        start = open_weights(selector, run.device)
+        groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        return keep_selector("rce", learn_rce(start, groups, settings, run), encoder=world.embedded.encoder)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -239,8 +248,8 @@ def train_grpo(
     pools: Ref,
     data: Ref,
     selector: Ref,
-    reward: RewardMode,
-    settings: GrpoSettings,
+    reward: options.RewardMode,
+    settings: options.GrpoSettings,
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
@@ -251,10 +260,11 @@ def train_grpo(
     epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
-        start = open_weights(selector, opened.run.device)
-        groups = groups_in(opened.setting, artifacts().get(data), mode=reward, shots=learning.shots)
-        online = online_rewards(opened.setting, groups, mode=reward)
-        return opened.kept(learn_grpo(start, groups, settings, opened.run, judge=online))
+        setting, _, run = opened
+        start = open_weights(selector, run.device)
+        groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        trained = learn_grpo(start, groups, settings, run, judge=online_rewards(setting, groups, mode=reward))
+        return keep_selector("grpo", trained, encoder=world.embedded.encoder)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -265,14 +275,13 @@ def evaluate_selector(
     selectors: dict[str, Ref],
     sampler: Sampler,
     shots: tuple[int, ...],
-    oracle: OracleSettings,
+    oracle: options.OracleSettings,
     learning: Learning,
     effort: Effort,
 ) -> Ref:
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.choosing import banks_of, measure, unanswered
-    from tasks.lever.learning.selector_evaluation import Conditions, Evaluated
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     conditions = Conditions(
@@ -304,7 +313,6 @@ def evaluate_selector(
 def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     """Figures over all seeds, and gains paired by query and seed."""
     from tasks.lever.learning.selector_comparison import summarise
-    from tasks.lever.learning.selector_evaluation import Evaluated
 
     return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
 
@@ -319,9 +327,9 @@ class Results(Record):
 @step(version=1)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
     """The accuracies as the seed's repository has them, all figures, their plots and the learning curves."""
-    from tasks.lever.learning.lever_results import figures_of, plots_of, trainings_of
+    from tasks.lever.learning.lever_results import figures_of, plots_of
 
-    plots = plots_of(summary, trainings_of(seeds, artifacts()))
+    plots = plots_of(summary, seeds, artifacts())
     return Results(
         figures={name: artifacts().put("lever-figures", content) for name, content in figures_of(summary).items()},
         plots={name: artifacts().put("lever-plot", content) for name, content in plots.items()},
@@ -338,17 +346,12 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 def write_database(report: LeverReport, *, dataset: Ref) -> str:
     """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
     from tasks.lever.learning.lever_results import rows_of
-    from tasks.lever.learning.selector_evaluation import Evaluated
     from tasks.resources import evaluations
 
-    refs = [one.evaluated for one in report.seeds if one.evaluated]
-    found = rows_of(
-        report,
-        artifacts().load(Dataset, dataset),
-        lambda: (artifacts().load(Evaluated, ref) for ref in refs),
-    )
+    refs, found = [one.evaluated for one in report.seeds if one.evaluated], artifacts().load(Dataset, dataset)
+    rows = rows_of(report, found, lambda: (artifacts().load(Evaluated, ref) for ref in refs))
     with slot("database"):
-        evaluations().write([found])
+        evaluations().write([rows])
     return report.run
 
 
@@ -363,8 +366,9 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str,
 
     key = f"lever-{summary.conditions.dataset}"
     create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")
-    pngs = {name: b64encode(artifacts().get(ref)).decode() for name, ref in plots.items()}
-    urls = {name: f"data:image/png;base64,{png}" for name, png in pngs.items()}
-    told = markdown_of(summary, files=files, plots=urls)
-    create_markdown_artifact(markdown=told, key=f"{key}-report", description="Accuracy, plots, learning curves, files")
+    urls = {name: f"data:image/png;base64,{b64encode(artifacts().get(ref)).decode()}" for name, ref in plots.items()}
+    markdown = markdown_of(summary, files=files, plots=urls)
+    create_markdown_artifact(
+        markdown=markdown, key=f"{key}-report", description="Accuracy, plots, learning curves, files"
+    )
     return [f"{key}-figures", f"{key}-report"]

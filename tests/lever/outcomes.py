@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from tasks.lever.learning.selector_evaluation import Conditions, Evaluated, Outcome, SelectorResult
+from tasks.lever.lever_records import Conditions, Evaluated, Outcome, SelectorResult
 
 CONDITIONS = Conditions(
     dataset="digits",

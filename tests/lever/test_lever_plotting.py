@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 from tasks.lever.learning.selector_comparison import Summary, summarise
-from tasks.lever.learning.selector_evaluation import Search, SelectorResult
 from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
-from tasks.lever.lever_records import CurvePoint, Stage
+from tasks.lever.lever_records import CurvePoint, Search, SelectorResult, Stage
 from tests.lever.outcomes import result, seed_of
 
 ACCURACIES = {"random": 0.2, "similarity": 0.4, "sft": 0.4, "rce": 0.6, "grpo": 0.8, "oracle": 1.0}

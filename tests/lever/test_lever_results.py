@@ -13,8 +13,7 @@ from storage.evaluated import Evaluated as Rows
 from storage.evaluations import Evaluations
 from tasks.lever.learning.lever_results import LeverReport, markdown_of, rows_of, seed_json, table_of
 from tasks.lever.learning.selector_comparison import summarise
-from tasks.lever.learning.selector_evaluation import Evaluated, Outcome, SelectorResult
-from tasks.lever.lever_records import Dataset
+from tasks.lever.lever_records import Dataset, Evaluated, Outcome, SelectorResult
 from tests.lever.outcomes import CONDITIONS, seed_of
 from tests.lever.small_dataset import dataset, item, png
 from tests.storage.conftest import open_home

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tasks.lever.learning.choosing import BEST_OF, search_best
-from tasks.lever.learning.selector_evaluation import Outcome, SelectorResult
+from tasks.lever.lever_records import Outcome, SelectorResult
 from tests.lever.outcomes import accuracy_of
 from tests.lever.small_dataset import Verdicts, pools
 

@@ -296,7 +296,7 @@ def test_nothing_judged_is_an_error() -> None:
             {"12345": query(BEAM)}, "hard_plus_gtprob", RewardUnusable, "query 12345: .*vqa_gt_prob", id="mode"
         ),
         pytest.param(
-            {"12345": query(BEAM, pool=("7", "8", "1"))}, "hard_only", FileUnusable, "candidate 1 has no emb", id="pool"
+            {"12345": query(BEAM, pool=("7", "8", "1"))}, "hard_only", FileUnusable, "no embedding for 1 ids", id="pool"
         ),
         pytest.param({"1": query(BEAM)}, "hard_only", FileUnusable, r"no embedding for 1 ids \(1\)", id="query"),
         pytest.param(

@@ -5,15 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tasks.lever.learning.choosing import evaluate
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, Summary, summarise
-from tasks.lever.learning.selector_evaluation import (
-    Evaluated,
-    Outcome,
-    Search,
-    SelectorResult,
-    evaluate,
-)
 from tasks.lever.lever_errors import PoolTooSmall
+from tasks.lever.lever_records import Evaluated, Outcome, Search, SelectorResult
 from tasks.measure import bootstrap
 from tasks.measure.bootstrap import resample_crossed
 from tests.lever.outcomes import CONDITIONS, accuracy_of, outcome, result, seed_of

@@ -1,4 +1,4 @@
-"""Trained selectors as files: safetensors, with the configuration and whatever else is to be known in the header."""
+"""Trained selectors as files: safetensors with the configuration and metadata in the header."""
 
 from __future__ import annotations
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain, islice
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import chain, islice, permutations
 
 import numpy as np
-import torch
 
 from models.pointer import PointerSelector
 from storage.artifacts import Artifacts
@@ -18,24 +16,15 @@ from tasks import progress
 from tasks.lever.data.candidate_pools import DECIMALS, generator_of
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.judge.judging import Asked, Judging, Judgment
-from tasks.lever.learning.selector_evaluation import (
-    ORACLE,
-    Choose,
-    Judge,
-    Outcome,
-    Pointer,
-    Search,
-    SelectorResult,
-    evaluate,
-    judge_pointers,
-)
-from tasks.lever.learning.training_inputs import Setting, choose
+from tasks.lever.learning.training_inputs import Prediction, Setting, likeliest
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
-from tasks.lever.lever_records import Embedded, Pools
+from tasks.lever.lever_records import ORACLE, Embedded, Outcome, Pointer, Pools, Search, SelectorResult
 
-Chosen = dict[str, tuple[int, ...]]
-"""Query → positions in its pool, in the order in which the demonstrations are shown."""
+Choose = Callable[..., Mapping[str, Pointer]]
+"""`shots` → the pointer of each query."""
+Judge = Callable[[Sequence[Asked]], Sequence[Judgment]]
+"""One judgment for each question, in order."""
 PREDICTED_AT_ONCE = 256
 """Queries in a batch of `predict`."""
 ALL_UP_TO_SHOTS = 2
@@ -58,31 +47,46 @@ def measure(
     oracle: OracleSettings,
     seed: int,
 ) -> tuple[SelectorResult, ...]:
-    """Every selector with every number of shots on the test queries; reports the progress of the judge.
-
-    banks: name of a similarity baseline → vectors of the queries and of the candidates.
-    """
+    """Every selector with every number of shots on the test queries. banks: baseline → (queries, candidates)."""
     queries = [item.id for item in setting.dataset.test]
     choosers: dict[str, Choose] = {"random": partial(choose_at_random, pools, queries, seed=seed)}
-    for name, (of_queries, of_candidates) in banks.items():
-        choosers[name] = partial(
-            choose_most_similar, pools, queries, of_queries=of_queries, of_candidates=of_candidates
-        )
-    for name, selector in selectors.items():
-        choosers[name] = partial(choose, selector, setting, pools, queries)
+    for name, (one, other) in banks.items():
+        choosers[name] = partial(choose_most_similar, pools, queries, of_queries=one, of_candidates=other)
+    asked = {query: pools.pools[query] for query in queries}
+    choosers |= {name: partial(_choose, selector, setting, asked) for name, selector in selectors.items()}
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=shots)
     if oracle.most_judgments == 0:
         return results
-    best = search_best(
-        queries,
-        pools,
-        _watched(setting.judging, "search best"),
-        shots=trained_shots,
-        seed=seed,
-        known=results,
-        most_judgments=oracle.most_judgments,
-    )
+    judge, most = _watched(setting.judging, "search best"), oracle.most_judgments
+    best = search_best(queries, pools, judge, shots=trained_shots, seed=seed, known=results, most_judgments=most)
     return (*results, best)
+
+
+def evaluate(
+    choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
+) -> tuple[SelectorResult, ...]:
+    """A result for each selector and number of shots, all judged at once. Raises PoolTooSmall, and as `judge` does."""
+    for query in queries:
+        if (size := len(pools.pools[query])) < (most := max(shots)):
+            raise PoolTooSmall(
+                f"query {query}: {size} candidates, {most} are to be shown; lower the shots or draw larger pools"
+            )
+    chosen = {(name, count): choose(shots=count) for count in shots for name, choose in choosers.items()}
+    asked = [(query, pointers[query]) for pointers in chosen.values() for query in queries]
+    outcomes = iter(judge_pointers(asked, pools, judge))
+    return tuple(
+        SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
+        for name, count in chosen
+    )
+
+
+def judge_pointers(asked: Sequence[tuple[str, Pointer]], pools: Pools, judge: Judge) -> list[Outcome]:
+    """What the judge makes of each query with a pointer into its pool, in order."""
+    questions = [Asked(query, tuple(pools.pools[query][at] for at in pointer)) for query, pointer in asked]
+    return [
+        Outcome(query=query, pointer=pointer, shown=question.demonstrations, **judgment._asdict())
+        for (query, pointer), question, judgment in zip(asked, questions, judge(questions), strict=True)
+    ]
 
 
 def _watched(judging: Judging, stage: str) -> Judge:
@@ -117,9 +121,16 @@ def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
     }
 
 
-def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: int) -> Chosen:
+def _choose(
+    selector: PointerSelector, setting: Setting, pools: Mapping[str, Sequence[str]], *, shots: int
+) -> dict[str, Pointer]:
+    found = likeliest(selector, setting.queries, setting.candidates, pools, shots=shots)
+    return {query: one.pointer for query, one in found.items()}
+
+
+def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: int) -> dict[str, Pointer]:
     """Distinct positions, uniformly; a query's own do not depend on the other queries."""
-    chosen: Chosen = {}
+    chosen: dict[str, Pointer] = {}
     for query in queries:
         drawn = generator_of(query, seed=seed, purpose=f"random {shots}")
         chosen[query] = tuple(drawn.choice(len(pools.pools[query]), shots, replace=False).tolist())
@@ -128,14 +139,11 @@ def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: 
 
 def choose_most_similar(
     pools: Pools, queries: Sequence[str], *, of_queries: EmbeddingBank, of_candidates: EmbeddingBank, shots: int
-) -> Chosen:
-    """The largest inner products of the pool, the largest last; of equal ones the smaller id is the more similar one.
-
-    Raises FileUnusable for an id without an embedding.
-    """
+) -> dict[str, Pointer]:
+    """The largest inner products of each pool, the largest last; ties by id. Raises FileUnusable for unknown ids."""
     pooled = list(dict.fromkeys(chain.from_iterable(pools.pools[query] for query in queries)))
     row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
-    chosen: Chosen = {}
+    chosen: dict[str, Pointer] = {}
     for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
         pool = pools.pools[query]
         scores = np.round(vectors[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
@@ -156,13 +164,10 @@ def search_best(
 ) -> SelectorResult:
     """For each query the pointer with the highest accuracy, of equals the one that was tried first.
 
-    All ordered pointers of a pool are tried, or some hundred of them; a query is done with its first entirely right
-    pointer, so that most cost a handful of judgments, not a thousand.
+    All ordered pointers of a pool are tried, or `BEST_OF` of them; a query is done with its first entirely right one.
 
-    known: results of other selectors; what they found is taken over, so that no selector is better than the oracle,
-    however few judgments are left. most_judgments: where the search ends; the best so far counts. `search` of the
-    result tells of how many queries the best is known, and so whether the accuracy is a lower bound.
-    Raises what `judge` raises.
+    known: results of other selectors, which count as tried: no selector is better than the oracle.
+    most_judgments: limit of the search; the best so far counts, and `search` says whether it is a lower bound.
     """
     found: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in (one for result in known if result.shots == shots for one in result.outcomes):
@@ -217,10 +222,10 @@ class _Search:
 
 def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
     """All ordered pointers in random order, or as many of them as are affordable."""
-    count = math.perm(size, shots)
-    if shots <= ALL_UP_TO_SHOTS or count <= BEST_OF:
-        for number in rng.permutation(count).astype(np.int32):
-            yield _pointer(int(number), size, shots=shots)
+    if shots <= ALL_UP_TO_SHOTS or math.perm(size, shots) <= BEST_OF:
+        pointers = _all_pointers(size, shots)
+        for number in rng.permutation(len(pointers)).astype(np.int32):
+            yield pointers[number]
     else:
         drawn = set[Pointer]()
         while len(drawn) < BEST_OF:
@@ -230,28 +235,13 @@ def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Po
                 yield pointer
 
 
-def _pointer(number: int, size: int, *, shots: int) -> Pointer:
-    """The ordered pointer of this number, in lexical order."""
-    left, picked = list(range(size)), list[int]()
-    for remaining in range(shots - 1, -1, -1):
-        place, number = divmod(number, math.perm(len(left) - 1, remaining))
-        picked.append(left.pop(place))
-    return tuple(picked)
+@cache
+def _all_pointers(size: int, shots: int) -> tuple[Pointer, ...]:
+    return tuple(permutations(range(size), shots))
 
 
 def _accuracy(outcome: Outcome) -> float:
     return -1.0 if outcome.accuracy is None else outcome.accuracy
-
-
-class Prediction(NamedTuple):
-    """Demonstrations chosen for a query."""
-
-    pointer: tuple[int, ...]
-    """Positions in its pool, in the order of the picks."""
-    demonstrations: tuple[str, ...]
-    """Their ids."""
-    log_prob: float
-    """Log-probability of the whole choice."""
 
 
 def predict(
@@ -284,34 +274,9 @@ def predict(
     found: dict[str, Prediction] = {}
     for start in range(0, len(queries.ids), PREDICTED_AT_ONCE):
         ids = queries.ids[start : start + PREDICTED_AT_ONCE]
-        pooled = {one: tuple(pools[one]) for one in ids} if pools else _nearest(queries, candidates, ids, pool_size)
-        found |= _predict(selector, queries, candidates, pooled, shots=shots)
+        pooled = {one: pools[one] for one in ids} if pools else _nearest(queries, candidates, ids, pool_size)
+        found |= likeliest(selector, queries, candidates, pooled, shots=shots)
     return found
-
-
-def _predict(
-    selector: PointerSelector,
-    queries: EmbeddingBank,
-    candidates: EmbeddingBank,
-    pools: Mapping[str, tuple[str, ...]],
-    *,
-    shots: int,
-) -> dict[str, Prediction]:
-    rows = torch.zeros(len(pools), max(map(len, pools.values())), dtype=torch.long)
-    usable = torch.zeros_like(rows, dtype=torch.bool)
-    for number, (query, pool) in enumerate(pools.items()):
-        if len(pool) < shots:
-            raise PoolTooSmall(
-                f"query {query}: {len(pool)} candidates for {shots} shots; lower --shots or widen the pool"
-            )
-        rows[number, : len(pool)] = torch.tensor(candidates.positions(pool))
-        usable[number, : len(pool)] = True
-    drawn = selector.beam(queries.rows(list(pools)), candidates.vectors[rows], shots=shots, width=1, usable=usable)
-    pointers, totals = drawn.pointers[:, 0].tolist(), drawn.log_probs[:, 0].sum(-1).tolist()
-    return {
-        query: Prediction(tuple(pointer), tuple(pool[at] for at in pointer), total)
-        for (query, pool), pointer, total in zip(pools.items(), pointers, totals, strict=True)
-    }
 
 
 def _nearest(

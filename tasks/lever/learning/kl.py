@@ -29,10 +29,8 @@ MOST_KEPT_BYTES = 1 << 28
 class ExactKl(NamedTuple):
     """Divergence and entropy of each query, in nats."""
 
-    kl: Tensor
-    """(B,) KL(policy ‖ reference) of whole pointers."""
-    entropy: Tensor
-    """(B,) of the policy's pointers."""
+    kl: Tensor  # (B,) KL(policy ‖ reference) of whole pointers
+    entropy: Tensor  # (B,) of the policy's pointers
 
 
 def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -> tuple[Tensor, ...]:
@@ -48,10 +46,10 @@ def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -
             parents, picked = _children(candidates, picks, device=state.device)
             taken = picked[:, None] == torch.arange(candidates, device=state.device)  # (P, K)
             blocked = blocked[:, parents] | taken
-            first = picks == 1  # one state for all, and every candidate taken in turn
-            state = selector.take_in(
-                *((state, encoded.keys) if first else (state[:, parents], encoded.keys[:, picked]))
-            )
+            if picks == 1:  # one state for all, and every candidate taken in turn
+                state = selector.take_in(state, encoded.keys)
+            else:
+                state = selector.take_in(state[:, parents], encoded.keys[:, picked])
         levels.append(F.log_softmax(selector.step(state, encoded.keys, blocked), dim=-1))
     return tuple(levels)
 
@@ -82,10 +80,8 @@ def _children(candidates: int, picks: int, *, device: torch.device) -> tuple[Ten
 class Scored(NamedTuple):
     """Log-probabilities under a policy."""
 
-    log_probs: Tensor
-    """(b, G) log-probabilities of the given pointers."""
-    tables: tuple[Tensor, ...]
-    """step_log_probs of all pointers; empty if there are too many."""
+    log_probs: Tensor  # (b, G) of the given pointers
+    tables: tuple[Tensor, ...]  # step_log_probs of all pointers; empty if there are too many
 
 
 def score(selector: PointerSelector, query: Tensor, pool: Tensor, pointers: Tensor, *, exact: bool) -> Scored:

@@ -14,12 +14,8 @@ from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
-from tasks.lever.learning.selector_evaluation import TRAINED, Evaluated, Outcome
 from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
-from tasks.lever.lever_records import Curve, Dataset, TrainedSelector, VqaItem
-
-Reopen = Callable[[], Iterable[Evaluated]]
-"""Reads what each seed found, again at each call, so that it need not be held."""
+from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcome, TrainedSelector, VqaItem
 
 
 class SeedReport(Record):
@@ -57,20 +53,14 @@ class LeverReport(Record):
         """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
         figures = self.summary.figures if self.summary else ()
         shots = self.summary.conditions.trained_shots if self.summary else None
-        at = {
-            one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se}
-            for one in figures
-            if one.shots == shots
-        }
+        trained = {one.selector: one.accuracy for one in figures if one.shots == shots}
+        at = {selector: {"accuracy": one.value, "se": one.se} for selector, one in trained.items()}
         rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
         return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}
 
 
 def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
-    """Accuracies as Lever-Plus' `icl_inference.py` writes them: `{"<info>": {"shot_num=1": 0.52, …}}`.
-
-    An entry for each selector, with the mean over the seeds, which `<info>` names.
-    """
+    """Means over seeds as Lever-Plus' `icl_inference.py` writes accuracies: `{"<info>": {"shot_num=1": 0.52, …}}`."""
     about = summary.conditions
     seeds = f"seeds={'+'.join(map(str, summary.seeds))}"
     found: dict[str, dict[str, float]] = {}
@@ -86,22 +76,15 @@ def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
 
 def table_of(summary: Summary) -> list[dict[str, Any]]:
     """A row for each selector and number of shots, as a table artifact wants them."""
-    return [
-        {
-            "selector": figure.selector,
-            "shots": figure.shots,
-            "accuracy": round(figure.accuracy.value, 4),
-            "se": _rounded(figure.accuracy.se),
-            "low": _rounded(figure.accuracy.low),
-            "high": _rounded(figure.accuracy.high),
-            "right": round(figure.correct.value, 4),
-            "questions": figure.accuracy.n,
-            "seeds": len(figure.accuracy.by_seed),
-            "unscored": figure.unscored,
-            "lower bound": figure.is_lower_bound,
-        }
-        for figure in summary.figures
-    ]
+    table: list[dict[str, Any]] = []
+    for figure in summary.figures:
+        one = figure.accuracy
+        shares = {"accuracy": one.value, "se": one.se, "low": one.low, "high": one.high, "right": figure.correct.value}
+        rounded = {name: None if share is None else round(share, 4) for name, share in shares.items()}
+        counts = {"questions": one.n, "seeds": len(one.by_seed), "unscored": figure.unscored}
+        row = {"selector": figure.selector, "shots": figure.shots, **rounded, **counts}
+        table.append(row | {"lower bound": figure.is_lower_bound})
+    return table
 
 
 def headline_of(summary: Summary) -> str:
@@ -119,11 +102,8 @@ def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[s
     return "\n".join([*_lines(summary), *shown, *kept])
 
 
-def rows_of(report: LeverReport, dataset: Dataset, evaluated: Reopen) -> rows.Evaluated:
-    """A run as the evaluation tables hold it: its figures, and a sample for each test question and seed.
-
-    Its settings are those that can change a figure, with the conditions and seeds.
-    """
+def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Iterable[Evaluated]]) -> rows.Evaluated:
+    """A run as rows of the evaluation tables. evaluated: reads the results of all seeds, anew at each call."""
     summary = report.summary
     assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
@@ -193,10 +173,6 @@ def _interval(one: SeedEstimate, *, sign: str = "") -> str:
     return "—" if one.low is None or one.high is None else f"{one.low:{sign}.3f} – {one.high:{sign}.3f}"
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
 def _results(summary: Summary) -> Iterator[rows.Result]:
     headline = _headline(summary)
     for figure in summary.figures:
@@ -213,16 +189,8 @@ def _headline(summary: Summary) -> Figure | None:
 
 
 def _result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = False) -> rows.Result:
-    return rows.Result(
-        metric=metric,
-        part=f"shots={shots}",
-        value=one.value,
-        std_err=one.se,
-        low=one.low,
-        high=one.high,
-        n=one.n,
-        headline=headline,
-    )
+    found = one.model_dump(include={"value", "low", "high", "n"})
+    return rows.Result(metric=metric, part=f"shots={shots}", std_err=one.se, headline=headline, **found)
 
 
 def _samples(summary: Summary, dataset: Dataset, evaluated: Iterable[Evaluated]) -> Iterator[rows.Sample]:
@@ -240,46 +208,25 @@ def _samples(summary: Summary, dataset: Dataset, evaluated: Iterable[Evaluated])
 
 
 def _sample(
-    item: VqaItem,
-    outcomes: Mapping[tuple[str, int], Outcome],
-    *,
-    shown: tuple[str, int] | None,
-    repeat: int,
-    seed: int,
+    item: VqaItem, outcomes: Mapping[tuple[str, int], Outcome], *, shown: tuple[str, int] | None, repeat: int, seed: int
 ) -> rows.Sample:
     """shown: the selector and shots whose answer stands for the question."""
     first = outcomes.get(shown) if shown else None
-    choices: dict[str, JsonValue] = {
-        f"{selector}@{shots}": {
-            "pointer": list(one.pointer),
-            "shown": list(one.shown),
-            "answer": one.answer,
-            "accuracy": one.accuracy,
-            "failed": one.failed,
-        }
-        for (selector, shots), one in outcomes.items()
-    }
+    named = {f"{selector}@{shots}": one for (selector, shots), one in outcomes.items()}
+    kept = {"pointer", "shown", "answer", "accuracy", "failed"}
+    choices: dict[str, JsonValue] = {name: one.model_dump(mode="json", include=kept) for name, one in named.items()}
+    asked = item.model_dump(mode="json", include={"image_id", "question", "answers"})
     return rows.Sample(
         item=item.id,
         repeat=repeat,
-        detail={
-            "seed": seed,
-            "image_id": item.image_id,
-            "question": item.question,
-            "answers": list(item.answers),
-            "choices": choices,
-        },
+        detail={"seed": seed, **asked, "choices": choices},
         status="scored" if first and first.accuracy is not None else "unscored",
         score=first.accuracy if first else None,
         extracted=first.answer if first else None,
         gold=item.shown_answer,
         reason=(first.failed or "") if first else "no selector was trained",
         item_group=item.answer_type,
-        figures={
-            f"{selector}@{shots}": outcome.accuracy
-            for (selector, shots), outcome in outcomes.items()
-            if outcome.accuracy is not None
-        },
+        figures={name: one.accuracy for name, one in named.items() if one.accuracy is not None},
         response_keys=tuple(dict.fromkeys(one.key for one in outcomes.values() if one.key is not None)),
     )
 
@@ -292,27 +239,20 @@ def _checksum(items: Sequence[VqaItem]) -> str:
     return digest.hexdigest()
 
 
-def trainings_of(seeds: Sequence[SeedReport], artifacts: Artifacts) -> list[Training]:
-    """All trainings of a run."""
-    return [
+def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
+    """PNGs by name."""
+    trainings = [
         Training(one.stage, seed.seed, artifacts.load(Curve, one.curve).points, one.validation, one.chosen_epoch)
         for seed in seeds
         for one in seed.trained
     ]
-
-
-def plots_of(summary: Summary, trainings: Sequence[Training]) -> dict[str, bytes]:
-    """PNGs by name."""
     drawn = {"accuracy": draw_accuracy(summary), "shots": draw_shots(summary)}
     return drawn | ({"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {})
 
 
 def figures_of(summary: Summary) -> dict[str, bytes]:
     """Accuracies in the seed's JSON, and all figures with their intervals, by file name."""
-    return {
-        "accuracy.json": _json(seed_json(summary)),
-        "figures.json": _json(summary.model_dump(mode="json")),
-    }
+    return {"accuracy.json": _json(seed_json(summary)), "figures.json": _json(summary.model_dump(mode="json"))}
 
 
 def _json(value: object) -> bytes:

@@ -8,7 +8,8 @@ however many of its members are judged: losses are means over each group, then o
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,46 +17,20 @@ from torch import Tensor
 from tasks.lever.lever_errors import RewardUnusable
 from tasks.lever.lever_options import OUR_GRPO_LOSS, added_grpo_losses
 
-BETA_FACTOR = 1.5
-
 
 class GrpoLoss(NamedTuple):
     """A loss and what it is made of; gradients flow through the first three."""
 
-    loss: Tensor
-    """policy + beta · kl."""
-    policy: Tensor
-    """The clipped surrogate, negated."""
-    kl: Tensor
-    """Divergence from the reference: the exact one if given, else the mean of k3."""
-    clip_fraction: Tensor
-    """Share of the members whose gradient is cut off."""
-    ratio_mean: Tensor
-    """Mean ratio of new and old probabilities; 1 at the first inner step."""
+    loss: Tensor  # policy + beta · kl
+    policy: Tensor  # the clipped surrogate, negated
+    kl: Tensor  # divergence from the reference: the exact one if given, else the mean of k3
+    clip_fraction: Tensor  # share of the members whose gradient is cut off
+    ratio_mean: Tensor  # mean ratio of new and old probabilities; 1 at the first inner step
 
 
-class GrpoObjective(Protocol):
-    """What `GrpoSettings.loss` names; `grpo_loss` is ours."""
-
-    def __call__(
-        self,
-        new: Tensor,
-        old: Tensor,
-        ref: Tensor,
-        advantage: Tensor,
-        *,
-        beta: float,
-        clip: float,
-        judged: Tensor | None,
-        exact_kl: Tensor | None,
-    ) -> GrpoLoss:
-        """The loss of a batch and its figures; arguments as in `grpo_loss`."""
-        ...
-
-
-def find_grpo_loss(name: str) -> GrpoObjective:
-    """The objective of this name: ours, or one that an installed package adds."""
-    return grpo_loss if name == OUR_GRPO_LOSS else cast(GrpoObjective, added_grpo_losses()[name].load())
+def find_grpo_loss(name: str) -> Callable[..., GrpoLoss]:
+    """The objective of this name: `grpo_loss`, or one with its parameters that an installed package adds."""
+    return grpo_loss if name == OUR_GRPO_LOSS else added_grpo_losses()[name].load()
 
 
 def sft_loss(log_probs: Tensor) -> Tensor:
@@ -64,10 +39,7 @@ def sft_loss(log_probs: Tensor) -> Tensor:
 
 
 def rce_loss(log_probs: Tensor, rewards: Tensor, *, temperature: float, judged: Tensor | None = None) -> Tensor:
-    """Cross-entropy with the softmax of the rewards (B, G) as target; log_probs (B, G) of sequences.
-
-    A low temperature imitates the best member alone, a high one all of them alike.
-    """
+    """Cross-entropy with softmax(rewards / temperature) (B, G) as target; log_probs (B, G) of sequences."""
     weights = rce_weights(rewards, temperature, judged)
     return -(weights * _where(judged, log_probs)).sum(-1).mean()
 
@@ -90,10 +62,8 @@ def advantages(
 ) -> Tensor:
     """(R − mean) / max(std, floor) in each group (…, G), with the sample deviation; 0 for members not judged.
 
-    A group of equal rewards, or with a single judged member, has advantages of exactly 0. The floor keeps differences
-    of a hair from counting like right and wrong.
-    top_k: only the best k of each group count. An ablation: with rewards of few values the best k are often equal,
-    and nothing is left to learn from.
+    A group of equal rewards, or with a single judged member, has advantages of exactly 0.
+    top_k: only the best k of each group count; an ablation, since with rewards of few values these are often equal.
     Raises RewardUnusable for NaN, a group of one, and a group in which nothing is judged.
     """
     known = _checked(rewards, judged)
@@ -164,7 +134,7 @@ def k3(new: Tensor, ref: Tensor) -> Tensor:
 
 
 def adapt_beta(
-    beta: float, kl: float, *, kl_low: float, kl_high: float, least: float, most: float, factor: float = BETA_FACTOR
+    beta: float, kl: float, *, kl_low: float, kl_high: float, least: float, most: float, factor: float = 1.5
 ) -> float:
     """The weight of the KL term, raised where the divergence is above `kl_high`, lowered where it is below `kl_low`.
 

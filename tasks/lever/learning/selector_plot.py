@@ -1,14 +1,13 @@
-"""The pictures of a run: accuracy by selector with the gains, and accuracy by shots. Equal values give equal bytes."""
+"""Plots of a run: accuracy by selector and by shots, and learning curves. Equal values give equal bytes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.lever.learning.selector_comparison import RANDOM, Figure, SeedEstimate, Summary
-from tasks.lever.learning.selector_evaluation import ORACLE, SIMILARITIES
-from tasks.lever.lever_records import CurvePoint, Stage
+from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
+from tasks.lever.lever_records import ORACLE, RANDOM, SIMILARITIES, CurvePoint, Stage
 from tasks.measure.plot_style import (
     BAND,
     COLOURS,
@@ -30,33 +29,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 
-NAMES = {
-    "random": "random",
-    "similarity": "similar image + question",
-    "similarity_text": "similar question",
-    "similarity_image": "similar image",
-    "similarity_class": "image of the same class",
-    "sft": "SFT",
-    "rce": "RCE",
-    "grpo": "RCE + GRPO",
-    "oracle": "oracle",
-}
-"""As pictures and tables call the selectors; others go by their own names."""
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, _ = COLOURS
-TINTS = {
-    "random": NEUTRAL,
-    "similarity": BLUE,
-    "similarity_text": SKY,
-    "similarity_image": "#3F6E9A",
-    "similarity_class": "#7E74B8",
-    "sft": YELLOW,
-    "rce": ORANGE,
-    "grpo": GREEN,
-    "oracle": INK,
+LOOKS = {
+    "random": ("random", NEUTRAL),
+    "similarity": ("similar image + question", BLUE),
+    "similarity_text": ("similar question", SKY),
+    "similarity_image": ("similar image", "#3F6E9A"),
+    "similarity_class": ("image of the same class", "#7E74B8"),
+    "sft": ("SFT", YELLOW),
+    "rce": ("RCE", ORANGE),
+    "grpo": ("RCE + GRPO", GREEN),
+    "oracle": ("oracle", INK),
 }
-OTHER = PINK
+"""Selector → its name and colour in plots; others have their own names and one colour."""
 WIDTH_IN, ROW_IN, FRAME_IN = 10.2, 0.42, 1.7
 BAR, DOT = 0.62, 12
+BESIDE: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+"""Placement of text beside a point."""
 LEAST_GAP = 0.042
 """Smallest distance of two labels at the right of lines, as a share of the height."""
 
@@ -71,12 +60,8 @@ def draw_shots(summary: Summary, *, format: Format = "png") -> bytes:
     return save(lambda: _shots_figure(summary), format)
 
 
-def colour(selector: str) -> str:
-    return TINTS.get(selector, OTHER)
-
-
-def name(selector: str) -> str:
-    return NAMES.get(selector, printable(selector, 40))
+def _look(selector: str) -> tuple[str, str]:
+    return LOOKS.get(selector, (printable(selector, 40), PINK))
 
 
 def _accuracy_figure(summary: Summary, shots: int) -> Drawing:
@@ -84,7 +69,7 @@ def _accuracy_figure(summary: Summary, shots: int) -> Drawing:
     drawing = new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(shown)), title_in=TITLE_IN)
     values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for axes in (values, gains):
-        rows(axes, [name(figure.selector) + _bound(figure) for figure in shown])
+        rows(axes, [_label(figure) for figure in shown])
     _draw_values(values, shown)
     _draw_gains(gains, shown, summary, shots)
     shown_by = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
@@ -94,7 +79,7 @@ def _accuracy_figure(summary: Summary, shots: int) -> Drawing:
 
 def _draw_values(axes: Axes, rows: Sequence[Figure]) -> None:
     for at, figure in enumerate(rows):
-        one, tint = figure.accuracy, colour(figure.selector)
+        one, (_, tint) = figure.accuracy, _look(figure.selector)
         if figure.selector in (RANDOM, ORACLE):
             axes.axvline(one.value, color=tint, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1.5)
         if figure.selector == ORACLE:
@@ -115,7 +100,7 @@ def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int
     gains.pop(RANDOM, None)
     compared = {gain.worse for gain in gains.values()}
     for at, figure in enumerate(rows):
-        tint = colour(figure.selector)
+        _, tint = _look(figure.selector)
         if gain := gains.get(figure.selector):
             one = gain.accuracy
             text = f"{one.value:+.3f}".replace("-", "−")
@@ -144,8 +129,7 @@ def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text:
     behind = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
     right = max([one.high or one.value, one.value, *across])
     weight = "bold" if bold else "regular"
-    place: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-    axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **place)
+    axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **BESIDE)
 
 
 def _shots_figure(summary: Summary) -> Drawing:
@@ -173,24 +157,20 @@ def _shots_figure(summary: Summary) -> Drawing:
 
 def _draw_line(axes: Axes, line: Sequence[Figure], *, shift: float) -> None:
     """shift: so that intervals do not cover each other."""
-    selector = line[0].selector
+    selector, (_, tint) = line[0].selector, _look(line[0].selector)
     across = [figure.shots + shift for figure in line]
     learnt = selector not in (RANDOM, ORACLE, *SIMILARITIES)
     for at, figure in zip(across, line, strict=True):
-        one, tint = figure.accuracy, colour(selector)
+        one = figure.accuracy
         if one.low is not None and one.high is not None:
             axes.plot([at, at], [one.low, one.high], color=tint, linewidth=1.1, alpha=0.75, zorder=2)
         inside = "white" if figure.is_lower_bound else tint
         size = 6.5 if learnt else 4.5
         axes.plot([at], [one.value], "o", color=tint, markersize=size, markerfacecolor=inside, zorder=5)
-    axes.plot(
-        across,
-        [figure.accuracy.value for figure in line],
-        color=colour(selector),
-        linewidth=2.4 if learnt else 1.3,
-        linestyle="-" if learnt else (0, (4, 2)),
-        zorder=4 if learnt else 3,
+    style: Any = (
+        {"linewidth": 2.4, "zorder": 4} if learnt else {"linewidth": 1.3, "linestyle": (0, (4, 2)), "zorder": 3}
     )
+    axes.plot(across, [figure.accuracy.value for figure in line], color=tint, **style)
 
 
 def _label_lines(axes: Axes, summary: Summary, *, last: int) -> None:
@@ -199,18 +179,16 @@ def _label_lines(axes: Axes, summary: Summary, *, last: int) -> None:
     low, high = axes.get_ylim()
     gap, lowest = LEAST_GAP * (high - low), low
     for figure in sorted(ends.values(), key=lambda one: one.accuracy.value):
-        across, height = (figure.shots, figure.accuracy.value) if figure.shots < last else (axes.get_xlim()[1], 0.0)
+        across, height, away = figure.shots, figure.accuracy.value, 14
         if figure.shots == last:
-            height = max(figure.accuracy.value, lowest)
+            across, height, away = axes.get_xlim()[1], max(height, lowest), 4
             lowest = height + gap
-        text = f"{name(figure.selector)}{_bound(figure)}  {figure.accuracy.value:.2f}"
-        place: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-        away = 4 if figure.shots == last else 14
-        axes.annotate(text, (across, height), (away, 0), fontsize=9, color=colour(figure.selector), **place)
+        text, (_, tint) = f"{_label(figure)}  {figure.accuracy.value:.2f}", _look(figure.selector)
+        axes.annotate(text, (across, height), (away, 0), fontsize=9, color=tint, **BESIDE)
 
 
-def _bound(figure: Figure) -> str:
-    return " (at least)" if figure.is_lower_bound else ""
+def _label(figure: Figure) -> str:
+    return _look(figure.selector)[0] + (" (at least)" if figure.is_lower_bound else "")
 
 
 def _about(summary: Summary, lines: str) -> str:
@@ -233,8 +211,6 @@ PANELS = {
 PANEL_IN, CURVE_ROW_IN, CURVE_FRAME_IN = 2.7, 2.15, 0.95
 SMOOTHED = 0.06
 """Share of a curve that a point of its bold line is the mean of."""
-BARELY = 4
-"""Points that are too few to be smoothed."""
 
 
 class Training(NamedTuple):
@@ -243,16 +219,12 @@ class Training(NamedTuple):
     stage: Stage
     seed: int
     points: Sequence[CurvePoint]
-    validation: dict[int, float]
-    """Epoch (0: before the first) → accuracy on the validation queries."""
+    validation: dict[int, float]  # epoch (0: before the first) → accuracy on the validation queries
     chosen_epoch: int
 
 
 def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "png") -> bytes:
-    """Validation accuracy by epoch and the figures of each update, stage by stage; the chosen epoch is ringed.
-
-    about: what was trained on what, in a few words. Figures that a stage does not have are left out.
-    """
+    """Validation accuracy by epoch and the figures of each update, stage by stage. about: a few words for the title."""
     return save(lambda: _figure(trainings, about), format)
 
 
@@ -265,7 +237,8 @@ def _figure(trainings: Sequence[Training], about: str) -> Drawing:
     for row, stage in zip(rows, stages, strict=False):
         of_stage = [one for one in trainings if one.stage == stage]
         _draw_validation(row[0], of_stage)
-        row[0].set_ylabel(name(stage), fontsize=11, fontweight="bold", color=colour(stage))
+        label, tint = _look(stage)
+        row[0].set_ylabel(label, fontsize=11, fontweight="bold", color=tint)
         for axes, panel in zip(row[1:], shown, strict=True):
             _draw_panel(axes, of_stage, panel)
     titles = ["validation accuracy", *(PANELS[panel] for panel in shown)]
@@ -279,43 +252,41 @@ def _figure(trainings: Sequence[Training], about: str) -> Drawing:
 
 
 def _draw_validation(axes: Axes, trainings: Sequence[Training]) -> None:
-    """A line per seed over epochs, the chosen epoch ringed."""
-    tint = colour(trainings[0].stage)
+    """Accuracy over epochs; the chosen epoch of each seed is ringed."""
+    curves = [dict(sorted(one.validation.items())) for one in trainings]
+    _draw_curves(axes, curves, trainings[0].stage, "epoch", linewidth=1, alpha=0.45)
     for one in trainings:
-        epochs = sorted(one.validation)
-        axes.plot(epochs, [one.validation[epoch] for epoch in epochs], color=tint, linewidth=1, alpha=0.45, zorder=2)
         if one.chosen_epoch in one.validation:
             chosen = [one.chosen_epoch], [one.validation[one.chosen_epoch]]
+            tint = _look(one.stage)[1]
             axes.scatter(*chosen, s=30, facecolors="white", edgecolors=tint, linewidths=1.4, zorder=4)
-    shared = sorted(set.intersection(*(set(one.validation) for one in trainings)))
-    means = [math.fsum(one.validation[epoch] for one in trainings) / len(trainings) for epoch in shared]
-    axes.plot(shared, means, color=tint, linewidth=2, zorder=3)
-    _prepare(axes, "epoch")
 
 
 def _draw_panel(axes: Axes, trainings: Sequence[Training], panel: str) -> None:
-    """What each update found, faint, and the mean over seeds, smoothed; nothing where the stage does not have it."""
-    tint = colour(trainings[0].stage)
-    curves = [known for one in trainings if (known := _known(one, panel))]
-    if not curves:
+    """A figure over updates, its mean smoothed; empty where the stage does not have the figure."""
+    if curves := [known for one in trainings if (known := _known(one, panel))]:
+        _draw_curves(axes, curves, trainings[0].stage, "update", linewidth=0.7, alpha=0.3, smooth=True)
+    else:
         axes.set_axis_off()
-        return
-    for curve in curves:
-        axes.plot(list(curve), list(curve.values()), color=tint, linewidth=0.7, alpha=0.3, zorder=2)
-    shared = sorted(set.intersection(*(set(curve) for curve in curves)))
-    means = [math.fsum(curve[step] for curve in curves) / len(curves) for step in shared]
-    axes.plot(shared, _smoothed(means), color=tint, linewidth=2, zorder=3)
-    _prepare(axes, "update")
 
 
-def _prepare(axes: Axes, across: str) -> None:
+def _draw_curves(
+    axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage, unit: str, *, smooth: bool = False, **faint: Any
+) -> None:
+    """A faint line for each seed, and a bold one for their mean at the points that all of them have."""
     from matplotlib.ticker import MaxNLocator
 
+    _, tint = _look(stage)
+    for curve in curves:
+        axes.plot(list(curve), list(curve.values()), color=tint, zorder=2, **faint)
+    shared = sorted(set.intersection(*map(set, curves)))
+    means = [math.fsum(curve[at] for curve in curves) / len(curves) for at in shared]
+    axes.plot(shared, _smoothed(means) if smooth else means, color=tint, linewidth=2, zorder=3)
     _set_grid(axes)
     axes.tick_params(labelsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.set_xlabel(across, fontsize=8, color=SOFT, labelpad=1)
+    axes.set_xlabel(unit, fontsize=8, color=SOFT, labelpad=1)
 
 
 def _set_grid(axes: Axes) -> None:
@@ -333,6 +304,6 @@ def _known(training: Training, panel: str) -> dict[int, float]:
 
 def _smoothed(values: Sequence[float]) -> list[float]:
     """Means of windows around each value, shorter at the ends."""
-    half = 0 if len(values) < BARELY else max(1, round(SMOOTHED * len(values) / 2))
+    half = max(1, round(SMOOTHED * len(values) / 2)) if len(values) > 3 else 0
     windows = (values[max(0, at - half) : at + half + 1] for at in range(len(values)))
     return [math.fsum(window) / len(window) for window in windows]

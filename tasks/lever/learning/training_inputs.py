@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -15,14 +16,17 @@ from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.pointer_files import iter_rl_data
 from tasks.lever.judge.judging import Asked, Judging, Judgment
 from tasks.lever.judge.rewards import reward_of
-from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, RewardUnusable
+from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, PoolTooSmall, RewardUnusable
 from tasks.lever.lever_options import RewardMode
-from tasks.lever.lever_records import Dataset, PointerRecord, Pools, RlQuery
+from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools, RlQuery
 
 MOST_FAILED = 0.5
 """Share of judgments that may fail for good before a training stops: what is left is no sample."""
 CHOSEN_AT_ONCE = 512
-"""Queries in a batch of `choose`."""
+"""Queries in a batch of `likeliest`."""
+
+RewardDrawn = Callable[[Sequence[tuple[int, Pointer]]], Sequence[float]]
+"""Rewards of (row of the groups, pointer), in order; NaN where one could not be judged."""
 
 
 class Setting(NamedTuple):
@@ -62,45 +66,31 @@ class Labelled(NamedTuple):
     """One pointer to imitate for each query."""
 
     ids: tuple[str, ...]
-    queries: Tensor
-    """(Q, d)"""
-    bank: Tensor
-    """(N, d) embeddings of all candidates; a batch gathers its pools, so that (Q, K, d) is nowhere in memory."""
-    pools: Tensor
-    """(Q, K) int64 rows of `bank`."""
-    labels: Tensor
-    """(Q, S) int64 positions in the pool."""
+    queries: Tensor  # (Q, d)
+    bank: Tensor  # (N, d) all candidates; a batch gathers its pools, so that (Q, K, d) is nowhere in memory
+    pools: Tensor  # (Q, K) int64 rows of `bank`
+    labels: Tensor  # (Q, S) int64 positions in the pool
 
 
 class Groups(NamedTuple):
     """Several judged pointers for each query."""
 
     ids: tuple[str, ...]
-    queries: Tensor
-    """(Q, d)"""
-    bank: Tensor
-    """(N, d)"""
-    pools: Tensor
-    """(Q, K) int64 rows of `bank`."""
-    pointers: Tensor
-    """(Q, G, S) int64 positions in the pool."""
-    rewards: Tensor
-    """(Q, G); 0 where `judged` is False."""
-    judged: Tensor
-    """(Q, G) bool; False where the judge failed, and where a query has fewer pointers than others."""
-    behaviour: Tensor
-    """(Q, G) sequence log-probability under the policy that drew them; NaN where it is not known."""
+    queries: Tensor  # (Q, d)
+    bank: Tensor  # (N, d)
+    pools: Tensor  # (Q, K) int64 rows of `bank`
+    pointers: Tensor  # (Q, G, S) int64 positions in the pool
+    rewards: Tensor  # (Q, G); 0 where `judged` is False
+    judged: Tensor  # (Q, G) bool; False where the judge failed, and where a query has fewer pointers than others
+    behaviour: Tensor  # (Q, G) sequence log-probability under the policy that drew them; NaN where unknown
 
 
 class Material(NamedTuple):
     """Queries and candidates on the device of a selector, in its precision."""
 
-    queries: Tensor
-    """(Q, d)"""
-    bank: Tensor
-    """(N, d)"""
-    pools: Tensor
-    """(Q, K) rows of `bank`."""
+    queries: Tensor  # (Q, d)
+    bank: Tensor  # (N, d)
+    pools: Tensor  # (Q, K) rows of `bank`
 
     @classmethod
     def of(cls, data: Labelled | Groups, selector: PointerSelector, *, device: torch.device) -> Material:
@@ -115,14 +105,10 @@ class Material(NamedTuple):
 
 def rows_of(pools: Iterable[Sequence[str]], candidates: EmbeddingBank) -> Tensor:
     """(Q, K) rows of `candidates`. Raises FileUnusable for a candidate without a vector, and pools of many sizes."""
-    row = {name: number for number, name in enumerate(candidates.ids)}
-    try:
-        rows = [[row[name] for name in pool] for pool in pools]
-    except KeyError as missing:
-        raise FileUnusable(f"candidate {missing.args[0]} has no embedding; export the embeddings again") from None
-    if len(sizes := {len(one) for one in rows}) > 1:
+    named = list(pools)
+    if len(sizes := {len(one) for one in named}) > 1:
         raise FileUnusable(f"pools of different sizes, {sorted(sizes)[:5]}; make the data of this stage anew")
-    return torch.tensor(rows)
+    return torch.tensor(candidates.positions(list(chain.from_iterable(named)))).view(len(named), -1)
 
 
 def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[PointerRecord]]) -> Labelled:
@@ -187,49 +173,66 @@ def groups_in(setting: Setting, data: bytes, *, mode: RewardMode, shots: int) ->
     return groups_of(found, queries=setting.queries, candidates=setting.candidates, mode=mode)
 
 
-def choose(
-    selector: PointerSelector, setting: Setting, pools: Pools, ids: Sequence[str], *, shots: int
-) -> dict[str, tuple[int, ...]]:
-    """What a selector shows for each query: positions in its pool, in the order of the picks."""
+class Prediction(NamedTuple):
+    """Demonstrations chosen for a query."""
+
+    pointer: Pointer
+    demonstrations: tuple[str, ...]  # their ids
+    log_prob: float  # log-probability of the whole choice
+
+
+def likeliest(
+    selector: PointerSelector,
+    queries: EmbeddingBank,
+    candidates: EmbeddingBank,
+    pools: Mapping[str, Sequence[str]],
+    *,
+    shots: int,
+) -> dict[str, Prediction]:
+    """Greedy picks of a selector for each query of `pools`. Raises PoolTooSmall, FileUnusable for unknown ids."""
     selector.eval()
     device = next(selector.parameters()).device
-    bank, queries = setting.candidates.vectors.to(device), setting.queries.rows(ids).to(device)
-    rows = rows_of((pools.pools[query] for query in ids), setting.candidates).to(device)
-    chosen: dict[str, tuple[int, ...]] = {}
-    with torch.no_grad():
-        for start in range(0, len(ids), CHOSEN_AT_ONCE):
-            part = slice(start, start + CHOSEN_AT_ONCE)
-            picked = selector.greedy(queries[part], bank[rows[part]], shots=shots).tolist()
-            chosen |= {name: tuple(one) for name, one in zip(ids[part], picked, strict=True)}
+    bank, chosen = candidates.vectors.to(device), dict[str, Prediction]()
+    for start in range(0, len(pools), CHOSEN_AT_ONCE):
+        ids = list(pools)[start : start + CHOSEN_AT_ONCE]
+        if small := [query for query in ids if len(pools[query]) < shots]:
+            raise PoolTooSmall(
+                f"query {small[0]}: {len(pools[small[0]])} candidates for {shots} shots; "
+                "lower --shots or widen the pool"
+            )
+        sizes = torch.tensor([len(pools[query]) for query in ids])
+        usable = torch.arange(int(sizes.max())) < sizes[:, None]  # (b, K)
+        rows = torch.zeros(usable.shape, dtype=torch.long)
+        rows[usable] = torch.tensor(candidates.positions([name for query in ids for name in pools[query]]))
+        vectors, pooled = queries.rows(ids).to(device), bank[rows.to(device)]
+        drawn = selector.beam(vectors, pooled, shots=shots, width=1, usable=usable.to(device))
+        pointers: list[list[int]] = drawn.pointers[:, 0].tolist()
+        totals: list[float] = drawn.log_probs[:, 0].sum(-1).tolist()
+        for query, pointer, total in zip(ids, pointers, totals, strict=True):
+            chosen[query] = Prediction(tuple(pointer), tuple(pools[query][at] for at in pointer), total)
     return chosen
 
 
 def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[PointerSelector], float]:
     """Mean VQA accuracy on the validation queries of what a selector shows. It raises JudgeUnusable."""
-    ids = [item.id for item in setting.dataset.validation]
+    pooled = {item.id: pools.pools[item.id] for item in setting.dataset.validation}
 
     def accuracy(selector: PointerSelector) -> float:
-        chosen = choose(selector, setting, pools, ids, shots=shots)
-        judged = setting.judging.judge(
-            [Asked(query, tuple(pools.pools[query][at] for at in chosen[query])) for query in ids]
-        )
-        _refuse_failures(judged)
+        chosen = likeliest(selector, setting.queries, setting.candidates, pooled, shots=shots)
+        judged = _judged(setting, [Asked(query, one.demonstrations) for query, one in chosen.items()])
         right = [one.accuracy for one in judged if one.accuracy is not None]
         return sum(right) / len(right)
 
     return accuracy
 
 
-def online_rewards(
-    setting: Setting, groups: Groups, *, mode: RewardMode
-) -> Callable[[Sequence[tuple[int, tuple[int, ...]]]], list[float]]:
-    """Rewards of pointers that a policy has just drawn: (row, pointer) → reward, NaN where the judge failed."""
+def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> RewardDrawn:
+    """Rewards of pointers that a policy has just drawn."""
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
-    def rewards(drawn: Sequence[tuple[int, tuple[int, ...]]]) -> list[float]:
+    def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
         asked = [Asked(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn]
-        judged = setting.judging.judge(asked)
-        _refuse_failures(judged)
+        judged = _judged(setting, asked)
         likely = setting.judging.gt_prob(asked) if mode == "hard_plus_gtprob" else [None] * len(asked)
         return [_reward(one, p, mode) for one, p in zip(judged, likely, strict=True)]
 
@@ -245,8 +248,9 @@ def _reward(judgment: Judgment, likely: float | None, mode: RewardMode) -> float
     return reward_of(record, mode)
 
 
-def _refuse_failures(judged: Sequence[Judgment]) -> None:
-    """Raise JudgeUnusable where the judge may answer later, or failed too often to learn from the rest."""
+def _judged(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:
+    """Raises JudgeUnusable where the judge may answer later, or failed too often to learn from the rest."""
+    judged = setting.judging.judge(asked)
     if away := [one.failed for one in judged if one.retryable]:
         raise JudgeUnusable(
             f"the judge did not answer {len(away)} of {len(judged)} questions ({away[0]}); "
@@ -255,6 +259,7 @@ def _refuse_failures(judged: Sequence[Judgment]) -> None:
     failed = [one.failed for one in judged if one.failed is not None]
     if len(failed) > MOST_FAILED * len(judged):
         raise JudgeUnusable(f"{len(failed)} of {len(judged)} questions cannot be asked ({failed[0]}); see the dataset")
+    return judged
 
 
 def tensors_of(data: Labelled | Groups) -> dict[str, Tensor]:

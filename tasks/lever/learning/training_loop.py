@@ -1,7 +1,7 @@
-"""A training under way: deals batches, updates, validates after each epoch, and keeps all of it on disk.
+"""The training loop: batches, updates, validation after each epoch, and its state on disk.
 
-The loss is an Objective of trainings.py. The state that the next update depends on is one file, replaced as a whole;
-each draw has its own seed (`seed_of`), so that a resumed training only needs the number of updates that are done.
+The state is one file, replaced as a whole; each draw has its own seed (`seed_of`), so that a resumed training needs
+only the number of updates that are done.
 """
 
 from __future__ import annotations
@@ -37,31 +37,23 @@ NAME = "training.safetensors"
 PROGRESS = "progress"
 DIGEST = "sha256"
 
-Validate = Callable[[PointerSelector], float]
-"""Accuracy of a selector on queries that it does not learn from."""
-
 
 class TrainingRun(NamedTuple):
     """A training beside its data and settings: how it is validated, its seed, and where it runs."""
 
-    validate: Validate
+    validate: Callable[[PointerSelector], float]  # accuracy on queries that the selector does not learn from
     seed: int = 0
-    folder: Path | None = None
-    """Keeps the state of this training alone, so that it can be resumed; the caller makes and removes it."""
+    folder: Path | None = None  # holds the state of this training alone, for resuming; the caller makes and removes it
     device: str = "cpu"
-    amp: bool | None = None
-    """Compute in bfloat16 where that is safe; None: on a GPU only."""
-    save_every: int = 100
-    """Updates between two saves inside an epoch; the state is also saved after each epoch."""
+    amp: bool | None = None  # compute in bfloat16 where that is safe; None: on a GPU only
+    save_every: int = 100  # updates between two saves inside an epoch; the state is also saved after each epoch
 
 
 class Learnt(NamedTuple):
-    """Loss and figures of some queries."""
+    """Loss and figures of some queries: scalars, means over the queries."""
 
     loss: Tensor
-    """Scalar, a mean over the queries."""
     figures: dict[str, Tensor]
-    """Scalars, means over the queries."""
 
 
 Objective = Callable[[PointerSelector, Tensor], Learnt]
@@ -71,13 +63,10 @@ Objective = Callable[[PointerSelector, Tensor], Learnt]
 class Trained(NamedTuple):
     """Result of a training."""
 
-    selector: PointerSelector
-    """Weights of the chosen epoch."""
+    selector: PointerSelector  # with the weights of the chosen epoch
     curve: tuple[CurvePoint, ...]
-    validation: dict[int, float]
-    """Epoch (0: before the first) → accuracy."""
-    chosen_epoch: int
-    """The epoch with the best accuracy; of equals the first."""
+    validation: dict[int, float]  # epoch (0: before the first) → accuracy
+    chosen_epoch: int  # the epoch with the best accuracy; of equals the first
 
 
 class Progress(BaseModel):
@@ -225,12 +214,8 @@ class Loop:
         return {name: one.detach().clone() for name, one in self.selector.state_dict().items()}
 
     def _save(self) -> None:
-        parts = {
-            "weights": self.selector.state_dict(),
-            "best": self._best,
-            "adam": moments_of(self._optimizer),
-            "held": self.held,
-        }
+        weights, adam = self.selector.state_dict(), moments_of(self._optimizer)
+        parts = {"weights": weights, "best": self._best, "adam": adam, "held": self.held}
         tensors = {f"{part}/{name}": one for part, named in parts.items() for name, one in named.items()}
         save_state(self.run.folder, self.progress, tensors)
 
@@ -291,8 +276,7 @@ class Plan(NamedTuple):
 
     queries: int
     batch_size: int
-    turns: tuple[int, ...]
-    """For each epoch, the number of times that every query is seen."""
+    turns: tuple[int, ...]  # for each epoch, the number of times that every query is seen
 
     @property
     def batches(self) -> int:
@@ -318,20 +302,15 @@ class Plan(NamedTuple):
 class Batch(NamedTuple):
     """Queries of one update."""
 
-    update: int
-    """Updates that were done before."""
+    update: int  # number of updates done before
     epoch: int
-    rows: Tensor
-    """(b,) of all queries, on the CPU."""
+    rows: Tensor  # (b,) numbers of the queries, on the CPU
 
 
 def key_of(stage: str, about: Mapping[str, BaseModel | int], tensors: Mapping[str, Tensor]) -> str:
     """Digest of everything that determines the result of a training; where it runs is not included."""
-    described = {
-        name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one for name, one in about.items()
-    }
-    text = json.dumps({"format": 1, "stage": stage, **described}, sort_keys=True)
-    return _digest(text, tensors)
+    plain = {name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one for name, one in about.items()}
+    return _digest(json.dumps({"format": 1, "stage": stage, **plain}, sort_keys=True), tensors)
 
 
 def save_state(folder: Path | None, progress: Progress, tensors: Mapping[str, Tensor]) -> None:

@@ -9,34 +9,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.learning import losses
 from tasks.lever.learning.kl import CHUNK, Reference, exact_kl, score
-from tasks.lever.learning.losses import (
-    adapt_beta,
-    advantages,
-    ess,
-    find_grpo_loss,
-    frac_zero_std,
-    linear_temperature,
-    rce_loss,
-    sft_loss,
-)
-from tasks.lever.learning.training_inputs import (
-    Groups,
-    Labelled,
-    Material,
-    possible_pointers,
-    tensors_of,
-)
+from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn, possible_pointers, tensors_of
 from tasks.lever.learning.training_loop import (
     Learnt,
     Loop,
@@ -52,9 +36,6 @@ from tasks.lever.lever_options import GrpoSettings, Optimization, RceSettings, S
 
 log = logging.getLogger(__name__)
 
-Judge = Callable[[Sequence[tuple[int, tuple[int, ...]]]], Sequence[float]]
-"""Rewards of (row of the groups, pointer), one each in their order; NaN where one could not be judged."""
-
 
 def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
     """A new selector that imitates the labels."""
@@ -67,7 +48,7 @@ def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, 
     labels = labelled.labels.to(loop.device)[:, None]  # (Q, 1, S)
 
     def imitate(selector: PointerSelector, rows: Tensor) -> Learnt:
-        return Learnt(sft_loss(selector.log_probs(*material(rows), labels[rows])[:, 0]), {})
+        return Learnt(losses.sft_loss(selector.log_probs(*material(rows), labels[rows])[:, 0]), {})
 
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
@@ -85,21 +66,21 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
 
     def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> Learnt:
         log_probs = selector.log_probs(*material(rows), pointers[rows]).sum(-1)  # (b, G)
-        return Learnt(rce_loss(log_probs, rewards[rows], temperature=temperature, judged=counted[rows]), {})
+        return Learnt(losses.rce_loss(log_probs, rewards[rows], temperature=temperature, judged=counted[rows]), {})
 
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
-            temperature = linear_temperature(
+            temperature = losses.linear_temperature(
                 batch.update, plan.updates, settings.temperature_start, settings.temperature_end
             )
             judged, given = groups.judged[batch.rows], groups.rewards[batch.rows]
-            about = {"reward_mean": given[judged].mean().item(), "frac_zero_std": frac_zero_std(given, judged)}
+            about = {"reward_mean": given[judged].mean().item(), "frac_zero_std": losses.frac_zero_std(given, judged)}
             loop.learn(batch, partial(imitate, temperature=temperature), temperature=temperature, **about)
     return loop.trained()
 
 
 def learn_grpo(
-    start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: Judge
+    start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: RewardDrawn
 ) -> Trained:
     """A copy of `start` that prefers what is rewarded more than the rest of its group, and stays near `start`.
 
@@ -112,8 +93,9 @@ def learn_grpo(
         if epoch > settings.offline_epochs:
             known = grpo.drawn(epoch, judge)
         for batch in loop.batches(epoch):
-            batch = batch._replace(rows=known.known(batch.rows))
-            if known.teaches(batch.rows):
+            judged = known.judged[batch.rows].any(-1)
+            batch = batch._replace(rows=batch.rows[judged.cpu()])
+            if known.advantage[batch.rows].any():
                 objective = partial(grpo.surrogate, known=known)
                 loop.learn(batch, objective, beta=loop.progress.beta, **known.figures(batch.rows))
             else:
@@ -125,39 +107,24 @@ def learn_grpo(
 class Experience(NamedTuple):
     """Pointers of all queries, with what an update needs; unjudged ones do not count."""
 
-    pointers: Tensor
-    """(Q, G, S)"""
-    old: Tensor
-    """(Q, G) log-probabilities under the policy that ratios are taken to."""
-    reference: Tensor
-    """(Q, G) log-probabilities under the reference policy."""
-    rewards: Tensor
-    """(Q, G); 0 where not judged."""
-    judged: Tensor
-    """(Q, G) bool"""
-    advantage: Tensor
-    """(Q, G)"""
-    drift: Tensor
-    """(Q, G) `old` minus the log-probability under the policy that drew them; NaN where it is not known."""
-
-    def known(self, rows: Tensor) -> Tensor:
-        """The rows whose query has a judged pointer."""
-        return rows[self.judged[rows].any(-1).to(rows.device)]
-
-    def teaches(self, rows: Tensor) -> bool:
-        """Whether any pointer of these queries has an advantage."""
-        return bool(self.advantage[rows].any())
+    pointers: Tensor  # (Q, G, S)
+    old: Tensor  # (Q, G) log-probabilities under the policy that ratios are taken to
+    reference: Tensor  # (Q, G) log-probabilities under the reference policy
+    rewards: Tensor  # (Q, G); 0 where not judged
+    judged: Tensor  # (Q, G) bool
+    advantage: Tensor  # (Q, G)
+    drift: Tensor  # (Q, G) `old` minus the log-probability under the policy that drew them; NaN where unknown
 
     def figures(self, rows: Tensor) -> dict[str, float]:
         """Figures of these queries that do not depend on the policy."""
         if not len(rows):
             return {}
         rewards, judged, advantage = self.rewards[rows], self.judged[rows], self.advantage[rows]
-        share = ess(self.drift[rows])
+        share = losses.ess(self.drift[rows])
         return {
             "reward_mean": rewards[judged].mean().item(),
             "advantage_std": advantage[judged].std(correction=0).item(),
-            "frac_zero_std": frac_zero_std(rewards, judged),
+            "frac_zero_std": losses.frac_zero_std(rewards, judged),
         } | ({} if math.isnan(share) else {"ess_behaviour": share})
 
 
@@ -168,16 +135,10 @@ class _Grpo:
         rounds = 0 if settings.offline_only else settings.rounds
         turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * rounds
         self.groups, self.settings, self.shots = groups, settings, groups.pointers.shape[-1]
-        self.objective = find_grpo_loss(settings.loss)
-        self.loop = Loop(
-            start,
-            Plan(len(groups.ids), settings.batch_size, turns),
-            settings,
-            run,
-            key=_key("grpo", start, groups, settings, seed=run.seed, rounds=int(rounds > 0)),
-            dropout=settings.dropout_in_ratio,
-            beta=settings.beta,
-        )
+        self.objective = losses.find_grpo_loss(settings.loss)
+        plan = Plan(len(groups.ids), settings.batch_size, turns)
+        key = _key("grpo", start, groups, settings, seed=run.seed, rounds=int(rounds > 0))
+        self.loop = Loop(start, plan, settings, run, key=key, dropout=settings.dropout_in_ratio, beta=settings.beta)
         self.material = Material.of(groups, start, device=self.loop.device)
         self.exact = math.perm(groups.pools.shape[1], self.shots) <= settings.exact_kl_up_to
         with self.loop.autocast():
@@ -201,21 +162,17 @@ class _Grpo:
         )
         log_ratio = (scored.log_probs.detach() - old).masked_fill(~judged, math.nan)
         entropy = divergence.entropy.mean() if divergence else _entropy(scored.log_probs.detach(), log_ratio)
-        share = torch.tensor(ess(log_ratio), dtype=torch.float64, device=entropy.device)
+        share = torch.tensor(losses.ess(log_ratio), dtype=torch.float64, device=entropy.device)
         figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
         return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
 
     def adapt_beta(self, epoch: int) -> None:
-        """Move the weight of the KL divergence by the mean divergence of an epoch."""
+        """Adapt the weight of the KL divergence to the mean divergence of an epoch."""
         settings, progress = self.settings, self.loop.progress
         if kls := self.loop.curve(epoch, "kl"):
-            progress.beta = adapt_beta(
-                progress.beta,
-                fmean(kls),
-                kl_low=settings.kl_low,
-                kl_high=settings.kl_high,
-                least=settings.beta_min,
-                most=settings.beta_max,
+            low, high, least, most = settings.kl_low, settings.kl_high, settings.beta_min, settings.beta_max
+            progress.beta = losses.adapt_beta(
+                progress.beta, fmean(kls), kl_low=low, kl_high=high, least=least, most=most
             )
 
     def stored(self) -> Experience:
@@ -226,10 +183,12 @@ class _Grpo:
             old = self.reference.log_probs(pointers)
             drift = (old - groups.behaviour.to(old)).masked_fill(~judged, math.nan)
             if not drift.isnan().all():
-                log.info("ess=%.3f of stored pointers: the starting policy against the one that drew them", ess(drift))
+                log.info(
+                    "ess=%.3f of stored pointers: the starting policy against the one that drew them", losses.ess(drift)
+                )
             return self._experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
 
-    def drawn(self, epoch: int, judge: Judge) -> Experience:
+    def drawn(self, epoch: int, judge: RewardDrawn) -> Experience:
         """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable."""
         loop = self.loop
         if "pointers" not in loop.held:
@@ -248,23 +207,20 @@ class _Grpo:
     def _experience(self, pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor) -> Experience:
         known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
         advantage, settings = torch.zeros_like(rewards), self.settings
-        advantage[known] = advantages(rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k)
+        advantage[known] = losses.advantages(
+            rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k
+        )
         unknown = torch.full_like(rewards, math.nan)
         return Experience(pointers, old, self.reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
 
     def _draw(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Pointers (Q, G, S) and their log-probabilities (Q, G)."""
         loop, settings = self.loop, self.settings
+        drawn: Any = {"shots": self.shots, "draws": settings.draws, "temperature": settings.sampling_temperature}
         generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
         with loop.autocast():
             parts = [
-                loop.selector.sample(
-                    *self.material(rows),
-                    shots=self.shots,
-                    draws=settings.draws,
-                    temperature=settings.sampling_temperature,
-                    generator=generator,
-                )
+                loop.selector.sample(*self.material(rows), generator=generator, **drawn)
                 for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
             ]
         pointers, log_probs = zip(*((one.pointers, one.log_probs.sum(-1)) for one in parts), strict=True)
