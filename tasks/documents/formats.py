@@ -21,15 +21,8 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from storage.records import Record
+from tasks.documents import document_errors as errors
 from tasks.documents.archives import OLE_MAGIC, ZIP_MAGIC, ZipCaps, open_zip, read_member, refusal
-from tasks.documents.document_errors import (
-    CorruptDocument,
-    DocumentError,
-    EmptyDocument,
-    ReaderUnusable,
-    RefusedDocument,
-    UnsupportedDocument,
-)
 
 ENTRY_POINTS = "trivet.readers"
 
@@ -137,7 +130,9 @@ def format_named(name: str) -> DocumentFormat:
     if format := built_in.get(name) or next((format for format in formats() if format.name == name), None):
         return format
     known = ", ".join(format.name for format in formats())
-    raise UnsupportedDocument(f"There is no reader for the format `{name}`, only for {known}; install its package.")
+    raise errors.UnsupportedDocument(
+        f"There is no reader for the format `{name}`, only for {known}; install its package."
+    )
 
 
 def format_with_suffix(suffix: str) -> DocumentFormat | None:
@@ -168,8 +163,8 @@ def _refuse_clash(point: EntryPoint, added: DocumentFormat, other: DocumentForma
         raise _unusable(point, f"its magic {taken} matches every zip or OLE file; use zip_members or ole_streams")
 
 
-def _unusable(point: EntryPoint, why: str) -> ReaderUnusable:
-    return ReaderUnusable(
+def _unusable(point: EntryPoint, why: str) -> errors.ReaderUnusable:
+    return errors.ReaderUnusable(
         f"The reader `{point.name} = {point.value}` of {_distribution(point)} cannot be used: {why}. "
         "Update that package, or uninstall it."
     )
@@ -223,7 +218,7 @@ def outside_reader(path: Path, *, suffix: str) -> str | None:
     """Name and version of the installed package that reads a file; None for built-in formats and unreadable files."""
     try:
         return format_named(sniff(path, suffix=suffix).format).distribution
-    except DocumentError:
+    except errors.DocumentError:
         return None
 
 
@@ -231,7 +226,7 @@ def _format_by_content(path: Path, suffix: str) -> str:
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     if not head:
-        raise EmptyDocument("The file has no bytes; get it again, or remove it from the folder.")
+        raise errors.EmptyDocument("The file has no bytes; get it again, or remove it from the folder.")
     for format in formats():
         if format.matches(head):
             return format.name
@@ -241,7 +236,7 @@ def _format_by_content(path: Path, suffix: str) -> str:
         return _zip_format(path)
     for magic, what in _UNREAD_MAGIC.items():
         if head.startswith(magic):
-            raise UnsupportedDocument(f"The file is {what}.")
+            raise errors.UnsupportedDocument(f"The file is {what}.")
     return _text_format(head, suffix)
 
 
@@ -256,11 +251,13 @@ def _ole_format(path: Path) -> str:
                     if stream in streams and container.openstream(stream).read(len(start)) == start:
                         return format.name
     except Exception as error:
-        raise CorruptDocument(f"The OLE container cannot be read ({error}); the file may be truncated.") from error
+        raise errors.CorruptDocument(
+            f"The OLE container cannot be read ({error}); the file may be truncated."
+        ) from error
     for stream, what in _UNREAD_OLE.items():
         if stream in streams:
-            raise UnsupportedDocument(f"The file is {what}.")
-    raise UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
+            raise errors.UnsupportedDocument(f"The file is {what}.")
+    raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
 
 
 def _zip_format(path: Path) -> str:
@@ -275,8 +272,10 @@ def _zip_format(path: Path) -> str:
             return "hwpx"
     for name, what in _UNREAD_ZIP.items():
         if name in names:
-            raise UnsupportedDocument(f"The file is {what}.")
-    raise UnsupportedDocument("The file is a zip, but not a document; give it the suffix .zip to index what is in it.")
+            raise errors.UnsupportedDocument(f"The file is {what}.")
+    raise errors.UnsupportedDocument(
+        "The file is a zip, but not a document; give it the suffix .zip to index what is in it."
+    )
 
 
 def format_of_members(names: frozenset[str]) -> str | None:
@@ -287,7 +286,7 @@ def format_of_members(names: frozenset[str]) -> str | None:
 def _content(archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
     if message := refusal(info, caps=ZipCaps()):
-        raise RefusedDocument(f"{message}.")
+        raise errors.RefusedDocument(f"{message}.")
     return read_member(archive, info)
 
 
@@ -297,13 +296,13 @@ def _text_format(head: bytes, suffix: str) -> str:
     promised = format_with_suffix(suffix)
     if not looks_like_text(head):
         if promised and promised.has_signature:
-            raise CorruptDocument(f"The file does not begin as {promised.name.upper()} files do; get it again.")
-        raise UnsupportedDocument("The file is neither a known document nor text; save it as PDF, HWPX or DOCX.")
+            raise errors.CorruptDocument(f"The file does not begin as {promised.name.upper()} files do; get it again.")
+        raise errors.UnsupportedDocument("The file is neither a known document nor text; save it as PDF, HWPX or DOCX.")
     if promised and not promised.has_signature and promised.name not in ("txt", "html"):
         return promised.name
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start):
         return "html"
     if start.startswith(b"<?xml"):
-        raise UnsupportedDocument("The file is XML of no known kind; save it as PDF, HWPX or DOCX.")
+        raise errors.UnsupportedDocument("The file is XML of no known kind; save it as PDF, HWPX or DOCX.")
     return "html" if promised and promised.name == "html" else "txt"

@@ -9,16 +9,7 @@ from operator import attrgetter
 
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
 from tasks.documents.document_readers import Header, Headings, SimpleReader
-from tasks.documents.hwp.hwp_model import (
-    Aside,
-    Caption,
-    HangulDocument,
-    ListCounters,
-    Paragraph,
-    Section,
-    Shape,
-    Table,
-)
+from tasks.documents.hwp.hwp_model import Aside, Caption, HangulDocument, ListCounters, Paragraph, Section, Shape, Table
 
 
 def hangul_reader(document: HangulDocument, *, format: str, reader: str) -> SimpleReader:

@@ -14,15 +14,9 @@ from zipfile import ZipInfo
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
+from tasks.documents import document_errors as errors
 from tasks.documents.archives import Package, ZipCaps, misplaced, oversized
 from tasks.documents.blocks import ImageCandidate
-from tasks.documents.document_errors import (
-    CorruptDocument,
-    EmptyDocument,
-    NeedsPassword,
-    RefusedDocument,
-    UnsupportedDocument,
-)
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import hangul_reader
@@ -63,7 +57,7 @@ class HwpxPackage(Package):
 
     def __init__(self, path: Path, password: str | None) -> None:
         if not path.stat().st_size:
-            raise EmptyDocument("The document has no bytes; ask for the file again.")
+            raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
         super().__init__(path, caps=_CAPS)
         self._password = password
         self._keys: dict[tuple[bytes, int, int], bytes] = {}
@@ -72,7 +66,7 @@ class HwpxPackage(Package):
         if _MANIFEST in self.names:
             self.ciphers = _ciphers(self.xml(_MANIFEST))
         if self.ciphers and password is None:
-            raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
+            raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def _refusal(self, info: ZipInfo) -> str | None:
         return misplaced(info)  # sizes are checked on reading: a bomb in a picture affects that picture only
@@ -81,7 +75,7 @@ class HwpxPackage(Package):
         """The root of an XML member, parsed without entities, DTD or network."""
         data = self.read(name)
         if b"<!DOCTYPE" in data[:4096] or b"<!ENTITY" in data[:4096]:
-            raise RefusedDocument(_entities(name))
+            raise errors.RefusedDocument(_entities(name))
         parser = etree.XMLParser(
             resolve_entities=False,
             no_network=True,
@@ -93,15 +87,15 @@ class HwpxPackage(Package):
         try:
             root = etree.fromstring(data, parser)
         except (etree.XMLSyntaxError, ValueError) as error:
-            raise CorruptDocument(f"Member {name} is not well-formed XML ({error}); {_HINT}.") from error
+            raise errors.CorruptDocument(f"Member {name} is not well-formed XML ({error}); {_HINT}.") from error
         if root.getroottree().docinfo.doctype:  # in an encoding that hides it from the search above
-            raise RefusedDocument(_entities(name))
+            raise errors.RefusedDocument(_entities(name))
         return root
 
     def read(self, name: str) -> bytes:
         """The content of a member, decrypted."""
         if name in self.names and (sentence := oversized(self._zip.getinfo(name), caps=_CAPS)):
-            raise RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
+            raise errors.RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
         data, cipher = super().read(name), self.ciphers.get(name)
         if cipher is None:
             return data
@@ -113,10 +107,10 @@ class HwpxPackage(Package):
         packed = decrypt_open_document(data, key=self._keys[recipe], vector=cipher.vector)
         try:
             plain = inflate(packed, name=name)
-        except CorruptDocument as error:
-            raise NeedsPassword(WRONG_PASSWORD) from error
+        except errors.CorruptDocument as error:
+            raise errors.NeedsPassword(WRONG_PASSWORD) from error
         if hashlib.sha256(plain[:1024]).digest() != cipher.checksum:
-            raise NeedsPassword(WRONG_PASSWORD)
+            raise errors.NeedsPassword(WRONG_PASSWORD)
         return plain
 
 
@@ -151,7 +145,7 @@ def _cipher(parts: dict[str, Element]) -> _Cipher:
         data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
         start_key = parts["start-key-generation"]
     except KeyError as error:
-        raise CorruptDocument(f"The manifest's encryption data lacks {error}; {_HINT}.") from error
+        raise errors.CorruptDocument(f"The manifest's encryption data lacks {error}; {_HINT}.") from error
     used = tuple(
         _attribute(part, name).rpartition("#")[2].lower()
         for part, name in (
@@ -162,7 +156,7 @@ def _cipher(parts: dict[str, Element]) -> _Cipher:
         )
     )
     if (used[0], used[2], used[3]) != ("sha256-1k", "pbkdf2", "sha256") or not used[1].endswith("-cbc"):
-        raise UnsupportedDocument(
+        raise errors.UnsupportedDocument(
             f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
             "save it in Hangul without a password."
         )
@@ -175,7 +169,7 @@ def _cipher(parts: dict[str, Element]) -> _Cipher:
             checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
         )
     except ValueError as error:
-        raise CorruptDocument(f"The manifest's encryption data is damaged ({error}); {_HINT}.") from error
+        raise errors.CorruptDocument(f"The manifest's encryption data is damaged ({error}); {_HINT}.") from error
 
 
 def _attribute(element: Element, name: str) -> str:
@@ -229,7 +223,9 @@ class _Parts:
         if spine and forgotten:
             self._notes.append(f"sections that the package file does not list are read last: {', '.join(forgotten)}")
         if not spine and not forgotten:
-            raise CorruptDocument("The document has no section: not an HWPX document, or not whole; check the file.")
+            raise errors.CorruptDocument(
+                "The document has no section: not an HWPX document, or not whole; check the file."
+            )
         return spine + forgotten
 
     def _styles(self) -> ListStyles:

@@ -10,14 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tasks.grading.code.code_extraction import (
-    before_signature,
-    canonical_name,
-    completed,
-    defines,
-    signature_of,
-    with_plain_ends,
-)
+from tasks.grading.code import code_extraction
 
 BLANKED = {
     "bash": r"""\\.|'[^']*+'?|"(?:\\.|[^"\\])*+"?|(?:^|(?<=\s))#[^\n]*""",
@@ -63,17 +56,19 @@ def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests
     stops: a continuation ends at the first that occurs; none for code that was fenced. The function is closed once,
     whether code, tests, both or neither bring the brace.
     """
-    language, code = canonical_name(language), with_plain_ends(code)
+    language, code = code_extraction.canonical_name(language), code_extraction.with_plain_ends(code)
     tested = _together(prompt, code, entry_point, language, tests=tests, stops=stops)
     return RUN_HERE[language](tested) if language in RUN_HERE else tested
 
 
 def _together(prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]) -> Tested:
-    if not defines(code, entry_point, language):
+    if not code_extraction.defines(code, entry_point, language):
         code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
-        tested = Tested(completed(prompt, code, entry_point, language), tests)
+        tested = Tested(code_extraction.completed(prompt, code, entry_point, language), tests)
         return tested if language in WITHOUT_BRACES else _closed_once(tested, still_open=_depth(code, language) >= 0)
-    parts = _prepared(before_signature(prompt, entry_point, language), code, entry_point, language, tests)
+    parts = _prepared(
+        code_extraction.before_signature(prompt, entry_point, language), code, entry_point, language, tests
+    )
     # a quote in a here-document may mislead the count, but not a last line that is a brace
     still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
     tested = _closed_once(Tested(parts.before + parts.code, tests), still_open=still_open)
@@ -116,7 +111,7 @@ def _without_usage(code: str, entry_point: str, language: str) -> str:
 
     Source: extract_generation_code of deepseek-ai/DeepSeek-Coder (Evaluation/HumanEval/utils/utils.py), in evalchemy.
     """
-    defined = signature_of(entry_point, language).search(code)
+    defined = code_extraction.signature_of(entry_point, language).search(code)
     last = code.rfind("\n}")
     if defined is None or last < defined.end():
         return code
@@ -142,7 +137,7 @@ def _java(before: str, code: str, entry_point: str) -> Parts:
     code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
     code = _without_main(code, "java")
     blanked = _blanked(code, "java")
-    defined = signature_of(entry_point, "java").search(blanked)
+    defined = code_extraction.signature_of(entry_point, "java").search(blanked)
     for found in JAVA_CLASS.finditer(blanked):
         end = _end_of_block(blanked, found.end() - 1)
         if defined and found.end() <= defined.start() < end:
