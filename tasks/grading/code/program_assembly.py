@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from tasks.grading.code import code_extraction
@@ -191,49 +193,18 @@ def _go_program(tested: Tested) -> Tested:
 def _java_program(tested: Tested) -> Tested:
     """With our own Pair in place of org.javatuples, of which the tests use nothing else."""
     source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
-    return Tested(source, tested.tests + (JAVA_PAIR if re.search(r"\bPair\b", source + tested.tests) else ""))
+    return Tested(source, tested.tests + (_own("Pair.java") if re.search(r"\bPair\b", source + tested.tests) else ""))
 
 
 def _perl_program(tested: Tested) -> Tested:
     """With our own eq_deeply in place of Test::Deep, of which the tests use nothing else."""
-    return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: PERL_EQ_DEEPLY, tested.tests, flags=re.M))
+    return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: _own("eq_deeply.pl"), tested.tests, flags=re.M))
+
+
+@cache
+def _own(file: str) -> str:
+    return Path(__file__).with_name(file).read_text("utf-8")
 
 
 RUN_HERE = {"go": _go_program, "java": _java_program, "perl": _perl_program}
 """Language → what turns a program for which MultiPL-E needs more than one file, or a library, into one file."""
-JAVA_PAIR = """
-class Pair<A, B> {
-    private final A first;
-    private final B second;
-
-    Pair(A first, B second) { this.first = first; this.second = second; }
-    static <A, B> Pair<A, B> with(A first, B second) { return new Pair<>(first, second); }
-    A getValue0() { return first; }
-    B getValue1() { return second; }
-    <C> Pair<C, B> setAt0(C value) { return with(value, second); }
-    <C> Pair<A, C> setAt1(C value) { return with(first, value); }
-    Object getValue(int at) { return at == 0 ? first : second; }
-    int getSize() { return 2; }
-    @Override public int hashCode() { return java.util.Objects.hash(first, second); }
-    @Override public String toString() { return "[" + first + ", " + second + "]"; }
-    @Override public boolean equals(Object other) {
-        return other instanceof Pair<?, ?> pair
-            && java.util.Objects.equals(first, pair.first) && java.util.Objects.equals(second, pair.second);
-    }
-}
-"""
-PERL_EQ_DEEPLY = """\
-sub eq_deeply {
-    my ($one, $other) = @_;
-    return !defined $one && !defined $other unless defined $one && defined $other;
-    return 0 if ref $one ne ref $other;
-    if (ref $one eq 'ARRAY') {
-        return @$one == @$other && !grep { !eq_deeply($one->[$_], $other->[$_]) } 0 .. $#$one;
-    }
-    if (ref $one eq 'HASH') {
-        return keys %$one == keys %$other
-            && !grep { !(exists $other->{$_} && eq_deeply($one->{$_}, $other->{$_})) } keys %$one;
-    }
-    return $one eq $other;
-}
-"""
