@@ -12,13 +12,14 @@ distinguishes kinds of text.
 
 from __future__ import annotations
 
+import tomllib
 import zipfile
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from storage.records import Record
 from tasks.documents import document_errors as errors
@@ -68,42 +69,8 @@ class DocumentFormat(Record):
         return any(head.startswith(magic) or magic in head[: self.magic_within] for magic in self.magic)
 
 
-BUILT_IN = (
-    DocumentFormat(
-        name="pdf",
-        suffixes=(".pdf",),
-        magic=(b"%PDF",),
-        magic_within=1024,
-        opener="tasks.documents.pdf.pdf_reader:open_pdf",
-        image_finder="tasks.documents.pdf.pdf_pictures:pdf_images",
-        page_renderer="tasks.documents.pdf.pdf_document:render_pages",
-    ),
-    DocumentFormat(
-        name="hwp",
-        suffixes=(".hwp",),
-        ole_streams=(("FileHeader", b"HWP Document File"),),
-        opener="tasks.documents.hwp.hwp_reader:open_hwp",
-        image_finder="tasks.documents.hwp.hwp_reader:hwp_images",
-    ),
-    DocumentFormat(
-        name="hwpx",
-        suffixes=(".hwpx",),
-        zip_members=("Contents/content.hpf",),
-        opener="tasks.documents.hwp.hwpx_reader:open_hwpx",
-        image_finder="tasks.documents.hwp.hwpx_reader:hwpx_images",
-    ),
-    DocumentFormat(
-        name="docx",
-        suffixes=(".docx", ".docm"),
-        zip_members=("word/document.xml",),
-        ole_streams=(("EncryptedPackage", b""),),  # its reader says what to do
-        opener="tasks.documents.docx.docx_reader:open_docx",
-        image_finder="tasks.documents.docx.docx_reader:docx_images",
-    ),
-    DocumentFormat(name="txt", suffixes=(".txt", ".text"), opener="tasks.documents.text_reader:open_text"),
-    DocumentFormat(name="md", suffixes=(".md", ".markdown"), opener="tasks.documents.markup_reader:open_markdown"),
-    DocumentFormat(name="html", suffixes=(".html", ".htm", ".xhtml"), opener="tasks.documents.markup_reader:open_html"),
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
+BUILT_IN = TypeAdapter(tuple[DocumentFormat, ...]).validate_python(_TABLE["format"])
 
 
 @cache
@@ -175,26 +142,7 @@ def _distribution(point: EntryPoint) -> str:
 
 
 HEAD_BYTES = 8192
-_UNREAD_OLE = {
-    "WordDocument": "Word 97–2003 (.doc); save it as .docx",
-    "Workbook": "Excel; save it as PDF",
-    "Book": "Excel; save it as PDF",
-    "PowerPoint Document": "PowerPoint; save it as PDF",
-}
-_UNREAD_ZIP = {
-    "xl/workbook.xml": "Excel; save it as PDF",
-    "ppt/presentation.xml": "PowerPoint; save it as PDF",
-    "content.xml": "OpenDocument; save it as .docx",
-    "META-INF/container.xml": "EPUB; save it as PDF or HTML",
-}
-_UNREAD_MAGIC = {
-    b"{\\rtf": "rich text (RTF); save it as .docx",
-    b"HWP Document File V": "HWP 3 or older; save it as .hwpx",
-    b"\x89PNG": "an image; put it into a PDF",
-    b"\xff\xd8\xff": "an image; put it into a PDF",
-    b"GIF8": "an image; put it into a PDF",
-    b"%!PS": "PostScript; save it as PDF",
-}
+_UNREAD: dict[str, dict[str, str]] = _TABLE["unread"]
 
 
 class Sniffed(NamedTuple):
@@ -234,8 +182,8 @@ def _format_by_content(path: Path, suffix: str) -> str:
         return _ole_format(path)
     if head.startswith(ZIP_MAGIC):
         return _zip_format(path)
-    for magic, what in _UNREAD_MAGIC.items():
-        if head.startswith(magic):
+    for magic, what in _UNREAD["magic"].items():
+        if head.startswith(magic.encode("latin-1")):
             raise errors.UnsupportedDocument(f"The file is {what}.")
     return _text_format(head, suffix)
 
@@ -254,7 +202,7 @@ def _ole_format(path: Path) -> str:
         raise errors.CorruptDocument(
             f"The OLE container cannot be read ({error}); the file may be truncated."
         ) from error
-    for stream, what in _UNREAD_OLE.items():
+    for stream, what in _UNREAD["ole"].items():
         if stream in streams:
             raise errors.UnsupportedDocument(f"The file is {what}.")
     raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
@@ -270,7 +218,7 @@ def _zip_format(path: Path) -> str:
             return "docx"
         if any(name.startswith("Contents/") and name.endswith((".hpf", ".xml")) for name in names):
             return "hwpx"
-    for name, what in _UNREAD_ZIP.items():
+    for name, what in _UNREAD["zip"].items():
         if name in names:
             raise errors.UnsupportedDocument(f"The file is {what}.")
     raise errors.UnsupportedDocument(
