@@ -16,16 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from num2words import num2words
+
 ENOUGH = 3
 """Other people who must agree for a full point."""
 SIGNS = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 COMMA_IN_NUMBER = re.compile(r"\d,\d")
 PERIOD = re.compile(r"\.(?!\d)")
 MOST_PERIODS = 32
-NUMBERS = {
-    "none": "0", "zero": "0", "one": "1", "two": "2", "three": "3", "four": "4",
-    "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10",
-}  # fmt: skip
+NUMBERS = {"none": "0"} | {num2words(number): str(number) for number in range(11)}
 ARTICLES = frozenset({"a", "an", "the"})
 KNOWN_WITHOUT_APOSTROPHES = """
 ain't aren't can't could've couldn't didn't doesn't don't hadn't hasn't haven't he'd he's how'd how'll how's I'm I've

@@ -70,16 +70,11 @@ def open_container(path: Path) -> Any:
         )
     file_bytes = path.stat().st_size
     if not _plausible(start, file_bytes=file_bytes):
-        raise errors.CorruptDocument(
-            "The document is a damaged OLE container: its header claims more than the file holds; "
-            "ask for an intact copy."
-        )
+        raise hwp_streams.damaged("The document is a damaged OLE container: its header claims more than the file holds")
     try:
         return olefile.OleFileIO(str(path))
     except _DAMAGED as error:
-        raise errors.CorruptDocument(
-            f"The document is a damaged OLE container ({error}); ask for an intact copy."
-        ) from error
+        raise hwp_streams.damaged(f"The document is a damaged OLE container ({error})") from error
 
 
 def _plausible(start: bytes, *, file_bytes: int) -> bool:
@@ -128,9 +123,8 @@ class Container:
                     raise ValueError(f"{size} bytes claimed, {self._file_bytes} in the file")
             return self._ole.openstream(name).read()
         except _DAMAGED as error:
-            raise errors.CorruptDocument(
-                f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole; "
-                "ask for an intact copy."
+            raise hwp_streams.damaged(
+                f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole"
             ) from error
 
     def docinfo(self) -> list[hwp_streams.Record]:
@@ -152,9 +146,7 @@ class Container:
         # one plain record, 4 bytes of header and 256 of key material, then the cipher text
         first = int.from_bytes(stream[:4], "little")
         if first & 0x3FF != hwp_streams.Tag.DISTRIBUTE_DOC_DATA or first >> 20 != 256:
-            raise errors.CorruptDocument(
-                f"Stream {name} has no distribution record: the file is damaged; ask for an intact copy."
-            )
+            raise hwp_streams.damaged(f"Stream {name} has no distribution record: the file is damaged")
         packed = hwp_streams.decrypt_distribution(stream[260:], hwp_streams.distribution_key(stream[4:260]))
         return hwp_streams.inflate(packed, name=name) if self.flags.compressed else packed
 
@@ -174,9 +166,7 @@ class Container:
             if len(entry) == 2 and entry[0] == folder and re.fullmatch(r"Section\d{1,5}", entry[1])
         )
         if not numbers:
-            raise errors.CorruptDocument(
-                f"The document has no {folder} section: it is damaged; ask for an intact copy."
-            )
+            raise hwp_streams.damaged(f"The document has no {folder} section: it is damaged")
         return [f"{folder}/Section{number}" for number in numbers]
 
 

@@ -7,7 +7,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from zipfile import ZipInfo
@@ -22,7 +22,7 @@ from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_e
 from tasks.documents.hwp.hwp_assembly import hangul_reader
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
-from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, decrypt_open_document, inflate, open_document_key
+from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damaged, decrypt_open_document, inflate, open_document_key
 
 _SECTION = re.compile(r"(?:.*/)?section(\d{1,5})\.xml", re.IGNORECASE)
 _METADATA = {
@@ -37,7 +37,6 @@ _METADATA = {
 # a section of 1,000 pages has about 40 MiB
 _CAPS = ZipCaps(member_bytes=64 << 20, total_bytes=1 << 30, ratio=100, ratio_from_bytes=8 << 20)
 _MANIFEST = "META-INF/manifest.xml"
-_HINT = "ask for an intact copy"
 
 
 def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
@@ -59,8 +58,7 @@ class HwpxPackage(Package):
         if not path.stat().st_size:
             raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
         super().__init__(path, caps=_CAPS)
-        self._password = password
-        self._keys: dict[tuple[bytes, int, int], bytes] = {}
+        self._key = cache(partial(open_document_key, password or ""))
         self.ciphers: dict[str, _Cipher] = {}
         """Of encrypted members, by name."""
         if _MANIFEST in self.names:
@@ -87,7 +85,7 @@ class HwpxPackage(Package):
         try:
             root = etree.fromstring(data, parser)
         except (etree.XMLSyntaxError, ValueError) as error:
-            raise errors.CorruptDocument(f"Member {name} is not well-formed XML ({error}); {_HINT}.") from error
+            raise damaged(f"Member {name} is not well-formed XML ({error})") from error
         if root.getroottree().docinfo.doctype:  # in an encoding that hides it from the search above
             raise errors.RefusedDocument(_entities(name))
         return root
@@ -99,12 +97,8 @@ class HwpxPackage(Package):
         data, cipher = super().read(name), self.ciphers.get(name)
         if cipher is None:
             return data
-        recipe = (cipher.salt, cipher.iterations, cipher.key_bytes)
-        if recipe not in self._keys:
-            self._keys[recipe] = open_document_key(
-                self._password or "", salt=cipher.salt, iterations=cipher.iterations, key_bytes=cipher.key_bytes
-            )
-        packed = decrypt_open_document(data, key=self._keys[recipe], vector=cipher.vector)
+        key = self._key(salt=cipher.salt, iterations=cipher.iterations, key_bytes=cipher.key_bytes)
+        packed = decrypt_open_document(data, key=key, vector=cipher.vector)
         try:
             plain = inflate(packed, name=name)
         except errors.CorruptDocument as error:
@@ -145,16 +139,12 @@ def _cipher(parts: dict[str, Element]) -> _Cipher:
         data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
         start_key = parts["start-key-generation"]
     except KeyError as error:
-        raise errors.CorruptDocument(f"The manifest's encryption data lacks {error}; {_HINT}.") from error
-    used = tuple(
-        _attribute(part, name).rpartition("#")[2].lower()
-        for part, name in (
-            (data, "checksum-type"),
-            (algorithm, "algorithm-name"),
-            (derivation, "key-derivation-name"),
-            (start_key, "start-key-generation-name"),
-        )
+        raise damaged(f"The manifest's encryption data lacks {error}") from error
+    names = (
+        *(_attribute(data, "checksum-type"), _attribute(algorithm, "algorithm-name")),
+        *(_attribute(derivation, "key-derivation-name"), _attribute(start_key, "start-key-generation-name")),
     )
+    used = [name.rpartition("#")[2].lower() for name in names]
     if (used[0], used[2], used[3]) != ("sha256-1k", "pbkdf2", "sha256") or not used[1].endswith("-cbc"):
         raise errors.UnsupportedDocument(
             f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
@@ -169,7 +159,7 @@ def _cipher(parts: dict[str, Element]) -> _Cipher:
             checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
         )
     except ValueError as error:
-        raise errors.CorruptDocument(f"The manifest's encryption data is damaged ({error}); {_HINT}.") from error
+        raise damaged(f"The manifest's encryption data is damaged ({error})") from error
 
 
 def _attribute(element: Element, name: str) -> str:
