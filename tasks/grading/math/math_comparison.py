@@ -7,22 +7,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tasks.grading.math import relations
+from tasks.grading.math import math_reading, relations
 from tasks.grading.math.expressions import Apply, Node, Number, Symbol, Undecided, rational, symbols
 from tasks.grading.math.math_parsing import INFINITY
-from tasks.grading.math.math_reading import (
-    LOGICAL,
-    Answer,
-    Bracketed,
-    Formula,
-    Joined,
-    Listed,
-    Matrix,
-    Percentage,
-    Ratio,
-    Relation,
-    Words,
-)
+from tasks.grading.math.math_reading import Answer, Bracketed, Formula, Joined, Listed, Matrix, Ratio, Relation, Words
 from tasks.grading.math.numeric import proportional, same_value
 
 _HUNDREDTH = Apply("pow", (Number(Fraction(10)), Number(Fraction(-2))))
@@ -49,14 +37,16 @@ def _same_words(gold: Answer, answer: Answer) -> bool:
     if not (isinstance(gold, Words) and isinstance(answer, Words)):
         return False
     left, right = (re.sub(r"^(?:an?|the) |[\s.'-]+", " ", words.text).strip() for words in (gold, answer))
-    return left == right or (left in LOGICAL and LOGICAL[left] == LOGICAL.get(right))
+    return left == right or (
+        left in math_reading.LOGICAL and math_reading.LOGICAL[left] == math_reading.LOGICAL.get(right)
+    )
 
 
 def _same_percentage(gold: Answer, answer: Answer) -> bool:
-    if isinstance(gold, Percentage) and isinstance(answer, Percentage):
+    if isinstance(gold, math_reading.Percentage) and isinstance(answer, math_reading.Percentage):
         return same_value(gold.node, answer.node)
-    percentage, other = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
-    if not isinstance(percentage, Percentage) or not isinstance(other, Formula):
+    percentage, other = (gold, answer) if isinstance(gold, math_reading.Percentage) else (answer, gold)
+    if not isinstance(percentage, math_reading.Percentage) or not isinstance(other, Formula):
         return False
     if not same_value(percentage.node, other.node):
         return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), other.node)
@@ -236,7 +226,7 @@ def _same_union(gold: Answer, answer: Answer) -> bool:
         same = _same_items if gold.sign == "setminus" else _same_set
         if same(gold.parts, answer.parts):
             return True
-    if isinstance(gold, Formula | Words) or isinstance(answer, Formula | Words | Percentage):
+    if isinstance(gold, Formula | Words) or isinstance(answer, Formula | Words | math_reading.Percentage):
         return False
     raise Undecided("unions that are not the same part by part")
 
@@ -305,7 +295,7 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
     (Listed, _same_list),
     ((Bracketed, Matrix), _same_collection),
     (Joined, _same_union),
-    (Percentage, _same_percentage),
+    (math_reading.Percentage, _same_percentage),
     (Ratio, _same_ratio),
     (Words, _same_words),
     (Formula, _same_formula),
