@@ -42,6 +42,7 @@ def test_the_wheel_carries_migrations_prompts_and_pages(tmp_path: Path) -> None:
         "tasks/grading/code/eq_deeply.pl",
         "tasks/grading/math/math_words.json",
         "tasks/grading/rules/rule_words.json",
+        "tasks/grading/vqa_contractions.json",
         "tasks/sandbox/languages.toml",
     } <= set(names)
     assert any(name.startswith("storage/migrations/versions/0001") for name in names)

@@ -37,9 +37,8 @@ def _same_words(gold: Answer, answer: Answer) -> bool:
     if not (isinstance(gold, Words) and isinstance(answer, Words)):
         return False
     left, right = (re.sub(r"^(?:an?|the) |[\s.'-]+", " ", words.text).strip() for words in (gold, answer))
-    return left == right or (
-        left in math_reading.LOGICAL and math_reading.LOGICAL[left] == math_reading.LOGICAL.get(right)
-    )
+    logical = math_reading.LOGICAL
+    return left == right or (left in logical and logical[left] == logical.get(right))
 
 
 def _same_percentage(gold: Answer, answer: Answer) -> bool:

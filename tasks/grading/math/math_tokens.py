@@ -15,11 +15,18 @@ MAX_SHIFT = 2_000
 """Most digits, and the largest exponent in scientific notation."""
 
 
+WORDS: dict[str, Any] = json.loads(Path(__file__).with_name("math_words.json").read_text("utf-8"))
+
+
+def listed_words(kind: str) -> frozenset[str]:
+    """The words of one kind in math_words.json."""
+    return word_set(" ".join(WORDS[kind]))
+
+
 def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_WORDS: dict[str, Any] = json.loads(Path(__file__).with_name("math_words.json").read_text("utf-8"))
 _PIECE = re.compile(
     r"(?P<space>\s+)"
     r"|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?)"
@@ -30,21 +37,14 @@ _PIECE = re.compile(
     re.S,
 )
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,])(?! \d)")
-_TEXT = word_set(
-    "text mathrm mbox hbox textbf textit textrm textnormal textup textsf texttt operatorname mathop mathtt"
-)
+_TEXT = listed_words("text")
 _FONTS = word_set("mathbf boldsymbol bm mathcal mathit mathsf mathfrak vec overrightarrow bold pmb ensuremath")
 _MARKS = word_set("overline bar hat widehat tilde widetilde dot ddot underline")
-_SAME: dict[str, str] = dict(pair.split("→") for pair in word_set(" ".join(_WORDS["same"])))
+_SAME: dict[str, str] = dict(pair.split("→") for pair in listed_words("same"))
 _SIGNS = frozenset("*/|{}[]():='")
 _SILENT = word_set("big bigl bigr tfrac mathstrut strut protect space nobreak allowbreak hline displaylines centering")
-_LETTERS = word_set("""
-    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega
-    Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
-""")
-_SYMBOLS = _LETTERS | word_set(
-    "ell hbar odot oplus circ nabla partial mho aleph square triangle angle star dagger perp parallel"
-)
+_LETTERS = listed_words("letters")
+_SYMBOLS = _LETTERS | listed_words("symbols")
 _NAMED = sorted(
     (FUNCTIONS - word_set("re im arg max min abs")) | word_set("sqrt infty infinity frac asin acos atan"), key=len
 )
@@ -54,12 +54,12 @@ _WHOLE_WORDS = word_set("tg ctg inf pi mu nu xi abs max min").union(
 )
 """Letters in a row that are always one name."""
 
-_UNITS: dict[str, str] = {word: unit for unit, words in _WORDS["units"].items() for word in words.split()}
+_UNITS: dict[str, str] = {word: unit for unit, words in WORDS["units"].items() for word in words.split()}
 """Word → unit; answers in two different ones differ."""
-_OTHER_UNITS = word_set(" ".join(_WORDS["other_units"]))
+_OTHER_UNITS = listed_words("other_units")
 _SHORT = word_set("m s g h L N J K W V A C F T l")
 """Letters that are a unit only behind a number and a space, where the other answer has no variable."""
-_PROSE = word_set(" ".join(_WORDS["prose"]))
+_PROSE = listed_words("prose")
 
 
 class Token(NamedTuple):

@@ -122,18 +122,13 @@ def _cut(piece: str) -> tuple[str, ...]:
     return (piece,)
 
 
-_WORDS: dict[str, list[str]] = json.loads(Path(__file__).with_name("rule_words.json").read_text("utf-8"))
-
-
-def _words(kind: str) -> frozenset[str]:
-    return frozenset(" ".join(_WORDS[kind]).split())
-
-
+_LISTS: dict[str, list[str]] = json.loads(Path(__file__).with_name("rule_words.json").read_text("utf-8"))
+_WORDS = {kind: frozenset(" ".join(lines).split()) for kind, lines in _LISTS.items()}
 ABBREVIATED_LETTERS = frozenset("cdefghklmnprstvw")
 """After these single letters with a period no sentence ends, not even `vitamin C. It helps.`"""
 
-ABBREVIATIONS = _words("abbreviations")
-BEGINNERS = _words("beginners")
+ABBREVIATIONS = _WORDS["abbreviations"]
+BEGINNERS = _WORDS["beginners"]
 """Lower case inside sentences, so that a capital means that one begins."""
-ORDINARY = _words("ordinary")
+ORDINARY = _WORDS["ordinary"]
 """Also parts of names (`New`, `Board`), so that they prove a beginning only after an initial."""
