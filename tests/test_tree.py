@@ -39,5 +39,14 @@ def test_the_wheel_carries_migrations_prompts_and_pages(tmp_path: Path) -> None:
         "tasks/evaluation/results/page/leaderboard.html",
         "tasks/nightly/page/nightly.html",
     } <= set(names)
+    assert {
+        "tasks/documents/formats.toml",
+        "tasks/grading/code/Pair.java",
+        "tasks/grading/code/eq_deeply.pl",
+        "tasks/grading/math/math_words.json",
+        "tasks/grading/rules/rule_words.json",
+        "tasks/grading/vqa_contractions.json",
+        "tasks/sandbox/languages.toml",
+    } <= set(names)
     assert any(name.startswith("storage/migrations/versions/0001") for name in names)
     assert not any(name.startswith("tests/") for name in names)

@@ -8,7 +8,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from storage.records import Record
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
@@ -68,6 +68,12 @@ class SimpleReader:
 
     def pages(self, first: int = 1) -> Iterator[Page]:
         return iter(self._pages[first - 1 :])
+
+
+def read_whole(pages: Sequence[Page], **about: Any) -> SimpleReader:
+    """The reader of these pages, at least one; about: fields of its Header, without those on pages."""
+    source = "none" if pages[0].number is None else "stored"
+    return SimpleReader(Header(page_source=source, page_count=len(pages), **about), pages)
 
 
 class Headings:

@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 MOST_PIXELS = 100_000_000  # an A3 page at 600 dpi has 70 million
 DRAWN = {
-    b"\xd7\xcd\xc6\x9a": "WMF",
-    b"\x01\x00\x09\x00": "WMF",
-    b"\x02\x00\x09\x00": "WMF",
-    b"\x01\x00\x00\x00": "EMF",
-    b"<svg": "SVG",
-    b"<?xml": "SVG",
+    "WMF": (b"\xd7\xcd\xc6\x9a", b"\x01\x00\x09\x00", b"\x02\x00\x09\x00"),
+    "EMF": (b"\x01\x00\x00\x00",),
+    "SVG": (b"<svg", b"<?xml"),
 }
+"""Vector formats, which Pillow does not draw, by their first bytes."""
 UNREADABLE = (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, OverflowError, zlib.error)
 """What Pillow's decoders raise for damaged bytes."""
 
@@ -78,7 +76,7 @@ def decode_image(data: bytes) -> Picture:
 
     if not data:
         raise Undecodable("the image has no bytes")
-    kind = next((name for magic, name in DRAWN.items() if data.lstrip()[:8].startswith(magic)), None)
+    kind = next((name for name, magics in DRAWN.items() if data.lstrip()[:8].startswith(magics)), None)
     if kind:
         raise Undecodable(f"{kind} pictures are not supported")
     try:

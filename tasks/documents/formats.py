@@ -12,24 +12,18 @@ distinguishes kinds of text.
 
 from __future__ import annotations
 
+import tomllib
 import zipfile
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from storage.records import Record
+from tasks.documents import document_errors as errors
 from tasks.documents.archives import OLE_MAGIC, ZIP_MAGIC, ZipCaps, open_zip, read_member, refusal
-from tasks.documents.document_errors import (
-    CorruptDocument,
-    DocumentError,
-    EmptyDocument,
-    ReaderUnusable,
-    RefusedDocument,
-    UnsupportedDocument,
-)
 
 ENTRY_POINTS = "trivet.readers"
 
@@ -75,42 +69,8 @@ class DocumentFormat(Record):
         return any(head.startswith(magic) or magic in head[: self.magic_within] for magic in self.magic)
 
 
-BUILT_IN = (
-    DocumentFormat(
-        name="pdf",
-        suffixes=(".pdf",),
-        magic=(b"%PDF",),
-        magic_within=1024,
-        opener="tasks.documents.pdf.pdf_reader:open_pdf",
-        image_finder="tasks.documents.pdf.pdf_pictures:pdf_images",
-        page_renderer="tasks.documents.pdf.pdf_document:render_pages",
-    ),
-    DocumentFormat(
-        name="hwp",
-        suffixes=(".hwp",),
-        ole_streams=(("FileHeader", b"HWP Document File"),),
-        opener="tasks.documents.hwp.hwp_reader:open_hwp",
-        image_finder="tasks.documents.hwp.hwp_reader:hwp_images",
-    ),
-    DocumentFormat(
-        name="hwpx",
-        suffixes=(".hwpx",),
-        zip_members=("Contents/content.hpf",),
-        opener="tasks.documents.hwp.hwpx_reader:open_hwpx",
-        image_finder="tasks.documents.hwp.hwpx_reader:hwpx_images",
-    ),
-    DocumentFormat(
-        name="docx",
-        suffixes=(".docx", ".docm"),
-        zip_members=("word/document.xml",),
-        ole_streams=(("EncryptedPackage", b""),),  # its reader says what to do
-        opener="tasks.documents.docx.docx_reader:open_docx",
-        image_finder="tasks.documents.docx.docx_reader:docx_images",
-    ),
-    DocumentFormat(name="txt", suffixes=(".txt", ".text"), opener="tasks.documents.text_reader:open_text"),
-    DocumentFormat(name="md", suffixes=(".md", ".markdown"), opener="tasks.documents.markup_reader:open_markdown"),
-    DocumentFormat(name="html", suffixes=(".html", ".htm", ".xhtml"), opener="tasks.documents.markup_reader:open_html"),
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
+BUILT_IN = TypeAdapter(tuple[DocumentFormat, ...]).validate_python(_TABLE["format"])
 
 
 @cache
@@ -137,7 +97,9 @@ def format_named(name: str) -> DocumentFormat:
     if format := built_in.get(name) or next((format for format in formats() if format.name == name), None):
         return format
     known = ", ".join(format.name for format in formats())
-    raise UnsupportedDocument(f"There is no reader for the format `{name}`, only for {known}; install its package.")
+    raise errors.UnsupportedDocument(
+        f"There is no reader for the format `{name}`, only for {known}; install its package."
+    )
 
 
 def format_with_suffix(suffix: str) -> DocumentFormat | None:
@@ -168,8 +130,8 @@ def _refuse_clash(point: EntryPoint, added: DocumentFormat, other: DocumentForma
         raise _unusable(point, f"its magic {taken} matches every zip or OLE file; use zip_members or ole_streams")
 
 
-def _unusable(point: EntryPoint, why: str) -> ReaderUnusable:
-    return ReaderUnusable(
+def _unusable(point: EntryPoint, why: str) -> errors.ReaderUnusable:
+    return errors.ReaderUnusable(
         f"The reader `{point.name} = {point.value}` of {_distribution(point)} cannot be used: {why}. "
         "Update that package, or uninstall it."
     )
@@ -180,26 +142,7 @@ def _distribution(point: EntryPoint) -> str:
 
 
 HEAD_BYTES = 8192
-_UNREAD_OLE = {
-    "WordDocument": "Word 97–2003 (.doc); save it as .docx",
-    "Workbook": "Excel; save it as PDF",
-    "Book": "Excel; save it as PDF",
-    "PowerPoint Document": "PowerPoint; save it as PDF",
-}
-_UNREAD_ZIP = {
-    "xl/workbook.xml": "Excel; save it as PDF",
-    "ppt/presentation.xml": "PowerPoint; save it as PDF",
-    "content.xml": "OpenDocument; save it as .docx",
-    "META-INF/container.xml": "EPUB; save it as PDF or HTML",
-}
-_UNREAD_MAGIC = {
-    b"{\\rtf": "rich text (RTF); save it as .docx",
-    b"HWP Document File V": "HWP 3 or older; save it as .hwpx",
-    b"\x89PNG": "an image; put it into a PDF",
-    b"\xff\xd8\xff": "an image; put it into a PDF",
-    b"GIF8": "an image; put it into a PDF",
-    b"%!PS": "PostScript; save it as PDF",
-}
+_UNREAD: dict[str, dict[str, str]] = _TABLE["unread"]
 
 
 class Sniffed(NamedTuple):
@@ -223,7 +166,7 @@ def outside_reader(path: Path, *, suffix: str) -> str | None:
     """Name and version of the installed package that reads a file; None for built-in formats and unreadable files."""
     try:
         return format_named(sniff(path, suffix=suffix).format).distribution
-    except DocumentError:
+    except errors.DocumentError:
         return None
 
 
@@ -231,7 +174,7 @@ def _format_by_content(path: Path, suffix: str) -> str:
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     if not head:
-        raise EmptyDocument("The file has no bytes; get it again, or remove it from the folder.")
+        raise errors.EmptyDocument("The file has no bytes; get it again, or remove it from the folder.")
     for format in formats():
         if format.matches(head):
             return format.name
@@ -239,9 +182,9 @@ def _format_by_content(path: Path, suffix: str) -> str:
         return _ole_format(path)
     if head.startswith(ZIP_MAGIC):
         return _zip_format(path)
-    for magic, what in _UNREAD_MAGIC.items():
-        if head.startswith(magic):
-            raise UnsupportedDocument(f"The file is {what}.")
+    for magic, what in _UNREAD["magic"].items():
+        if head.startswith(magic.encode("latin-1")):
+            raise errors.UnsupportedDocument(f"The file is {what}.")
     return _text_format(head, suffix)
 
 
@@ -256,11 +199,13 @@ def _ole_format(path: Path) -> str:
                     if stream in streams and container.openstream(stream).read(len(start)) == start:
                         return format.name
     except Exception as error:
-        raise CorruptDocument(f"The OLE container cannot be read ({error}); the file may be truncated.") from error
-    for stream, what in _UNREAD_OLE.items():
+        raise errors.CorruptDocument(
+            f"The OLE container cannot be read ({error}); the file may be truncated."
+        ) from error
+    for stream, what in _UNREAD["ole"].items():
         if stream in streams:
-            raise UnsupportedDocument(f"The file is {what}.")
-    raise UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
+            raise errors.UnsupportedDocument(f"The file is {what}.")
+    raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
 
 
 def _zip_format(path: Path) -> str:
@@ -273,10 +218,12 @@ def _zip_format(path: Path) -> str:
             return "docx"
         if any(name.startswith("Contents/") and name.endswith((".hpf", ".xml")) for name in names):
             return "hwpx"
-    for name, what in _UNREAD_ZIP.items():
+    for name, what in _UNREAD["zip"].items():
         if name in names:
-            raise UnsupportedDocument(f"The file is {what}.")
-    raise UnsupportedDocument("The file is a zip, but not a document; give it the suffix .zip to index what is in it.")
+            raise errors.UnsupportedDocument(f"The file is {what}.")
+    raise errors.UnsupportedDocument(
+        "The file is a zip, but not a document; give it the suffix .zip to index what is in it."
+    )
 
 
 def format_of_members(names: frozenset[str]) -> str | None:
@@ -287,7 +234,7 @@ def format_of_members(names: frozenset[str]) -> str | None:
 def _content(archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
     if message := refusal(info, caps=ZipCaps()):
-        raise RefusedDocument(f"{message}.")
+        raise errors.RefusedDocument(f"{message}.")
     return read_member(archive, info)
 
 
@@ -297,13 +244,13 @@ def _text_format(head: bytes, suffix: str) -> str:
     promised = format_with_suffix(suffix)
     if not looks_like_text(head):
         if promised and promised.has_signature:
-            raise CorruptDocument(f"The file does not begin as {promised.name.upper()} files do; get it again.")
-        raise UnsupportedDocument("The file is neither a known document nor text; save it as PDF, HWPX or DOCX.")
+            raise errors.CorruptDocument(f"The file does not begin as {promised.name.upper()} files do; get it again.")
+        raise errors.UnsupportedDocument("The file is neither a known document nor text; save it as PDF, HWPX or DOCX.")
     if promised and not promised.has_signature and promised.name not in ("txt", "html"):
         return promised.name
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start):
         return "html"
     if start.startswith(b"<?xml"):
-        raise UnsupportedDocument("The file is XML of no known kind; save it as PDF, HWPX or DOCX.")
+        raise errors.UnsupportedDocument("The file is XML of no known kind; save it as PDF, HWPX or DOCX.")
     return "html" if promised and promised.name == "html" else "txt"

@@ -151,7 +151,9 @@ def _message(
 
 def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
     """Answers of one job, each within its budget. Raises DocumentUnreadable."""
-    with _by_memory[limits.memory_mb].borrow() as child:
+    memory_mb = limits.memory_mb
+    children = _by_memory.get(memory_mb) or _by_memory.setdefault(memory_mb, _Children(memory_mb))
+    with children.borrow() as child:
         child.send(task)
         while not (answer := child.receive(limits)).get("done"):
             if "error" in answer:
@@ -282,11 +284,5 @@ class _Children:
                 self._idle.get_nowait().close()
 
 
-class _ByMemory(dict[int, _Children]):
-    """The children of this process by the megabytes that a page may take."""
-
-    def __missing__(self, memory_mb: int) -> _Children:
-        return self.setdefault(memory_mb, _Children(memory_mb))
-
-
-_by_memory = _ByMemory()
+_by_memory: dict[int, _Children] = {}
+"""The children of this process by the megabytes that a page may take."""

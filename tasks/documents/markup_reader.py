@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
-from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader, storable
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
 from tasks.documents.text_reader import Decoded, decode, read_bytes
 
 if TYPE_CHECKING:
@@ -64,17 +64,11 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
 
 def _reader(
     format: str, blocks: BlockList, decoded: Decoded, *, reader: str, title: str | None, metadata: dict[str, str]
-) -> SimpleReader:
-    header = Header(
-        format=format,
-        reader=reader,
-        page_source="none",
-        page_count=1,
-        title=title,
-        metadata=metadata | {"encoding": decoded.encoding},
-        notes=decoded.notes,
+) -> Reader:
+    metadata |= {"encoding": decoded.encoding}
+    return read_whole(
+        blocks.unpaged(), format=format, reader=reader, title=title, metadata=metadata, notes=decoded.notes
     )
-    return SimpleReader(header, blocks.unpaged())
 
 
 def _decode_html(data: bytes) -> Decoded:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.documents.document_errors import EmptyDocument, RefusedDocument
-from tasks.documents.document_readers import SURROGATE, BlockList, Header, Reader, ReadOptions, SimpleReader
+from tasks.documents.document_readers import SURROGATE, BlockList, Reader, ReadOptions, read_whole
 
 MOST_BYTES = 100_000_000
 _BOMS = {  # UTF-32 before UTF-16, whose mark it begins with
@@ -45,15 +45,8 @@ def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Read
     for number, text in enumerate(pages, start=1):
         _add_paragraphs(blocks, text, page=number if paged else None)
     read = blocks.paged(len(pages)) if paged else blocks.unpaged()
-    header = Header(
-        format="txt",
-        reader="trivet text 1",
-        page_source="stored" if paged else "none",
-        page_count=len(read),
-        metadata={"encoding": decoded.encoding},
-        notes=decoded.notes,
-    )
-    return SimpleReader(header, read)
+    metadata = {"encoding": decoded.encoding}
+    return read_whole(read, format="txt", reader="trivet text 1", metadata=metadata, notes=decoded.notes)
 
 
 def read_bytes(path: Path) -> bytes:

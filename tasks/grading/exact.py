@@ -30,7 +30,7 @@ def grade_exact(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
             score=float(match is not None),
             extracted=said,
             gold=" | ".join(golds),
-            reason=_reason(said, match, response),
+            reason=why_missing(response) if said is None else "other words" if match is None else "same words",
             missing=said is None,
         )
 
@@ -63,13 +63,6 @@ def plain(text: str) -> str:
     """`text` as it is compared: NFKC, lower case, single spaces, without marks, article and final punctuation."""
     words = " ".join(unicodedata.normalize("NFKC", unmarked(text)).casefold().split())
     return ARTICLE.sub("", words.strip(" .,;:!?")).strip()
-
-
-def _reason(said: str | None, match: str | None, response: Response) -> str:
-    if said is None:
-        none = "no answer was found"
-        return why_missing(response, none, f"{none}: the reasoning was never closed")
-    return "same words" if match is not None else "other words"
 
 
 def _first_line(text: str) -> str:

@@ -80,11 +80,7 @@ class Judged(NamedTuple, Generic[Verdict]):
 
 
 def judge_all(
-    answered: Iterable[tuple[Item, Response]],
-    *,
-    asks: Asks,
-    parse: Callable[[str], Verdict | None],
-    judge: Judge,
+    answered: Iterable[tuple[Item, Response]], *, asks: Asks, parse: Callable[[str], Verdict | None], judge: Judge
 ) -> Iterator[Judged[Verdict]]:
     """Each response with its judgments, in order; one without a verdict is asked for again as a new draw.
 

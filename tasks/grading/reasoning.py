@@ -34,8 +34,10 @@ def visible_text(text: str) -> str | None:
     return text
 
 
-def why_missing(response: Response, nothing_found: str, unclosed: str = "the reasoning was never closed") -> str:
+def why_missing(response: Response, nothing_found: str = "") -> str:
     """Why there is no answer in a response: the call failed, its reasoning was never closed, or `nothing_found`."""
     if response.missed:
         return f"no response: {response.missed}"
-    return unclosed if visible_text(response.text) is None else nothing_found
+    if visible_text(response.text) is not None:
+        return nothing_found or "no answer was found"
+    return f"{'' if nothing_found else 'no answer was found: '}the reasoning was never closed"

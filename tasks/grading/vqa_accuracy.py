@@ -10,11 +10,15 @@ unnumbered entries (VizWiz) would give the majority's answer .67 instead of .94.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
+
+from num2words import num2words
 
 ENOUGH = 3
 """Other people who must agree for a full point."""
@@ -22,22 +26,8 @@ SIGNS = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 COMMA_IN_NUMBER = re.compile(r"\d,\d")
 PERIOD = re.compile(r"\.(?!\d)")
 MOST_PERIODS = 32
-NUMBERS = {
-    "none": "0", "zero": "0", "one": "1", "two": "2", "three": "3", "four": "4",
-    "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10",
-}  # fmt: skip
+NUMBERS = {"none": "0"} | {num2words(number): str(number) for number in range(11)}
 ARTICLES = frozenset({"a", "an", "the"})
-KNOWN_WITHOUT_APOSTROPHES = """
-ain't aren't can't could've couldn't didn't doesn't don't hadn't hasn't haven't he'd he's how'd how'll how's I'm I've
-isn't it'd it'll ma'am mightn't might've mustn't must've needn't not've o'clock oughtn't shan't should've shouldn't
-somebody'll somebody's someone'd someone'll someone's something'd something'll that's there'd there're there's they'd
-they'll they're they've 'twas wasn't we've weren't what'll what're what's what've when's where'd where's where've who'd
-who'll who's who've why'll why're why's won't would've wouldn't y'all you'd you'll you're you've
-"""
-KNOWN_WITHOUT_ONE_OF_SEVERAL = """
-couldn't've hadn't've he'd've I'd've it'd've mightn't've 'ow's'at she'd've shouldn't've somebody'd've someone'd've
-something'd've there'd've they'd've we'd've who'd've wouldn't've y'all'll y'all'd've you'd've
-"""
 ODD = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}
 CACHED = 1 << 16
 CACHED_CHARS = 100
@@ -123,9 +113,10 @@ def _stem(word: str) -> str:
 
 def _contractions() -> Iterator[tuple[str, str]]:
     """Misspelt contractions, each with the correct form."""
-    for word in KNOWN_WITHOUT_APOSTROPHES.split():
+    known = json.loads(Path(__file__).with_name("vqa_contractions.json").read_text("utf-8"))
+    for word in " ".join(known["without_apostrophes"]).split():
         yield word.replace("'", ""), word
-    for word in KNOWN_WITHOUT_ONE_OF_SEVERAL.split():
+    for word in " ".join(known["without_one_of_several"]).split():
         for place in re.finditer("'", word):
             yield word[: place.start()] + word[place.end() :], word
     yield from ODD.items()

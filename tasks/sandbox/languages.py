@@ -2,8 +2,9 @@
 
 A program that calls `exit(0)` has not passed its tests, so after their last line a token is written to the descriptor
 REPORT. inside/python.py does that for Python. Bash: a line after the tests copies the token from the descriptor TOKEN
-if the line before it had status 0. JavaScript: RUNNER reads the token, closes TOKEN, runs the program as the main
-module and writes the token once nothing is left to do. Other languages: only the exit code counts, so `exit(0)` passes.
+if the line before it had status 0. JavaScript: its runner in languages.toml reads the token, closes TOKEN, runs the
+program as the main module and writes the token once nothing is left to do. Other languages: only the exit code counts,
+so `exit(0)` passes.
 
 Tests run in the program's own process, so on purpose a Bash script can read TOKEN itself or redefine `builtin`, and
 JavaScript find the token through the inspector or /proc/self/mem, or fire `beforeExit` and exit in a timer between
@@ -14,9 +15,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from pydantic import TypeAdapter
 
 from tasks.sandbox.inside.child import REPORT, TOKEN
 from tasks.sandbox.sandbox_errors import LanguageUnavailable
@@ -25,38 +29,6 @@ from tasks.sandbox.sandbox_layout import TOP
 SHOWN = ("/usr", *TOP)
 """Folders of this machine in which programs find their tools."""
 SYSTEM_PATH = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
-BASH_MARK = f"""
-case $? in
-0) ! builtin read -r -u {TOKEN}; builtin printf %s "$REPLY" >&{REPORT}; builtin exit 0 ;;
-*) builtin exit $? ;;
-esac
-"""
-"""`!`: with `set -e` too, a last line without a line feed is read and no error."""
-RUNNER = """\
-(() => {
-  const { readSync, writeSync, closeSync } = require('fs');
-  const modules = require('module');
-  const [node, path, ...descriptors] = process.argv;
-  const [from, to] = descriptors.map(Number);
-  const token = Buffer.alloc(256);
-  const size = readSync(from, token);
-  closeSync(from);
-  const evaluated = ['__dirname', '__filename', 'exports', 'module', 'require'];
-  const kept = ['console', 'crypto', 'process'];
-  for (const name of modules.builtinModules.concat(evaluated)) if (!kept.includes(name)) delete globalThis[name];
-  delete process._eval;
-  process.execArgv = [];
-  process.argv = [node, path];
-  let waiting = false;
-  process.on('beforeExit', () => {
-    if (waiting) writeSync(to, token, 0, size);
-    waiting = false;
-  });
-  modules._load(path, null, true);
-  waiting = true;
-})();
-"""
-"""For `node --eval`, which knows modules by global names: programs must not. Arguments: source, TOKEN, REPORT."""
 
 
 class Language(NamedTuple):
@@ -96,59 +68,10 @@ class Language(NamedTuple):
         return tuple(values.get(argument, argument) for argument in argv)
 
 
-LANGUAGES = (
-    Language("python", ("py", "python3", "py3"), "main.py", run=()),
-    Language(
-        "javascript",
-        ("js", "node", "nodejs"),
-        "main.js",
-        run=("node", "{source}"),
-        run_tested=("node", "--eval", RUNNER, "{source}", str(TOKEN), str(REPORT)),
-        tools=("node",),
-        limits_memory_by="data",
-    ),
-    Language("bash", ("sh", "shell"), "main.sh", run=("bash", "{source}"), tools=("bash",), ends=BASH_MARK),
-    Language(
-        "cpp",
-        ("c++", "cc", "cxx"),
-        "main.cpp",
-        compile=("g++", "-std=c++17", "-O1", "-o", "{binary}", "{source}"),
-        run=("{binary}",),
-        tools=("g++",),
-    ),
-    # `java FILE` compiles in memory and runs the first class of the file, whatever its name; it needs a JDK
-    Language(
-        "java",
-        (),
-        "Main.java",
-        run=("java", "-ea", "-XX:+UseSerialGC", "{source}"),
-        tools=("java", "javac"),
-        limits_memory_by="data",
-    ),
-    Language(
-        "go",
-        ("golang",),
-        "main.go",
-        compile=("env", "GOCACHE=/tmp/go", "CGO_ENABLED=0", "go", "build", "-o", "{binary}", "{source}"),
-        run=("{binary}",),
-        tools=("go", "env"),
-        limits_memory_by="data",
-    ),
-    Language(
-        "rust",
-        ("rs",),
-        "main.rs",
-        compile=("rustc", "--edition=2021", "-O", "-o", "{binary}", "{source}"),
-        run=("{binary}",),
-        tools=("rustc", "cc"),
-    ),
-    Language("perl", ("pl",), "main.pl", run=("perl", "{source}"), tools=("perl",)),
-    Language("php", (), "main.php", run=("php", "{source}"), tools=("php",)),
-    Language("ruby", ("rb",), "main.rb", run=("ruby", "{source}"), tools=("ruby",)),
-    Language("lua", (), "main.lua", run=("lua", "{source}"), tools=("lua",)),
-    Language("r", (), "main.r", run=("Rscript", "{source}"), tools=("Rscript",)),
+_TABLE = Path(__file__).with_name("languages.toml").read_text("utf-8")
+LANGUAGES = TypeAdapter(tuple[Language, ...]).validate_python(
+    tomllib.loads(_TABLE.replace("{token}", str(TOKEN)).replace("{report}", str(REPORT)))["language"]
 )
-"""Never run so far, since their tools were not at hand: go, rust, php, ruby, lua, r."""
 _NAMED = {name: language for language in LANGUAGES for name in (language.name, *language.aliases)}
 
 

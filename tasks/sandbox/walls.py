@@ -10,8 +10,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from tasks.sandbox.languages import LANGUAGES, unavailable
 from tasks.sandbox.sandbox_pool import Sandbox
@@ -89,17 +92,10 @@ def seen_from_outside(sandbox: Sandbox) -> Seen:
 
 def descendants(roots: list[int]) -> list[int]:
     """Process IDs of `roots` and all processes below them."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                stat = (entry / "stat").read_text(errors="replace")  # a program names itself as it likes
-            except OSError:  # it ended meanwhile
-                continue
-            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
     found = list(roots)
-    for pid in found:
-        found.extend(parents.get(pid, []))
+    for root in roots:
+        with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            found += [child.pid for child in psutil.Process(root).children(recursive=True)]
     return found
 
 

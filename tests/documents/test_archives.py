@@ -90,7 +90,7 @@ def test_an_xml_part_above_the_cap_is_refused(tmp_path: Path) -> None:
     package = Package(_written(tmp_path, _zip({"a.xml": b"<a>" + b"x" * 100 + b"</a>"})), caps=ZipCaps(xml_bytes=50))
 
     with package, pytest.raises(RefusedDocument, match="split the document"):
-        package.xml("a.xml")
+        package.xml_source("a.xml")
 
 
 def test_broken_xml_is_corrupt() -> None:

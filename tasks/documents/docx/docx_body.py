@@ -10,20 +10,8 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_readers import table_text
-from tasks.documents.docx.docx_inline import (
-    CHART,
-    MC,
-    A,
-    Drawn,
-    Hidden,
-    NoteReference,
-    PageBreak,
-    Picture,
-    TextBox,
-    Token,
-    first_copy,
-    inline,
-)
+from tasks.documents.docx import docx_inline
+from tasks.documents.docx.docx_inline import CHART, MC, A, first_copy
 from tasks.documents.docx.docx_package import Part, W, WordPackage, attribute, child_value
 from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, integer
 
@@ -62,7 +50,9 @@ class PageCounter:
 class Findings:
     """What the walk finds besides text."""
 
-    references: list[tuple[NoteReference, int]] = field(default_factory=list[tuple[NoteReference, int]])
+    references: list[tuple[docx_inline.NoteReference, int]] = field(
+        default_factory=list[tuple[docx_inline.NoteReference, int]]
+    )
     """Notes in the order of their references, with the page of the reference."""
     sections: list[ET.Element] = field(default_factory=list[ET.Element])
     """Section properties, one per section."""
@@ -106,8 +96,8 @@ class StoryWalker:
         look = self._styles.look(node, self._numbering)
         self.pages.manual_breaks += look.starts_page
         text, labelled = "", False
-        for token in inline(node):
-            if isinstance(token, PageBreak):
+        for token in docx_inline.inline(node):
+            if isinstance(token, docx_inline.PageBreak):
                 yield from self._part_of_paragraph(text, look, labelled=labelled)
                 labelled, text = labelled or bool(text.strip()), ""
                 if token.rendered:
@@ -135,25 +125,25 @@ class StoryWalker:
         yield from self._later
         self._later.clear()
 
-    def _meet(self, token: Token) -> None:
+    def _meet(self, token: docx_inline.Token) -> None:
         """Note what is anchored at this point of a paragraph."""
-        if isinstance(token, NoteReference):
+        if isinstance(token, docx_inline.NoteReference):
             self._findings.references.append((token, self.pages.turn()))
-        elif isinstance(token, Hidden):
+        elif isinstance(token, docx_inline.Hidden):
             self._findings.hidden += 1
-        elif isinstance(token, Picture):
+        elif isinstance(token, docx_inline.Picture):
             relationship = self._part.relationships.get(token.relationship or "")
             self._findings.external_images += bool(relationship and relationship.external)
             self._later.append(self._figure(token.alt))
-        elif isinstance(token, Drawn):
+        elif isinstance(token, docx_inline.Drawn):
             self._later.append(self._figure(self._drawn(token)))
-        elif isinstance(token, TextBox):
+        elif isinstance(token, docx_inline.TextBox):
             self._later.extend(self._enclosed(token.content))
 
     def _figure(self, text: str) -> Item:
         return Item("figure", text, self.pages.turn(), self._section)
 
-    def _drawn(self, token: Drawn) -> str:
+    def _drawn(self, token: docx_inline.Drawn) -> str:
         relationship = self._part.relationships.get(token.relationship)
         if relationship is None or relationship.external or relationship.target not in self._package.names:
             return token.alt

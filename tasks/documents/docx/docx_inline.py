@@ -13,11 +13,8 @@ from typing import NamedTuple, TypeVar
 from tasks.documents.docx.docx_package import R, W, attribute, child_is_on
 
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
-PIC = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
-WP = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
-CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
-DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+_DRAWING_PARTS = ("main", "picture", "wordprocessingDrawing", "chart", "diagram")
+A, PIC, WP, CHART, DIAGRAM = (f"{{http://schemas.openxmlformats.org/drawingml/2006/{part}}}" for part in _DRAWING_PARTS)
 VML = "{urn:schemas-microsoft-com:vml}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate, Kind
 from tasks.documents.document_errors import NeedsPassword, RefusedDocument, UnsupportedDocument
-from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader, storable
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_inline import MC, VML, A
 from tasks.documents.docx.docx_package import Part, R, W, WordPackage, attribute
@@ -66,16 +66,8 @@ def _read(package: WordPackage) -> Reader:
     pages = blocks.paged(page_count) if has_pages else blocks.unpaged()
     metadata = _core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
-    header = Header(
-        format="docx",
-        reader=READER,
-        page_source="stored" if has_pages else "none",
-        page_count=len(pages),
-        title=title and storable(title),
-        metadata=metadata,
-        notes=_notes(package, findings),
-    )
-    return SimpleReader(header, pages)
+    title, notes = title and storable(title), _notes(package, findings)
+    return read_whole(pages, format="docx", reader=READER, title=title, metadata=metadata, notes=notes)
 
 
 def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[Item], int]:

@@ -8,37 +8,21 @@ from itertools import groupby
 from operator import attrgetter
 
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
-from tasks.documents.document_readers import Header, Headings, SimpleReader
-from tasks.documents.hwp.hwp_model import (
-    Aside,
-    Caption,
-    HangulDocument,
-    ListCounters,
-    Paragraph,
-    Section,
-    Shape,
-    Table,
-)
+from tasks.documents.document_readers import Headings, SimpleReader, read_whole
+from tasks.documents.hwp.hwp_model import Aside, Caption, HangulDocument, ListCounters, Paragraph, Section, Shape, Table
 
 
 def hangul_reader(document: HangulDocument, *, format: str, reader: str) -> SimpleReader:
     """The reader of a document, whose whole text is one page without a number: the formats store no pages."""
-    header = Header(
-        format=format,
-        reader=reader,
-        page_source="none",
-        page_count=1,
-        title=document.title,
-        metadata=document.metadata,
-        notes=document.notes,
-    )
     blocks = assemble(document)
     status, reason = PageStatus.OK, None
     if not any(block.text for block in blocks):
         figures = any(block.kind == "figure" for block in blocks)
         status = PageStatus.EMPTY
         reason = "image-only: the document holds figures but no text" if figures else "the document holds no text"
-    return SimpleReader(header, [Page(number=None, status=status, reason=reason, blocks=blocks)])
+    page = Page(number=None, status=status, reason=reason, blocks=blocks)
+    title, metadata, notes = document.title, document.metadata, document.notes
+    return read_whole([page], format=format, reader=reader, title=title, metadata=metadata, notes=notes)
 
 
 def assemble(document: HangulDocument) -> tuple[Block, ...]:

@@ -11,54 +11,35 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from sys import byteorder
 
-from tasks.documents.hwp.hwp_model import (
-    MAX_LEVEL,
-    Aside,
-    AsideKind,
-    Caption,
-    Generated,
-    ListHead,
-    ListKind,
-    ListStyles,
-    NumberingLevel,
-    Paragraph,
-    Run,
-    Section,
-    Table,
-    TableCell,
-    aside,
-    number_text,
-    shape,
-    style_named,
-)
+from tasks.documents.hwp import hwp_model as hwp
 from tasks.documents.hwp.hwp_streams import Record, Tag
 
 _HEAD_BYTES = 12  # attributes, width, distance and character shape before each number pattern
-_KINDS: dict[int, ListKind] = {1: "outline", 2: "number", 3: "bullet"}
+_KINDS: dict[int, hwp.ListKind] = {1: "outline", 2: "number", 3: "bullet"}
 
 
-def read_docinfo(records: list[Record]) -> ListStyles:
+def read_docinfo(records: list[Record]) -> hwp.ListStyles:
     """The document's lists; ids of lists count from 1, those of paragraph shapes from 0."""
     flat = [record for top in records for record in (top, *top.children)]
     numberings = [_levels(record) for record in flat if record.tag == Tag.NUMBERING]
     bullets = [_bullet(record) for record in flat if record.tag == Tag.BULLET]
     heads = [_head(record) for record in flat if record.tag == Tag.PARA_SHAPE]
-    return ListStyles(
+    return hwp.ListStyles(
         numberings=dict(enumerate(numberings, 1)),
         bullets=dict(enumerate(bullets, 1)),
         heads={str(shape_id): head for shape_id, head in enumerate(heads) if head},
     )
 
 
-def _head(record: Record) -> ListHead | None:
+def _head(record: Record) -> hwp.ListHead | None:
     attributes = record.u32(0)
     kind = _KINDS.get(attributes >> 23 & 3)
     # three bits hold levels 0–6; files since 5.0.2.5 repeat the level at the end, up to 9
-    level = min(record.u32(54), MAX_LEVEL) if len(record.data) >= 58 else attributes >> 25 & 7
-    return ListHead(kind, record.u16(30), level) if kind else None
+    level = min(record.u32(54), hwp.MAX_LEVEL) if len(record.data) >= 58 else attributes >> 25 & 7
+    return hwp.ListHead(kind, record.u16(30), level) if kind else None
 
 
-def _levels(record: Record) -> tuple[NumberingLevel, ...]:
+def _levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
     """Seven levels, and three more since 5.1.0.0; their starts since 5.0.2.5."""
     heads, offset = _patterns(record, 0, count=7)
     offset += 2  # whether the list goes on from the one before
@@ -67,13 +48,15 @@ def _levels(record: Record) -> tuple[NumberingLevel, ...]:
         more, offset = _patterns(record, offset, count=3)
         heads += more
         starts += _starts(record, offset, count=3)[0]
-    return tuple(NumberingLevel(pattern, style, start) for (pattern, style), start in zip(heads, starts, strict=True))
+    return tuple(
+        hwp.NumberingLevel(pattern, style, start) for (pattern, style), start in zip(heads, starts, strict=True)
+    )
 
 
 def _patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[str, str]], int]:
     found: list[tuple[str, str]] = []
     for _ in range(count):
-        found.append((record.text(offset + _HEAD_BYTES), style_named(record.u32(offset) >> 5 & 0x1F)))
+        found.append((record.text(offset + _HEAD_BYTES), hwp.style_named(record.u32(offset) >> 5 & 0x1F)))
         offset += _HEAD_BYTES + 2 + 2 * record.u16(offset + _HEAD_BYTES)
     return found, offset
 
@@ -95,31 +78,31 @@ _ONE_UNIT = {0: "", 10: "\n", 13: "", 24: "-", 30: "\u00a0", 31: " "}
 _TAB = 9
 _OBJECT_CODES = frozenset({1, 2, 3, 11, 12, 14, 15, 16, 17, 18, 21, 22, 23})
 """Eight-unit controls with a CTRL_HEADER; the others (4–9, 19, 20) have none."""
-_ASIDES: dict[str, AsideKind] = {"head": "header", "foot": "footer"}
+_ASIDES: dict[str, hwp.AsideKind] = {"head": "header", "foot": "footer"}
 """Footnotes, endnotes, comments and unknown controls are notes."""
 _PAGE_NUMBERS = frozenset({0, 6})  # kinds of automatic numbers: the page number and the page count
 _USER_SIGN = 0x81
 _PICTURES = frozenset({Tag.PICTURE, Tag.OLE, Tag.CHART, Tag.VIDEO})
 
 
-def read_section(records: list[Record], styles: ListStyles) -> Section:
+def read_section(records: list[Record], styles: hwp.ListStyles) -> hwp.Section:
     """The section's paragraphs; text outside of them (memos) becomes notes."""
     properties = next((node for node in _walk(records) if _control_id(node) == "secd"), None)
     outline_id = properties.u16(18) if properties and len(properties.data) >= 20 else 0
-    return Section(tuple(_paragraphs(records, styles)), outline_id)
+    return hwp.Section(tuple(_paragraphs(records, styles)), outline_id)
 
 
-def _paragraphs(nodes: Iterable[Record], styles: ListStyles) -> Iterator[Paragraph]:
+def _paragraphs(nodes: Iterable[Record], styles: hwp.ListStyles) -> Iterator[hwp.Paragraph]:
     for node in nodes:
         if node.tag == Tag.PARA_HEADER:
             yield _paragraph(node, styles)
         elif stray := _all_paragraphs([node], styles):
-            yield Paragraph((Aside("note", stray),), None)
+            yield hwp.Paragraph((hwp.Aside("note", stray),), None)
 
 
-def _paragraph(node: Record, styles: ListStyles) -> Paragraph:
+def _paragraph(node: Record, styles: hwp.ListStyles) -> hwp.Paragraph:
     controls = iter([child for child in node.children if child.tag == Tag.CTRL_HEADER])
-    runs: list[Run] = []
+    runs: list[hwp.Run] = []
     for child in node.children:
         if child.tag == Tag.PARA_TEXT:
             for text in _text_runs(child.data):
@@ -130,8 +113,8 @@ def _paragraph(node: Record, styles: ListStyles) -> Paragraph:
     for control in controls:  # no place in the text: damaged, but not lost
         runs += _control(control, styles)
     beside = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
-    runs += aside("note", _all_paragraphs(beside, styles))
-    return Paragraph(tuple(runs), styles.heads.get(str(node.u16(8))))
+    runs += hwp.aside("note", _all_paragraphs(beside, styles))
+    return hwp.Paragraph(tuple(runs), styles.heads.get(str(node.u16(8))))
 
 
 def _text_runs(data: bytes) -> Iterator[str | None]:
@@ -162,7 +145,7 @@ def _text_runs(data: bytes) -> Iterator[str | None]:
         yield data[2 * start :].decode("utf-16-le", "replace")
 
 
-def _control(node: Record, styles: ListStyles) -> list[Run]:
+def _control(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
     match _control_id(node):
         case "tbl ":
             return [_table(node, styles)]
@@ -180,20 +163,22 @@ def _control(node: Record, styles: ListStyles) -> list[Run]:
         case "form":
             return [_form_text(child) for child in node.children if child.tag == Tag.FORM_OBJECT]
         case "secd":  # what stands in it are master pages
-            return aside("header", _all_paragraphs(node.children, styles))
+            return hwp.aside("header", _all_paragraphs(node.children, styles))
         case other:
-            return aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, styles))
+            return hwp.aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, styles))
 
 
-def _auto_number(node: Record) -> Generated:
+def _auto_number(node: Record) -> hwp.Generated:
     """The number as Hangul stored it; empty for page numbers, which differ on every page."""
     attributes, number = node.u32(4), node.u16(8)
     if attributes & 0xF in _PAGE_NUMBERS or not number:
-        return Generated("")
+        return hwp.Generated("")
     # each is one UTF-16 unit, or missing
     user, prefix, suffix = (node.data[at : at + 2].decode("utf-16-le", "replace").strip("\0") for at in (10, 12, 14))
     style = attributes >> 4 & 0xFF
-    return Generated(prefix + (user if style == _USER_SIGN else number_text(number, style_named(style))) + suffix)
+    return hwp.Generated(
+        prefix + (user if style == _USER_SIGN else hwp.number_text(number, hwp.style_named(style))) + suffix
+    )
 
 
 def _form_text(node: Record) -> str:
@@ -207,11 +192,11 @@ def _form_text(node: Record) -> str:
     return ""
 
 
-def _table(node: Record, styles: ListStyles) -> Table:
+def _table(node: Record, styles: hwp.ListStyles) -> hwp.Table:
     """Cells are the lists behind the TABLE record; a list before it is the caption."""
     body = next((at for at, child in enumerate(node.children) if child.tag == Tag.TABLE), len(node.children))
     cells = tuple(
-        TableCell(
+        hwp.TableCell(
             row=head.u16(10),
             col=head.u16(8),
             row_span=max(1, head.u16(14)),
@@ -221,15 +206,15 @@ def _table(node: Record, styles: ListStyles) -> Table:
         )
         for head, content in _lists(node.children[body + 1 :])
     )
-    return Table(cells, _caption(node.children[:body], styles), _in_line(node))
+    return hwp.Table(cells, _caption(node.children[:body], styles), _in_line(node))
 
 
-def _drawing(node: Record, styles: ListStyles) -> list[Run]:
+def _drawing(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
     body = next((at for at, child in enumerate(node.children) if child.tag == Tag.SHAPE_COMPONENT), 0)
     inside = list(_walk(node.children[body:]))
     # word art: four corner points, then the words
-    art = [Paragraph((child.text(32),), None) for child in inside if child.tag == Tag.TEXT_ART]
-    return shape(
+    art = [hwp.Paragraph((child.text(32),), None) for child in inside if child.tag == Tag.TEXT_ART]
+    return hwp.shape(
         (*art, *_all_paragraphs(node.children[body:], styles)),
         picture=any(child.tag in _PICTURES for child in inside),
         description=node.text(44) if len(node.data) >= 46 else "",
@@ -238,10 +223,10 @@ def _drawing(node: Record, styles: ListStyles) -> list[Run]:
     )
 
 
-def _caption(nodes: list[Record], styles: ListStyles) -> Caption | None:
+def _caption(nodes: list[Record], styles: hwp.ListStyles) -> hwp.Caption | None:
     for head, content in _lists(nodes):
         side = head.u32(8) & 3  # left, right, top, bottom
-        return Caption(tuple(_paragraphs(content, styles)), before=side in (0, 2))
+        return hwp.Caption(tuple(_paragraphs(content, styles)), before=side in (0, 2))
     return None
 
 
@@ -257,9 +242,9 @@ def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
             yield node, [*node.children, *following]
 
 
-def _all_paragraphs(nodes: Iterable[Record], styles: ListStyles) -> tuple[Paragraph, ...]:
+def _all_paragraphs(nodes: Iterable[Record], styles: hwp.ListStyles) -> tuple[hwp.Paragraph, ...]:
     """The outermost paragraphs at and below the nodes."""
-    found: list[Paragraph] = []
+    found: list[hwp.Paragraph] = []
     for node in nodes:
         is_paragraph = node.tag == Tag.PARA_HEADER
         found += [_paragraph(node, styles)] if is_paragraph else _all_paragraphs(node.children, styles)

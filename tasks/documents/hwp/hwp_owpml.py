@@ -10,106 +10,90 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tasks.documents.document_errors import RefusedDocument
-from tasks.documents.hwp.hwp_model import (
-    MAX_LEVEL,
-    MAX_NESTING,
-    AsideKind,
-    Caption,
-    Generated,
-    ListHead,
-    ListKind,
-    ListStyles,
-    NumberingLevel,
-    Paragraph,
-    Run,
-    Section,
-    Table,
-    TableCell,
-    aside,
-    number_text,
-    shape,
-)
+from tasks.documents.hwp import hwp_model as hwp
 
 Element = Any
 """An lxml element; lxml carries no types."""
 
 _SPECIAL = {"tab": "\t", "lineBreak": "\n", "nbSpace": "\u00a0", "fwSpace": " ", "hyphen": "-"}
-_ASIDES: dict[str, AsideKind] = {"header": "header", "footer": "footer"}
+_ASIDES: dict[str, hwp.AsideKind] = {"header": "header", "footer": "footer"}
 """Footnotes, endnotes, comments and unknown elements are notes."""
 _PICTURES = frozenset({"pic", "ole", "chart", "video"})
 _DRAWN = frozenset({"rect", "ellipse", "line", "arc", "polygon", "curve", "connectLine", "container", "textart"})
 _SHAPES = _PICTURES | _DRAWN | {"unknownObject"}
 _FORMS = frozenset({"btn", "radioBtn", "checkBtn", "comboBox", "listBox", "edit", "scrollBar"})
 _MAX_SPAN = 1024
-_KINDS: dict[str, ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BULLET": "bullet"}
+_KINDS: dict[str, hwp.ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BULLET": "bullet"}
 
 
-def read_head(root: Element) -> ListStyles:
+def read_head(root: Element) -> hwp.ListStyles:
     """The lists that header.xml defines."""
-    heads: dict[str, ListHead] = {}
-    numberings: dict[int, tuple[NumberingLevel, ...]] = {}
+    heads: dict[str, hwp.ListHead] = {}
+    numberings: dict[int, tuple[hwp.NumberingLevel, ...]] = {}
     bullets: dict[int, str] = {}
     for element in root.iter():
         match local_name(element):
             case "paraPr":
                 heading = _find(element, "heading")
                 if heading is not None and (kind := _KINDS.get(heading.get("type", ""))):
-                    head = ListHead(kind, _number(heading, "idRef"), min(_number(heading, "level"), MAX_LEVEL))
+                    head = hwp.ListHead(kind, _number(heading, "idRef"), min(_number(heading, "level"), hwp.MAX_LEVEL))
                     heads[element.get("id", "")] = head
             case "numbering":
                 levels = [child for child in element if local_name(child) == "paraHead"]
                 levels.sort(key=lambda level: _number(level, "level"))
                 numberings[_number(element, "id")] = tuple(
-                    NumberingLevel(_text(level), level.get("numFormat", "DIGIT"), _number(level, "start", missing=1))
+                    hwp.NumberingLevel(
+                        _text(level), level.get("numFormat", "DIGIT"), _number(level, "start", missing=1)
+                    )
                     for level in levels
                 )
             case "bullet":
                 bullets[_number(element, "id")] = "" if _number(element, "useImage") else element.get("char", "")
             case _:
                 pass
-    return ListStyles(numberings, bullets, heads)
+    return hwp.ListStyles(numberings, bullets, heads)
 
 
-def read_section(root: Element, styles: ListStyles, master_page: Callable[[str], Element | None]) -> Section:
+def read_section(root: Element, styles: hwp.ListStyles, master_page: Callable[[str], Element | None]) -> hwp.Section:
     """The section's paragraphs. `master_page` gives the root of the master page of an id, if it is there."""
     reader = _SectionReader(styles, master_page)
     paragraphs = tuple(reader.paragraphs(root))
-    return Section(paragraphs, reader.outline_id)
+    return hwp.Section(paragraphs, reader.outline_id)
 
 
 class _SectionReader:
     """Reads one section; keeps the id of its outline numbering and the nesting depth."""
 
-    def __init__(self, styles: ListStyles, master_page: Callable[[str], Element | None]) -> None:
+    def __init__(self, styles: hwp.ListStyles, master_page: Callable[[str], Element | None]) -> None:
         self.outline_id = 0
         self._heads = styles.heads
         self._master_page = master_page
         self._depth = 0
 
-    def paragraphs(self, parent: Element) -> Iterator[Paragraph]:
+    def paragraphs(self, parent: Element) -> Iterator[hwp.Paragraph]:
         """The paragraphs of a list; an object without a paragraph around it counts as one."""
         self._depth += 1
-        if self._depth > MAX_NESTING:
+        if self._depth > hwp.MAX_NESTING:
             raise RefusedDocument(
-                f"Objects nest deeper than {MAX_NESTING}; no document that Hangul writes does: "
+                f"Objects nest deeper than {hwp.MAX_NESTING}; no document that Hangul writes does: "
                 "open it in Hangul and save it anew."
             )
         for child in _content(parent):
             if local_name(child) == "p":
                 yield self._paragraph(child)
             elif runs := self._run(child):
-                yield Paragraph(tuple(runs), None)
+                yield hwp.Paragraph(tuple(runs), None)
         self._depth -= 1
 
-    def _paragraph(self, element: Element) -> Paragraph:
-        runs: list[Run] = []
+    def _paragraph(self, element: Element) -> hwp.Paragraph:
+        runs: list[hwp.Run] = []
         for child in _content(element):
             inside = _content(child) if local_name(child) == "run" else (child,)
             for part in inside:
                 runs += self._run(part)
-        return Paragraph(tuple(runs), self._heads.get(element.get("paraPrIDRef", "")))
+        return hwp.Paragraph(tuple(runs), self._heads.get(element.get("paraPrIDRef", "")))
 
-    def _run(self, element: Element) -> list[Run]:
+    def _run(self, element: Element) -> list[hwp.Run]:
         match local_name(element):
             case "t":
                 return [_text(element)]
@@ -135,35 +119,35 @@ class _SectionReader:
             case "linesegarray":
                 return []
             case name:
-                return aside(_ASIDES.get(name, "note"), self._all_paragraphs(element))
+                return hwp.aside(_ASIDES.get(name, "note"), self._all_paragraphs(element))
 
-    def _section_properties(self, element: Element) -> list[Run]:
+    def _section_properties(self, element: Element) -> list[hwp.Run]:
         self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
-        runs: list[Run] = []
+        runs: list[hwp.Run] = []
         for child in element:
             if local_name(child) == "masterPage":
                 page = self._master_page(child.get("idRef", ""))
-                runs += aside("header", self._all_paragraphs(page)) if page is not None else []
+                runs += hwp.aside("header", self._all_paragraphs(page)) if page is not None else []
         return runs
 
-    def _all_paragraphs(self, element: Element) -> tuple[Paragraph, ...]:
+    def _all_paragraphs(self, element: Element) -> tuple[hwp.Paragraph, ...]:
         """The paragraphs below the element, whatever holds them."""
         children = list(_content(element))
         if any(local_name(child) == "p" for child in children):
             return tuple(self.paragraphs(element))
         return tuple(paragraph for child in children for paragraph in self._all_paragraphs(child))
 
-    def _table(self, element: Element) -> Table:
-        cells: list[TableCell] = []
+    def _table(self, element: Element) -> hwp.Table:
+        cells: list[hwp.TableCell] = []
         free_from: dict[int, int] = {}  # column → first row that no cell above reaches
         rows = [child for child in _content(element) if local_name(child) == "tr"]
         for row_index, row in enumerate(rows):
             for cell in _content(row):
                 if local_name(cell) == "tc":
                     cells.append(self._cell(cell, row_index, free_from))
-        return Table(tuple(cells), self._caption(element), _in_line(element))
+        return hwp.Table(tuple(cells), self._caption(element), _in_line(element))
 
-    def _cell(self, element: Element, row: int, free_from: dict[int, int]) -> TableCell:
+    def _cell(self, element: Element, row: int, free_from: dict[int, int]) -> hwp.TableCell:
         """A cell at its address; without one (other programs leave it out), at the first free column."""
         address, span = _find(element, "cellAddr"), _find(element, "cellSpan")
         row_span, col_span = (_span(span, name) for name in ("rowSpan", "colSpan"))
@@ -174,11 +158,11 @@ class _SectionReader:
             while free_from.get(col, 0) > row:
                 col += 1
             free_from |= {col + right: row + row_span for right in range(col_span)}
-        return TableCell(row, col, row_span, col_span, element.get("header") == "1", self._all_paragraphs(element))
+        return hwp.TableCell(row, col, row_span, col_span, element.get("header") == "1", self._all_paragraphs(element))
 
-    def _shape(self, element: Element) -> list[Run]:
-        art = [Paragraph((text,), None)] if (text := element.get("text", "")) else []
-        return shape(
+    def _shape(self, element: Element) -> list[hwp.Run]:
+        art = [hwp.Paragraph((text,), None)] if (text := element.get("text", "")) else []
+        return hwp.shape(
             (*art, *self._drawn(element)),
             picture=any(local_name(part) in _PICTURES for part in _components(element)),
             description=_text_in(element, "shapeComment"),
@@ -186,7 +170,7 @@ class _SectionReader:
             in_line=_in_line(element),
         )
 
-    def _drawn(self, element: Element) -> Iterator[Paragraph]:
+    def _drawn(self, element: Element) -> Iterator[hwp.Paragraph]:
         """The text in a shape and in the shapes of a group."""
         for child in _content(element):
             if local_name(child) in _SHAPES:
@@ -194,11 +178,11 @@ class _SectionReader:
             elif local_name(child) != "caption":
                 yield from self._all_paragraphs(child)
 
-    def _caption(self, element: Element) -> Caption | None:
+    def _caption(self, element: Element) -> hwp.Caption | None:
         caption = _find(element, "caption")
         if caption is None:
             return None
-        return Caption(self._all_paragraphs(caption), before=caption.get("side", "") in ("LEFT", "TOP"))
+        return hwp.Caption(self._all_paragraphs(caption), before=caption.get("side", "") in ("LEFT", "TOP"))
 
 
 def local_name(element: Element) -> str:
@@ -231,16 +215,16 @@ def _text_in(element: Element, name: str) -> str:
     return _text(child) if child is not None else ""
 
 
-def _auto_number(element: Element) -> Generated:
+def _auto_number(element: Element) -> hwp.Generated:
     """The number as it was last stored; page numbers say nothing, for they differ on every page."""
     number = _number(element, "num")
     if element.get("numType", "") in ("PAGE", "TOTAL_PAGE") or not number:
-        return Generated("")
+        return hwp.Generated("")
     found = _find(element, "autoNumFormat")
     look: dict[str, str] = {} if found is None else dict(found.attrib)
     style = look.get("type", "DIGIT")
-    sign = look.get("userChar", "") if style == "USER_CHAR" else number_text(number, style)
-    return Generated(look.get("prefixChar", "") + sign + look.get("suffixChar", ""))
+    sign = look.get("userChar", "") if style == "USER_CHAR" else hwp.number_text(number, style)
+    return hwp.Generated(look.get("prefixChar", "") + sign + look.get("suffixChar", ""))
 
 
 def _components(element: Element) -> Iterator[Element]:

@@ -10,30 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tasks.documents import document_errors as errors
 from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate
-from tasks.documents.document_errors import (
-    CorruptDocument,
-    DocumentError,
-    EmptyDocument,
-    NeedsPassword,
-    UnsupportedDocument,
-)
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
+from tasks.documents.hwp import hwp_streams
 from tasks.documents.hwp.hwp_assembly import hangul_reader
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
 from tasks.documents.hwp.hwp_model import HangulDocument
-from tasks.documents.hwp.hwp_streams import (
-    WRONG_PASSWORD,
-    Record,
-    Tag,
-    decrypt_distribution,
-    decrypt_stream,
-    distribution_key,
-    inflate,
-    record_tree,
-)
 
 _SIGNATURE = b"HWP Document File"
 _SECTOR_SHIFTS = (b"\x09\0\x06\0", b"\x0c\0\x06\0")
@@ -74,25 +59,22 @@ def open_container(path: Path) -> Any:
     with path.open("rb") as file:
         start = file.read(512)
     if not start:
-        raise EmptyDocument("The document has no bytes; ask for the file again.")
+        raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
     if start.startswith(_SIGNATURE):
-        raise UnsupportedDocument(
+        raise errors.UnsupportedDocument(
             "The document is an HWP 3 document, and HWP 5 and HWPX are read; open it in Hangul and save it as HWPX."
         )
     if not start.startswith(OLE_MAGIC):
-        raise CorruptDocument(
+        raise errors.CorruptDocument(
             "The document is not an HWP 5 document: it does not start as an OLE container; check its extension."
         )
     file_bytes = path.stat().st_size
     if not _plausible(start, file_bytes=file_bytes):
-        raise CorruptDocument(
-            "The document is a damaged OLE container: its header claims more than the file holds; "
-            "ask for an intact copy."
-        )
+        raise hwp_streams.damaged("The document is a damaged OLE container: its header claims more than the file holds")
     try:
         return olefile.OleFileIO(str(path))
     except _DAMAGED as error:
-        raise CorruptDocument(f"The document is a damaged OLE container ({error}); ask for an intact copy.") from error
+        raise hwp_streams.damaged(f"The document is a damaged OLE container ({error})") from error
 
 
 def _plausible(start: bytes, *, file_bytes: int) -> bool:
@@ -113,17 +95,19 @@ class Container:
         self.password = password
         self.flags = _read_flags(self.raw("FileHeader"))
         if self.flags.rights_managed:
-            raise UnsupportedDocument(
+            raise errors.UnsupportedDocument(
                 "The document is under rights management (DRM) or a certificate, whose keys are not in the file; "
                 "open it where you have the rights, and save it without them."
             )
         if self.flags.password and password is None:
-            raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
+            raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def document(self) -> HangulDocument:
         styles = read_docinfo(self.docinfo())
         names = self._section_names()
-        sections = tuple(read_section(record_tree(self._section(name), name=name), styles) for name in names)
+        sections = tuple(
+            read_section(hwp_streams.record_tree(self._section(name), name=name), styles) for name in names
+        )
         # the summary is not encrypted even where the text is
         metadata = read_summary(self.raw(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
         notes = (
@@ -139,21 +123,20 @@ class Container:
                     raise ValueError(f"{size} bytes claimed, {self._file_bytes} in the file")
             return self._ole.openstream(name).read()
         except _DAMAGED as error:
-            raise CorruptDocument(
-                f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole; "
-                "ask for an intact copy."
+            raise hwp_streams.damaged(
+                f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole"
             ) from error
 
-    def docinfo(self) -> list[Record]:
+    def docinfo(self) -> list[hwp_streams.Record]:
         """DocInfo's records. Raises NeedsPassword if the password is wrong."""
         try:
-            records = record_tree(self.stream("DocInfo", compressed=self.flags.compressed), name="DocInfo")
-        except DocumentError as error:
+            records = hwp_streams.record_tree(self.stream("DocInfo", compressed=self.flags.compressed), name="DocInfo")
+        except errors.DocumentError as error:
             if self.flags.password:
-                raise NeedsPassword(WRONG_PASSWORD) from error
+                raise errors.NeedsPassword(hwp_streams.WRONG_PASSWORD) from error
             raise
-        if self.flags.password and (not records or records[0].tag != Tag.DOCUMENT_PROPERTIES):
-            raise NeedsPassword(WRONG_PASSWORD)
+        if self.flags.password and (not records or records[0].tag != hwp_streams.Tag.DOCUMENT_PROPERTIES):
+            raise errors.NeedsPassword(hwp_streams.WRONG_PASSWORD)
         return records
 
     def _section(self, name: str) -> bytes:
@@ -162,19 +145,17 @@ class Container:
         stream = self.raw(name)
         # one plain record, 4 bytes of header and 256 of key material, then the cipher text
         first = int.from_bytes(stream[:4], "little")
-        if first & 0x3FF != Tag.DISTRIBUTE_DOC_DATA or first >> 20 != 256:
-            raise CorruptDocument(
-                f"Stream {name} has no distribution record: the file is damaged; ask for an intact copy."
-            )
-        packed = decrypt_distribution(stream[260:], distribution_key(stream[4:260]))
-        return inflate(packed, name=name) if self.flags.compressed else packed
+        if first & 0x3FF != hwp_streams.Tag.DISTRIBUTE_DOC_DATA or first >> 20 != 256:
+            raise hwp_streams.damaged(f"Stream {name} has no distribution record: the file is damaged")
+        packed = hwp_streams.decrypt_distribution(stream[260:], hwp_streams.distribution_key(stream[4:260]))
+        return hwp_streams.inflate(packed, name=name) if self.flags.compressed else packed
 
     def stream(self, name: str, *, compressed: bool) -> bytes:
         """A stream, decrypted if the document has a password, and inflated."""
         data = self.raw(name)
         if self.flags.password:
-            data = decrypt_stream(data, self.password or "", encrypt_version=self.flags.encrypt_version)
-        return inflate(data, name=name) if compressed else data
+            data = hwp_streams.decrypt_stream(data, self.password or "", encrypt_version=self.flags.encrypt_version)
+        return hwp_streams.inflate(data, name=name) if compressed else data
 
     def _section_names(self) -> list[str]:
         """Section streams in the order of their numbers."""
@@ -185,19 +166,21 @@ class Container:
             if len(entry) == 2 and entry[0] == folder and re.fullmatch(r"Section\d{1,5}", entry[1])
         )
         if not numbers:
-            raise CorruptDocument(f"The document has no {folder} section: it is damaged; ask for an intact copy.")
+            raise hwp_streams.damaged(f"The document has no {folder} section: it is damaged")
         return [f"{folder}/Section{number}" for number in numbers]
 
 
 def _read_flags(header: bytes) -> _Flags:
     if len(header) < 48 or not header.startswith(_SIGNATURE):
-        raise CorruptDocument(
+        raise errors.CorruptDocument(
             "The FileHeader stream does not say `HWP Document File`: not an HWP 5 document; check its extension."
         )
     flags = int.from_bytes(header[36:40], "little")
     if header[35] != 5:
         version = ".".join(str(part) for part in reversed(header[32:36]))
-        raise UnsupportedDocument(f"The document has HWP version {version}, and 5 is read; save it anew in Hangul.")
+        raise errors.UnsupportedDocument(
+            f"The document has HWP version {version}, and 5 is read; save it anew in Hangul."
+        )
     return _Flags(
         compressed=bool(flags & 1),
         password=bool(flags & 2),
@@ -254,7 +237,7 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
 def _embedded_images(container: Container, streams: dict[str, str]) -> Iterator[Embedded]:
     """The pictures that DocInfo lists, embedded or linked; OLE objects are left out."""
     for record in (record for top in container.docinfo() for record in (top, *top.children)):
-        if record.tag != Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
+        if record.tag != hwp_streams.Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
             continue
         kind, packing = record.data[0] & 0xF, record.data[0] >> 4 & 3
         if kind == _LINK:

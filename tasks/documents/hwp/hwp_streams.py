@@ -76,10 +76,14 @@ class Record:
         try:
             return struct.unpack_from(layout, self.data, offset)[0]
         except struct.error as error:
-            raise CorruptDocument(
-                f"Record {self.tag:#x} ends before its last field: the file is truncated or damaged; "
-                "ask for an intact copy."
+            raise damaged(
+                f"Record {self.tag:#x} ends before its last field: the file is truncated or damaged"
             ) from error
+
+
+def damaged(what: str) -> CorruptDocument:
+    """The error of a file that is not whole."""
+    return CorruptDocument(f"{what}; ask for an intact copy.")
 
 
 def inflate(packed: bytes, *, name: str) -> bytes:
@@ -89,19 +93,19 @@ def inflate(packed: bytes, *, name: str) -> bytes:
     try:
         data = inflater.decompress(packed, limit + 1)
     except zlib.error as error:
-        raise CorruptDocument(f"Stream {name} does not inflate ({error}); ask for an intact copy.") from error
+        raise damaged(f"Stream {name} does not inflate ({error})") from error
     if len(data) > limit:
         raise RefusedDocument(
             f"Stream {name} inflates from {len(packed)} to more than {limit} bytes: it looks like a deflate bomb; "
             "if it is a real document, open it in Hangul and save it anew."
         )
     if not inflater.eof:
-        raise CorruptDocument(f"Stream {name} ends early: the file is truncated; ask for an intact copy.")
+        raise damaged(f"Stream {name} ends early: the file is truncated")
     # not in the published format, but Hangul ends a stream like gzip: CRC-32, then the length
     if len(inflater.unused_data) >= 8:
         crc, size = struct.unpack_from("<II", inflater.unused_data)
         if size == len(data) and crc != zlib.crc32(data):
-            raise CorruptDocument(f"Stream {name} fails its checksum: the file is damaged; ask for an intact copy.")
+            raise damaged(f"Stream {name} fails its checksum: the file is damaged")
     return data
 
 
@@ -119,9 +123,9 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
                 "split it in Hangul into several."
             )
         if level > 2 * MAX_NESTING:
-            raise CorruptDocument(
+            raise damaged(
                 f"Stream {name} nests deeper than {MAX_NESTING} objects, which no document that Hangul writes does: "
-                "the file is damaged; ask for an intact copy."
+                "the file is damaged"
             )
         if tag not in _KEPT:
             continue
@@ -142,9 +146,9 @@ def _header(data: bytes, offset: int, *, name: str) -> tuple[int, int, int, int]
         size = int.from_bytes(data[start : start + 4], "little")
         start += 4
     if start + size > len(data):
-        raise CorruptDocument(
+        raise damaged(
             f"Stream {name} has a record of {size} bytes at {offset}, but only {len(data) - start} are left: "
-            "the file is truncated or damaged; ask for an intact copy."
+            "the file is truncated or damaged"
         )
     return tag, level, start, start + size
 
@@ -160,9 +164,8 @@ def distribution_key(record: bytes) -> bytes:
     Source: Hancom, HWP document format, distribution documents, revision 1.2.
     """
     if len(record) < _DISTRIBUTION_BYTES:
-        raise CorruptDocument(
-            f"The distribution record has {len(record)} bytes, expected {_DISTRIBUTION_BYTES}: "
-            "the file is damaged; ask for an intact copy."
+        raise damaged(
+            f"The distribution record has {len(record)} bytes, expected {_DISTRIBUTION_BYTES}: the file is damaged"
         )
     plain = bytes(a ^ b for a, b in zip(record, _mask(record), strict=False))
     offset = 4 + (record[0] & 0x0F)
@@ -261,8 +264,8 @@ def decrypt_open_document(data: bytes, *, key: bytes, vector: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     if len(vector) != 16 or len(data) % 16:
-        raise CorruptDocument(
+        raise damaged(
             f"An encrypted member has {len(data)} bytes and a vector of {len(vector)}; expected whole blocks of 16 "
-            "and a vector of 16: the file is damaged; ask for an intact copy."
+            "and a vector of 16: the file is damaged"
         )
     return Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor().update(data)

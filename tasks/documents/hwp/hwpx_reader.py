@@ -7,28 +7,22 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from zipfile import ZipInfo
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
+from tasks.documents import document_errors as errors
 from tasks.documents.archives import Package, ZipCaps, misplaced, oversized
 from tasks.documents.blocks import ImageCandidate
-from tasks.documents.document_errors import (
-    CorruptDocument,
-    EmptyDocument,
-    NeedsPassword,
-    RefusedDocument,
-    UnsupportedDocument,
-)
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import hangul_reader
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
-from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, decrypt_open_document, inflate, open_document_key
+from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damaged, decrypt_open_document, inflate, open_document_key
 
 _SECTION = re.compile(r"(?:.*/)?section(\d{1,5})\.xml", re.IGNORECASE)
 _METADATA = {
@@ -43,7 +37,6 @@ _METADATA = {
 # a section of 1,000 pages has about 40 MiB
 _CAPS = ZipCaps(member_bytes=64 << 20, total_bytes=1 << 30, ratio=100, ratio_from_bytes=8 << 20)
 _MANIFEST = "META-INF/manifest.xml"
-_HINT = "ask for an intact copy"
 
 
 def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
@@ -63,16 +56,15 @@ class HwpxPackage(Package):
 
     def __init__(self, path: Path, password: str | None) -> None:
         if not path.stat().st_size:
-            raise EmptyDocument("The document has no bytes; ask for the file again.")
+            raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
         super().__init__(path, caps=_CAPS)
-        self._password = password
-        self._keys: dict[tuple[bytes, int, int], bytes] = {}
+        self._key = cache(partial(open_document_key, password or ""))
         self.ciphers: dict[str, _Cipher] = {}
         """Of encrypted members, by name."""
         if _MANIFEST in self.names:
             self.ciphers = _ciphers(self.xml(_MANIFEST))
         if self.ciphers and password is None:
-            raise NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
+            raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def _refusal(self, info: ZipInfo) -> str | None:
         return misplaced(info)  # sizes are checked on reading: a bomb in a picture affects that picture only
@@ -81,7 +73,7 @@ class HwpxPackage(Package):
         """The root of an XML member, parsed without entities, DTD or network."""
         data = self.read(name)
         if b"<!DOCTYPE" in data[:4096] or b"<!ENTITY" in data[:4096]:
-            raise RefusedDocument(_entities(name))
+            raise errors.RefusedDocument(_entities(name))
         parser = etree.XMLParser(
             resolve_entities=False,
             no_network=True,
@@ -93,30 +85,26 @@ class HwpxPackage(Package):
         try:
             root = etree.fromstring(data, parser)
         except (etree.XMLSyntaxError, ValueError) as error:
-            raise CorruptDocument(f"Member {name} is not well-formed XML ({error}); {_HINT}.") from error
+            raise damaged(f"Member {name} is not well-formed XML ({error})") from error
         if root.getroottree().docinfo.doctype:  # in an encoding that hides it from the search above
-            raise RefusedDocument(_entities(name))
+            raise errors.RefusedDocument(_entities(name))
         return root
 
     def read(self, name: str) -> bytes:
         """The content of a member, decrypted."""
         if name in self.names and (sentence := oversized(self._zip.getinfo(name), caps=_CAPS)):
-            raise RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
+            raise errors.RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
         data, cipher = super().read(name), self.ciphers.get(name)
         if cipher is None:
             return data
-        recipe = (cipher.salt, cipher.iterations, cipher.key_bytes)
-        if recipe not in self._keys:
-            self._keys[recipe] = open_document_key(
-                self._password or "", salt=cipher.salt, iterations=cipher.iterations, key_bytes=cipher.key_bytes
-            )
-        packed = decrypt_open_document(data, key=self._keys[recipe], vector=cipher.vector)
+        key = self._key(salt=cipher.salt, iterations=cipher.iterations, key_bytes=cipher.key_bytes)
+        packed = decrypt_open_document(data, key=key, vector=cipher.vector)
         try:
             plain = inflate(packed, name=name)
-        except CorruptDocument as error:
-            raise NeedsPassword(WRONG_PASSWORD) from error
+        except errors.CorruptDocument as error:
+            raise errors.NeedsPassword(WRONG_PASSWORD) from error
         if hashlib.sha256(plain[:1024]).digest() != cipher.checksum:
-            raise NeedsPassword(WRONG_PASSWORD)
+            raise errors.NeedsPassword(WRONG_PASSWORD)
         return plain
 
 
@@ -151,18 +139,14 @@ def _cipher(parts: dict[str, Element]) -> _Cipher:
         data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
         start_key = parts["start-key-generation"]
     except KeyError as error:
-        raise CorruptDocument(f"The manifest's encryption data lacks {error}; {_HINT}.") from error
-    used = tuple(
-        _attribute(part, name).rpartition("#")[2].lower()
-        for part, name in (
-            (data, "checksum-type"),
-            (algorithm, "algorithm-name"),
-            (derivation, "key-derivation-name"),
-            (start_key, "start-key-generation-name"),
-        )
+        raise damaged(f"The manifest's encryption data lacks {error}") from error
+    names = (
+        *(_attribute(data, "checksum-type"), _attribute(algorithm, "algorithm-name")),
+        *(_attribute(derivation, "key-derivation-name"), _attribute(start_key, "start-key-generation-name")),
     )
+    used = [name.rpartition("#")[2].lower() for name in names]
     if (used[0], used[2], used[3]) != ("sha256-1k", "pbkdf2", "sha256") or not used[1].endswith("-cbc"):
-        raise UnsupportedDocument(
+        raise errors.UnsupportedDocument(
             f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
             "save it in Hangul without a password."
         )
@@ -175,7 +159,7 @@ def _cipher(parts: dict[str, Element]) -> _Cipher:
             checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
         )
     except ValueError as error:
-        raise CorruptDocument(f"The manifest's encryption data is damaged ({error}); {_HINT}.") from error
+        raise damaged(f"The manifest's encryption data is damaged ({error})") from error
 
 
 def _attribute(element: Element, name: str) -> str:
@@ -229,7 +213,9 @@ class _Parts:
         if spine and forgotten:
             self._notes.append(f"sections that the package file does not list are read last: {', '.join(forgotten)}")
         if not spine and not forgotten:
-            raise CorruptDocument("The document has no section: not an HWPX document, or not whole; check the file.")
+            raise errors.CorruptDocument(
+                "The document has no section: not an HWPX document, or not whole; check the file."
+            )
         return spine + forgotten
 
     def _styles(self) -> ListStyles:

@@ -47,9 +47,7 @@ def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sand
     graded = partial(Sample.graded, item, response, keys=response.call_keys)
     answer = visible_text(response.text)
     if answer is None or not answer.strip():
-        none = "no answer was found"
-        why = why_missing(response, none, f"{none}: the reasoning was never closed")
-        return graded(score=0.0, reason=why, missing=True)
+        return graded(score=0.0, reason=why_missing(response), missing=True)
     verdict = try_out(item, answer.strip("\n").rstrip(), sandbox)
     return graded(
         status="scored" if verdict.score is not None else "unscored",

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from tasks.grading.code.code_extraction import (
-    before_signature,
-    canonical_name,
-    completed,
-    defines,
-    signature_of,
-    with_plain_ends,
-)
+from tasks.grading.code import code_extraction
 
 BLANKED = {
     "bash": r"""\\.|'[^']*+'?|"(?:\\.|[^"\\])*+"?|(?:^|(?<=\s))#[^\n]*""",
@@ -63,17 +58,19 @@ def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests
     stops: a continuation ends at the first that occurs; none for code that was fenced. The function is closed once,
     whether code, tests, both or neither bring the brace.
     """
-    language, code = canonical_name(language), with_plain_ends(code)
+    language, code = code_extraction.canonical_name(language), code_extraction.with_plain_ends(code)
     tested = _together(prompt, code, entry_point, language, tests=tests, stops=stops)
     return RUN_HERE[language](tested) if language in RUN_HERE else tested
 
 
 def _together(prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]) -> Tested:
-    if not defines(code, entry_point, language):
+    if not code_extraction.defines(code, entry_point, language):
         code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
-        tested = Tested(completed(prompt, code, entry_point, language), tests)
+        tested = Tested(code_extraction.completed(prompt, code, entry_point, language), tests)
         return tested if language in WITHOUT_BRACES else _closed_once(tested, still_open=_depth(code, language) >= 0)
-    parts = _prepared(before_signature(prompt, entry_point, language), code, entry_point, language, tests)
+    parts = _prepared(
+        code_extraction.before_signature(prompt, entry_point, language), code, entry_point, language, tests
+    )
     # a quote in a here-document may mislead the count, but not a last line that is a brace
     still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
     tested = _closed_once(Tested(parts.before + parts.code, tests), still_open=still_open)
@@ -116,7 +113,7 @@ def _without_usage(code: str, entry_point: str, language: str) -> str:
 
     Source: extract_generation_code of deepseek-ai/DeepSeek-Coder (Evaluation/HumanEval/utils/utils.py), in evalchemy.
     """
-    defined = signature_of(entry_point, language).search(code)
+    defined = code_extraction.signature_of(entry_point, language).search(code)
     last = code.rfind("\n}")
     if defined is None or last < defined.end():
         return code
@@ -142,7 +139,7 @@ def _java(before: str, code: str, entry_point: str) -> Parts:
     code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
     code = _without_main(code, "java")
     blanked = _blanked(code, "java")
-    defined = signature_of(entry_point, "java").search(blanked)
+    defined = code_extraction.signature_of(entry_point, "java").search(blanked)
     for found in JAVA_CLASS.finditer(blanked):
         end = _end_of_block(blanked, found.end() - 1)
         if defined and found.end() <= defined.start() < end:
@@ -196,49 +193,18 @@ def _go_program(tested: Tested) -> Tested:
 def _java_program(tested: Tested) -> Tested:
     """With our own Pair in place of org.javatuples, of which the tests use nothing else."""
     source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
-    return Tested(source, tested.tests + (JAVA_PAIR if re.search(r"\bPair\b", source + tested.tests) else ""))
+    return Tested(source, tested.tests + (_own("Pair.java") if re.search(r"\bPair\b", source + tested.tests) else ""))
 
 
 def _perl_program(tested: Tested) -> Tested:
     """With our own eq_deeply in place of Test::Deep, of which the tests use nothing else."""
-    return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: PERL_EQ_DEEPLY, tested.tests, flags=re.M))
+    return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: _own("eq_deeply.pl"), tested.tests, flags=re.M))
+
+
+@cache
+def _own(file: str) -> str:
+    return Path(__file__).with_name(file).read_text("utf-8")
 
 
 RUN_HERE = {"go": _go_program, "java": _java_program, "perl": _perl_program}
 """Language → what turns a program for which MultiPL-E needs more than one file, or a library, into one file."""
-JAVA_PAIR = """
-class Pair<A, B> {
-    private final A first;
-    private final B second;
-
-    Pair(A first, B second) { this.first = first; this.second = second; }
-    static <A, B> Pair<A, B> with(A first, B second) { return new Pair<>(first, second); }
-    A getValue0() { return first; }
-    B getValue1() { return second; }
-    <C> Pair<C, B> setAt0(C value) { return with(value, second); }
-    <C> Pair<A, C> setAt1(C value) { return with(first, value); }
-    Object getValue(int at) { return at == 0 ? first : second; }
-    int getSize() { return 2; }
-    @Override public int hashCode() { return java.util.Objects.hash(first, second); }
-    @Override public String toString() { return "[" + first + ", " + second + "]"; }
-    @Override public boolean equals(Object other) {
-        return other instanceof Pair<?, ?> pair
-            && java.util.Objects.equals(first, pair.first) && java.util.Objects.equals(second, pair.second);
-    }
-}
-"""
-PERL_EQ_DEEPLY = """\
-sub eq_deeply {
-    my ($one, $other) = @_;
-    return !defined $one && !defined $other unless defined $one && defined $other;
-    return 0 if ref $one ne ref $other;
-    if (ref $one eq 'ARRAY') {
-        return @$one == @$other && !grep { !eq_deeply($one->[$_], $other->[$_]) } 0 .. $#$one;
-    }
-    if (ref $one eq 'HASH') {
-        return keys %$one == keys %$other
-            && !grep { !(exists $other->{$_} && eq_deeply($one->{$_}, $other->{$_})) } keys %$one;
-    }
-    return $one eq $other;
-}
-"""

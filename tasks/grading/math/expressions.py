@@ -263,16 +263,12 @@ _VALUES: dict[str, Callable[..., Any]] = {
     "arg": lambda do, value: do.call("phase", value),
     "max": lambda _, *args: max(args, key=lambda value: value.real),
     "min": lambda _, *args: min(args, key=lambda value: value.real),
-    "sec": lambda do, value: 1 / do.call("cos", value),
-    "csc": lambda do, value: 1 / do.call("sin", value),
     "cot": lambda do, value: do.call("cos", value) / do.call("sin", value),
-    "arccot": lambda do, value: do.call("atan", 1 / value),
-    "arcsec": lambda do, value: do.call("acos", 1 / value),
-    "arccsc": lambda do, value: do.call("asin", 1 / value),
-    "coth": lambda do, value: 1 / do.call("tanh", value),
-    "sech": lambda do, value: 1 / do.call("cosh", value),
-    "csch": lambda do, value: 1 / do.call("sinh", value),
 }
+for _name, _of in {"sec": "cos", "csc": "sin", "coth": "tanh", "sech": "cosh", "csch": "sinh"}.items():
+    _VALUES[_name] = lambda do, value, _of=_of: 1 / do.call(_of, value)
+for _name, _of in {"arccot": "atan", "arcsec": "acos", "arccsc": "asin"}.items():
+    _VALUES[_name] = lambda do, value, _of=_of: do.call(_of, 1 / value)
 for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
     _VALUES[_name] = lambda do, value, _name=_name: do.call(_name, value)
     _VALUES[f"arc{_name}"] = lambda do, value, _name=f"a{_name}": do.call(_name, value)

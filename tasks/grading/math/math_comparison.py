@@ -7,34 +7,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from tasks.grading.math import math_reading, relations
 from tasks.grading.math.expressions import Apply, Node, Number, Symbol, Undecided, rational, symbols
 from tasks.grading.math.math_parsing import INFINITY
-from tasks.grading.math.math_reading import (
-    LOGICAL,
-    Answer,
-    Bracketed,
-    Formula,
-    Joined,
-    Listed,
-    Matrix,
-    Percentage,
-    Ratio,
-    Relation,
-    Words,
-)
+from tasks.grading.math.math_reading import Answer, Bracketed, Formula, Joined, Listed, Matrix, Ratio, Relation, Words
 from tasks.grading.math.numeric import proportional, same_value
-from tasks.grading.math.relations import (
-    MIRRORED,
-    as_difference,
-    as_interval,
-    is_assignment,
-    is_identity,
-    same_name,
-    solution_set,
-    subject_of,
-    symbols_of,
-    variable,
-)
 
 _HUNDREDTH = Apply("pow", (Number(Fraction(10)), Number(Fraction(-2))))
 _LINE = Bracketed("(", (Formula(Apply("neg", (INFINITY,))), Formula(INFINITY)), ")")
@@ -60,14 +37,15 @@ def _same_words(gold: Answer, answer: Answer) -> bool:
     if not (isinstance(gold, Words) and isinstance(answer, Words)):
         return False
     left, right = (re.sub(r"^(?:an?|the) |[\s.'-]+", " ", words.text).strip() for words in (gold, answer))
-    return left == right or (left in LOGICAL and LOGICAL[left] == LOGICAL.get(right))
+    logical = math_reading.LOGICAL
+    return left == right or (left in logical and logical[left] == logical.get(right))
 
 
 def _same_percentage(gold: Answer, answer: Answer) -> bool:
-    if isinstance(gold, Percentage) and isinstance(answer, Percentage):
+    if isinstance(gold, math_reading.Percentage) and isinstance(answer, math_reading.Percentage):
         return same_value(gold.node, answer.node)
-    percentage, other = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
-    if not isinstance(percentage, Percentage) or not isinstance(other, Formula):
+    percentage, other = (gold, answer) if isinstance(gold, math_reading.Percentage) else (answer, gold)
+    if not isinstance(percentage, math_reading.Percentage) or not isinstance(other, Formula):
         return False
     if not same_value(percentage.node, other.node):
         return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), other.node)
@@ -126,7 +104,11 @@ def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
 
 def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
     """`y = 2, x = 1` in the order of coordinates."""
-    return sorted(items, key=subject_of) if all(subject_of(item) in ("x", "y", "z") for item in items) else items
+    return (
+        sorted(items, key=relations.subject_of)
+        if all(relations.subject_of(item) in ("x", "y", "z") for item in items)
+        else items
+    )
 
 
 def _distinct(items: Sequence[Answer]) -> list[Answer]:
@@ -140,9 +122,9 @@ def _distinct(items: Sequence[Answer]) -> list[Answer]:
 def _same_list(gold: Answer, answer: Answer) -> bool:
     # `x < 1 or x > 2` beside a set is a set too
     if isinstance(gold, Joined | Bracketed) and isinstance(answer, Listed):
-        answer = solution_set(answer) or answer
+        answer = relations.solution_set(answer) or answer
     elif isinstance(answer, Joined | Bracketed) and isinstance(gold, Listed):
-        gold = solution_set(gold) or gold
+        gold = relations.solution_set(gold) or gold
     if not isinstance(gold, Listed) and not isinstance(answer, Listed):
         return same_answer(gold, answer)
     if isinstance(gold, Joined) or isinstance(answer, Joined):
@@ -163,9 +145,9 @@ def _same_list(gold: Answer, answer: Answer) -> bool:
 
 def _named(items: Sequence[Answer], *, beside: Sequence[Answer]) -> bool:
     """True for values of several different names beside values without names."""
-    names = [subject_of(item) for item in items]
+    names = [relations.subject_of(item) for item in items]
     distinct = all(names) and len(set(names)) == len(names) and len({name.partition("_")[0] for name in names}) > 1
-    return distinct and not any(map(subject_of, beside))
+    return distinct and not any(map(relations.subject_of, beside))
 
 
 def _same_collection(gold: Answer, answer: Answer) -> bool:
@@ -243,7 +225,7 @@ def _same_union(gold: Answer, answer: Answer) -> bool:
         same = _same_items if gold.sign == "setminus" else _same_set
         if same(gold.parts, answer.parts):
             return True
-    if isinstance(gold, Formula | Words) or isinstance(answer, Formula | Words | Percentage):
+    if isinstance(gold, Formula | Words) or isinstance(answer, Formula | Words | math_reading.Percentage):
         return False
     raise Undecided("unions that are not the same part by part")
 
@@ -257,7 +239,7 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
         return _same_equal_side(relation, other, gold=relation is gold)
     if not isinstance(other, Bracketed | Joined):
         return False
-    interval = as_interval(relation)
+    interval = relations.as_interval(relation)
     if interval is None or isinstance(other, Joined):
         raise Undecided("a relation and a set")
     return same_answer(interval, other)
@@ -269,8 +251,8 @@ def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
     if isinstance(other, Listed) and len(equation.sides) == 2 and not isinstance(last, Bracketed | Listed):
         return False
     if gold:
-        return is_assignment(equation) and same_answer(last, other)
-    if not is_assignment(equation) and symbols_of(last) and not is_identity(equation):
+        return relations.is_assignment(equation) and same_answer(last, other)
+    if not relations.is_assignment(equation) and relations.symbols_of(last) and not relations.is_identity(equation):
         return False
     return same_answer(other, last)
 
@@ -278,28 +260,30 @@ def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
 def _both_relations(gold: Relation, answer: Relation) -> bool:
     golds, answers = set(gold.signs), set(answer.signs)
     if golds == answers == {"="}:
-        if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
+        if relations.is_assignment(gold) and relations.is_assignment(answer) and relations.same_name(gold, answer):
             return same_answer(gold.sides[-1], answer.sides[-1])
         points = isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed)
         return not points and _proportion(gold, answer) is not None
     if "=" in golds & answers and len(golds | answers) > 1:
         return False
-    left, right = as_interval(gold), as_interval(answer)
-    if left is not None and right is not None and variable(gold) == variable(answer):
+    left, right = relations.as_interval(gold), relations.as_interval(answer)
+    if left is not None and right is not None and relations.variable(gold) == relations.variable(answer):
         return same_answer(left, right)
     if len(gold.signs) == len(answer.signs) == 1:
         factor = _proportion(gold, answer)
-        expected = gold.signs[0] if factor and factor > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
+        expected = gold.signs[0] if factor and factor > 0 else relations.MIRRORED.get(gold.signs[0], gold.signs[0])
         return factor is not None and answer.signs[0] == expected
     if len(gold.signs) == len(answer.signs):
-        mirrored = Relation(answer.sides[::-1], tuple(MIRRORED.get(sign, sign) for sign in answer.signs[::-1]))
+        mirrored = Relation(
+            answer.sides[::-1], tuple(relations.MIRRORED.get(sign, sign) for sign in answer.signs[::-1])
+        )
         return any(side.signs == gold.signs and _same_items(gold.sides, side.sides) for side in (answer, mirrored))
     return False
 
 
 def _proportion(gold: Relation, answer: Relation) -> int | None:
     """The sign of the factor between the side differences of two relations; None without one."""
-    left, right = as_difference(gold), as_difference(answer)
+    left, right = relations.as_difference(gold), relations.as_difference(answer)
     if left is None or right is None or symbols(left) != symbols(right):
         return None
     return proportional(left, right)
@@ -310,7 +294,7 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
     (Listed, _same_list),
     ((Bracketed, Matrix), _same_collection),
     (Joined, _same_union),
-    (Percentage, _same_percentage),
+    (math_reading.Percentage, _same_percentage),
     (Ratio, _same_ratio),
     (Words, _same_words),
     (Formula, _same_formula),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer
-from tasks.grading.math.math_tokens import NotUnderstood, word_set
+from tasks.grading.math.math_tokens import NotUnderstood, listed_words
 from tasks.grading.math.normalization import MAX_CHARS, normalize
 from tasks.grading.reasoning import visible_answer
 
@@ -50,11 +50,7 @@ _TUPLE = re.compile(r"[({\[]\s*[^\s()\[\],$]{1,30}(?:\s*,\s*[^\s()\[\],$]{1,30})
 _CONDITION = re.compile(r"\s*,?\s*(?:where|for|with|if|when)\b")
 _NAMES = frozenset(("sqrt", "theta", "alpha", "beta", "gamma", "delta", "lambda", "omega", "frac", "infinity", "infty"))
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}(?:['’][a-z]+)?")
-_SMALL_WORDS = word_set("""
-    he she it we you they has had have is are was were the its his her our my for to of so get got gets him us them
-    be been in on at by only just both now then thus hence who how why what as than from with not i option options
-    choose chose choice think thinks correct
-""")
+_SMALL_WORDS = listed_words("sentences")
 """That stand in sentences and never in formulas."""
 
 

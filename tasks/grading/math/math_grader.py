@@ -15,19 +15,10 @@ from itertools import tee
 from typing import NamedTuple, Self
 
 from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.math import math_reading
 from tasks.grading.math.expressions import Undecided, evaluate, rational
 from tasks.grading.math.math_comparison import same_answer
 from tasks.grading.math.math_extraction import answer_in, extract_answer
-from tasks.grading.math.math_reading import (
-    LOGICAL,
-    Answer,
-    Based,
-    Formula,
-    Percentage,
-    Words,
-    choice_letter,
-    read_answer,
-)
 from tasks.grading.math.math_tokens import NotUnderstood
 from tasks.grading.math.normalization import MAX_CHARS, for_sympy, normalize, plain_words, spelling
 from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
@@ -134,10 +125,10 @@ def decide(gold: str, answer: str) -> Verdict | None:
         return Verdict(False, "empty")
     if spelling(left) == spelling(right) or (len(words := plain_words(left)) > 1 and words == plain_words(right)):
         return Verdict(True, "string")
-    if plain_words(left) in LOGICAL and (said := _VERDICT.match(right)):
-        return Verdict(LOGICAL[plain_words(left)] == LOGICAL[said.group(1).lower()], "string")
-    letter = choice_letter(left)
-    if letter and len(left) <= 12 and (chosen := choice_letter(right) or _LOWER_CHOICE.get(right)):
+    if plain_words(left) in math_reading.LOGICAL and (said := _VERDICT.match(right)):
+        return Verdict(math_reading.LOGICAL[plain_words(left)] == math_reading.LOGICAL[said.group(1).lower()], "string")
+    letter = math_reading.choice_letter(left)
+    if letter and len(left) <= 12 and (chosen := math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)):
         return Verdict(letter == chosen, "choice")
     if verdict := _by_structure(left, right):
         return verdict
@@ -158,7 +149,10 @@ def _by_reading(left: str, right: str) -> Verdict | None:
     stage = ""
     for thousands in (True, False) if _GROUPED.search(left) and _GROUPED.search(right) else (True,):
         try:
-            gold, answer = read_answer(left, thousands=thousands), read_answer(right, thousands=thousands)
+            gold, answer = (
+                math_reading.read_answer(left, thousands=thousands),
+                math_reading.read_answer(right, thousands=thousands),
+            )
             equal = same_answer(gold, answer)
         except (NotUnderstood, Undecided, RecursionError, ArithmeticError, ValueError):
             return None
@@ -168,10 +162,12 @@ def _by_reading(left: str, right: str) -> Verdict | None:
     return Verdict(True, "numeric") if _same_decimal_comma(left, right) else Verdict(False, stage)
 
 
-def _stage(gold: Answer, answer: Answer) -> str:
-    if isinstance(gold, Words | Based) and isinstance(answer, Words | Based):
+def _stage(gold: math_reading.Answer, answer: math_reading.Answer) -> str:
+    if isinstance(gold, math_reading.Words | math_reading.Based) and isinstance(
+        answer, math_reading.Words | math_reading.Based
+    ):
         return "string"
-    if isinstance(gold, Formula) and isinstance(answer, Formula):
+    if isinstance(gold, math_reading.Formula) and isinstance(answer, math_reading.Formula):
         return "numeric" if rational(gold.node) is not None and rational(answer.node) is not None else "formula"
     return "structure"
 
@@ -246,8 +242,8 @@ def number_in(text: str) -> float | None:
     if len(text) > MAX_CHARS:
         return None
     try:
-        answer = read_answer(normalize(text))
-        if not isinstance(answer, Formula | Percentage):
+        answer = math_reading.read_answer(normalize(text))
+        if not isinstance(answer, math_reading.Formula | math_reading.Percentage):
             return None
         exact = rational(answer.node)
         value = complex(float(exact)) if exact is not None else evaluate(answer.node, {})

@@ -66,14 +66,11 @@ class _Reader:
 
     def sum(self) -> Node:
         self.enter()
-        terms = [self.term()]
+        terms = [self.signed(self.product)]
         while self.at("+", "-"):
-            terms.append(self.term())
+            terms.append(self.signed(self.product))
         self.depth -= 1
         return terms[0] if len(terms) == 1 else Apply("add", tuple(terms))
-
-    def term(self) -> Node:
-        return self.signed(self.product)
 
     def signed(self, read: Callable[[], Node]) -> Node:
         """What `read` reads, after any signs."""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fractions import Fraction
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tasks.grading.math.expressions import FUNCTIONS, Number
 
 MAX_TOKENS = 2_000
 MAX_SHIFT = 2_000
 """Most digits, and the largest exponent in scientific notation."""
+
+
+WORDS: dict[str, Any] = json.loads(Path(__file__).with_name("math_words.json").read_text("utf-8"))
+
+
+def listed_words(kind: str) -> frozenset[str]:
+    """The words of one kind in math_words.json."""
+    return word_set(" ".join(WORDS[kind]))
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -27,29 +37,14 @@ _PIECE = re.compile(
     re.S,
 )
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,])(?! \d)")
-_TEXT = word_set(
-    "text mathrm mbox hbox textbf textit textrm textnormal textup textsf texttt operatorname mathop mathtt"
-)
+_TEXT = listed_words("text")
 _FONTS = word_set("mathbf boldsymbol bm mathcal mathit mathsf mathfrak vec overrightarrow bold pmb ensuremath")
 _MARKS = word_set("overline bar hat widehat tilde widetilde dot ddot underline")
-_OTHER_NAMES = r"""
-    varepsilon→epsilon varphi→phi vartheta→theta varpi→pi varrho→rho imath→i jmath→j prime→' equal→=
-    lvert→| rvert→| vert→| mid→| Vert→| lbrace→{ rbrace→} lbrack→[ rbrack→] lparen→( rparen→)
-    cdot→* times→* ast→* div→/ colon→: backslash→setminus land→and wedge→and lor→or vee→or rightarrow→to
-    tg→tan ctg→cot cotg→cot arctg→arctan asin→arcsin acos→arccos atan→arctan arsinh→arcsinh sh→sinh ch→cosh th→tanh
-    infinity→infty inf→infty empty→emptyset varnothing→emptyset dbinom→binom tbinom→binom
-    dots→ldots cdots→ldots dotsc→ldots dotsb→ldots
-"""
-_SAME: dict[str, str] = dict(pair.split("→") for pair in word_set(_OTHER_NAMES))
+_SAME: dict[str, str] = dict(pair.split("→") for pair in listed_words("same"))
 _SIGNS = frozenset("*/|{}[]():='")
 _SILENT = word_set("big bigl bigr tfrac mathstrut strut protect space nobreak allowbreak hline displaylines centering")
-_LETTERS = word_set("""
-    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega
-    Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
-""")
-_SYMBOLS = _LETTERS | word_set(
-    "ell hbar odot oplus circ nabla partial mho aleph square triangle angle star dagger perp parallel"
-)
+_LETTERS = listed_words("letters")
+_SYMBOLS = _LETTERS | listed_words("symbols")
 _NAMED = sorted(
     (FUNCTIONS - word_set("re im arg max min abs")) | word_set("sqrt infty infinity frac asin acos atan"), key=len
 )
@@ -59,51 +54,12 @@ _WHOLE_WORDS = word_set("tg ctg inf pi mu nu xi abs max min").union(
 )
 """Letters in a row that are always one name."""
 
-_UNIT_WORDS = {
-    "cm": "cm centimeter centimeters centimetre centimetres",
-    "mm": "mm millimeter millimeters millimetre millimetres",
-    "km": "km kilometer kilometers kilometre kilometres",
-    "m": "m meter meters metre metres",
-    "in": "in inch inches",
-    "ft": "ft foot feet",
-    "yd": "yd yard yards",
-    "mi": "mi mile miles",
-    "s": "s sec secs second seconds",
-    "min": "min mins minute minutes",
-    "h": "h hr hrs hour hours",
-    "day": "day days",
-    "week": "week weeks",
-    "month": "month months",
-    "year": "yr yrs year years",
-    "kg": "kg kilogram kilograms",
-    "g": "g gram grams",
-    "lb": "lb lbs pound pounds",
-    "oz": "oz ounce ounces",
-    "cent": "cent cents ¢",
-    "dollar": "dollar dollars usd",
-    "yuan": "yuan rmb",
-    "mph": "mph",
-    "L": "l liter liters litre litres",
-    "mL": "ml milliliter milliliters",
-}
-_UNITS: dict[str, str] = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.split()}
+_UNITS: dict[str, str] = {word: unit for unit, words in WORDS["units"].items() for word in words.split()}
 """Word → unit; answers in two different ones differ."""
-_OTHER_UNITS = word_set("""
-    degree degrees deg unit units square cubic sq cu sqrt per percent point points item items people person persons
-    student students child children boy boys girl girls man men woman women apple apples book books ball balls marble
-    marbles coin coins card cards page pages step steps way ways time times number numbers integer integers digit digits
-    side sides edge edges vertex vertices triangle triangles rectangle rectangles solution solutions value values hz khz
-    mhz ghz ev kev mev gev joule joules newton newtons watt watts volt volts ohm ohms amp amps kelvin pascal pa kpa atm
-    mol moles nm um rad radian radians sr cc gal gallon gallons quart quarts pint pints cup cups acre acres hectare
-    hectares ton tons tonne tonnes knots erg ergs dyne dynes angstrom angstroms au pc kpc mpc rs rupee rupees euro euros
-    pence won krw yen kmh kmph kph meals tiles total each approximately about
-""")
+_OTHER_UNITS = listed_words("other_units")
 _SHORT = word_set("m s g h L N J K W V A C F T l")
 """Letters that are a unit only behind a number and a space, where the other answer has no variable."""
-_PROSE = word_set("""
-    where with for if when all any the is are of in on at to by from than some every no not only exists such that
-    therefore thus so hence then otherwise solution answer final
-""")
+_PROSE = listed_words("prose")
 
 
 class Token(NamedTuple):

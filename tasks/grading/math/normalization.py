@@ -6,21 +6,15 @@ import re
 import unicodedata
 from fractions import Fraction
 
+from tasks.grading.math.math_tokens import WORDS
+
 MAX_CHARS = 20_000
 """A longer answer is neither normalized nor compared."""
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
-_LETTERS = """
-    α alpha β beta γ gamma δ delta ε epsilon ζ zeta η eta θ theta ι iota κ kappa λ lambda μ mu ν nu ξ xi ο omicron π pi
-    ρ rho σ sigma τ tau υ upsilon φ phi χ chi ψ psi ω omega Γ Gamma Δ Delta Θ Theta Σ Sigma Φ Phi Ω Omega
-"""
-_SIGNS = """
-    × times ⋅ cdot · cdot ∙ cdot ÷ div √ sqrt ∞ infty ≤ le ≥ ge ⩽ le ⩾ ge ≠ ne ≈ approx ≡ equiv ± pm ∓ mp
-    ∪ cup ∩ cap ∈ in ∅ emptyset ⟨ langle ⟩ rangle ⌊ lfloor ⌋ rfloor ⌈ lceil ⌉ rceil ∠ angle
-"""
 _CHARACTERS = str.maketrans(
-    {sign: rf"\{name} " for sign, name in re.findall(r"(\S) (\w+)", _LETTERS + _SIGNS)}
+    {sign: rf"\{name} " for sign, name in re.findall(r"(\S) (\w+)", " ".join(WORDS["signs"]))}
     | {sign: rf"\mathbb{{{name}}}" for sign, name in zip("ℝℤℚℕ", "RZQN", strict=True)}
     | {sign: rf"\frac{{{above}}}{{{below}}}" for sign, above, below in zip("½⅓⅔¼¾", "11213", "23344", strict=True)}
     | {"°": r"^{\circ}", "％": r"\%", "∶": ":", "“": '"', "”": '"'}

@@ -6,18 +6,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
-from tasks.grading.math.expressions import (
-    Apply,
-    Node,
-    Number,
-    Undecided,
-    evaluate,
-    has_decimal,
-    rational,
-    same_to_many_digits,
-    symbols,
-    walk,
-)
+from tasks.grading.math import expressions
+from tasks.grading.math.expressions import Apply, Node, Number, Undecided, has_decimal, rational, symbols, walk
 
 RATIONAL_DIGITS, IRRATIONAL_DIGITS, CUT_DIGITS = 3, 4, 5
 """Significant digits needed of a decimal rounded from a rational or an irrational value, and of a truncated one."""
@@ -96,11 +86,11 @@ def _rounds_to(value: Fraction, decimal: Decimal, digits: int) -> bool:
 
 def _same_constant(a: Node, b: Node) -> bool:
     try:
-        left, right = evaluate(a, {}), evaluate(b, {})
+        left, right = expressions.evaluate(a, {}), expressions.evaluate(b, {})
     except Undecided:
-        return same_to_many_digits(a, b, {})
+        return expressions.same_to_many_digits(a, b, {})
     off, scale = abs(left - right), max(abs(left), abs(right))
-    if off <= CLEARLY_DIFFERENT * max(scale, 1) and same_to_many_digits(a, b, {}):
+    if off <= CLEARLY_DIFFERENT * max(scale, 1) and expressions.same_to_many_digits(a, b, {}):
         return True
     decimal = written_decimal(a) or written_decimal(b)
     if decimal and abs(left.imag) < 1e-12 and abs(right.imag) < 1e-12:
@@ -131,7 +121,7 @@ def _same_function(a: Node, b: Node) -> bool:
     agreed = 0
     for point, positive in _points_for(a, b, names):
         try:
-            left, right = evaluate(a, point), evaluate(b, point)
+            left, right = expressions.evaluate(a, point), expressions.evaluate(b, point)
         except Undecided:
             continue
         real = abs(left.imag) <= 1e-12 * abs(left) and abs(right.imag) <= 1e-12 * abs(right)
@@ -140,7 +130,7 @@ def _same_function(a: Node, b: Node) -> bool:
         differ = abs(left - right) > tolerance * max(abs(left), abs(right), 1e-30)
         if differ and (tolerance != CLEARLY_DIFFERENT or not _lost_digits(a, b, point)):
             return False
-        if tolerance == CLEARLY_DIFFERENT and not agreed and not same_to_many_digits(a, b, point):
+        if tolerance == CLEARLY_DIFFERENT and not agreed and not expressions.same_to_many_digits(a, b, point):
             return False
         agreed += 1
     if agreed < 2:
@@ -151,7 +141,7 @@ def _same_function(a: Node, b: Node) -> bool:
 def _lost_digits(a: Node, b: Node, point: dict[str, Fraction]) -> bool:
     """True where the difference was only cancellation in double precision."""
     try:
-        return same_to_many_digits(a, b, point)
+        return expressions.same_to_many_digits(a, b, point)
     except Undecided:
         return False
 
@@ -181,7 +171,7 @@ def proportional(a: Node, b: Node) -> int | None:
     ratios: list[complex] = []
     for point, positive in points(names):
         try:
-            left, right = evaluate(a, point), evaluate(b, point)
+            left, right = expressions.evaluate(a, point), expressions.evaluate(b, point)
         except Undecided:
             continue
         real = abs(left.imag) <= 1e-9 and abs(right.imag) <= 1e-9

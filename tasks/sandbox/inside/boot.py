@@ -101,11 +101,7 @@ def _leave_namespaces(*, in_user_namespace: bool) -> None:
         uid, gid = os.geteuid(), os.getegid()
         with _step("unshare user"):
             kernel.unshare(kernel.CLONE_NEWUSER)
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{NOBODY} {uid} 1"),
-            ("gid_map", f"{NOBODY} {gid} 1"),
-        ):
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{NOBODY} {uid} 1"), ("gid_map", f"{NOBODY} {gid} 1")):
             with _step(name):
                 _write(f"/proc/self/{name}", text)
     with _step("unshare mount, pid, ipc, net, uts"):

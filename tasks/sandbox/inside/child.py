@@ -74,22 +74,14 @@ class Task(NamedTuple):
     @classmethod
     def of(cls, request: Frame, folder: str) -> Task:
         """The task of a request; `{folder}` in its commands stands for the folder."""
-        told, blobs = request.fields, request.blobs
-        source, tests, stdin, *files = blobs
-        return cls(
-            source=source,
-            tests=tests if told["tested"] else None,
-            stdin=stdin,
-            files=dict(zip(told["files"], files)),  # noqa: B905 Python 3.9 has no `strict`
-            token=told["token"].encode(),
-            path=told["path"],
-            argv=[argument.replace("{folder}", folder) for argument in told["argv"]],
-            compile=[argument.replace("{folder}", folder) for argument in told["compile"]],
-            bound=told["bound"],
-            limits=told["limits"],
-            folder=folder,
-            number=told["number"],
-        )
+        source, tests, stdin, *contents = request.blobs
+        told = dict(request.fields)
+        tests = tests if told.pop("tested") else None
+        files = dict(zip(told.pop("files"), contents))  # noqa: B905 Python 3.9 has no `strict`
+        told["token"] = told["token"].encode()
+        for command in ("argv", "compile"):
+            told[command] = [argument.replace("{folder}", folder) for argument in told[command]]
+        return cls(source=source, tests=tests, stdin=stdin, files=files, folder=folder, **told)
 
     @property
     def wall_s(self) -> float:
