@@ -229,11 +229,25 @@ def _open_endpoint(asked: Asked) -> Chat:
 
 
 def _open_hf(asked: Asked) -> Chat:
-    from models.local import open_local
+    """A vision-language model without its encoder where no pictures come and transformers can load it so."""
+    from models.vision_weights import kind_of
 
     args = checked_args(HFArgs, asked)
     pretrained = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
-    return open_local(pretrained, pictures=asked.pictures, **args.model_dump(exclude={"pretrained"}))
+    kind = kind_of(pretrained, args.revision)
+    sees = kind.sees and (asked.pictures or not kind.reads_text_alone)
+    lacking = ("trust_remote_code",) if sees else ("min_pixels", "max_pixels")
+    if said := [name for name in lacking if getattr(args, name)]:
+        how = "with its eyes" if sees else "for text alone"
+        raise ModelUnavailable(f"the model in {pretrained} is loaded {how}, without {' and '.join(said)}; leave it out")
+    chosen = args.model_dump(exclude={"pretrained", *lacking})
+    if sees:
+        from models.vision_language import HFVision
+
+        return HFVision(pretrained, **chosen)
+    from models.causal_lm import CausalLM
+
+    return CausalLM(pretrained, **chosen)
 
 
 def _open_vllm(asked: Asked) -> Chat:

@@ -66,13 +66,19 @@ class Loaded(NamedTuple):
         return token
 
 
-def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | None, trust_remote_code: bool) -> Weights:
-    """Where a model lies and what it is; loads nothing. Raises ModelUnavailable."""
+def find_weights(
+    name: str, *, revision: str | None, dtype: str, peft: str | None, trust_remote_code: bool, merges: bool = True
+) -> Weights:
+    """Where a model lies and what it is; loads nothing. Raises ModelUnavailable.
+
+    peft: folder or hub name of a LoRA. merges: the library peft will merge it, so both are checked.
+    """
     check_dtype(dtype)
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
     folder = weights_folder(name, revision, wanted, "model")
     config = model_config(folder)
-    if adapter := weights_folder(peft, None, wanted, "LoRA") if peft else None:
+    adapter = weights_folder(peft, None, wanted, "LoRA") if peft else None
+    if adapter and merges:
         check_adapter(adapter)
     digests = [digest_folder(place, wanted) for place in (folder, adapter) if place]
     label = label_of(name, folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +14,6 @@ from models.protocols import Embedder, Reranker
 from models.weight_files import digest_folder, hub_folder
 
 PRECISIONS = ("fp32", "bf16")
-
-
-@runtime_checkable
-class QuestionEmbedder(Embedder, Protocol):
-    """An embedder whose model reads questions with another prompt than documents."""
-
-    def embed_questions(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        """(len(questions), dimension), L2-normalised."""
-        ...
 
 
 def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr | None = None) -> Embedder:
@@ -47,10 +37,8 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
 
 
 def embed_questions(embedder: Embedder, questions: Sequence[str]) -> NDArray[np.float32]:
-    """(len(questions), dimension): questions as this embedder wants them, beside documents that `embed` embedded."""
-    if isinstance(embedder, QuestionEmbedder):
-        return embedder.embed_questions(questions)
-    return embedder.embed(questions)
+    """(len(questions), dimension), L2-normalised; with the model's query prompt, if it has one."""
+    return getattr(embedder, "embed_questions", embedder.embed)(questions)
 
 
 def family(embedder_id: str) -> str:

@@ -30,7 +30,7 @@ def test_the_wheel_carries_migrations_prompts_and_pages(tmp_path: Path) -> None:
     subprocess.run([*command, "--wheel-dir", str(tmp_path), str(ROOT)], check=True, capture_output=True)
     names = zipfile.ZipFile(next(tmp_path.glob("trivet-*.whl"))).namelist()
 
-    assert "tasks/rag/prompts/figure.txt" in names
+    assert {"tasks/rag/prompts/figure.txt", "models/providers.yaml", "models/vllm_remedies.yaml"} <= set(names)
     assert {
         "tasks/measure/page/look.css",
         "tasks/evaluation/results/page/leaderboard.html",
