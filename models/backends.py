@@ -110,15 +110,12 @@ class Asked(NamedTuple):
     """What a backend is opened with."""
 
     kind: str
-    name: str | None
-    """Model name, unless the arguments give one."""
-    args: Mapping[str, JsonValue]
-    """`--model_args`, without those about keys and rates."""
+    name: str | None  # model name, unless the arguments give one
+    args: Mapping[str, JsonValue]  # `--model_args`, without those about keys and rates
     base_url: str | None = None
     api_key: SecretStr | None = None
     timeout_s: float = 120.0
-    pictures: bool = False
-    """True if requests will hold pictures."""
+    pictures: bool = False  # True if requests will hold pictures
     thinking: Thinking = AS_ASKED
 
 
@@ -130,12 +127,9 @@ class Backend(NamedTuple):
     place: Literal["endpoint", "process", "file"]
     """endpoint: an OpenAI-compatible API, with address and key. process: weights in the hub's layout, loaded by the
     process that asks, one model at a time. file: needs neither, such as recorded answers."""
-    spelling: str
-    """How users write it after `--llm`, `--vlm` and `--judge`: `hf:FOLDER` and what it is."""
-    subject: str
-    """The argument that `KIND:REST` sets to REST: `model`, `pretrained`, `path`."""
-    needs_subject: bool = True
-    """False if the kind alone is a model."""
+    spelling: str  # how users write it after `--llm`, `--vlm` and `--judge`: `hf:FOLDER` and what it is
+    subject: str  # the argument that `KIND:REST` sets to REST: `model`, `pretrained`, `path`
+    needs_subject: bool = True  # False if the kind alone is a model
 
 
 def open_backend(

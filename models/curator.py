@@ -21,11 +21,9 @@ class Provider(NamedTuple):
     """Where a provider listens when nobody says otherwise, and where its key is kept."""
 
     base_url: str
-    variables: Sequence[str]
-    """Environment variables that may hold its key, the usual one first."""
+    variables: Sequence[str]  # environment variables that may hold its key, the usual one first
     asks_for_a_key: bool = True
-    ignores: Sequence[str] = ()
-    """Fields of a request that it takes and does not heed."""
+    ignores: Sequence[str] = ()  # fields of a request that it takes and does not heed
 
 
 _known = yaml.safe_load(Path(__file__).with_name("providers.yaml").read_text("utf-8"))
@@ -51,8 +49,7 @@ def parse_litellm_name(name: str) -> tuple[str, str]:
 class Usual(NamedTuple):
     """How a model is reached when nobody says."""
 
-    base_url: str | None
-    """None: where its provider listens."""
+    base_url: str | None  # None: where its provider listens
     api_key: SecretStr | None
 
 

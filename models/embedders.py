@@ -25,7 +25,13 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
     """
     backend, _, rest = name.partition(":")
     if backend == "minilm":
-        return _open_minilm(name, rest)
+        from models.minilm import MiniLM
+
+        if rest == "fp32" or rest == "bf16":
+            return MiniLM(rest)
+        if name == "minilm":
+            return MiniLM()
+        raise ModelUnavailable(f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`")
     if backend == "openai" and rest:
         from models.openai import OpenAIEmbedder
 
@@ -53,16 +59,6 @@ def reads(embedder_id: str, text: str) -> bool:
 
 
 _EAST_ASIAN = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3]")
-
-
-def _open_minilm(name: str, precision: str) -> Embedder:
-    from models.minilm import MiniLM
-
-    if precision == "fp32" or precision == "bf16":
-        return MiniLM(precision)
-    if name == "minilm":
-        return MiniLM()
-    raise ModelUnavailable(f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`")
 
 
 NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME@REVISION`), its folder, or `scripted`"

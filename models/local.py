@@ -13,8 +13,7 @@ ALONE = threading.RLock()
 
 T = TypeVar("T")
 
-_held: dict[Hashable, Any] = {}
-"""The one model in memory, by its key."""
+_held: dict[Hashable, Any] = {}  # the one model in memory, by its key
 
 
 def held(key: Hashable, load: Callable[[], T]) -> T:

@@ -14,8 +14,7 @@ from models.request_fields import Thinking, advised, as_answered, freedom, is_re
 
 log = logging.getLogger(__name__)
 
-LEAST_OUTPUT_TOKENS = 16
-"""OpenAI refuses a lower `max_output_tokens`; a request for fewer may get up to so many."""
+LEAST_OUTPUT_TOKENS = 16  # OpenAI refuses a lower `max_output_tokens`; a request for fewer may get up to so many
 
 
 class OpenAIResponses(OpenAIChat):

@@ -85,10 +85,8 @@ class VLLMChat:
         shaping |= {f"{name}=": count for name, count in self._pixels.items()}
         shown = "".join(f":{name}{value}" for name, value in shaping.items() if value)
         self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{shown}{format_in_id(response_format)}"
-        self.prompt_tokens = 0
-        """Prompt tokens of all requests so far."""
-        self.cached_tokens = 0
-        """Those of them that the engine took from its prefix cache."""
+        self.prompt_tokens = 0  # prompt tokens of all requests so far
+        self.cached_tokens = 0  # those of them that the engine took from its prefix cache
         self._known: Reader | None = None
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:

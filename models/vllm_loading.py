@@ -30,10 +30,8 @@ ENVIRONMENT = {
 }
 """For vLLM, unless it is set."""
 CAUSE = re.compile(r"((?:[\w.]+)?(?:Error|Exception)): (.+)")
-FAILED = "initialization failed"
-"""What processes of vLLM say of others, whose own words stand before that."""
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""LoRA ranks that vLLM can reserve memory for."""
+FAILED = "initialization failed"  # what vLLM's processes log when another one failed, below its own words
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # LoRA ranks that vLLM can reserve memory for
 
 
 class Setup(NamedTuple):
@@ -135,8 +133,7 @@ def _log_file() -> Path:
     return file
 
 
-OPENER = "TRIVET_VLLM_OPENER"
-"""Names, in the environment of the engine's processes, the process that opened it."""
+OPENER = "TRIVET_VLLM_OPENER"  # names, in the environment of the engine's processes, the process that opened it
 LOOK_S = 1.0
 
 

@@ -33,13 +33,10 @@ class Prompt(NamedTuple):
 
     number: int
     request: ChatRequest
-    tokens: list[int]
-    """One for each picture."""
+    tokens: list[int]  # one for each picture
     pngs: tuple[bytes, ...]
-    length: int
-    """Tokens with those that the pictures take."""
-    limit: int
-    """Most new tokens: what was asked for, as far as the context has room."""
+    length: int  # tokens with those that the pictures take
+    limit: int  # most new tokens: what was asked for, as far as the context has room
 
 
 class Reader:
@@ -51,8 +48,7 @@ class Reader:
     def __init__(self, weights: Weights, setup: Setup, *, response_format: Mapping[str, JsonValue] | None) -> None:
         self.lock = threading.RLock()
         self._asked_context = setup.max_model_len
-        self._structure: dict[str, JsonValue] | None = None
-        """The format in the words of vLLM's StructuredOutputsParams."""
+        self._structure: dict[str, JsonValue] | None = None  # the format in the words of vLLM's StructuredOutputsParams
         if response_format is not None:
             schema = schema_of(response_format)
             self._structure = {"json_object": True} if schema is None else {"json": schema}

@@ -19,11 +19,9 @@ from storage.responses import escape, unescape
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
-ROWS_PER_STATEMENT = 500
-"""Most samples in memory at once."""
+ROWS_PER_STATEMENT = 500  # most samples in memory at once
 SHORTEST_PREFIX = 6
-NAMED = 5
-"""Runs that an error names."""
+NAMED = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 KEY_COLUMNS = ("run", "task", "dataset", "settings")
 

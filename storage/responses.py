@@ -16,8 +16,7 @@ from storage.connections import Reconnecting
 from storage.records import FiniteRecord
 from storage.tables import responses
 
-ESCAPE = "\ufdd0"
-"""A code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold."""
+ESCAPE = "\ufdd0"  # a code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold
 UNSTORABLE = re.compile(f"[\x00{ESCAPE}\ud800-\udfff]")
 ESCAPED = re.compile(f"{ESCAPE}([0-9a-f]{{4}})")
 KEYS_PER_QUERY = 1000

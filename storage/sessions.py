@@ -18,12 +18,9 @@ from storage.storage_errors import UnknownSession
 from storage.tables import chat_sessions, chat_turns
 
 ID = re.compile(r"[0-9a-f-]{1,36}")
-NAMED = 5
-"""Sessions that an error names."""
-SHORT_ID = 8
-"""Characters of an id that people get."""
-_finite = TypeAdapter[JsonValue](JsonValue, config=ConfigDict(allow_inf_nan=False))
-"""jsonb has no NaN."""
+NAMED = 5  # sessions that an error names
+SHORT_ID = 8  # characters of an id that people get
+_finite = TypeAdapter[JsonValue](JsonValue, config=ConfigDict(allow_inf_nan=False))  # jsonb has no NaN
 
 
 class Session(Record):
