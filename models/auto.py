@@ -13,10 +13,8 @@ from models.model_errors import ModelError, ModelUnavailable
 from models.openai_endpoint import Endpoint, parse_address
 from models.registry import VARIABLE, Entry, named, registered
 
-PROBE_S = 2.0
-"""Longest wait for one endpoint."""
-NO_CHAT = ("embed", "rerank", "whisper", "tts")
-"""Words in the names of models that answer no question."""
+PROBE_S = 2.0  # longest wait for one endpoint
+NO_CHAT = ("embed", "rerank", "whisper", "tts")  # words in the names of models that answer no question
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 

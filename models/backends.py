@@ -110,15 +110,12 @@ class Asked(NamedTuple):
     """What a backend is opened with."""
 
     kind: str
-    name: str | None
-    """Model name, unless the arguments give one."""
-    args: Mapping[str, JsonValue]
-    """`--model_args`, without those about keys and rates."""
+    name: str | None  # model name, unless the arguments give one
+    args: Mapping[str, JsonValue]  # `--model_args`, without those about keys and rates
     base_url: str | None = None
     api_key: SecretStr | None = None
     timeout_s: float = 120.0
-    pictures: bool = False
-    """True if requests will hold pictures."""
+    pictures: bool = False  # True if requests will hold pictures
     thinking: Thinking = AS_ASKED
 
 
@@ -130,12 +127,9 @@ class Backend(NamedTuple):
     place: Literal["endpoint", "process", "file"]
     """endpoint: an OpenAI-compatible API, with address and key. process: weights in the hub's layout, loaded by the
     process that asks, one model at a time. file: needs neither, such as recorded answers."""
-    spelling: str
-    """How users write it after `--llm`, `--vlm` and `--judge`: `hf:FOLDER` and what it is."""
-    subject: str
-    """The argument that `KIND:REST` sets to REST: `model`, `pretrained`, `path`."""
-    needs_subject: bool = True
-    """False if the kind alone is a model."""
+    spelling: str  # how users write it after `--llm`, `--vlm` and `--judge`: `hf:FOLDER` and what it is
+    subject: str  # the argument that `KIND:REST` sets to REST: `model`, `pretrained`, `path`
+    needs_subject: bool = True  # False if the kind alone is a model
 
 
 def open_backend(
@@ -229,11 +223,25 @@ def _open_endpoint(asked: Asked) -> Chat:
 
 
 def _open_hf(asked: Asked) -> Chat:
-    from models.local import open_local
+    """A vision-language model without its encoder where no pictures come and transformers can load it so."""
+    from models.vision_weights import kind_of
 
     args = checked_args(HFArgs, asked)
     pretrained = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
-    return open_local(pretrained, pictures=asked.pictures, **args.model_dump(exclude={"pretrained"}))
+    kind = kind_of(pretrained, args.revision)
+    sees = kind.sees and (asked.pictures or not kind.reads_text_alone)
+    lacking = ("trust_remote_code",) if sees else ("min_pixels", "max_pixels")
+    if said := [name for name in lacking if getattr(args, name)]:
+        how = "with its eyes" if sees else "for text alone"
+        raise ModelUnavailable(f"the model in {pretrained} is loaded {how}, without {' and '.join(said)}; leave it out")
+    chosen = args.model_dump(exclude={"pretrained", *lacking})
+    if sees:
+        from models.vision_language import HFVision
+
+        return HFVision(pretrained, **chosen)
+    from models.causal_lm import CausalLM
+
+    return CausalLM(pretrained, **chosen)
 
 
 def _open_vllm(asked: Asked) -> Chat:

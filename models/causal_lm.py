@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_ROWS = 64
-"""An `auto` batch begins with so many rows, and is halved whenever memory ends."""
-MEMORY_SHARE = 0.5
-"""Share of free memory that an `auto` batch may use on a CPU, where running out ends the process."""
+MOST_ROWS = 64  # an `auto` batch begins with so many rows, and is halved whenever memory ends
+MEMORY_SHARE = 0.5  # share of free memory that an `auto` batch may use on a CPU, where running out ends the process
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")
@@ -42,8 +40,7 @@ class Prompt(NamedTuple):
     number: int
     request: ChatRequest
     tokens: list[int]
-    limit: int
-    """Most new tokens: what was asked for, as far as the context has room."""
+    limit: int  # most new tokens: what was asked for, as far as the context has room
 
 
 class CausalLM:

@@ -17,27 +17,22 @@ from models.weight_files import GENERATOR_FILES, digest_folder, hub_folder, labe
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 CONTEXT_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
-UNKNOWN_CONTEXT = 2048
-"""Tokens, where neither the model nor its tokenizer says; as lm-evaluation-harness takes it."""
+UNKNOWN_CONTEXT = 2048  # tokens, where neither the model nor its tokenizer says; as lm-evaluation-harness takes it
 SAID_CHARS = 200
 UNKNOWN_SHAPE = ("does not recognize this architecture", "Unrecognized configuration class", "Unrecognized model in")
-NO_LIMIT = 10**9
-"""A tokenizer's `model_max_length` beyond this means that it does not know."""
+NO_LIMIT = 10**9  # a tokenizer's `model_max_length` beyond this means that it does not know
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-PREFIX = "base_model.model."
-"""How the names of an adapter's weights begin, in peft's layout."""
+PREFIX = "base_model.model."  # how the names of an adapter's weights begin, in peft's layout
 
 
 class Weights(NamedTuple):
     """What is to be loaded."""
 
     folder: Path
-    label: str
-    """The name as ids show it."""
+    label: str  # the name as ids show it
     fingerprint: str
-    dtype: str
-    """As a torch name, `auto` resolved."""
+    dtype: str  # as a torch name, `auto` resolved
     adapter: Path | None
     trust_remote_code: bool
 
@@ -47,8 +42,7 @@ class Loaded(NamedTuple):
 
     model: Any
     tokenizer: Any
-    context_tokens: int
-    """Most tokens of prompt and answer together."""
+    context_tokens: int  # most tokens of prompt and answer together
     end_tokens: frozenset[int]
 
     @property
@@ -66,13 +60,19 @@ class Loaded(NamedTuple):
         return token
 
 
-def find_weights(name: str, *, revision: str | None, dtype: str, peft: str | None, trust_remote_code: bool) -> Weights:
-    """Where a model lies and what it is; loads nothing. Raises ModelUnavailable."""
+def find_weights(
+    name: str, *, revision: str | None, dtype: str, peft: str | None, trust_remote_code: bool, merges: bool = True
+) -> Weights:
+    """Where a model lies and what it is; loads nothing. Raises ModelUnavailable.
+
+    peft: folder or hub name of a LoRA. merges: the library peft will merge it, so both are checked.
+    """
     check_dtype(dtype)
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
     folder = weights_folder(name, revision, wanted, "model")
     config = model_config(folder)
-    if adapter := weights_folder(peft, None, wanted, "LoRA") if peft else None:
+    adapter = weights_folder(peft, None, wanted, "LoRA") if peft else None
+    if adapter and merges:
         check_adapter(adapter)
     digests = [digest_folder(place, wanted) for place in (folder, adapter) if place]
     label = label_of(name, folder)

@@ -20,10 +20,8 @@ class Local(NamedTuple):
     """A model that runs in the process that asks it, as its name says."""
 
     kind: str
-    pretrained: str
-    """A folder, or a name of the hub."""
-    args: Mapping[str, JsonValue]
-    """As `--model_args` of that backend."""
+    pretrained: str  # a folder, or a name of the hub
+    args: Mapping[str, JsonValue]  # as `--model_args` of that backend
 
     @property
     def name(self) -> str:

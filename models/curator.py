@@ -5,9 +5,11 @@ bespokelabs-curator itself is not used: it pins older libraries. Every provider 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from pydantic import JsonValue, SecretStr
 
 from models.model_errors import ModelUnavailable
@@ -19,33 +21,13 @@ class Provider(NamedTuple):
     """Where a provider listens when nobody says otherwise, and where its key is kept."""
 
     base_url: str
-    variables: tuple[str, ...]
-    """Environment variables that may hold its key, the usual one first."""
+    variables: Sequence[str]  # environment variables that may hold its key, the usual one first
     asks_for_a_key: bool = True
-    ignores: tuple[str, ...] = ()
-    """Fields of a request that it takes and does not heed."""
+    ignores: Sequence[str] = ()  # fields of a request that it takes and does not heed
 
 
-PROVIDERS = {
-    "openai": Provider("https://api.openai.com/v1", ("OPENAI_API_KEY",)),
-    "anthropic": Provider(
-        "https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",), ignores=("response_format", "reasoning_effort")
-    ),
-    "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    "lm_studio": Provider("http://127.0.0.1:1234/v1", ("LM_STUDIO_API_KEY",), asks_for_a_key=False),
-    "hosted_vllm": Provider("http://127.0.0.1:8000/v1", ("HOSTED_VLLM_API_KEY",), asks_for_a_key=False),
-    "ollama": Provider("http://127.0.0.1:11434/v1", ("OLLAMA_API_KEY",), asks_for_a_key=False),
-    "ollama_chat": Provider("http://127.0.0.1:11434/v1", ("OLLAMA_API_KEY",), asks_for_a_key=False),
-    "llamafile": Provider("http://127.0.0.1:8080/v1", ("LLAMAFILE_API_KEY",), asks_for_a_key=False),
-    "deepseek": Provider("https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",)),
-    "groq": Provider("https://api.groq.com/openai/v1", ("GROQ_API_KEY",)),
-    "mistral": Provider("https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
-    "openrouter": Provider("https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
-    "together_ai": Provider("https://api.together.xyz/v1", ("TOGETHERAI_API_KEY", "TOGETHER_API_KEY")),
-    "fireworks_ai": Provider("https://api.fireworks.ai/inference/v1", ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY")),
-    "xai": Provider("https://api.x.ai/v1", ("XAI_API_KEY",)),
-}
-"""Source: the providers' pages on OpenAI compatibility, and LiteLLM's for names and variables."""
+_known = yaml.safe_load(Path(__file__).with_name("providers.yaml").read_text("utf-8"))
+PROVIDERS = {name: Provider(**about) for name, about in _known.items()}
 
 
 def parse_litellm_name(name: str) -> tuple[str, str]:
@@ -67,8 +49,7 @@ def parse_litellm_name(name: str) -> tuple[str, str]:
 class Usual(NamedTuple):
     """How a model is reached when nobody says."""
 
-    base_url: str | None
-    """None: where its provider listens."""
+    base_url: str | None  # None: where its provider listens
     api_key: SecretStr | None
 
 

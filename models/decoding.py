@@ -18,8 +18,7 @@ from torch import Tensor
 from models.prompts import Listener
 from models.protocols import ChatRequest
 
-TAIL_TOKENS = 4
-"""Tokens that are looked at for a stop, beyond one for each byte of it: special ones have no text."""
+TAIL_TOKENS = 4  # tokens that are looked at for a stop, beyond one for each byte of it: special ones have no text
 
 
 class Drawing(NamedTuple):
@@ -108,8 +107,7 @@ class Ends:
         device: Any,
         listener: Listener | None = None,
     ) -> None:
-        self.stopped: dict[int, int] = {}
-        """Row → tokens of its answer, for rows that came to a stop."""
+        self.stopped: dict[int, int] = {}  # row → tokens of its answer, for rows that came to a stop
         self._limits = torch.tensor(limits, device=device)
         self._prompt_tokens = prompt_tokens
         self._stops = {row: texts for row, texts in enumerate(stops) if texts}

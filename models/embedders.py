@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +16,6 @@ from models.weight_files import digest_folder, hub_folder
 PRECISIONS = ("fp32", "bf16")
 
 
-@runtime_checkable
-class QuestionEmbedder(Embedder, Protocol):
-    """An embedder whose model reads questions with another prompt than documents."""
-
-    def embed_questions(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        """(len(questions), dimension), L2-normalised."""
-        ...
-
-
 def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr | None = None) -> Embedder:
     """The embedder called `name`. Raises ModelUnavailable if there is none of that name.
 
@@ -35,7 +25,13 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
     """
     backend, _, rest = name.partition(":")
     if backend == "minilm":
-        return _open_minilm(name, rest)
+        from models.minilm import MiniLM
+
+        if rest == "fp32" or rest == "bf16":
+            return MiniLM(rest)
+        if name == "minilm":
+            return MiniLM()
+        raise ModelUnavailable(f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`")
     if backend == "openai" and rest:
         from models.openai import OpenAIEmbedder
 
@@ -47,10 +43,8 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
 
 
 def embed_questions(embedder: Embedder, questions: Sequence[str]) -> NDArray[np.float32]:
-    """(len(questions), dimension): questions as this embedder wants them, beside documents that `embed` embedded."""
-    if isinstance(embedder, QuestionEmbedder):
-        return embedder.embed_questions(questions)
-    return embedder.embed(questions)
+    """(len(questions), dimension), L2-normalised; with the model's query prompt, if it has one."""
+    return getattr(embedder, "embed_questions", embedder.embed)(questions)
 
 
 def family(embedder_id: str) -> str:
@@ -65,16 +59,6 @@ def reads(embedder_id: str, text: str) -> bool:
 
 
 _EAST_ASIAN = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3]")
-
-
-def _open_minilm(name: str, precision: str) -> Embedder:
-    from models.minilm import MiniLM
-
-    if precision == "fp32" or precision == "bf16":
-        return MiniLM(precision)
-    if name == "minilm":
-        return MiniLM()
-    raise ModelUnavailable(f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`")
 
 
 NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME@REVISION`), its folder, or `scripted`"

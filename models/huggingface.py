@@ -25,8 +25,7 @@ Pooling = Literal["mean", "cls", "lasttoken"]
 
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 BATCH = 32
-CHARS_PER_TOKEN = 32
-"""More than any text has on average: what lies behind as many tokens of them would be cut anyway."""
+CHARS_PER_TOKEN = 32  # more than any text has on average: what lies behind as many tokens of them would be cut anyway
 MONOTONE = ("Identity", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus")
 """Activations that leave the order of the logits as it is, so that nothing is lost without them."""
 OFFSET_POSITIONS = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer")
@@ -37,10 +36,8 @@ READ_SAFELY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": Fa
 class Layout(NamedTuple):
     """What a sentence-transformers folder says beside its weights."""
 
-    transformer: Path
-    """Folder of the weights and the tokenizer."""
-    most_tokens: int | None
-    """None: as many as the tokenizer and the model take."""
+    transformer: Path  # folder of the weights and the tokenizer
+    most_tokens: int | None  # None: as many as the tokenizer and the model take
     lower_case: bool
     pooling: Pooling = "mean"
     document_prompt: str = ""

@@ -11,24 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from models import request_fields as fields
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.openai_endpoint import AnswerFailed, End, Endpoint, NoSuchPath, whole_answer
 from models.prompt_pictures import picture_size
 from models.prompts import Listener, plain_text, raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
-from models.request_fields import (
-    BRIEFLY,
-    LEAST,
-    Thinking,
-    advised,
-    as_answered,
-    format_in_id,
-    raw_sampling,
-    refuse_named_template,
-    sampling,
-    thinking_in_id,
-    with_name,
-)
+from models.request_fields import BRIEFLY, LEAST, Thinking
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -57,12 +46,12 @@ class OpenAIChat:
         response_format: Mapping[str, JsonValue] | None = None,
         **place: Any,
     ) -> None:
-        self.id = f"openai:{model}{thinking_in_id(model, thinking)}{format_in_id(response_format)}"
+        self.id = f"openai:{model}{fields.thinking_in_id(model, thinking)}{fields.format_in_id(response_format)}"
         self._model = model
         self._thinking = thinking
         self._format: dict[str, Any] = {}
         if response_format is not None:
-            self._format = {"response_format": with_name(response_format)}
+            self._format = {"response_format": fields.with_name(response_format)}
         self._optional = ["stream", "stream_options"]
         """Fields that are left out once the endpoint has refused them by name."""
         if thinking.effort == LEAST:  # an effort that somebody chose is not left out
@@ -74,7 +63,7 @@ class OpenAIChat:
 
         timeout_s holds for each wait: for the first words, and between two pieces of a stream.
         """
-        refuse_named_template(request)
+        fields.refuse_named_template(request)
         listener = Listener(on_text, request.stop) if on_text else None
         answer = self._raw(request, listener) if request.template is False else self._chat(request, listener)
         if listener:
@@ -85,10 +74,10 @@ class OpenAIChat:
         body = {
             "model": self._model,
             "messages": [message_with(message, text="text", picture=_picture) for message in request.messages],
-            **sampling(self._model, request, self._thinking),
+            **fields.sampling(self._model, request, self._thinking),
             **self._format,
         }
-        with advised(self._format):
+        with fields.advised(self._format):
             return self._ask(CHAT, body, request, listener)
 
     def _raw(self, request: ChatRequest, listener: Listener | None) -> ChatResponse:
@@ -97,7 +86,7 @@ class OpenAIChat:
                 "A format is for chats, and this is a raw prompt; leave out response_format, or "
                 "`--apply_chat_template False`."
             )
-        body = {"model": self._model, "prompt": raw_prompt(request), **raw_sampling(self._model, request)}
+        body = {"model": self._model, "prompt": raw_prompt(request), **fields.raw_sampling(self._model, request)}
         try:
             return self._ask(COMPLETIONS, body, request, listener)
         except NoSuchPath as error:
@@ -110,7 +99,7 @@ class OpenAIChat:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
 
         def send(kept: dict[str, Any]) -> ChatResponse:
-            return as_answered(self._send(api, kept, listener), request, kept)
+            return fields.as_answered(self._send(api, kept, listener), request, kept)
 
         return self._endpoint.adapt(body, send, optional=self._optional, renamed=api.renamed)
 
@@ -182,14 +171,10 @@ class _API(NamedTuple):
     """One way to ask: where a request is sent, and how an answer is read, whole and as a stream."""
 
     path: str
-    streams: Callable[[OpenAI], Any]
-    """The part of the SDK that streams."""
-    said: Callable[[dict[str, Any]], tuple[str, str]]
-    """The answer and the refusal in a choice."""
-    added: Callable[[Any], tuple[str, str]]
-    """What a piece of a stream adds to them."""
-    renamed: Mapping[str, str]
-    """Fields, and the names that some models want for them."""
+    streams: Callable[[OpenAI], Any]  # the part of the SDK that streams
+    said: Callable[[dict[str, Any]], tuple[str, str]]  # the answer and the refusal in a choice
+    added: Callable[[Any], tuple[str, str]]  # what a piece of a stream adds to them
+    renamed: Mapping[str, str]  # fields, and the names that some models want for them
 
 
 def _said(choice: dict[str, Any]) -> tuple[str, str]:

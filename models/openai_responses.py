@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Any
-
-from pydantic import JsonValue
 
 from models.openai import OpenAIChat, data_url, message_with
 from models.openai_endpoint import AnswerFailed, NoSuchPath, whole_answer
 from models.prompts import Listener, plain_text
 from models.protocols import ChatRequest, ChatResponse, Image
-from models.request_fields import (
-    BRIEFLY,
-    Thinking,
-    advised,
-    as_answered,
-    freedom,
-    is_reasoning,
-    most_tokens,
-    reasoning_effort,
-)
+from models.request_fields import Thinking, advised, as_answered, freedom, is_reasoning, most_tokens, reasoning_effort
 
 log = logging.getLogger(__name__)
 
-LEAST_OUTPUT_TOKENS = 16
-"""OpenAI refuses a lower `max_output_tokens`; a request for fewer may get up to so many."""
+LEAST_OUTPUT_TOKENS = 16  # OpenAI refuses a lower `max_output_tokens`; a request for fewer may get up to so many
 
 
 class OpenAIResponses(OpenAIChat):
@@ -36,15 +24,9 @@ class OpenAIResponses(OpenAIChat):
     Which of the two an endpoint speaks is no part of the id. Nothing is stored at the endpoint (`store: false`).
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        thinking: Thinking = BRIEFLY,
-        response_format: Mapping[str, JsonValue] | None = None,
-        **place: Any,
-    ) -> None:
-        super().__init__(model, thinking=thinking, response_format=response_format, **place)
+    def __init__(self, model: str, **chosen: Any) -> None:
+        """chosen: arguments of OpenAIChat."""
+        super().__init__(model, **chosen)
         self.id = f"responses:{self.id.removeprefix('openai:')}"
         self._text: dict[str, Any] = {}
         if named := self._format.get("response_format"):  # this API has the fields of json_schema beside the type

@@ -15,10 +15,8 @@ import PIL.Image
 from models.model_errors import RequestRefused
 from models.protocols import Image, Message
 
-MOST_PIXELS = 80_000_000
-"""An A3 page at 600 dpi has 70 million; beyond that it is a bomb, or of no use to a model."""
-KNOWN_SIZES = 64
-"""Pictures that are not decoded again for their size: demonstrations come again and again."""
+MOST_PIXELS = 80_000_000  # an A3 page at 600 dpi has 70 million; beyond that it is a bomb, or of no use to a model
+KNOWN_SIZES = 64  # pictures that are not decoded again for their size: demonstrations come again and again
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 

@@ -97,10 +97,8 @@ class BatchChat(Chat, Protocol):
 class LogProb(NamedTuple):
     """Log-probability of a continuation given its context."""
 
-    total: float
-    """Sum of the natural log-probabilities of its tokens."""
-    greedy: bool
-    """True when every token is the most likely one."""
+    total: float  # sum of the natural log-probabilities of its tokens
+    greedy: bool  # True when every token is the most likely one
 
 
 @runtime_checkable

@@ -45,10 +45,8 @@ from models.request_fields import BRIEFLY
 
 log = logging.getLogger(__name__)
 
-VARIABLE = "TRIVET_MODELS"
-"""Names the file. Steps need neither: a flow spells names out before it hands them on."""
-WORDS = ("auto", "none", "local", "digits", "minilm")
-"""Names that mean something without a file and are no backends."""
+VARIABLE = "TRIVET_MODELS"  # names the file; steps do not need it: a flow hands spelled-out names on
+WORDS = ("auto", "none", "local", "digits", "minilm")  # names that mean something without a file and are no backends
 BESIDE = {
     "name": {"model", "pretrained", "path", "rules"},
     "revision": {"revision"},
@@ -58,14 +56,10 @@ BESIDE = {
 """Fields of an entry, and what model_args call them."""
 NAME = re.compile(r"\w[\w.-]*")
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-Place = tuple[str, ...]
-"""Where in the file a value is: `("qwen", "args", "dtype")`."""
-DEPTH = 3
-"""Models, their fields, and what is in these."""
-FILES = ("replay", "scripted")
-"""Backends whose name is a file."""
-PERHAPS_LOCAL = ("peft", "tokenizer")
-"""Arguments that are a folder or a name of the hub."""
+Place = tuple[str, ...]  # where in the file a value is: `("qwen", "args", "dtype")`
+DEPTH = 3  # levels whose lines are noted: models, their fields, and what is in these
+FILES = ("replay", "scripted")  # backends whose name is a file
+PERHAPS_LOCAL = ("peft", "tokenizer")  # arguments that are a folder or a name of the hub
 SECRET_NAME = re.compile(r"(\w+_)?(api_?key|key|token|password|passwd|secret|authorization)", re.I)
 NO_SECRET = ("bos_token", "eos_token", "pad_token", "add_bos_token")
 SECRET = re.compile(r"\b(sk-[\w-]{16,}|(hf_|gsk_|xai-|AIza)[\w-]{30,}|Bearer \S{8,})")

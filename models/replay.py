@@ -34,10 +34,8 @@ class ReplayChat:
         self.path = path
         files = _files(path)
         self.id = f"replay:{path.name}@{digest_files(files)}"
-        self._answers: dict[str, str] = {}
-        """Digest of a prompt or of messages → answer."""
-        self.is_by_item = path.is_dir()
-        """True when answers are found by the id of an item, which no request holds."""
+        self._answers: dict[str, str] = {}  # digest of a prompt or of messages → answer
+        self.is_by_item = path.is_dir()  # True when answers are found by the id of an item, which no request holds
         for number, row in [] if path.is_dir() else _rows(path):
             if row.keys() & {"id", "task_id"} and not row.keys() & {"prompt", "messages"}:
                 self.is_by_item = True

@@ -20,10 +20,8 @@ MINIMAL_EFFORT = re.compile(r"^gpt-5(-mini|-nano)?(-\d{4}-\d\d-\d\d)?$")
 REASONING_TOKENS = 8192
 """Allowed for reasoning beyond the answer: both count against one limit. At low effort a question takes up to 2000."""
 LIMITED_MODELS = re.compile(r"^(chat)?gpt-4o")
-MOST_TOKENS = 16_384
-"""Most output tokens of the gpt-4o family, which refuses a request for more."""
-MOST_STOPS = 4
-"""OpenAI refuses more; the others are cut here."""
+MOST_TOKENS = 16_384  # most output tokens of the gpt-4o family, which refuses a request for more
+MOST_STOPS = 4  # OpenAI refuses more; the others are cut here
 LEAST = "least"
 SAMPLING = (
     *("temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens"),
@@ -36,12 +34,10 @@ class Thinking(NamedTuple):
 
     effort: str | None = LEAST
     """`least`: the least that it is known to take; None: its own default; else as the API names it."""
-    tokens: int = REASONING_TOKENS
-    """Added to the limit of the answer, since both count against one."""
+    tokens: int = REASONING_TOKENS  # added to the limit of the answer, since both count against one
 
 
-BRIEFLY = Thinking()
-"""For an answer from a given context, which needs no long thought."""
+BRIEFLY = Thinking()  # for an answer from a given context, which needs no long thought
 AS_ASKED = Thinking(effort=None, tokens=0)
 """For measuring: the limit is the one that was asked for, and the effort the model's own."""
 
@@ -127,8 +123,7 @@ def _plain_name(model: str) -> str:
 
 NAMED = re.compile(r"response_format|\btext\.format|['\"`]text['\"`]|json.?schema|structured.?output|grammar", re.I)
 """How endpoints name the format when they refuse it; in the Responses API it is the field `text`."""
-NAME = "answer"
-"""Name of a schema that has none; the APIs require one."""
+NAME = "answer"  # name of a schema that has none; the APIs require one
 EXAMPLE = '{"type": "json_schema", "json_schema": {"schema": {…}}} or {"type": "json_object"}'
 
 

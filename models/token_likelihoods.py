@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 class Window(NamedTuple):
     """Tokens that the model reads, and those that it is to predict: the last ones, each from all before it."""
 
-    number: int
-    """Position of the text that it belongs to."""
+    number: int  # position of the text that it belongs to
     read: tuple[int, ...]
     predicted: tuple[int, ...]
 

@@ -22,8 +22,7 @@ class Answer(NamedTuple):
     """A prompt and the answer whose likelihood is asked for."""
 
     prompt: Prompt
-    tokens: list[int]
-    """With the token that ends it."""
+    tokens: list[int]  # with the token that ends it
 
 
 class HFVision(CausalLM):

@@ -44,10 +44,8 @@ class Seeing(NamedTuple):
 class Kind(NamedTuple):
     """What a model can be loaded as."""
 
-    sees: bool
-    """It takes pictures."""
-    reads_text_alone: bool
-    """transformers knows it as a language model, too."""
+    sees: bool  # the model takes pictures
+    reads_text_alone: bool  # transformers can load it as a language model without the encoder
 
 
 def kind_of(name: str, revision: str | None = None) -> Kind:
@@ -160,13 +158,10 @@ class Sight(NamedTuple):
     """How one model takes pictures; typed Any because transformers picks the class from the folder."""
 
     processor: Any
-    token: str
-    """What stands in a text for a picture, and again for each part of it."""
+    token: str  # what stands in a text for a picture, and again for each part of it
     token_id: int
-    written: str
-    """A picture in a prompt without a chat template, as the model was trained to see it."""
-    names_types: bool = False
-    """True if the model takes a mask of the tokens that belong to a picture."""
+    written: str  # a picture in a prompt without a chat template, as the model was trained to see it
+    names_types: bool = False  # True if the model takes a mask of the tokens that belong to a picture
 
     def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
         """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from models.causal_weights import GENERATOR_FILES, Weights, find_weights, weights_folder
+from models.causal_weights import find_weights
 from models.decoding import readable
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.prompts import Listener
@@ -22,7 +21,6 @@ from models.vision_weights import kind_of
 from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
 from models.vllm_loading import Setup, remedy_of
 from models.vllm_prompts import Prompt, Reader, answering, predicted, predicting
-from models.weight_files import digest_folder
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +67,8 @@ class VLLMChat:
         """
         if dtype.removeprefix("torch.") not in DTYPES:
             raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
-        weights = self._weights = _find(pretrained, revision, dtype, peft, trust_remote_code)
+        chosen: dict[str, Any] = {"revision": revision, "dtype": dtype, "trust_remote_code": trust_remote_code}
+        weights = self._weights = find_weights(pretrained, peft=peft, merges=False, **chosen)  # vLLM adds a LoRA itself
         self._format = response_format
         pixels = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         self._pixels = {name: count for name, count in pixels.items() if count is not None}
@@ -86,10 +85,8 @@ class VLLMChat:
         shaping |= {f"{name}=": count for name, count in self._pixels.items()}
         shown = "".join(f":{name}{value}" for name, value in shaping.items() if value)
         self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{shown}{format_in_id(response_format)}"
-        self.prompt_tokens = 0
-        """Prompt tokens of all requests so far."""
-        self.cached_tokens = 0
-        """Those of them that the engine took from its prefix cache."""
+        self.prompt_tokens = 0  # prompt tokens of all requests so far
+        self.cached_tokens = 0  # those of them that the engine took from its prefix cache
         self._known: Reader | None = None
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -264,17 +261,3 @@ class VLLMChat:
             f"The engine of {self.id} ended with {jobs} requests unanswered ({said}). Run it again: what was answered "
             f"is kept, and another engine is opened. If it ends again, {remedy_of('out of memory')}."
         )
-
-
-def _find(name: str, revision: str | None, dtype: str, peft: str | None, trusted: bool) -> Weights:
-    """As models.causal_weights finds them, but vLLM needs no library `peft` for an adapter."""
-    weights = find_weights(name, revision=revision, dtype=dtype, peft=None, trust_remote_code=trusted)
-    if not peft:
-        return weights
-    adapter = weights_folder(peft, None, GENERATOR_FILES, "LoRA")
-    digests = weights.fingerprint + digest_folder(adapter, GENERATOR_FILES)
-    return weights._replace(
-        adapter=adapter,
-        label=f"{weights.label}+{adapter.resolve().name}",
-        fingerprint=hashlib.sha256(digests.encode()).hexdigest()[:12],
-    )

@@ -28,8 +28,7 @@ class Job(NamedTuple):
 
     tokens: list[int]
     pngs: tuple[bytes, ...]
-    params: Any
-    """vLLM's SamplingParams."""
+    params: Any  # vLLM's SamplingParams
 
 
 class EngineGone(Exception):
@@ -45,8 +44,7 @@ class JobRefused(Exception):
 
 
 class _Batch(NamedTuple):
-    first: int
-    """Number of its first job."""
+    first: int  # number of its first job
     jobs: Sequence[Job]
     outbox: SimpleQueue[tuple[int, Any]]
 
@@ -64,8 +62,7 @@ class Driver:
     """
 
     def __init__(self, llm: Any, lora: Any) -> None:
-        self.context_tokens: int = llm.model_config.max_model_len
-        """Most tokens of prompt and answer together."""
+        self.context_tokens: int = llm.model_config.max_model_len  # most tokens of prompt and answer together
         self.is_over = False
         self._at_once: int = 2 * llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
         """Most requests of one caller in the engine: its next batch waits there, the rest here."""

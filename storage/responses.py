@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from pydantic import ConfigDict, JsonValue
+from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError
-from sqlalchemy import Connection, RowMapping, select, text
+from sqlalchemy import Connection, select, text
 
 from storage.connections import Reconnecting
-from storage.records import Record
+from storage.records import FiniteRecord
 from storage.tables import responses
 
-ESCAPE = "\ufdd0"
-"""A code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold."""
+ESCAPE = "\ufdd0"  # a code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold
 UNSTORABLE = re.compile(f"[\x00{ESCAPE}\ud800-\udfff]")
 ESCAPED = re.compile(f"{ESCAPE}([0-9a-f]{{4}})")
 KEYS_PER_QUERY = 1000
@@ -35,10 +34,8 @@ INSERT = text(f"""
 """One parameter for any number of rows: a third of the time that a parameter for each value takes."""
 
 
-class StoredResponse(Record):
+class StoredResponse(FiniteRecord):
     """What was asked, what was answered, and what it cost."""
-
-    model_config = ConfigDict(allow_inf_nan=False)  # jsonb has no NaN
 
     backend: str
     """Kind of backend: `openai`, `vllm`, `replay` …"""
@@ -64,8 +61,9 @@ class Responses:
         wanted, found = list(keys), dict[str, StoredResponse]()
         for start in range(0, len(wanted), KEYS_PER_QUERY):
             query = select(responses).where(responses.c.key.in_(wanted[start : start + KEYS_PER_QUERY]))
-            rows = self._database.run(lambda connection, query=query: connection.execute(query).mappings().all())
-            found |= {row["key"]: _response(row) for row in rows}
+            for row in self._database.rows(query):
+                plain = {name: unescape(value) for name, value in row.items() if name != "key"}
+                found[row["key"]] = StoredResponse.model_validate(plain)
         return found
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
@@ -78,26 +76,23 @@ class Responses:
 
 def escape(value: Any) -> Any:
     """`value` with what PostgreSQL cannot hold in text, NUL and lone surrogates, written as ESCAPE and four digits."""
-    match value:
-        case str():
-            return UNSTORABLE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", value)
-        case list():
-            return [escape(item) for item in value]
-        case dict():
-            return {escape(name): escape(item) for name, item in value.items()}
-        case _:
-            return value
+    return _replaced(value, lambda text: UNSTORABLE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", text))
 
 
 def unescape(value: Any) -> Any:
     """The value that `escape` was given."""
+    return _replaced(value, lambda text: ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
+
+
+def _replaced(value: Any, replace: Callable[[str], str]) -> Any:
+    """`value` with `replace` applied to each text in it, names of fields included."""
     match value:
         case str():
-            return ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+            return replace(value)
         case list():
-            return [unescape(item) for item in value]
+            return [_replaced(item, replace) for item in value]
         case dict():
-            return {unescape(name): unescape(item) for name, item in value.items()}
+            return {replace(name): _replaced(item, replace) for name, item in value.items()}
         case _:
             return value
 
@@ -123,7 +118,3 @@ def _insert(connection: Connection, lines: list[str]) -> None:
         )
         connection.execute(INSERT, {"rows": f"[{','.join(lines[:count])}]"})
         lines = lines[count:]
-
-
-def _response(row: RowMapping) -> StoredResponse:
-    return StoredResponse.model_validate({name: unescape(value) for name, value in row.items() if name != "key"})

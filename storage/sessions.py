@@ -18,12 +18,9 @@ from storage.storage_errors import UnknownSession
 from storage.tables import chat_sessions, chat_turns
 
 ID = re.compile(r"[0-9a-f-]{1,36}")
-NAMED = 5
-"""Sessions that an error names."""
-SHORT_ID = 8
-"""Characters of an id that people get."""
-_finite = TypeAdapter[JsonValue](JsonValue, config=ConfigDict(allow_inf_nan=False))
-"""jsonb has no NaN."""
+NAMED = 5  # sessions that an error names
+SHORT_ID = 8  # characters of an id that people get
+_finite = TypeAdapter[JsonValue](JsonValue, config=ConfigDict(allow_inf_nan=False))  # jsonb has no NaN
 
 
 class Session(Record):
@@ -76,23 +73,23 @@ class Sessions:
         """The turns of a session, in order; none where there is no such session."""
         columns = [chat_turns.c[name] for name in KeptTurn.model_fields]
         query = select(*columns).where(chat_turns.c.session_id == session_id).order_by(chat_turns.c.n)
-        return tuple(KeptTurn.model_validate(_plain(row)) for row in self._rows(query))
+        return tuple(KeptTurn.model_validate(_plain(row)) for row in self._database.rows(query))
 
     def latest(self, index: str) -> Session | None:
         """The session on this index that was talked in last; None where there is none with a question."""
-        rows = self._rows(_asked().where(chat_sessions.c.index_path == escape(index)).limit(1))
+        rows = self._database.rows(_asked().where(chat_sessions.c.index_path == escape(index)).limit(1))
         return _session(rows[0]) if rows else None
 
     def recent(self, n: int) -> tuple[Session, ...]:
         """The `n` sessions that were talked in last, whatever their index; those without a question are left out."""
-        return tuple(_session(row) for row in self._rows(_asked().limit(n)))
+        return tuple(_session(row) for row in self._database.rows(_asked().limit(n)))
 
     def get(self, prefix: str) -> Session:
         """The session whose id is, or begins with, `prefix`. Raises UnknownSession."""
         wanted = prefix.strip().lower()
         if not ID.fullmatch(wanted):
             raise UnknownSession(f"{prefix!r} is no session id; an id is hex digits such as 1f0c9a3e; {self._known()}")
-        rows = self._rows(select(chat_sessions).where(chat_sessions.c.id.startswith(wanted)).limit(NAMED))
+        rows = self._database.rows(select(chat_sessions).where(chat_sessions.c.id.startswith(wanted)).limit(NAMED))
         if not rows:
             raise UnknownSession(f"no session has an id that begins with {prefix}; {self._known()}")
         if len(rows) > 1:
@@ -103,9 +100,6 @@ class Sessions:
     def _known(self) -> str:
         named = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(NAMED))
         return f"the latest are {named}" if named else "none has been kept yet"
-
-    def _rows(self, query: Select[Any]) -> list[RowMapping]:
-        return self._database.run(lambda connection: [*connection.execute(query).mappings()])
 
 
 def _append(connection: Connection, session_id: str, row: dict[str, Any]) -> int:

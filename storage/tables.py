@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    Boolean,
-    CheckConstraint,
-    Column,
-    DateTime,
-    Double,
-    ForeignKey,
-    Identity,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    UniqueConstraint,
-    false,
-    func,
-    true,
-)
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Index, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-metadata = MetaData()
+metadata = sa.MetaData()
+
+
+def _required(kind: Any, *names: str, **options: Any) -> list[Column[Any]]:
+    """Columns of one type that are never null."""
+    return [Column(name, kind, nullable=False, **options) for name in names]
+
+
+def _optional(kind: Any, *names: str) -> list[Column[Any]]:
+    """Columns of one type that may be null."""
+    return [Column(name, kind) for name in names]
+
+
+def _created(*names: str) -> list[Column[Any]]:
+    """Times that the database sets when the row is made."""
+    return _required(sa.DateTime(timezone=True), *names, server_default=sa.func.now())
+
+
+def _is_hex(column: str, name: str) -> sa.CheckConstraint:
+    """The column holds a SHA-256 in hex."""
+    return sa.CheckConstraint(f"{column} ~ '^[0-9a-f]{{64}}$'", name=name)
+
+
+def _run() -> Column[str]:
+    """The run that a row belongs to, and goes with."""
+    return Column("run", Text, ForeignKey("eval_runs.id", ondelete="CASCADE"), primary_key=True)
+
+
+def _of_run() -> list[Column[Any]]:
+    """The first key columns of what a run found on a data set; `task` is empty in runs that measure an index."""
+    task = Column("task", Text, primary_key=True, server_default="")
+    return [_run(), task, Column("dataset", Integer, ForeignKey("datasets.id"), primary_key=True)]
+
 
 responses = Table(
     "responses",
     metadata,
-    Column("key", Text, CheckConstraint("key ~ '^[0-9a-f]{64}$'", name="responses_key_hex"), primary_key=True),
-    Column("backend", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("request", JSONB, nullable=False),
-    Column("response", JSONB, nullable=False),
-    Column("prompt_tokens", Integer),
-    Column("completion_tokens", Integer),
-    Column("latency_s", Double, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("key", Text, _is_hex("key", "responses_key_hex"), primary_key=True),
+    *_required(Text, "backend", "model"),
+    *_required(JSONB, "request", "response"),
+    *_optional(Integer, "prompt_tokens", "completion_tokens"),
+    *_required(sa.Double, "latency_s"),
+    *_created("created_at"),
     Index("responses_model_created_at", "model", "created_at"),
 )
 """Every answer of a model, under the SHA-256 of everything that could change it."""
@@ -44,10 +59,9 @@ chat_sessions = Table(
     "chat_sessions",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("title", Text),
-    Column("index_path", Text, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    *_optional(Text, "title"),
+    *_required(Text, "index_path"),
+    *_created("created_at", "updated_at"),
     Index("chat_sessions_index_path_updated_at", "index_path", "updated_at"),
 )
 """Conversations; the title is the first question, and none while nothing has been asked."""
@@ -57,47 +71,42 @@ chat_turns = Table(
     metadata,
     Column("session_id", Text, ForeignKey("chat_sessions.id", ondelete="CASCADE"), primary_key=True),
     Column("n", Integer, primary_key=True),
-    Column("question", Text, nullable=False),
-    Column("answered", JSONB, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    *_required(Text, "question"),
+    *_required(JSONB, "answered"),
+    *_created("created_at"),
 )
 """Their questions, numbered from 1, each with its whole answer."""
 
 datasets = Table(
     "datasets",
     metadata,
-    Column("id", Integer, Identity(), primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("checksum", Text, CheckConstraint("checksum ~ '^[0-9a-f]{64}$'", name="datasets_checksum"), nullable=False),
-    Column("count", Integer, nullable=False),
-    UniqueConstraint("name", "checksum", name="datasets_name_checksum"),
+    Column("id", Integer, sa.Identity(), primary_key=True),
+    *_required(Text, "name", "source"),
+    Column("checksum", Text, _is_hex("checksum", "datasets_checksum"), nullable=False),
+    *_required(Integer, "count"),
+    sa.UniqueConstraint("name", "checksum", name="datasets_name_checksum"),
 )
 """Items that something was measured on; the same name with another content is another data set."""
 
 eval_settings = Table(
     "eval_settings",
     metadata,
-    Column("digest", Text, CheckConstraint("digest ~ '^[0-9a-f]{64}$'", name="eval_settings_digest"), primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("parameters", JSONB, nullable=False),
+    Column("digest", Text, _is_hex("digest", "eval_settings_digest"), primary_key=True),
+    *_required(Text, "name"),
+    *_required(JSONB, "parameters"),
 )
 """Everything besides model, index and data that can change a figure, under its SHA-256."""
 
 models = Table(
     "models",
     metadata,
-    Column("id", Integer, Identity(), primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("revision", Text, nullable=False),
-    Column("backend", Text, nullable=False),
-    Column("is_external", Boolean, nullable=False),
-    Column("weights_location", Text),
-    Column("base_model", Text),
-    Column("training_parameters", JSONB(none_as_null=True)),
-    Column("git_commit", Text),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    UniqueConstraint("name", "revision", "backend", name="models_name_revision_backend"),
+    Column("id", Integer, sa.Identity(), primary_key=True),
+    *_required(Text, "name", "revision", "backend"),
+    *_required(sa.Boolean, "is_external"),
+    *_optional(Text, "weights_location", "base_model", "git_commit"),
+    *_optional(JSONB(none_as_null=True), "training_parameters"),
+    *_created("created_at"),
+    sa.UniqueConstraint("name", "revision", "backend", name="models_name_revision_backend"),
 )
 """What was measured; the same name with other weights, or behind another backend, is another model."""
 
@@ -105,20 +114,14 @@ eval_runs = Table(
     "eval_runs",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("started_at", DateTime(timezone=True), nullable=False),
-    Column("ended_at", DateTime(timezone=True)),
-    Column("version", Text, nullable=False),
-    Column("git_commit", Text),
-    Column("index_generation", Text),
-    Column("index_digest", Text),
-    Column("environment", JSONB, nullable=False),
+    *_required(Text, "kind", "status", "version"),
+    *_required(sa.DateTime(timezone=True), "started_at"),
+    *_optional(sa.DateTime(timezone=True), "ended_at"),
+    *_optional(Text, "git_commit", "index_generation", "index_digest"),
+    *_required(JSONB, "environment"),
     Column("model", Integer, ForeignKey("models.id", name="eval_runs_model_fkey")),
-    Column("model_args", JSONB, nullable=False, server_default="{}"),
-    Column("config", JSONB, nullable=False, server_default="{}"),
-    Column("skipped", JSONB, nullable=False, server_default="{}"),
-    Column("notes", JSONB, nullable=False, server_default="[]"),
+    *_required(JSONB, "model_args", "config", "skipped", server_default="{}"),
+    *_required(JSONB, "notes", server_default="[]"),
     Index("eval_runs_kind_started_at", "kind", "started_at"),
     Index("eval_runs_model_started_at", "model", "started_at"),
 )
@@ -127,19 +130,14 @@ eval_runs = Table(
 eval_tasks = Table(
     "eval_tasks",
     metadata,
-    Column("run", Text, ForeignKey("eval_runs.id", ondelete="CASCADE"), primary_key=True),
+    _run(),
     Column("task", Text, primary_key=True),
     Column("dataset", Integer, ForeignKey("datasets.id"), nullable=False),
     Column("settings", Text, ForeignKey("eval_settings.digest"), nullable=False),
-    Column("version", Text, nullable=False),
-    Column("family", Text, nullable=False),
-    Column("metrics", JSONB, nullable=False),
-    Column("counts", JSONB, nullable=False),
-    Column("usage", JSONB, nullable=False),
-    Column("judge", Text),
-    Column("judge_usage", JSONB(none_as_null=True)),
-    Column("notes", JSONB, nullable=False),
-    Column("artifacts", JSONB, nullable=False),
+    *_required(Text, "version", "family"),
+    *_required(JSONB, "metrics", "counts", "usage", "notes", "artifacts"),
+    *_optional(Text, "judge"),
+    *_optional(JSONB(none_as_null=True), "judge_usage"),
     Index("eval_tasks_task_settings", "task", "settings"),
 )
 """What a run says of one benchmark as a whole."""
@@ -147,48 +145,33 @@ eval_tasks = Table(
 eval_results = Table(
     "eval_results",
     metadata,
-    Column("run", Text, ForeignKey("eval_runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("task", Text, primary_key=True, server_default=""),
-    Column("dataset", Integer, ForeignKey("datasets.id"), primary_key=True),
+    *_of_run(),
     Column("metric", Text, primary_key=True),
     Column("part", Text, primary_key=True),
     Column("settings", Text, ForeignKey("eval_settings.digest"), nullable=False),
-    Column("value", Double, nullable=False),
-    Column("low", Double),
-    Column("high", Double),
-    Column("n", Integer, nullable=False),
-    Column("std_err", Double),
-    Column("headline", Boolean, nullable=False, server_default=false()),
-    Column("higher_is_better", Boolean, nullable=False, server_default=true()),
+    *_required(sa.Double, "value"),
+    *_optional(sa.Double, "std_err", "low", "high"),
+    *_required(Integer, "n"),
+    *_required(sa.Boolean, "headline", server_default=sa.false()),
+    *_required(sa.Boolean, "higher_is_better", server_default=sa.true()),
     Index("eval_results_dataset_metric", "dataset", "metric"),
 )
-"""A figure with its interval; `part` is `kind=table` where it is of some of the items, and empty where it is of all.
-`task` is empty in runs that measure an index."""
+"""A figure with its interval; `part` is `kind=table` where it is of some of the items, and empty where it is of all."""
 
 samples = Table(
     "samples",
     metadata,
-    Column("run", Text, ForeignKey("eval_runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("task", Text, primary_key=True, server_default=""),
-    Column("dataset", Integer, ForeignKey("datasets.id"), primary_key=True),
+    *_of_run(),
     Column("item", Text, primary_key=True),
     Column("repeat", Integer, primary_key=True),
-    Column("detail", JSONB, nullable=False),
-    Column(
-        "status",
-        Text,
-        CheckConstraint("status in ('scored', 'unscored')", name="samples_status"),
-        nullable=False,
-        server_default="scored",
-    ),
-    Column("score", Double),
-    Column("extracted", Text),
-    Column("gold", Text),
-    Column("reason", Text, nullable=False, server_default=""),
-    Column("item_group", Text),
-    Column("figures", JSONB, nullable=False, server_default="{}"),
-    Column("response_keys", ARRAY(Text), nullable=False, server_default="{}"),
-    Column("truncated", Boolean, nullable=False, server_default=false()),
-    Column("missing", Boolean, nullable=False, server_default=false()),
+    *_required(JSONB, "detail"),
+    *_required(Text, "status", server_default="scored"),
+    *_optional(sa.Double, "score"),
+    *_optional(Text, "extracted", "gold", "item_group"),
+    *_required(Text, "reason", server_default=""),
+    *_required(JSONB, "figures", server_default="{}"),
+    *_required(ARRAY(Text), "response_keys", server_default="{}"),
+    *_required(sa.Boolean, "truncated", "missing", server_default=sa.false()),
+    sa.CheckConstraint("status in ('scored', 'unscored')", name="samples_status"),
 )
 """What became of each item of a run; `response_keys` lead to the response store."""

@@ -1,8 +1,5 @@
 """${message}."""
 
-from __future__ import annotations
-
-import sqlalchemy as sa
 from alembic import op
 
 revision = ${repr(up_revision)}
@@ -12,8 +9,3 @@ down_revision = ${repr(down_revision)}
 def upgrade() -> None:
     """${message}."""
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    """Take it back."""
-    ${downgrades if downgrades else "pass"}
