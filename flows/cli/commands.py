@@ -54,7 +54,7 @@ class Group(TyperGroup):
             rows = [
                 (name, " ".join((command.help or "").partition("\n\n")[0].split()))
                 for name, command in found
-                if getattr(command, "rich_help_panel", None) == section
+                if (getattr(command, "rich_help_panel", None) or None) == section  # typer's placeholder is false
             ]
             if rows:
                 with formatter.section(section or "Commands"):

@@ -64,6 +64,15 @@ def foreign(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("group", ["", "rag", "eval", "lever", "nightly", "db"])
+def test_help_of_a_group_lists_its_commands(group: str) -> None:
+    words = group.split()
+    whole: Any = get_command(app)
+    listed = (whole.commands[group] if group else whole).commands
+    shown = run_here(*words, "--help").stdout
+    assert [name for name in listed if not re.search(rf"^  {name}  ", shown, re.MULTILINE)] == []
+
+
 def test_help_takes_less_than_a_second_and_imports_nothing_heavy() -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = run_apart("--help", PYTHONPROFILEIMPORTTIME="1")
