@@ -93,6 +93,8 @@ class Pointer(Record):
     """SHA-256 of manifest.json, hex: the digest of the whole content."""
 
 
+NUMBERS = "numbers.parquet"
+"""The numbers of tables, see storage.numbers."""
 _catalogue = TypeAdapter(tuple[CatalogueEntry, ...])
 
 
@@ -170,6 +172,13 @@ class Index:
     def document_of_row(self) -> NDArray[np.int32]:
         """Per row, the position of its document in the catalogue."""
         return self._array("documents.npy")
+
+    @property
+    def numbers(self) -> Path:
+        """The file of storage.numbers. Raises NotAnIndex for an index that was made before there were any."""
+        if NUMBERS not in self.manifest.files:
+            raise NotAnIndex(f"{self._folder} was made without numbers; run `trivet rag index` again to add them")
+        return self._folder / NUMBERS
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""

@@ -2,7 +2,7 @@
 
     OUT/CURRENT                         which generation readers open
     OUT/generations/{number}-{digest}/  manifest.json  vectors.faiss  lexical/*.npy  chunks.jsonl  offsets.npy
-                                        documents.npy  catalogue.json
+                                        documents.npy  catalogue.json  numbers.parquet
 
 A generation's files depend on its content alone: they hold no times and no generation numbers. A reader holds a shared
 lock on its generation, a builder an exclusive one on its unfinished folder; both end with their process, so whatever is
@@ -28,8 +28,19 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from storage import files
-from storage.generations import CatalogueEntry, Fact, FileDigest, Index, Manifest, Pointer, catalogue_json, read_pointer
+from storage.generations import (
+    NUMBERS,
+    CatalogueEntry,
+    Fact,
+    FileDigest,
+    Index,
+    Manifest,
+    Pointer,
+    catalogue_json,
+    read_pointer,
+)
 from storage.lexical import build_postings, write_postings
+from storage.numbers import write_numbers
 from storage.records import Record
 from storage.storage_errors import DamagedIndex, NotAnIndex
 from storage.vectors import write_vectors
@@ -76,10 +87,12 @@ def publish(
     embedder: str,
     tokenizer: str | None,
     settings: dict[str, JsonValue],
+    numbers: Iterable[bytes] = (),
 ) -> Generation:
     """Write a generation beside the current one, verify it, and make it current; content that is current stays.
 
     chunks, vectors, tokens: row by row the same; `tokens` and `tokenizer` are None for an index without BM25.
+    numbers: rows of storage.numbers, as JSON lines.
     Raises NotAnIndex, StoreUnreachable (the old generation stays), DamagedIndex (the disk gave back other bytes),
     ValueError if rows do not match.
     """
@@ -91,6 +104,7 @@ def publish(
         rows = {"chunks": contents.chunks(chunks, catalogue), "vectors": contents.vectors(vectors)}
         if tokens is not None:
             rows["tokens"] = contents.lexical(tokens)
+        contents.numbers(numbers)
         if len(set(rows.values())) != 1:
             raise ValueError(f"an index needs one vector and one token list per chunk; these are {rows}")
         digest = contents.seal(
@@ -195,6 +209,16 @@ class _Contents:
         write_postings(postings, lambda name: self._create(f"lexical/{name}"))
         files.sync_folder(self._folder / "lexical")
         return rows
+
+    def numbers(self, documents: Iterable[bytes]) -> None:
+        """The Parquet file of the numbers in tables."""
+        path = self._folder / NUMBERS
+        write_numbers(path, documents)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            self._written[NUMBERS] = FileDigest(
+                sha256=hashlib.file_digest(file, "sha256").hexdigest(), size=path.stat().st_size
+            )
 
     def seal(self, **described: Any) -> str:
         """Write the manifest and make all durable; gives the manifest's digest, which is that of the content."""

@@ -8,6 +8,7 @@ StorageError
 │   └── WrongPostgresVersion  the cluster was made by a major version that is not installed here
 ├── UnknownSession       no conversation has this id
 ├── UnknownRun           no evaluation has this id
+├── QueryUnusable        a query of the user's is no SELECT, or names what is not there
 ├── BackupUnusable       a backup cannot be read, or not into this home
 └── IndexUnusable        an index folder cannot be used
     ├── NotAnIndex       the folder holds something else, or nothing
@@ -50,6 +51,10 @@ class UnknownSession(StorageError):
 
 class UnknownRun(StorageError):
     """No run of an evaluation has this id, or more than one begins with it."""
+
+
+class QueryUnusable(StorageError):
+    """A query of the user's cannot be run."""
 
 
 class BackupUnusable(StorageError):

@@ -17,6 +17,7 @@ from flows.cli import (
     lever_commands,
     measure_command,
     nightly_commands,
+    numbers_command,
     output,
     rag_commands,
     service_commands,
@@ -30,7 +31,7 @@ GARBAGE_AT = 50_000
 rag = App(help="Index documents, and answer questions with the page of every claim.")
 command(rag, "index", index_command.OPTIONS)(index_command.index)
 command(rag, "text", rag_commands.READING)(rag_commands.text)
-command(rag, "numbers", rag_commands.READING)(rag_commands.numbers)
+command(rag, "numbers", rag_commands.READING)(numbers_command.numbers)
 rag.command("chunks")(rag_commands.chunks)
 rag.command("status")(rag_commands.status)
 rag.command("search")(rag_commands.search)

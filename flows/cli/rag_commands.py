@@ -1,4 +1,4 @@
-"""`trivet rag text`, `numbers`, `chunks`, `status`, `search`: what was read, what is indexed, what a question finds."""
+"""`trivet rag text`, `chunks`, `status`, `search`: what was read, what is indexed, what a question finds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tasks.documents.blocks import Document
     from tasks.rag.answers import Filters
     from tasks.rag.indexing.index_report import DocumentStatus, IndexStatus
-    from tasks.rag.numbers.cell_facts import CellFact
     from tasks.rag.retrieval.search import Found
 
 console = Screen(highlight=False)
@@ -54,7 +53,7 @@ def text(
     as_json: Json = False,
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
-    read = _read(given, file, password_env)
+    read = read_file(given, file, password_env)
     pages = [
         {
             "page": page.number,
@@ -67,24 +66,7 @@ def text(
     emit({"file": str(file), "reader": read.reader, "pages": pages}, as_json, lambda: _show_text(read))
 
 
-def numbers(
-    given: Given,
-    file: Annotated[Path, typer.Argument(help="A document.")],
-    find: Annotated[str, typer.Option(metavar="WORDS", help="Only rows whose labels hold all these words.")] = "",
-    password_env: PasswordVariable = None,
-    as_json: Json = False,
-) -> None:
-    """Show every number of a document's tables in whole units, with its period and the labels of its row and column."""
-    from tasks.rag.numbers.cell_facts import cell_facts
-
-    read = _read(given, file, password_env)
-    wanted = find.lower().split()
-    facts = [fact for fact in cell_facts(read.pages) if all(word in " ".join(fact.row_path).lower() for word in wanted)]
-    listed = [fact.model_dump(mode="json") for fact in facts]
-    emit({"file": str(file), "reader": read.reader, "numbers": listed}, as_json, lambda: _show_numbers(facts))
-
-
-def _read(given: Given, file: Path, password_env: str | None) -> Document:
+def read_file(given: Given, file: Path, password_env: str | None) -> Document:
     """The document as the options ask; one that cannot be read ends the command."""
     from tasks.documents.document_readers import ReadOptions
     from tasks.documents.formats import sniff
@@ -210,15 +192,6 @@ def _show_text(document: Document) -> None:
         )
         for block in page.blocks:
             console.print_line(f"[cyan]{block.kind:>9}[/cyan] {escape(textwrap.indent(block.text, ' ' * 10).lstrip())}")
-
-
-def _show_numbers(facts: Sequence[CellFact]) -> None:
-    for fact in facts:
-        where = f"page {fact.page}" if fact.page else f"table {fact.table + 1}"
-        period = fact.period.label if fact.period else "no period"
-        said = f"{escape(' › '.join(fact.row_path))}  [dim]{escape(' / '.join(fact.column_path))}[/dim]"
-        console.print_line(f"[dim]{where:>8}[/dim]  {fact.value:>20,f} {fact.unit:<7} [cyan]{period:<22}[/cyan] {said}")
-    console.print(f"[dim]{len(facts):,} numbers[/dim]")
 
 
 def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:

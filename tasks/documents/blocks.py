@@ -38,6 +38,8 @@ class Cell(Record):
     row_span: int = 1
     col_span: int = 1
     header: bool = False
+    bbox: BBox | None = None
+    """Around its words on the page; None for an empty cell, and in formats without pages."""
 
 
 class Place(Record):

@@ -105,6 +105,8 @@ class Chunked(Record):
     digest: str
     chunks: Ref
     """Searchable as JSON."""
+    numbers: Ref
+    """tasks.rag.numbers.cell_facts.CellFact as JSON, a line each."""
     count: int
     chars: int
     """Characters of all chunks together."""

@@ -21,11 +21,11 @@ from tasks.documents.pdf.pdf_layout import (
     Paragraph,
     arrange,
     join_rows,
-    outline,
     rows_of,
 )
 from tasks.documents.pdf.pdf_tables import Table, table_text
 from tasks.documents.pdf.pdf_text import Fragment, PageText
+from tasks.documents.pdf.pdf_words import outline
 
 
 class BodyStyle(NamedTuple):
@@ -80,12 +80,18 @@ def page_blocks(
             text=draft.text,
             page=page,
             bbox=to_page(draft.bbox) if to_page else draft.bbox,
-            cells=draft.cells,
+            cells=_mapped(draft.cells, to_page),
             level=draft.level,
             place=Place(block=number, heading_path=headings.path_of(draft.kind, draft.text, draft.level)),
         )
         for number, draft in enumerate(drafts)
     )
+
+
+def _mapped(cells: tuple[Cell, ...], to_page: Callable[[BBox], BBox] | None) -> tuple[Cell, ...]:
+    if to_page is None:
+        return cells
+    return tuple(c.model_copy(update={"bbox": to_page(c.bbox)}) if c.bbox else c for c in cells)
 
 
 def _edge_drafts(

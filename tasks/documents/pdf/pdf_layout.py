@@ -8,9 +8,9 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.blocks import BBox
 from tasks.documents.pdf.pdf_tables import Table
 from tasks.documents.pdf.pdf_text import Fragment
+from tasks.documents.pdf.pdf_words import outline
 
 BIN = 2.0  # points; resolution of the search for gutters between columns
 MIN_COLUMN_LINES = 3  # a column of prose has at least this many lines,
@@ -96,12 +96,6 @@ def _level(a: Fragment, b: Fragment) -> bool:
     """Whether two runs share a baseline, or one is a subscript or superscript of the other."""
     shared = min(a.y1, b.y1) - max(a.y0, b.y0)
     return shared >= 0.5 * min(a.y1 - a.y0, b.y1 - b.y0)
-
-
-def outline(boxes: Sequence[BBox]) -> BBox:
-    """The box around boxes."""
-    x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
-    return min(x0s), min(y0s), max(x1s), max(y1s)
 
 
 def join_rows(rows: Sequence[Row]) -> str:

@@ -27,7 +27,6 @@ from tasks.documents.pdf.pdf_blocks import (
 from tasks.documents.pdf.pdf_columns import page_tables
 from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes
 from tasks.documents.pdf.pdf_grids import Grid, Point, drawn_edges, grid_of_boxes
-from tasks.documents.pdf.pdf_layout import outline
 from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, languages, read_scan, why_no_text
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
 from tasks.documents.pdf.pdf_text import (
@@ -42,6 +41,7 @@ from tasks.documents.pdf.pdf_text import (
     remarks,
     unreadable,
 )
+from tasks.documents.pdf.pdf_words import outline
 
 NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ
 STYLE_SAMPLES = 6  # pages, spread over the document, from which the style of running text is learned

@@ -16,8 +16,8 @@ from typing import Any
 import pymupdf
 
 from tasks.documents.blocks import BBox
-from tasks.documents.pdf.pdf_layout import outline
 from tasks.documents.pdf.pdf_text import Fragment
+from tasks.documents.pdf.pdf_words import outline
 
 OCR_DPI = 300
 MAX_OCR_PIXELS = 30_000_000  # larger pages are rendered at a lower resolution

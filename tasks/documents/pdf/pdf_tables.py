@@ -13,7 +13,7 @@ from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_collapsed import completed
 from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edges, Grid, GridCell, find_grids, grid_of, text_row_boxes
 from tasks.documents.pdf.pdf_text import Fragment, Word
-from tasks.documents.pdf.pdf_words import is_number, is_word, is_year, lines_of, words_in
+from tasks.documents.pdf.pdf_words import is_number, is_word, is_year, lines_of, outline, words_in
 
 STRIPE_ROWS = 2
 """A shaded stripe has at most so many rows; a single row may also lead to or end a grid of many."""
@@ -317,6 +317,7 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]
             text=LEADERS.sub("", "\n".join(map(_line_text, lines_of(placed.get(cell, ()))))),
             row_span=_kept(rows, cell.row, cell.row_span),
             col_span=_kept(cols, cell.col, cell.col_span),
+            bbox=outline([word[:4] for word in placed[cell]]) if placed.get(cell) else None,
         )
         for cell in grid.cells
         if cell.row in row_rank and cell.col in col_rank

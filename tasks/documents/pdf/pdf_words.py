@@ -70,6 +70,12 @@ def lines_of(words: Iterable[Word]) -> list[list[Word]]:
     return [sorted(line, key=lambda w: w.x0) for line in lines]
 
 
+def outline(boxes: Sequence[BBox]) -> BBox:
+    """The box around boxes."""
+    x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
+    return min(x0s), min(y0s), max(x1s), max(y1s)
+
+
 def words_in(box: BBox, words: Iterable[Word]) -> list[Word]:
     """The words whose middle lies in a box."""
     x0, y0, x1, y1 = box

@@ -23,8 +23,9 @@ from tasks.rag.facts.fact_extraction import extract_facts
 from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunks
 from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
+from tasks.rag.numbers.cell_facts import cell_facts
 
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 """Raise it when a reader would give another document for the same bytes."""
 
 
@@ -79,7 +80,7 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
     )
 
 
-CHUNKER_VERSION = 3
+CHUNKER_VERSION = 4
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 
@@ -93,18 +94,22 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
     # two files may read the same and are two documents all the same: their chunks have ids of their own
     inputs = {"source": digest, "document": pictured.parsed.document, "figures": figures, **settings}
     key = content_key("chunk", CHUNKER_VERSION, inputs)
-    if (kept := artifacts.recall(key)) and artifacts.verify((chunked := artifacts.load(Chunked, kept)).chunks):
-        return chunked
+    if kept := artifacts.recall(key):
+        chunked = artifacts.load(Chunked, kept)
+        if artifacts.verify(chunked.chunks) and artifacts.verify(chunked.numbers):
+            return chunked
     document = artifacts.load(Document, pictured.parsed.document)
     chunks = chunk_document(
         document, digest=digest, figures=figures, chunk_chars=chunk_chars, overlap_chars=overlap_chars
     )
     tokens = tuple(map(tuple, tokenize_chunks(chunks, tokenizer=tokenizer)))
     kept_chunks = Searchable(chunks=tuple(chunks), tokens=tokens, tokenizer=tokenizer)
+    facts = cell_facts(document.pages, document=digest)
     lengths = [len(chunk.text) for chunk in chunks]
     chunked = Chunked(
         digest=digest,
         chunks=artifacts.save("chunks", kept_chunks),
+        numbers=artifacts.put("numbers", b"".join(f.model_dump_json().encode() + b"\n" for f in facts)),
         count=len(chunks),
         chars=sum(lengths),
         shortest=min(lengths, default=0),

@@ -100,6 +100,7 @@ def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, setting
         embedder=families[0] if families else "none",
         tokenizer=str(settings["tokenizer"]),
         settings=settings,
+        numbers=(artifacts.get(item.chunked.numbers) for item in corpus.embedded),
     )
 
 

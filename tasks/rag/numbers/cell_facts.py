@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from storage.records import Record
-from tasks.documents.blocks import Block, Cell, Page
+from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.language.numbers import CALENDAR, CURRENCIES, Number, Scale, read_numbers, scales
 from tasks.rag.numbers.periods import YEAR, Period, period_in
 
@@ -35,9 +35,15 @@ COUNTS = re.compile(r"\b(?:number of|employees|stores|customers|units|people|day
 TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGNORECASE)
 
 
+LARGEST = 10**24
+"""A longer number is an identifier; storage keeps 26 digits before the point."""
+
+
 class CellFact(Record):
     """A number of a table, in whole units."""
 
+    document: str
+    """SHA-256 of the document's bytes, hex."""
     value: Decimal
     """4,822 of a table in millions is 4822000000; (868) is negative; a dash is 0."""
     shown: str
@@ -53,6 +59,8 @@ class CellFact(Record):
     column_path: tuple[str, ...]
     """Headers above it, from the outermost."""
     page: int | None
+    bbox: BBox | None = None
+    """Of the cell."""
     table: int
     """0-based among the tables of the document."""
     row: int
@@ -65,21 +73,21 @@ class _Amount(NamedTuple):
     sign: Literal["parentheses", "minus", "none"]
 
 
-def cell_facts(pages: Iterable[Page]) -> Iterator[CellFact]:
+def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
     """The numbers of all tables in reading order; years, dates, counters and footnote marks are none."""
     table = 0
     above: list[str] = []
     for page in pages:
         for block in page.blocks:
             if block.cells:
-                yield from _of_table(block, table, above[-LINES_ABOVE:], page.number)
+                yield from _of_table(block, document, table, above[-LINES_ABOVE:], page.number)
                 table += 1
                 above = []
             elif block.kind not in ("header", "footer"):
                 above.append(block.text)
 
 
-def _of_table(block: Block, table: int, above: Sequence[str], page: int | None) -> Iterator[CellFact]:
+def _of_table(block: Block, document: str, table: int, above: Sequence[str], page: int | None) -> Iterator[CellFact]:
     at = {
         (row, col): cell
         for cell in block.cells
@@ -100,6 +108,7 @@ def _of_table(block: Block, table: int, above: Sequence[str], page: int | None) 
         headers = _headers(at, levels, row, col)
         scale = _scale_of(path, headers, amount, stated)
         yield CellFact(
+            document=document,
             value=amount.value * scale.factor,
             shown=" ".join(at[row, col].text.split()),
             scale=scale.factor,
@@ -109,6 +118,7 @@ def _of_table(block: Block, table: int, above: Sequence[str], page: int | None) 
             row_path=path,
             column_path=headers,
             page=page,
+            bbox=at[row, col].bbox,
             table=table,
             row=row,
             col=col,
@@ -133,7 +143,7 @@ def _single(text: str) -> Number | None:
     """The number that is all of a text; digits in groups ("13 951") are one."""
     joined = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", ",", text)
     numbers = read_numbers(joined)
-    if len(numbers) != 1 or numbers[0].unit in (*CALENDAR, "year"):
+    if len(numbers) != 1 or numbers[0].unit in (*CALENDAR, "year") or abs(numbers[0].value) >= LARGEST:
         return None
     rest = joined[: numbers[0].start] + joined[numbers[0].end :]
     return None if any(char.isalnum() for char in rest) else numbers[0]

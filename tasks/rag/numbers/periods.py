@@ -40,6 +40,8 @@ class Period(Record):
     """First day."""
     end: date | None = None
     """Last day."""
+    year: int
+    """Fiscal year; a year that ends in January or February is named for the one in which most of it lies."""
     label: str
     """`2021-12-03`, `FY2019`, `Q2 2023`, `H1 2023`, `2020`."""
 
@@ -59,21 +61,22 @@ def period_in(text: str) -> Period | None:
     if quarter := QUARTER.search(text):
         said = (quarter["q"] or quarter["ko"] or quarter["word"]).lower()
         number = int(said) if said.isdigit() else ORDINALS[said]
-        return Period(kind="duration", label=f"Q{number} {year}")
+        return Period(kind="duration", year=year, label=f"Q{number} {year}")
     if half := HALF.search(text):
         first = (half["ko"] or half["word"] or half["h"]).lower() in ("상", "first", "1")
-        return Period(kind="duration", label=f"H{1 if first else 2} {year}")
+        return Period(kind="duration", year=year, label=f"H{1 if first else 2} {year}")
     if FISCAL.search(text) or YEARS_ENDED.search(text):
-        return Period(kind="duration", label=f"FY{year}")
-    return Period(kind="none", label=str(year))
+        return Period(kind="duration", year=year, label=f"FY{year}")
+    return Period(kind="none", year=year, label=str(year))
 
 
 def _ending(text: str, end: date) -> Period:
     months = _months(text)
     if months is None:
-        return Period(kind="instant", end=end, label=end.isoformat())
-    label = f"FY{_fiscal_year(end)}" if months == 12 else f"{months} months to {end.isoformat()}"
-    return Period(kind="duration", start=_first_day(end, months), end=end, label=label)
+        return Period(kind="instant", end=end, year=_fiscal_year(end), label=end.isoformat())
+    year = _fiscal_year(end)
+    label = f"FY{year}" if months == 12 else f"{months} months to {end.isoformat()}"
+    return Period(kind="duration", start=_first_day(end, months), end=end, year=year, label=label)
 
 
 def _months(text: str) -> int | None:

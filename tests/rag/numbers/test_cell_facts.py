@@ -23,7 +23,7 @@ def page(rows: list[tuple[str, ...]], *, above: str = "", headers: int = 1) -> P
 
 
 def facts(rows: list[tuple[str, ...]], *, above: str = "", headers: int = 1) -> list[CellFact]:
-    return list(cell_facts([page(rows, above=above, headers=headers)]))
+    return list(cell_facts([page(rows, above=above, headers=headers)], document="d" * 64))
 
 
 def test_a_statement_in_millions() -> None:
@@ -121,3 +121,7 @@ def test_a_percent_over_amounts_is_not_theirs() -> None:
 def test_a_dash_among_words_is_no_number() -> None:
     found = facts([("", "Place", "Fee"), ("Briefing", "-", "7"), ("Opening", "City hall", "-")])
     assert [(fact.col, fact.shown) for fact in found] == [(2, "7"), (2, "-")]
+
+
+def test_what_has_too_many_digits_to_be_an_amount_is_none() -> None:
+    assert facts([("", "2020"), ("Account", "1234567890123456789012345")]) == []

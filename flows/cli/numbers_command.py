@@ -1,0 +1,190 @@
+"""`trivet rag numbers`: the numbers in the tables of an index, or of one document."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cli.commands import Given, Json
+from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
+from flows.cli.rag_commands import PasswordVariable, read_file
+from storage.storage_errors import StorageError
+
+if TYPE_CHECKING:
+    from storage.numbers import Numbers
+
+console = Screen(highlight=False)
+PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d\d)?")
+
+
+class Filters(TypedDict):
+    """What `select_numbers` may be asked for."""
+
+    entity: list[str]
+    line: list[str]
+    years: tuple[int, int] | None
+
+
+class _Source(NamedTuple):
+    """Where the numbers are."""
+
+    path: Path
+    names: dict[str, str]
+    """Of the documents, by digest."""
+    shown: dict[str, Any]
+    """What the JSON says of it."""
+
+
+def numbers(
+    given: Given,
+    file: Annotated[Path | None, typer.Argument(help="A document, if not an index.")] = None,
+    index: Annotated[Path | None, typer.Option("--index", help="Folder of the index.")] = None,
+    entity: Annotated[str, typer.Option(metavar="WORDS", help="Only documents whose name holds all these words.")] = "",
+    line: Annotated[
+        str, typer.Option("--line", "--find", metavar="WORDS", help="Only rows whose labels hold all these words.")
+    ] = "",
+    period: Annotated[str, typer.Option(metavar="YEARS", help="Only periods of these years: 2021, 2019..2021.")] = "",
+    sql: Annotated[str | None, typer.Option(metavar="SELECT", help="Query of the table `numbers` instead.")] = None,
+    shape: Annotated[
+        Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Parquet is written to stdout.")
+    ] = "table",
+    password_env: PasswordVariable = None,
+    as_json: Json = False,
+) -> None:
+    """Show the numbers of tables in whole units, with their period and the labels of row and column."""
+    from storage.numbers import query_numbers, select_numbers
+
+    years = _years(period)
+    if (file is None) == (index is None):
+        fail("name a document, or an index with --index", REFUSED)
+    if sql is not None and (entity or line or period or shape == "parquet"):
+        fail("--sql goes with no other filter, and not with --format parquet; filter in its WHERE", REFUSED)
+    if shape == "parquet" and sys.stdout.isatty():
+        fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
+    filters: Filters = {"entity": entity.split(), "line": line.split(), "years": years}
+    opened = _indexed(index) if index else _read(given, file or Path(), password_env)
+    with plain_errors(StorageError, option="--sql" if sql else ""), opened as source:
+        _require_a_name(source.names, entity)
+        if shape == "parquet":
+            _write_parquet(source, filters)
+            return
+        query = (source.path, source.names)
+        found = query_numbers(*query, sql) if sql else select_numbers(*query, **filters)
+    if shape == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(found.columns)
+        writer.writerows([_cell(value) for value in row] for row in found.rows)
+        return
+    listed = [{name: _plain(value) for name, value in row.items()} for row in found.records()]
+    emit(
+        {**source.shown, "numbers": listed},
+        as_json or shape == "json",
+        lambda: _show_rows(found) if sql else _show_numbers(listed),
+    )
+
+
+def _require_a_name(names: dict[str, str], entity: str) -> None:
+    if not any(all(word.lower() in name.lower() for word in entity.split()) for name in names.values()):
+        fail(f"--entity {entity}: no document is called so; there are {', '.join([*names.values()][:5])} …", REFUSED)
+
+
+def _write_parquet(source: _Source, filters: Filters) -> None:
+    from storage.numbers import select_numbers
+
+    with TemporaryDirectory(prefix="trivet-") as folder:
+        out = Path(folder) / "numbers.parquet"
+        select_numbers(source.path, source.names, **filters, out=out)
+        with out.open("rb") as written:
+            shutil.copyfileobj(written, sys.stdout.buffer)
+
+
+@contextmanager
+def _indexed(index: Path) -> Generator[_Source]:
+    from storage.index import open_index
+
+    with open_index(index) as opened:
+        names = {entry.document: entry.name for entry in opened.catalogue}
+        yield _Source(opened.numbers, names, {"index": str(index), "generation": opened.generation})
+
+
+@contextmanager
+def _read(given: Given, file: Path, password_env: str | None) -> Generator[_Source]:
+    from storage.numbers import write_numbers
+    from tasks.rag.numbers.cell_facts import cell_facts
+
+    document = read_file(given, file, password_env)
+    with file.open("rb") as opened, TemporaryDirectory(prefix="trivet-") as folder:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        path = Path(folder) / "numbers.parquet"
+        facts = cell_facts(document.pages, document=digest)
+        write_numbers(path, (fact.model_dump_json().encode() + b"\n" for fact in facts))
+        yield _Source(path, {digest: file.name}, {"file": str(file), "reader": document.reader})
+
+
+def _years(period: str) -> tuple[int, int] | None:
+    """First and last year of `2021`, `2019..2021`, `2019..` or `..2021`."""
+    found = PERIOD.fullmatch(period)
+    if not period:
+        return None
+    if not found or not (found["first"] or found["last"]) or (found["first"] and found["last"] and not found["to"]):
+        fail(f"--period {period}: not a year such as 2021, or years such as 2019..2021", REFUSED)
+    first, last = int(found["first"] or 1900), int(found["last"] or 2099)
+    if not found["to"]:
+        return first, first
+    if first > last:
+        fail(f"--period {period}: ends before it begins", REFUSED)
+    return first, last
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: exact decimals and dates are texts."""
+    if isinstance(value, Decimal):
+        return f"{value:f}".rstrip("0").rstrip(".") if value else "0"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _cell(value: Any) -> Any:
+    """As CSV has it: what is nested is JSON."""
+    plain = _plain(value)
+    return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
+
+
+def _show_rows(found: Numbers) -> None:
+    table = Table(*map(escape, found.columns), box=None, pad_edge=False)
+    for row in found.rows:
+        table.add_row(*("" if value is None else escape(str(_cell(value))) for value in row))
+    console.print(table)
+    console.print(f"[dim]{len(found.rows):,} rows[/dim]")
+
+
+def _show_numbers(listed: Sequence[dict[str, Any]]) -> None:
+    name = None
+    for one in listed:
+        if one["name"] != name:
+            name = one["name"]
+            console.print_line(f"[bold]{escape(name)}[/bold]")
+        where = f"page {one['page']}" if one["page"] else f"table {one['table'] + 1}"
+        period = one["period"]["label"] if one["period"] else "no period"
+        said = f"{escape(' › '.join(one['row_path']))}  [dim]{escape(' / '.join(one['column_path']))}[/dim]"
+        value = f"{Decimal(one['value']):>20,f} {one['unit']:<7}"
+        console.print_line(f"[dim]{where:>8}[/dim]  {value} [cyan]{period:<22}[/cyan] {said}")
+    console.print(f"[dim]{len(listed):,} numbers[/dim]")
