@@ -32,8 +32,7 @@ from pydantic import TypeAdapter
 from flows.running.warm import settle
 from storage.records import Ref
 from tasks import progress
-from tasks.configuration import Sent
-from tasks.resources import artifacts, results
+from tasks.resources import Sent, artifacts, results
 
 POLL_S = 1.0
 """Seconds between two polls of the child, and of the run that waits for it."""
