@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flows.running.environment import prepare_environment
-from tasks.configuration import configured_by
+from tasks.resources import configured_by
 
 if TYPE_CHECKING:
-    from tasks.configuration import Resources
+    from tasks.resources import Resources
 
 
 def _resources() -> Resources:

@@ -16,7 +16,7 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
 from flows.running.evaluation_config import EvaluateConfig as EvaluateConfig
-from flows.running.evaluation_run import Ongoing, begin
+from flows.running.ongoing import EvaluationRun
 from flows.running.shown import flow_version, say, watched
 from flows.running.task_runners import task_runner
 from storage.storage_errors import StorageError
@@ -41,7 +41,7 @@ runner: Any = task_runner(max(4, os.cpu_count() or 1))
 @watched
 def evaluate(config: EvaluateConfig) -> EvalReport:
     """Measure a model; only what was never asked is asked, and only what is not graded yet is graded."""
-    ongoing = begin(flow_run.id, config.model_dump(mode="json"))
+    ongoing = EvaluationRun.begin(flow_run.id, config.model_dump(mode="json"))
     if config.save != "database" and not config.settings.debug:
         refuse_output(config.output_path)
     planned = steps.plan(
@@ -91,7 +91,7 @@ class _Asked(NamedTuple):
     scoring: list[PrefectFuture[Scored]] | None
 
 
-def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing, *, revision: str) -> Generated:
+def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun, *, revision: str) -> Generated:
     """The answers to a task; waits for them, since one model fills the device."""
     if config.model.backend == "replay":
         recorded = recorded_of(config.model, task.task)
@@ -116,7 +116,7 @@ def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> l
     ]
 
 
-def _aggregate(asked: _Asked, config: EvaluateConfig, ongoing: Ongoing) -> list[TaskResult]:
+def _aggregate(asked: _Asked, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
     """The figures of a task, once all its shards are graded."""
     task, generated, scoring = asked
     scored = tuple(ongoing.note(gather(scoring or _score(task, generated, config))))
@@ -124,12 +124,12 @@ def _aggregate(asked: _Asked, config: EvaluateConfig, ongoing: Ongoing) -> list[
     return [step(as_is(task), generated=as_is(generated), scored=as_is(scored))]
 
 
-def _run_whole(task: PlannedTask, config: EvaluateConfig, ongoing: Ongoing) -> list[TaskResult]:
+def _run_whole(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
     step = called(placed(steps.run_whole, in_process=config.model.in_process), task.task)
     return ongoing.note(gather([step.submit(as_is(task), model=config.model, spending=config.spending)]))
 
 
-def _run_harness(chosen: TaskChoice, config: EvaluateConfig, ongoing: Ongoing) -> list[TaskResult]:
+def _run_harness(chosen: TaskChoice, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
     step = called(placed(steps.run_harness, in_process=config.model.in_process), f"harness {chosen.task}")
     future = step.submit(
         chosen, model=config.model, settings=config.settings, include_path=config.include_path, spending=config.spending
@@ -142,7 +142,7 @@ def _wants_device(task: PlannedTask) -> bool:
     return task.judge is not None and task.judge.in_process
 
 
-def _keep(report: EvalReport, config: EvaluateConfig, ongoing: Ongoing) -> EvalReport:
+def _keep(report: EvalReport, config: EvaluateConfig, ongoing: EvaluationRun) -> EvalReport:
     """Write the report to the database, and to a file if wanted or the database is unavailable; note regressions."""
     to_database = config.save != "file" and bool(report.results)
     if to_database:

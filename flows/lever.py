@@ -16,7 +16,7 @@ from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.running.lever_config import LeverConfig
-from flows.running.lever_run import Ongoing, begin
+from flows.running.ongoing import LeverRun
 from flows.running.shown import flow_version, say, watched
 from storage.records import Ref
 from tasks.lever import file_steps, steps
@@ -43,7 +43,7 @@ runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shar
 @watched
 def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
-    ongoing = begin(flow_run.id, config.model_dump(mode="json"), until=config.until)
+    ongoing = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
     files = Layout(config.results, config.dataset.name)
     if config.device:
         from tasks.lever.learning.training_inputs import device_of
@@ -74,7 +74,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     return ongoing.end()
 
 
-def _learn(config: LeverConfig, world: World, files: Layout, ongoing: Ongoing, *, queries: int, seed: int) -> None:
+def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, *, queries: int, seed: int) -> None:
     """One seed, from its pools to its figures; `queries`: number of training queries."""
     asking = Asking(
         learning=Learning(shots=config.shots, seed=seed),
@@ -171,7 +171,7 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     )
 
 
-def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: Ongoing, *, weights: Ref | None) -> Embedded:
+def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRun, *, weights: Ref | None) -> Embedded:
     """Embeddings: read from files, or made by the encoder."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
@@ -187,7 +187,7 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: Ongoing
 
 
 def _imitate(
-    config: LeverConfig, world: World, files: Layout, ongoing: Ongoing, *, queries: int, pools: Ref, asking: Asking
+    config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, *, queries: int, pools: Ref, asking: Asking
 ) -> tuple[Ref, Ref]:
     """The SFT selector, read from a file, or trained on demonstrations from a file or a search; and its pools."""
     start, beams = config.start, ()
@@ -218,14 +218,14 @@ def _imitate(
     return ongoing.trained(trained), pools
 
 
-def _read_checkpoint(config: LeverConfig, path: Path, world: World, ongoing: Ongoing) -> Ref:
+def _read_checkpoint(config: LeverConfig, path: Path, world: World, ongoing: LeverRun) -> Ref:
     read = file_steps.read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
     ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
     return read.weights
 
 
 def _rl_data(
-    config: LeverConfig, world: World, ongoing: Ongoing, *, queries: int, pools: Ref, selector: Ref, asking: Asking
+    config: LeverConfig, world: World, ongoing: LeverRun, *, queries: int, pools: Ref, selector: Ref, asking: Asking
 ) -> Ref:
     """Judged pointers: read from a file, or drawn by the selector shard by shard."""
     if config.start.rl_data:
@@ -245,12 +245,12 @@ def _rl_data(
     return steps.merge_rl_data(tuple(ongoing.note(gather(drawing))))
 
 
-def _export(ongoing: Ongoing, files: dict[Path, Ref]) -> None:
+def _export(ongoing: LeverRun, files: dict[Path, Ref]) -> None:
     """Write artifacts to files, which the report names."""
     ongoing.wrote(file_steps.export_files({str(path): ref for path, ref in files.items()}).files)
 
 
-def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Ongoing, summary: Summary) -> None:
+def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: LeverRun, summary: Summary) -> None:
     """Write the figures to files, the Prefect UI and the database."""
     drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds))
     if config.save != "database":

@@ -35,6 +35,14 @@ def listening(listener: Listener) -> Generator[None]:
         _listeners.remove(listener)
 
 
+def report(stage: str, done: int, expected: int) -> None:
+    """Pass on what another process has reported. Raises Stopped."""
+    if expected:
+        expect(stage, expected)
+    if done:
+        advance(stage, done)
+
+
 def expect(stage: str, count: int) -> None:
     """`count` more items are to be done in `stage`. Raises Stopped."""
     _refuse_when_stopping()

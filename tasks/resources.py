@@ -1,33 +1,92 @@
-"""What a step may open in this process, each once, as `tasks.configuration` says."""
+"""The resources of the steps of this process: what they are configured with, and what they open, each once."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import signature
+from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
-
-from storage.artifacts import Artifacts
-from storage.results import Results
-from tasks.budget import Budget, Spending
-from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
-from tasks.configuration import NotConfigured as NotConfigured
-from tasks.configuration import Resources as Resources
-from tasks.configuration import resources as resources
-from tasks.configuration import set_resources
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from models.protocols import Chat, Embedder, Reranker
+    from storage.artifacts import Artifacts
     from storage.embeddings import EmbeddingCache
     from storage.evaluations import Evaluations
     from storage.forgiving import Forgiving
     from storage.responses import Responses
+    from storage.results import Results
     from storage.sessions import Sessions
+    from tasks.budget import Budget, Spending
+    from tasks.calls import Limits
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A step on its way to a pool."""
+
+    step: str
+    """Module and name, `tasks.rag.steps.embed`."""
+    key: str
+    """Its cache key: a child that is under way for another parent is waited for, not started twice."""
+    inputs: Mapping[str, Any]
+    name: str
+    """Name of the child in the UI."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Where this process keeps its data, and how it reaches models and secrets."""
+
+    home: Path
+    store: str
+    database_url: str | None
+    gpu_deployment: str | None
+    send: Callable[[Sent, str], Any]
+    """(step, deployment) → the step's result on the pool of that deployment; raises what the step raises there."""
+    parse_log: Path | None
+    vlm_base_url: str | None
+    """OpenAI-compatible endpoint of vision models."""
+    llm_base_url: str | None
+    """… of local language models."""
+    llm_timeout_s: float
+    """Longest silence of a language model."""
+    openai_base_url: str | None
+    """… of all other models and embedders."""
+    api_key: SecretStr | None
+    secret: Callable[[str], str | None]
+    """The value of an environment variable that a user named, such as `--password-env NAME`; never kept."""
+
+
+class NotConfigured(RuntimeError):
+    """A step was used in a process that did not import its flow."""
+
+
+_sources: list[Callable[[], Resources]] = []
+_configured: list[Resources] = []
+
+
+def configured_by(source: Callable[[], Resources]) -> None:
+    """Take the resources from `source` when a step first needs them."""
+    _sources[:] = [source]
+
+
+def resources() -> Resources:
+    """The resources of this process. Raises NotConfigured."""
+    if not _configured:
+        if not _sources:
+            raise NotConfigured("no resources: import the flow module (flows.rag …) before its steps run")
+        _configured[:] = [_sources[0]()]
+    return _configured[0]
+
 
 _opening = RLock()
 """`cache` alone would let two threads open two."""
@@ -57,7 +116,8 @@ def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
 
 def configure(made: Resources) -> None:
     """Set the resources of this process; what was opened stays open if they are the present ones."""
-    if set_resources(made):
+    if _configured != [made]:
+        _configured[:] = [made]
         forget()
 
 
@@ -70,12 +130,16 @@ def forget() -> None:
 @_kept
 def artifacts() -> Artifacts:
     """The artifact store of this process."""
+    from storage.artifacts import Artifacts
+
     return Artifacts.open(resources().store, cache=resources().home / "cache" / "objects")
 
 
 @_kept
 def results() -> Results:
     """The records of finished steps."""
+    from storage.results import Results
+
     return Results.beside(artifacts(), resources().home)
 
 
@@ -160,6 +224,7 @@ def call_limits(name: str, *, patient: bool = True) -> Limits:
     patient: False where somebody waits for the answer.
     """
     from models.registry import press_of
+    from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
 
     settings = CallSettings() if patient else WHILE_SOMEBODY_WAITS
     return Limits(settings.model_copy(update=press_of(name)), rng=random.Random())
@@ -170,6 +235,8 @@ _budgets: dict[str, Budget] = {}
 
 def budget(run: str, spending: Spending) -> Budget:
     """What a run may still spend, shared by all its steps in this process."""
+    from tasks.budget import Budget
+
     new = Budget(max_calls=spending.max_calls, max_cost=spending.max_cost, prices=spending.prices)
     return _budgets.setdefault(run, new)
 

@@ -31,9 +31,8 @@ from prefect.utilities.annotations import quote
 from pydantic import Field, PrivateAttr
 
 from storage.records import refs_in
-from tasks.configuration import Sent
 from tasks.keys import content_key
-from tasks.resources import artifacts, resources, results
+from tasks.resources import Sent, artifacts, resources, results
 
 P = ParamSpec("P")
 R = TypeVar("R")

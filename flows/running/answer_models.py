@@ -53,8 +53,7 @@ def models_of(llm: str | None) -> Models:
                 )
             name = spelled(name)
             known = name if name.partition(":")[0] in backends() else f"openai:{name}"
-            if not (_has_place(known) or _has_server()):
-                # OpenAI's own address is the default of a client, and no place for what is asked locally
+            if not _has_place(known):  # OpenAI's own address is the default of a client, and not a local place
                 raise ModelUnavailable(
                     "--llm local needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
                 )
@@ -67,7 +66,7 @@ def models_of(llm: str | None) -> Models:
             large, small = settings().openai_model, settings().openai_small_model
             return Models(wiring="openai", large=f"responses:{large}", small=f"responses:{small}")
         case name if name.partition(":")[0] in backends():
-            if not (_has_place(name) or _has_server() or settings().openai_api_key):
+            if not (_has_place(name) or settings().openai_api_key):
                 raise ModelUnavailable(
                     f"--llm {name} needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1), "
                     "or OPENAI_API_KEY for OpenAI's own"
@@ -77,13 +76,11 @@ def models_of(llm: str | None) -> Models:
             raise ModelUnavailable(f"there is no --llm {name!r}; give none, local, openai, or a model: {spellings()}")
 
 
-def _has_server() -> bool:
-    return bool(settings().llm_base_url or settings().openai_base_url)
-
-
 def _has_place(name: str) -> bool:
-    """Whether a model runs in this process, or its name contains its endpoint."""
-    return name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]
+    """Whether a model runs in this process, or an endpoint is configured or part of its name."""
+    if name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]:
+        return True
+    return bool(settings().llm_base_url or settings().openai_base_url)
 
 
 def spelled_out(name: str) -> str:

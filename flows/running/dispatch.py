@@ -32,8 +32,7 @@ from pydantic import TypeAdapter
 from flows.running.warm import settle
 from storage.records import Ref
 from tasks import progress
-from tasks.configuration import Sent
-from tasks.resources import artifacts, results
+from tasks.resources import Sent, artifacts, results
 
 POLL_S = 1.0
 """Seconds between two polls of the child, and of the run that waits for it."""
@@ -64,8 +63,7 @@ def send(sent: Sent, deployment: str) -> Any:
     """Execute a step on the pool of `deployment` (`flow/name`). Raises what the step raises, PoolStepFailed."""
     with get_client(sync_client=True) as client:
         context = TaskRunContext.get()
-        assert context, "only a step of a run is sent"
-        assert context.task_run.flow_run_id, "only a step of a run is sent"
+        assert context and context.task_run.flow_run_id, "only a step of a run is sent"  # noqa: PT018
         mine = _whole(client, context.task_run.flow_run_id)
         if child := _under_way(client, sent, deployment):
             client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{mine[0]}"})
@@ -146,7 +144,6 @@ def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID], rel
 
 
 def _is_any(client: SyncPrefectClient, runs: list[UUID], states: tuple[StateType, ...]) -> bool:
-    """Whether one of the runs is in one of the states, by one request."""
     wanted = FlowRunFilter.model_validate({"id": {"any_": runs}, "state": {"type": {"any_": states}}})
     return bool(client.read_flow_runs(flow_run_filter=wanted, limit=1))
 
@@ -162,14 +159,11 @@ def _cancel(client: SyncPrefectClient, child: UUID, run: UUID) -> None:
 
 def _is_wanted(client: SyncPrefectClient, child: FlowRun, *, by_others_than: UUID) -> bool:
     waiting = {UUID(tag.removeprefix(WAITS)) for tag in child.tags if tag.startswith(WAITS)}
-    return any(_goes_on(client, run) for run in waiting - {by_others_than})
-
-
-def _goes_on(client: SyncPrefectClient, run: UUID) -> bool:
-    try:
-        return not _is_any(client, _whole(client, run), ENDED)
-    except ObjectNotFound:  # it was removed
-        return False
+    for run in waiting - {by_others_than}:
+        with suppress(ObjectNotFound):  # it was removed
+            if not _is_any(client, _whole(client, run), ENDED):
+                return True
+    return False
 
 
 def _recorded(sent: Sent, child: FlowRun) -> Any:
@@ -248,7 +242,6 @@ class Relay:
         self._told: Counts = {}
 
     def look(self, client: SyncPrefectClient, child: UUID) -> None:
-        """Report the state of the child's bars."""
         wanted = ArtifactFilter.model_validate({"flow_run_id": {"any_": [child]}, "type": {"any_": ["progress"]}})
         for bar in client.read_artifacts(artifact_filter=wanted):
             if shown := _BAR.fullmatch(bar.description or ""):
@@ -257,11 +250,8 @@ class Relay:
     def tell(self, counts: Mapping[str, Sequence[int]]) -> None:
         """Report what these counts exceed the reported ones by."""
         for stage, (done, expected) in counts.items():
-            told = self._told.setdefault(stage, [0, 0])
-            if expected > told[1]:
-                progress.expect(stage, expected - told[1])
-            if done > told[0]:
-                progress.advance(stage, done - told[0])
+            told = self._told.get(stage, [0, 0])
+            progress.report(stage, max(done - told[0], 0), max(expected - told[1], 0))
             self._told[stage] = [max(done, told[0]), max(expected, told[1])]
 
 

@@ -55,7 +55,7 @@ class Planned:
     """Configurations of the flows of a night."""
 
     models: dict[str, EvaluateConfig]
-    """By label."""
+    """Label → configuration."""
     index: IndexConfig | None
     selector: LeverConfig | None
 
@@ -92,10 +92,10 @@ def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
 
 
 def _index_of(suite: Suite) -> IndexConfig | None:
-    from flows.running.rag_config import IndexConfig
-
     if suite.index is None:
         return None
+    from flows.running.rag_config import IndexConfig
+
     try:
         return IndexConfig.model_validate(suite.index.build)
     except ValidationError as error:
@@ -187,7 +187,6 @@ class Parts:
         return gathered.results[0]
 
     def fail(self, what: str, why: str, *, may_pass: bool = False) -> None:
-        """Record a failure."""
         self.failures.append(Failure(what=what, why=why, may_pass=may_pass))
 
 
@@ -213,5 +212,4 @@ def index_run(report: IndexReport, *, run: str) -> IndexRun:
 
 
 def selector_run(report: LeverReport) -> SelectorRun:
-    """A trained selector."""
     return SelectorRun(run=report.run if report.summary else None)

@@ -166,12 +166,9 @@ def _without_a_place(client: SyncPrefectClient, deployment: UUID) -> list[FlowRu
     limit, options = found.global_concurrency_limit, found.concurrency_options
     if limit is None or options is None or options.collision_strategy != ConcurrencyLimitStrategy.CANCEL_NEW:
         return []
-    due = {
-        "deployment_id": {"any_": [deployment]},
-        "state": {"type": {"any_": TAKES_A_PLACE}},
-        "expected_start_time": {"before_": datetime.now(UTC)},
-    }
-    runs = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(due), limit=PAGE)
+    taking = {"state": {"type": {"any_": TAKES_A_PLACE}}, "expected_start_time": {"before_": datetime.now(UTC)}}
+    due = FlowRunFilter.model_validate({"deployment_id": {"any_": [deployment]}, **taking})
+    runs = client.read_flow_runs(flow_run_filter=due, limit=PAGE)
     return runs if len(runs) >= limit.limit else []
 
 
@@ -179,11 +176,10 @@ def _told(client: SyncPrefectClient, run: FlowRun, *, note: str | None = None) -
     assert run.state is not None
     assert run.deployment_id is not None
     page = url_for(run)
-    deployment = f"{client.read_flow(run.flow_id).name}/{client.read_deployment(run.deployment_id).name}"
     return Rerun(
         id=run.id,
         name=run.name,
-        deployment=deployment,
+        deployment=f"{client.read_flow(run.flow_id).name}/{client.read_deployment(run.deployment_id).name}",
         state=run.state.name or run.state.type.value,
         ended=run.state.is_final(),
         completed=run.state.is_completed(),

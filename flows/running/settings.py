@@ -14,7 +14,7 @@ from flows.running.environment import home_folder
 from flows.running.environment import prepare_environment as prepare_environment
 
 if TYPE_CHECKING:
-    from tasks.configuration import Resources, Sent
+    from tasks.resources import Resources, Sent
 
 
 class Settings(BaseSettings):
@@ -83,7 +83,7 @@ def _send(sent: Sent, deployment: str) -> Any:
 
 def step_resources() -> Resources:
     """Where the steps of this process keep things, and what they reach."""
-    from tasks.configuration import Resources
+    from tasks.resources import Resources
 
     read = settings()
     return Resources(

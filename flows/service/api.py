@@ -123,7 +123,6 @@ def address_of(home: Path) -> Address | None:
 
 
 def auth_of(home: Path) -> str | None:
-    """The auth string of that server."""
     try:
         return (home / AUTH_FILE).read_text().strip()
     except FileNotFoundError:

@@ -16,8 +16,7 @@ from flows.service.api import Refused
 from flows.service.place import Place
 from storage.records import Record
 
-PORT = 4200
-"""Prefect's default."""
+PORT = 4200  # Prefect's default
 POOLS = ("cpu", "gpu")
 WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS)_\w+"
@@ -58,12 +57,10 @@ class Asked(Record):
 
     @property
     def api_url(self) -> str:
-        """The server's API."""
         return self.server or f"http://127.0.0.1:{self.port}/api"
 
     @property
     def ui_url(self) -> str:
-        """The server's pages."""
         return self.api_url.removesuffix("/api")
 
     @property

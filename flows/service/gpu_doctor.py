@@ -42,6 +42,7 @@ REMEDIES = {
     "generation": "nvidia-smi shows what holds the memory; --model PATH tries another model",
     "index build": "CUDA_VISIBLE_DEVICES='' builds indexes on the CPU",
 }
+NO_ENGINE = "vllm is not installed: models in this process run with transformers"
 PROMPT = "one two three"
 NEW_TOKENS = 16
 SHOWN_CHARS = 60
@@ -53,17 +54,14 @@ RECALL_TOLERANCE = 0.01
 def examine_gpu(model: Path | None = None) -> Report:
     """Test driver, torch, memory, engine and FAISS, and generate with `model` (None: a tiny one) if there is a GPU."""
     checks, (torch, *rest) = [_driver()], _tried("torch")
-    checks += [torch, *rest, *_engine(), *_tried("faiss")]
+    engine = _tried("engine") if find_spec("vllm") else [missing("engine", NO_ENGINE, INSTALL)]
+    checks += [torch, *rest, *engine, *_tried("faiss")]
     if torch.status != "ok":
         unseen = "not run: torch sees no GPU"
-        return report([*checks, *(_lacking(name, unseen, torch.remedy) for name in ("generation", "index build"))])
+        return report([*checks, *(missing(name, unseen, torch.remedy) for name in ("generation", "index build"))])
     for kind in ("hf", "vllm") if find_spec("vllm") else ("hf",):
         checks += _tried("generation", kind, *([str(model.absolute())] if model else []))
     return report([*checks, *_tried("index build")])
-
-
-def _lacking(name: str, detail: str, remedy: str | None = None) -> Check:
-    return missing(name, detail, remedy or REMEDIES[name])
 
 
 def _driver() -> Check:
@@ -75,13 +73,7 @@ def _driver() -> Check:
             told = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout
     if found := re.search(r"\b(\d{3,}(?:\.\d+)+)\b", told):
         return ok("driver", f"NVIDIA {found[1]}")
-    return _lacking("driver", "no NVIDIA driver")
-
-
-def _engine() -> list[Check]:
-    if not find_spec("vllm"):
-        return [_lacking("engine", "vllm is not installed: models in this process run with transformers")]
-    return _tried("engine")
+    return missing("driver", "no NVIDIA driver", REMEDIES["driver"])
 
 
 def _tried(name: str, *arguments: str) -> list[Check]:
@@ -93,27 +85,22 @@ def _tried(name: str, *arguments: str) -> list[Check]:
         try:
             code = child.wait(MOST_TRIAL_S)
         except subprocess.TimeoutExpired:
-            return [_lacking(name, f"not done after {MOST_TRIAL_S} s")]
+            return [missing(name, f"not done after {MOST_TRIAL_S} s", REMEDIES[name])]
         finally:
-            _end(child)
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)  # an engine has processes of its own
+            child.wait()
         for file in (told, noise):
             file.seek(0)
         if code == 0:
             return TypeAdapter(list[Check]).validate_json(told.read())
         last = next((line for line in reversed(noise.read().splitlines()) if line.strip()), "it said nothing")
     ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return [_lacking(name, f"{last.strip()} ({ended})")]
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the process and its children: an engine has processes of its own."""
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+    return [missing(name, f"{last.strip()} ({ended})", REMEDIES[name])]
 
 
 class Built(NamedTuple):
-    """Lists of vectors that were made."""
+    """Speed and quality of an index."""
 
     took_s: float
     recall: float
@@ -125,13 +112,8 @@ def main(arguments: Sequence[str]) -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     name, *rest = arguments
-    checks = {
-        "torch": try_torch,
-        "engine": try_engine,
-        "faiss": try_faiss,
-        "generation": try_generation,
-        "index build": try_index,
-    }[name](*rest)
+    trials = {"torch": try_torch, "engine": try_engine, "faiss": try_faiss, "generation": try_generation}
+    checks = (trials | {"index build": try_index})[name](*rest)
     with out:
         out.write(TypeAdapter(list[Check]).dump_json(checks).decode())
 

@@ -119,7 +119,7 @@ def _clear(server: _Server, *, ended_before: datetime, dry_run: bool, shared: bo
                 return History(server=server.url, unfinished=len(unfinished), trouble=trouble), needed
             kept = {run.id for run in children}
             ended = [run for run in _runs(client, _ended(ended_before)) if run.id not in kept]
-            names = {flow.id: flow.name for flow in client.read_flows(flow_filter=_flow_filter())}
+            names = {flow: client.read_flow(flow).name for flow in {run.flow_id for run in ended}}
             history = History(
                 server=server.url,
                 runs=dict(Counter(names[run.flow_id] for run in ended)),
@@ -168,16 +168,11 @@ def _ended(before: datetime) -> dict[str, Any]:
 
 def _runs(client: SyncPrefectClient, asked: dict[str, Any]) -> list[FlowRun]:
     """All runs of our flows that match a filter, given as Prefect's API takes it."""
-    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 
-    wanted: Any = {"flow_filter": _flow_filter(), "flow_run_filter": FlowRunFilter.model_validate(asked)}
+    ours = FlowFilter.model_validate({"name": {"any_": list(FLOWS)}})
+    wanted: Any = {"flow_filter": ours, "flow_run_filter": FlowRunFilter.model_validate(asked)}
     return list(_all(lambda at: client.read_flow_runs(**wanted, limit=PAGE, offset=at)))
-
-
-def _flow_filter() -> Any:
-    from prefect.client.schemas.filters import FlowFilter
-
-    return FlowFilter.model_validate({"name": {"any_": list(FLOWS)}})
 
 
 def _all(read: Callable[[int], list[T]]) -> Iterator[T]:

@@ -31,7 +31,6 @@ class Place:
         self.folder = home / "service"
         """Closed to other accounts."""
         self.auth = home / AUTH_FILE
-        """The auth string, `user:password`."""
         self.address = home / SERVICE_FILE
         """Where the server is; only there while it should run."""
         self.asked = self.folder / "asked.json"
@@ -52,7 +51,6 @@ class Place:
         """One file for each part, with its rotated predecessors."""
 
     def log_of(self, part: str) -> Path:
-        """Log of a part."""
         return self.logs / f"{part}.log"
 
     def prepare(self) -> None:

@@ -64,7 +64,6 @@ def end(found: Iterable[Found], *, grace_s: float) -> None:
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
-    """End processes at once."""
     killed = list(processes)
     for process in killed:
         with suppress(psutil.Error):
@@ -73,7 +72,6 @@ def kill(processes: Iterable[psutil.Process]) -> None:
 
 
 def _left(processes: list[psutil.Process], patience_s: float) -> list[psutil.Process]:
-    """Processes that are still alive after a timeout."""
     deadline = time.monotonic() + patience_s
     while (left := [each for each in processes if not is_gone(each)]) and time.monotonic() < deadline:
         time.sleep(0.05)

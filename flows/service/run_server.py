@@ -75,12 +75,11 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
 
 
 def _database() -> str:
-    named = next((name for name in VARIABLES if os.environ.get(name)), None)
-    if named is None:
-        raise Refused(
-            f"{VARIABLES[0]} is not set; it names Prefect's database: postgresql+asyncpg://user:password@host/name"
-        )
-    return os.environ[named]
+    if url := next(filter(None, map(os.environ.get, VARIABLES)), None):
+        return url
+    raise Refused(
+        f"{VARIABLES[0]} is not set; it names Prefect's database: postgresql+asyncpg://user:password@host/name"
+    )
 
 
 async def put_right(url: str) -> None:

@@ -46,8 +46,7 @@ def cluster_of(place: Place) -> Cluster:
 
 def choose(place: Place, environment: Mapping[str, str]) -> Database:
     """The running database of the server; a home keeps its first choice. Raises DatabaseUnavailable."""
-    named = next((name for name in VARIABLES if environment.get(name)), None)
-    if named:
+    if named := next(filter(environment.get, VARIABLES), None):
         url = environment[named]
         kind = "sqlite" if url.startswith("sqlite") else "postgresql"
         return Database(kind=kind, kept=False, why=f"{named} names it", url=url)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -24,7 +26,6 @@ from flows.service import processes, supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
 from flows.service.asked_service import Asked, Wanted, differences, remembered, settle
 from flows.service.deploying import deploy
-from flows.service.home_disk import full_disks
 from flows.service.place import Place
 from flows.service.run_worker import worker_name
 from flows.service.server_database import Database, choose, cluster_of
@@ -42,6 +43,8 @@ ORDER_S = 150.0
 GRACE_S = 15.0
 """Longest wait for a program whose supervisor was killed."""
 WORKING = "flows.service.run_worker"
+LEAST_BYTES = 64 << 20
+"""Free space that the service needs: a few of the 16 MB files of PostgreSQL's log."""
 
 
 class Service(Record):
@@ -210,6 +213,20 @@ def _why(place: Place, part: str) -> str:
     log = place.log_of(part)
     lines = log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:] if log.exists() else []
     return f"{' / '.join(lines)}; the whole is in {log}"
+
+
+def full_disks(place: Place, *, store: Path | None) -> list[str]:
+    """What to do about each full file system of the home; `store`: folder of the artifacts, if on this machine."""
+    database = cluster_of(place).status().folder
+    folders = [each for each in (place.home, database, store) if each and each.exists()]
+    disks = {folder.stat().st_dev: folder for folder in reversed(folders)}
+    free = {folder: shutil.disk_usage(folder).free for folder in disks.values()}
+    return [
+        f"the disk of {folder} is full ({left / 1e6:.0f} MB left, {LEAST_BYTES / 1e6:.0f} MB are needed): free disk "
+        "space (see `trivet gc`); the service then goes on by itself, and a run that has failed with `trivet rerun RUN`"
+        for folder, left in free.items()
+        if left < LEAST_BYTES
+    ]
 
 
 def end(place: Place) -> list[str]:

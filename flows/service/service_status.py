@@ -15,14 +15,16 @@ import psutil
 
 from flows.service import processes, supervising
 from flows.service.api import Api, ApiFailed, auth_of
-from flows.service.home_disk import disk_use, full_disks
 from flows.service.place import PARTS, Place
-from flows.service.server_database import Database
-from flows.service.service_start import Service, is_online, service_of
+from flows.service.server_database import Database, cluster_of
+from flows.service.service_start import Service, full_disks, is_online, service_of
 from flows.service.supervising import Part
+from storage.embedded import Cluster
 from storage.records import Record
 
 LOOK_S = 0.3
+BLOCK_BYTES = 512
+"""Unit of `st_blocks` on all file systems."""
 
 
 class Pool(Record):
@@ -108,6 +110,33 @@ def _pool(place: Place, api: Api, name: str) -> Pool:
         running=count("RUNNING"),
         waiting=count("PENDING") + count("SCHEDULED", next_scheduled_start_time=due),
     )
+
+
+def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:
+    """Bytes of each part, as `du` counts them; `store`: folder of the artifacts, if on this machine."""
+    parts: dict[str, set[Path | None]] = {
+        "artifacts": {store},
+        "results": {place.home / "results"},
+        "database": {Cluster(place.home).status().folder},
+        "prefect": {place.database, cluster_of(place).status().folder, place.home / "prefect"},
+        "cache": {place.home / "cache"},
+        "logs": {place.logs},
+    }
+    return {name: _size(folders) for name, folders in parts.items()}
+
+
+def _size(parts: set[Path | None]) -> int:
+    apart = [each for each in parts if each and not any(other in each.parents for other in parts)]
+    return sum(map(_size_of, apart))
+
+
+def _size_of(folder: Path) -> int:
+    total = 0
+    for path, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            with suppress(FileNotFoundError):  # it went while we looked
+                total += os.lstat(os.path.join(path, name)).st_blocks * BLOCK_BYTES  # noqa: PTH118 faster
+    return total
 
 
 def logs_of(place: Place, part: str | None) -> dict[str, Path]:

@@ -20,9 +20,12 @@ from flows.running import dispatch  # noqa: E402
 from flows.running.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
 from models.model_errors import ModelUnavailable, TransientModelError  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
-from tasks.configuration import Sent  # noqa: E402
 from tasks.rag.rag_errors import TooManyFailed  # noqa: E402
-from tasks.resources import artifacts, results  # noqa: E402
+from tasks.resources import (  # noqa: E402
+    Sent,
+    artifacts,
+    results,
+)
 from tasks.step import GPU, Incomplete, placed, step  # noqa: E402
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from flows.running.evaluation_run import begin
+from flows.running.ongoing import EvaluationRun
 from flows.running.settings import configure_steps
 from storage.storage_errors import DatabaseUnavailable
 from tasks import resources
@@ -27,11 +27,11 @@ def _resources() -> None:
 
 @pytest.mark.parametrize("run", [None, "8b6f4f39-9b0e-4d3c-8a9a-0d0c7a0a3c11"])
 def test_a_run_has_an_id_of_32_hex_digits(run: str | None) -> None:
-    assert re.fullmatch("[0-9a-f]{32}", begin(run, {}).run)
+    assert re.fullmatch("[0-9a-f]{32}", EvaluationRun.begin(run, {}).run)
 
 
 def test_a_whole_run_is_reported_and_ends_in_peace() -> None:
-    ongoing = begin(None, {"limit": 5})
+    ongoing = EvaluationRun.begin(None, {"limit": 5})
     ongoing.results += ongoing.note(Gathered([task_result()], {}))
     made = ongoing.report(PLAN, spent=Budget())
     assert ongoing.end(made) is made
@@ -42,7 +42,7 @@ def test_a_whole_run_is_reported_and_ends_in_peace() -> None:
 
 
 def test_what_is_not_finished_ends_the_run_with_its_report() -> None:
-    ongoing = begin(None, {})
+    ongoing = EvaluationRun.begin(None, {})
     assert ongoing.note(Gathered(["a"], {"sum/7": "busy"})) == ["a"]
     ongoing.note(Gathered([], {"sum/8": "busy"}))
     made = ongoing.report(PLAN, spent=Budget())
@@ -57,7 +57,7 @@ def unreachable() -> None:
 
 
 def test_what_could_not_be_kept_is_told_with_the_remedy() -> None:
-    ongoing = begin(None, {})
+    ongoing = EvaluationRun.begin(None, {})
     assert ongoing.attempt(lambda: 5, "the answer") == 5
     assert ongoing.attempt(unreachable, "the database") is None
     ongoing.written = "/out/r.json"
@@ -70,11 +70,11 @@ def test_what_could_not_be_kept_is_told_with_the_remedy() -> None:
 
 def test_only_storage_may_be_away() -> None:
     with pytest.raises(ZeroDivisionError):
-        begin(None, {}).attempt(lambda: 1 / 0, "a bug")
+        EvaluationRun.begin(None, {}).attempt(lambda: 1 / 0, "a bug")
 
 
 def test_unfinished_items_go_before_what_could_not_be_kept() -> None:
-    ongoing = begin(None, {})
+    ongoing = EvaluationRun.begin(None, {})
     ongoing.attempt(unreachable, "the database")
     ongoing.note(Gathered([], {"sum/7": "busy"}))
     with pytest.raises(Unfinished):
@@ -85,7 +85,7 @@ def test_a_task_that_fails_ends_no_other_and_is_named_at_the_end() -> None:
     def fails() -> None:
         raise DataMissing("no such file")
 
-    ongoing = begin(None, {})
+    ongoing = EvaluationRun.begin(None, {})
     assert ongoing.guard("MATH500", lambda: "done") == "done"
     assert ongoing.guard("AIME24", fails) is None
     ongoing.results.append(task_result())
@@ -97,12 +97,12 @@ def test_a_task_that_fails_ends_no_other_and_is_named_at_the_end() -> None:
 
 
 def test_where_nothing_was_evaluated_the_first_cause_is_told_as_it_is() -> None:
-    ongoing = begin(None, {})
+    ongoing = EvaluationRun.begin(None, {})
     ongoing.failed["AIME24"] = DataMissing("no such file")
     with pytest.raises(DataMissing):
         ongoing.end(ongoing.report(PLAN, spent=Budget()))
 
 
 def test_an_address_with_a_password_is_not_kept() -> None:
-    kept = begin(None, {"model": {"base_url": "http://bob:hunter2@127.0.0.1/v1"}})
+    kept = EvaluationRun.begin(None, {"model": {"base_url": "http://bob:hunter2@127.0.0.1/v1"}})
     assert "hunter2" not in str(kept.config)

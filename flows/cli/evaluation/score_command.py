@@ -89,7 +89,7 @@ def score(
 
 def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Path | None, as_json: bool) -> None:
     """Score a file of responses. grading: arguments of `score_file`."""
-    from flows.running.evaluation_run import begin
+    from flows.running.ongoing import EvaluationRun
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_shards
     from tasks.evaluation.results.result_rows import write_files
@@ -100,7 +100,7 @@ def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Pa
 
     judge = grading["judge"] and grading["judge"].model_dump(mode="json")
     asked = {"responses": str(responses), "tasks": [{"task": task}], "auto_judge": grading["auto_judge"]}
-    ongoing = begin(None, asked | {"judge": judge})
+    ongoing = EvaluationRun.begin(None, asked | {"judge": judge})
     planned, result = score_file(responses.absolute(), task, artifacts(), **grading)
     ongoing.results.append(result)
     if result.family == "code":

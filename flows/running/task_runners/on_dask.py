@@ -13,7 +13,8 @@ from prefect import State
 from prefect_dask.task_runners import DaskTaskRunner, PrefectDaskFuture
 
 from flows.running.task_runners import ClusterUnusable
-from flows.running.task_runners.shipping import Shipped, do_shipped, heard
+from flows.running.task_runners.shipping import Shipped, do_shipped
+from tasks import progress
 
 SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
 
@@ -46,7 +47,7 @@ class DaskRunner(DaskTaskRunner):
         topic: str | None = getattr(self, "_reports", None)
         if topic is None:
             topic = self._reports = f"trivet-{uuid4().hex}"
-            client.subscribe_topic(topic, lambda event: heard(*event[1]))  # the time, and the report
+            client.subscribe_topic(topic, lambda event: progress.report(*event[1]))  # the time, and the report
         return topic
 
 

@@ -13,7 +13,8 @@ from prefect import State
 from prefect_ray.task_runners import PrefectRayFuture, RayTaskRunner
 
 from flows.running.task_runners import ClusterUnusable
-from flows.running.task_runners.shipping import Shipped, do_shipped, heard
+from flows.running.task_runners.shipping import Shipped, do_shipped
+from tasks import progress
 
 LISTEN_S = 0.5
 OBJECTS_BYTES = 100 << 20
@@ -63,7 +64,7 @@ class RayRunner(RayTaskRunner[Any]):
         while not ended:
             ended = self._ended.wait(LISTEN_S)
             for report in ray.get(self._board.take.remote()):
-                heard(*report)
+                progress.report(*report)
 
 
 class _Board:

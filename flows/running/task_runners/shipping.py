@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, Self
 from uuid import UUID, uuid4
 
@@ -105,23 +105,12 @@ def do_shipped(shipped: Shipped, tell: progress.Listener) -> State[Any]:
         tell_the_rest()
 
 
-def heard(stage: str, done: int, expected: int) -> None:
-    """A report of a worker, as if the step had made it here."""
-    if expected:
-        progress.expect(stage, expected)
-    if done:
-        progress.advance(stage, done)
-
-
 def _name_of(made: Task[..., Any] | Flow[..., Any]) -> str:
     name = f"{made.fn.__module__}.{made.fn.__name__}"
-    try:
-        found = _found(name)
-    except (ImportError, AttributeError):
-        found = None
-    if getattr(found, "fn", None) is not made.fn:
-        raise ClusterUnusable(f"{name} is not at the top of an importable module, where a worker would look for it")
-    return name
+    with suppress(ImportError, AttributeError):
+        if _found(name).fn is made.fn:
+            return name
+    raise ClusterUnusable(f"{name} is not at the top of an importable module, where a worker would look for it")
 
 
 def _found(name: str) -> Any:
@@ -139,7 +128,6 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
         self._entered = ExitStack()
 
     def duplicate(self) -> Self:
-        """The same, not started."""
         return type(self)(self.here.duplicate(), self.there.duplicate())
 
     def submit(  # pyright: ignore[reportIncompatibleMethodOverride] Prefect's overloads tell sync from async tasks
