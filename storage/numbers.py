@@ -29,6 +29,7 @@ COLUMNS = {
     "table": "INTEGER",
     "row": "INTEGER",
     "col": "INTEGER",
+    "identities": "STRUCT(kind VARCHAR, holds BOOLEAN, rows INTEGER[])[]",
 }
 LINE = "array_to_string(row_path, ' › ')"
 
@@ -86,6 +87,24 @@ def select_numbers(
         if out:
             query = f"COPY ({query}) TO '{_quoted(out)}' (FORMAT parquet, COMPRESSION zstd)"
         return _fetched(connection.execute(query, values))
+
+
+def check_numbers(path: Path, names: Mapping[str, str]) -> tuple[Numbers, Numbers]:
+    """How many identities were tried and held, by document and kind; and the numbers that break one."""
+    with _connected() as connection:
+        _name_documents(connection, names)
+        each = f"""SELECT name, n.*, unnest(identities, recursive := true)
+            FROM read_parquet('{_quoted(path)}') n JOIN documents USING (document)"""
+        counted = connection.execute(
+            f"SELECT name, kind, count(*) AS tried, count(*) FILTER (holds) AS held FROM ({each}) "
+            "GROUP BY ALL ORDER BY ALL"
+        )
+        counts = _fetched(counted)
+        broken = connection.execute(
+            f"SELECT name, page, kind, {LINE} AS line, period.label AS period, shown FROM ({each}) WHERE NOT holds "
+            "ORDER BY name, page, row, col"
+        )
+        return counts, _fetched(broken)
 
 
 def query_numbers(path: Path, names: Mapping[str, str], sql: str) -> Numbers:

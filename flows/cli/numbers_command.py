@@ -23,6 +23,7 @@ from rich.table import Table
 from flows.cli.commands import Given, Json
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
+from flows.cli.show_answer import place
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ def numbers(
         str, typer.Option("--line", "--find", metavar="WORDS", help="Only rows whose labels hold all these words.")
     ] = "",
     period: Annotated[str, typer.Option(metavar="YEARS", help="Only periods of these years: 2021, 2019..2021.")] = "",
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Count the totals, balances and cash flows that add up, and name the others."),
+    ] = False,
     sql: Annotated[str | None, typer.Option(metavar="SELECT", help="Query of the table `numbers` instead.")] = None,
     shape: Annotated[
         Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Parquet is written to stdout.")
@@ -67,19 +72,27 @@ def numbers(
     as_json: Json = False,
 ) -> None:
     """Show the numbers of tables in whole units, with their period and the labels of row and column."""
-    from storage.numbers import query_numbers, select_numbers
+    from storage.numbers import check_numbers, query_numbers, select_numbers
 
     years = _years(period)
     if (file is None) == (index is None):
         fail("name a document, or an index with --index", REFUSED)
-    if sql is not None and (entity or line or period or shape == "parquet"):
+    filtered = bool(entity or line or period or shape == "parquet")
+    if sql is not None and (filtered or check):
         fail("--sql goes with no other filter, and not with --format parquet; filter in its WHERE", REFUSED)
+    if check and (filtered or shape == "csv"):
+        fail("--check is of all numbers, as a table or JSON; leave out the filters and --format", REFUSED)
     if shape == "parquet" and sys.stdout.isatty():
         fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
     filters: Filters = {"entity": entity.split(), "line": line.split(), "years": years}
     opened = _indexed(index) if index else _read(given, file or Path(), password_env)
     with plain_errors(StorageError, option="--sql" if sql else ""), opened as source:
         _require_a_name(source.names, entity)
+        if check:
+            counts, broken = check_numbers(source.path, source.names)
+            told = {**source.shown, "identities": counts.records(), "broken": broken.records()}
+            emit(told, as_json or shape == "json", lambda: _show_check(counts, broken))
+            return
         if shape == "parquet":
             _write_parquet(source, filters)
             return
@@ -126,12 +139,13 @@ def _indexed(index: Path) -> Generator[_Source]:
 def _read(given: Given, file: Path, password_env: str | None) -> Generator[_Source]:
     from storage.numbers import write_numbers
     from tasks.rag.numbers.cell_facts import cell_facts
+    from tasks.rag.numbers.identities import with_identities
 
     document = read_file(given, file, password_env)
     with file.open("rb") as opened, TemporaryDirectory(prefix="trivet-") as folder:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
         path = Path(folder) / "numbers.parquet"
-        facts = cell_facts(document.pages, document=digest)
+        facts = with_identities(cell_facts(document.pages, document=digest))
         write_numbers(path, (fact.model_dump_json().encode() + b"\n" for fact in facts))
         yield _Source(path, {digest: file.name}, {"file": str(file), "reader": document.reader})
 
@@ -173,7 +187,16 @@ def _show_rows(found: Numbers) -> None:
     for row in found.rows:
         table.add_row(*("" if value is None else escape(str(_cell(value))) for value in row))
     console.print(table)
-    console.print(f"[dim]{len(found.rows):,} rows[/dim]")
+
+
+def _show_check(counts: Numbers, broken: Numbers) -> None:
+    for one in broken.records():
+        said = f"{escape(one['line'])}  [cyan]{one['period'] or 'no period'}[/cyan]  {escape(one['shown'])}"
+        console.print_line(f"{escape(place(one['name'], one['page']))}: {one['kind']} does not add up: {said}")
+    _show_rows(counts)
+    tried, held = (sum(one[name] for one in counts.records()) for name in ("tried", "held"))
+    share = f", {held / tried:.1%}" if tried else ""
+    console.print(f"{held:,} of {tried:,} identities hold{share}")
 
 
 def _show_numbers(listed: Sequence[dict[str, Any]]) -> None:

@@ -151,6 +151,73 @@ def test_pymupdf_reads_every_page_of_real_documents(shared: Path, folder: str) -
         assert [page.number for page in pages if "failed" in (page.reason or "")] == [], file.name
 
 
+def test_currency_signs_and_brackets_stand_with_their_amounts(sheet: Sheet) -> None:
+    rows = (
+        ("Cash", "$", "1,234", "", "$", "900", ""),
+        ("Loss", "", "(56", ")", "", "12", ""),
+        ("Net", "", "1,178", "", "", "912", ""),
+    )
+    for n, texts in enumerate(rows):
+        for x, text in zip((LEFT + 5, 200.0, 240.0, 275.0, 300.0, 340.0, 375.0), texts, strict=True):
+            sheet.write(x, 130 + HIGH * n, text)
+    boxed(sheet, 3)
+    for x in (195.0, 235.0, 270.0, 295.0, 335.0, 370.0):
+        sheet.rule(x, 120, x, 120 + HIGH * 3)
+    [table] = sheet.tables()
+    assert [(cell.col, cell.text) for cell in table.cells] == [
+        *((0, "Cash"), (1, "$ 1,234"), (2, "$ 900")),
+        *((0, "Loss"), (1, "(56 )"), (2, "12")),
+        *((0, "Net"), (1, "1,178"), (2, "912")),
+    ]
+
+
+def test_two_columns_that_a_row_fills_both_stay_two(sheet: Sheet) -> None:
+    for n, texts in enumerate((("A", "1", "2"), ("B", "3", ""), ("C", "", "4"))):
+        for x, text in zip((LEFT + 5, 200.0, 240.0), texts, strict=True):
+            sheet.write(x, 130 + HIGH * n, text)
+    boxed(sheet, 3)
+    for x in (195.0, 235.0):
+        sheet.rule(x, 120, x, 120 + HIGH * 3)
+    [table] = sheet.tables()
+    assert {(cell.row, cell.col): cell.text for cell in table.cells if cell.text and cell.col} == {
+        **{(0, 1): "1", (0, 2): "2"},
+        **{(1, 1): "3", (2, 2): "4"},
+    }
+
+
+def test_the_row_of_years_is_a_header_and_a_section_is_none(sheet: Sheet) -> None:
+    rows = (
+        ("", "October 29,", "October 30,", "January 29,"),
+        ("($ in millions)", "2022", "2021", "2022*"),
+        ("ASSETS", "", "", ""),
+        ("Cash", "351", "1,339", "804"),
+        ("Other", "302", "253", "293"),
+    )
+    for n, (label, *amounts) in enumerate(rows):
+        sheet.write(LEFT + 5, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts)
+    boxed(sheet, 5)
+    for x in (180.0, 260.0, 340.0):
+        sheet.rule(x, 120, x, 120 + HIGH * 5)
+    [table] = sheet.tables()
+    assert {cell.row for cell in table.cells if cell.header} == {0, 1}
+    [cash] = [cell for cell in table.cells if cell.text == "351"]
+    assert cash.bbox is not None
+    x0, y0, x1, y1 = cash.bbox
+    assert (x1, y0 < 130 + HIGH * 3 < y1, 230 < x0) == (pytest.approx(250, abs=1), True, True)
+
+
+def test_leader_dots_that_reach_into_the_next_column_end_before_it(sheet: Sheet) -> None:
+    for n, (label, *amounts) in enumerate(
+        (("Cash" + "." * 68, "876,560", "1,117,400"), ("Debt", "111,524", "622,091"))
+    ):
+        sheet.write(LEFT + 5, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts, ends=(330.0, 410.0))
+    boxed(sheet, 2)
+    [table] = sheet.tables()
+    assert [cell.text for cell in table.cells] == ["Cash", "876,560", "1,117,400", "Debt", "111,524", "622,091"]
+
+
 def test_leader_dots_are_neither_text_nor_contents(sheet: Sheet) -> None:
     for n, (label, *amounts) in enumerate(ROWS * 3):
         sheet.write(LEFT, 130 + HIGH * n, f"{label} {'.' * 40}")

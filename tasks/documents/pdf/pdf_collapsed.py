@@ -7,12 +7,23 @@ white between the amounts. Lines are added from what the words show, before the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from tasks.documents.pdf.pdf_grids import SNAP, Grid, GridCell, grid_of, text_row_boxes
 from tasks.documents.pdf.pdf_text import Word
-from tasks.documents.pdf.pdf_words import Phrase, gutters, is_amount, is_year, lines_of, phrases_of, words_in
+from tasks.documents.pdf.pdf_words import (
+    CLOSING,
+    CURRENCY,
+    Phrase,
+    gutters,
+    is_amount,
+    is_number,
+    is_year,
+    lines_of,
+    phrases_of,
+    words_in,
+)
 
 MIN_GUTTER = 2.0
 """Points between two columns of amounts."""
@@ -180,3 +191,40 @@ def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word
         if cell := places.get(grid.place((word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2)):
             found[cell].append(word)
     return {cell: lines_of(inside) for cell, inside in found.items()}
+
+
+def without_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> tuple[Grid, dict[GridCell, list[Word]]]:
+    """The grid in which currency signs and closing brackets stand with their amounts, not in columns of their own.
+
+    Neighbouring columns are one if no row fills both, but for such a sign, and some row shows that they are.
+    """
+    texts = {(cell.row, cell.col): " ".join(word.text for word in words) for cell, words in placed.items()}
+    wide = [c for c in placed if c.col_span > 1 and is_number(texts[c.row, c.col])]
+    groups: list[list[int]] = []
+    for col in sorted({cell.col for cell in placed}):
+        if groups and _are_one(groups[-1], col, texts, wide):
+            groups[-1].append(col)
+        else:
+            groups.append([col])
+    first = {col: group[0] for group in groups for col in group}
+    ends = {group[0]: group[-1] for group in groups}
+    moved: dict[tuple[int, int], GridCell] = {}
+    words: dict[GridCell, list[Word]] = defaultdict(list)
+    for cell in grid.cells:
+        col = first.get(cell.col, cell.col)
+        before = moved.get((cell.row, col), GridCell(cell.row, col))
+        end = max(cell.col + cell.col_span, ends.get(col, col) + 1, before.col + before.col_span)
+        moved[cell.row, col] = GridCell(cell.row, col, max(cell.row_span, before.row_span), end - col)
+    for cell, own in placed.items():
+        words[moved[cell.row, first[cell.col]]] += own
+    return grid._replace(cells=tuple(moved.values())), dict(words)
+
+
+def _are_one(group: Sequence[int], col: int, texts: Mapping[tuple[int, int], str], wide: Iterable[GridCell]) -> bool:
+    shown = any(cell.col in group and cell.col + cell.col_span > col for cell in wide)
+    for (row, at), text in texts.items():
+        for own in (texts.get((row, before), "") for before in group) if at == col else ():
+            if own and own not in CURRENCY and text not in CLOSING:
+                return False
+            shown = shown or bool(own)
+    return shown

@@ -10,7 +10,7 @@ from math import isclose
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
-from tasks.documents.pdf.pdf_collapsed import completed
+from tasks.documents.pdf.pdf_collapsed import completed, without_sign_columns
 from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edges, Grid, GridCell, find_grids, grid_of, text_row_boxes
 from tasks.documents.pdf.pdf_text import Fragment, Word
 from tasks.documents.pdf.pdf_words import is_number, is_word, is_year, lines_of, outline, words_in
@@ -29,6 +29,8 @@ AXIS_MARKS = 5
 """Numbers in equal steps from which they are the marks of an axis."""
 HEADER_LINES = 6
 """Lines above a striped table that may name its columns."""
+MOST_HEADER_ROWS = 8
+"""A first amount further down means that the table is one of words."""
 STRIPE_GAP = 2.2
 """Heights of a stripe that may lie between two stripes of one table."""
 
@@ -60,7 +62,7 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
         full = completed(grid, [word for word in words if word not in others])
         placed, taken = _place(full, words, chars)
         if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
-            tables.append(_table(full, placed, taken))
+            tables.append(_table(*without_sign_columns(full, placed), taken))
     return tables
 
 
@@ -91,7 +93,10 @@ def table_text(cells: Iterable[Cell]) -> str:
 
 
 def header_rows(cells: Sequence[Cell]) -> int:
-    """How many rows at the top name the columns: those before the first row with an amount, if that is near the top."""
+    """How many rows at the top name the columns: those before the first row with an amount, if that is near the top.
+
+    A row between them that only its label fills ("ASSETS") heads the rows below and names no column.
+    """
     first_amount = min(
         (cell.row for cell in cells if cell.text and cell.col and is_number(cell.text) and not is_year(cell.text)),
         default=None,
@@ -99,10 +104,10 @@ def header_rows(cells: Sequence[Cell]) -> int:
     rows = max((cell.row + cell.row_span for cell in cells), default=0)
     if rows < 2:
         return 0
-    top = max((cell.row_span for cell in cells if cell.row == 0), default=1)
-    if first_amount is None or first_amount > 4:
-        return min(top, rows - 1)
-    return min(max(first_amount, 0), rows - 1)
+    if first_amount is None or first_amount > MOST_HEADER_ROWS:
+        return min(max((cell.row_span for cell in cells if cell.row == 0), default=1), rows - 1)
+    names = (c.row + c.row_span for c in cells if c.text and c.row < first_amount and (c.col or c.col_span > 1))
+    return min(max(names, default=0), first_amount, rows - 1)
 
 
 def _join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:

@@ -25,7 +25,10 @@ SIGNS = frozenset("(-–")
 CLOSING = frozenset((")", "%", ")%", "%)"))
 UNFINISHED = frozenset(".:~∼～/")
 """What a part of a date ends with: `2024. 5. 7. ~ 5. 20.` is one phrase."""
+LEADERS = 5
+"""Dots at the end of a label from which they lead to its amount."""
 NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
+YEARS = re.compile(r"(?:19|20)\d\d(?:\s?[-–/]\s?(?:19|20)\d\d)?\s?(?:[*†‡]+|\([a-z\d]{1,2}\))?")
 GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
 SHARE = re.compile(r"\(\d+(\.\d+)?%\)")
 
@@ -49,8 +52,8 @@ def is_amount(text: str) -> bool:
 
 
 def is_year(text: str) -> bool:
-    """Whether a text is a year of these centuries."""
-    return text.isdigit() and len(text) == 4 and text[:2] in ("19", "20")
+    """Whether a text is a year of these centuries, or two of them ("2015-2014"), with or without a footnote mark."""
+    return bool(YEARS.fullmatch(text))
 
 
 def is_word(text: str) -> bool:
@@ -91,7 +94,15 @@ def phrases_of(line: Sequence[Word]) -> list[Phrase]:
             phrases[-1] = Phrase(before.x0, max(before.x1, word.x1), f"{before.text} {word.text}")
         else:
             phrases.append(Phrase(word.x0, word.x1, word.text))
-    return phrases
+    return [_without_leaders(phrase) for phrase in phrases]
+
+
+def _without_leaders(phrase: Phrase) -> Phrase:
+    """The phrase without the width of its leader dots, which may run into the next column."""
+    label = phrase.text.rstrip(".· ")
+    if len(phrase.text) - len(label) < LEADERS:
+        return phrase
+    return phrase._replace(x1=phrase.x0 + (phrase.x1 - phrase.x0) * len(label) / len(phrase.text))
 
 
 def _belongs(before: Phrase, word: Word) -> bool:

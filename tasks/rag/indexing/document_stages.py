@@ -24,6 +24,7 @@ from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunk
 from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
 from tasks.rag.numbers.cell_facts import cell_facts
+from tasks.rag.numbers.identities import with_identities
 
 PARSER_VERSION = 3
 """Raise it when a reader would give another document for the same bytes."""
@@ -104,7 +105,7 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
     )
     tokens = tuple(map(tuple, tokenize_chunks(chunks, tokenizer=tokenizer)))
     kept_chunks = Searchable(chunks=tuple(chunks), tokens=tokens, tokenizer=tokenizer)
-    facts = cell_facts(document.pages, document=digest)
+    facts = with_identities(cell_facts(document.pages, document=digest))
     lengths = [len(chunk.text) for chunk in chunks]
     chunked = Chunked(
         digest=digest,

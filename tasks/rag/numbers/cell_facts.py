@@ -19,10 +19,13 @@ MOST_HEADS = 4
 """Headings that a row, and header rows that a column, belongs to at most."""
 NIL = frozenset("-–—")
 """What stands for no amount."""
-BRACKETED = re.compile(r"[$€£¥₩]?\s?\(\s?[$€£¥₩]?\s?[\d,.]+\s?%?\s?\)\s?%?")
+BRACKETED = re.compile(r"[$€£¥₩]?\s?\(\s?[$€£¥₩]?\s?[\d,.]+\s?%?\s?\)?\s?%?")
+"""A negative amount; its closing bracket may stand in a column of its own."""
 NOTES = re.compile(r"(?<=[\d%)])\s?(?:\(\d{1,2}\)|\([a-z]\)|[*†‡])+$")
 """Footnote marks behind an amount."""
 A_NOTE = re.compile(r"\((\d{1,2})\)")
+A_UNIT = re.compile(r"\(.*\)")
+"""A line in brackets in place of a label: "(in millions)"; it heads no rows."""
 PER_SHARE = re.compile(r"\bper\b[^|]{0,40}\bshare|\bper unit\b|주당", re.IGNORECASE)
 SHARES = re.compile(
     r"(?:weighted[\s-]average|number of|average|diluted|basic|common)?\s*shares\b|.*주식\s?수", re.IGNORECASE
@@ -37,6 +40,16 @@ TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGN
 
 LARGEST = 10**24
 """A longer number is an identifier; storage keeps 26 digits before the point."""
+
+
+class Identity(Record):
+    """What a number must be the sum or difference of, and whether it is."""
+
+    kind: Literal["total", "balance sheet", "cash"]
+    holds: bool
+    """Within the rounding of what is shown."""
+    rows: tuple[int, ...]
+    """Of the same table."""
 
 
 class CellFact(Record):
@@ -65,6 +78,7 @@ class CellFact(Record):
     """0-based among the tables of the document."""
     row: int
     col: int
+    identities: tuple[Identity, ...] = ()
 
 
 class _Amount(NamedTuple):
@@ -83,8 +97,14 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 yield from _of_table(block, document, table, above[-LINES_ABOVE:], page.number)
                 table += 1
                 above = []
-            elif block.kind not in ("header", "footer"):
+            elif block.kind != "footer" and (block.kind != "header" or _titles_a_statement(block.text)):
                 above.append(block.text)
+
+
+def _titles_a_statement(header: str) -> bool:
+    """Whether a line that is repeated on pages says of when, or in what unit, the figures below are."""
+    period = period_in(header)
+    return bool((period and period.end) or list(scales(header)))
 
 
 def _of_table(block: Block, document: str, table: int, above: Sequence[str], page: int | None) -> Iterator[CellFact]:
@@ -100,12 +120,18 @@ def _of_table(block: Block, document: str, table: int, above: Sequence[str], pag
     amounts = {(cell.row, cell.col): amount for cell in block.cells if (amount := _amount_in(cell))}
     for place in _no_figures(amounts, at):
         del amounts[place]
-    stated = [scale for text in (*above, *(c.text for c in block.cells if c.header)) for scale in scales(text)]
+    first = min((row for row, _ in amounts), default=0)
+    titles = [cell.text for cell in block.cells if cell.header or cell.row < first]
+    stated = [scale for text in (*above, *titles) for scale in scales(text)]
     stubs = [cell.text for cell in block.cells if cell.header and not cell.col and cell.text.strip()]
     currencies, levels = _currencies(at, amounts), _header_levels(at)
+    headers_of = {(row, col): _headers(at, levels, row, col) for row, col in amounts}
+    of_all = None
+    if not any(period_in(" ".join(headers)) for headers in headers_of.values()):
+        of_all = next(filter(None, map(_one_period, (*stubs, *reversed(above)))), None)
     for (row, col), path in _row_paths(rows, amounts):
         amount = amounts[row, col]
-        headers = _headers(at, levels, row, col)
+        headers = headers_of[row, col]
         scale = _scale_of(path, headers, amount, stated)
         yield CellFact(
             document=document,
@@ -114,7 +140,7 @@ def _of_table(block: Block, document: str, table: int, above: Sequence[str], pag
             scale=scale.factor,
             unit=scale.unit or ("" if COUNTS.search(path[-1] if path else "") else currencies.get(col, "")),
             sign=amount.sign,
-            period=_period(headers, stubs, path),
+            period=_period(headers, stubs, path) or of_all,
             row_path=path,
             column_path=headers,
             page=page,
@@ -187,7 +213,7 @@ def _row_paths(
         label = next((" ".join(c.text.split()) for c in cells if c.text.strip() and (row, c.col) not in amounts), "")
         places = [(row, cell.col) for cell in cells if (row, cell.col) in amounts]
         if not places:
-            if label and not cells[0].header and cells[0].text.strip():
+            if label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label):
                 heads = [*heads[-MOST_HEADS + 1 :], label] if fresh else [label]
                 fresh = True
             continue
@@ -237,13 +263,19 @@ def _reaches(middle: int, col: int, last: int) -> bool:
 
 
 def _period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -> Period | None:
-    """Of the column's header; "Year Ended December 31," may stand left of the years, and a year in the row's label."""
+    """Of the column's header; "Year Ended December 31," may stand left of the years, and a year in the row's labels."""
     said = " ".join(headers)
     found = period_in(said)
     if found and not found.end:
         whole = (period_in(f"{' '.join(stub.split())} {said}") for stub in stubs)
         return next((period for period in whole if period and period.end), found)
-    return found or period_in(path[-1] if path else "")
+    return found or next(filter(None, map(period_in, reversed(path))), None)
+
+
+def _one_period(text: str) -> Period | None:
+    """The period that a text speaks of, if it speaks of one year."""
+    years = {match["year"] for match in YEAR.finditer(text)}
+    return period_in(text) if len(years) == 1 else None
 
 
 def _scale_of(path: Sequence[str], headers: Sequence[str], amount: _Amount, stated: Sequence[Scale]) -> Scale:

@@ -1,0 +1,107 @@
+"""What rows must add up to, by hand."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from tasks.rag.numbers.cell_facts import CellFact, Identity
+from tasks.rag.numbers.identities import with_identities
+
+
+def table(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> list[CellFact]:
+    """Facts of a table: label and an amount for each column; an empty amount is no fact."""
+    return [
+        CellFact(
+            document="d" * 64,
+            value=Decimal(shown.replace(",", "")) * Decimal(scale),
+            shown=shown,
+            scale=Decimal(scale),
+            unit=unit,
+            sign="none",
+            period=None,
+            row_path=(label,),
+            column_path=(),
+            page=1,
+            table=0,
+            row=row,
+            col=col,
+        )
+        for row, (label, *amounts) in enumerate(rows)
+        for col, shown in enumerate(amounts, start=1)
+        if shown
+    ]
+
+
+def found(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> dict[tuple[int, int], tuple[Identity, ...]]:
+    facts = with_identities(table(*rows, unit=unit, scale=scale))
+    return {(fact.row, fact.col): fact.identities for fact in facts if fact.identities}
+
+
+def total(*rows: int, holds: bool = True) -> tuple[Identity, ...]:
+    return (Identity(kind="total", holds=holds, rows=rows),)
+
+
+def test_a_total_is_the_sum_of_the_rows_above_and_then_stands_for_them() -> None:
+    assert found(
+        ("Cash", "300"),
+        ("Receivables", "200"),
+        ("Total current assets", "500"),
+        ("Plant", "900"),
+        ("Goodwill", "100"),
+        ("Total assets", "1,500"),
+    ) == {(2, 1): total(0, 1), (5, 1): total(2, 3, 4)}
+
+
+def test_a_column_that_breaks_what_others_show_is_told() -> None:
+    rows = (("Product", "300", "310"), ("Service", "200", "220"), ("Total revenue", "500", "350"))
+    assert found(*rows) == {(2, 1): total(0, 1), (2, 2): total(0, 1, holds=False)}
+
+
+def test_figures_that_add_up_in_no_column_are_no_total_of_the_rows_above() -> None:
+    assert found(("Net sales", "700", "600"), ("Net income", "90", "80"), ("Total assets", "2,000", "1,900")) == {}
+
+
+def test_a_net_line_stands_for_its_rows_and_is_no_identity() -> None:
+    assert found(
+        ("Plant", "900"), ("Less depreciation", "-300"), ("Plant, net", "600"), ("Goodwill", "50"), ("Total", "650")
+    ) == {(4, 1): total(2, 3)}
+
+
+def test_gross_profit_is_a_difference() -> None:
+    assert found(("Revenue", "700"), ("Cost of sales", "450"), ("Gross profit", "250")) == {(2, 1): total(0, 1)}
+
+
+@pytest.mark.parametrize(("shown", "holds"), [("10.1", True), ("10.2", True), ("10.3", False)])
+def test_rounding_is_half_a_unit_of_the_last_digit_for_each_number(shown: str, holds: bool) -> None:
+    # 3.4 + 6.7 = 10.1; three numbers may be wrong by .05 each
+    rows = (("A", "3.4", "3.4"), ("B", "6.7", "6.7"), ("Total", "10.1", shown))
+    assert found(*rows, scale="1000000")[2, 2][0].holds is holds
+
+
+def test_both_sides_of_a_balance_sheet_are_equal() -> None:
+    rows = (("Total assets", "900"), ("Debt", "400"), ("Equity", "500"), ("Total liabilities and equity", "900"))
+    held = found(*rows)[3, 1]
+    assert Identity(kind="balance sheet", holds=True, rows=(0,)) in held
+    broken = found(*rows[:3], ("Total liabilities and equity", "800"))[3, 1]
+    assert broken == (Identity(kind="balance sheet", holds=False, rows=(0,)),)
+
+
+def test_cash_at_the_end_is_that_at_the_beginning_and_the_change() -> None:
+    rows = (
+        ("Net increase in cash and cash equivalents", "-70"),
+        ("Cash and cash equivalents, beginning of year", "400"),
+        ("Cash and cash equivalents, end of year", "330"),
+    )
+    assert found(*rows)[2, 1] == (Identity(kind="cash", holds=True, rows=(1, 0)),)
+    assert found(*rows[:2], ("Cash and cash equivalents, end of year", "470"))[2, 1][0].holds is False
+
+
+def test_a_korean_total() -> None:
+    rows = (("인건비", "1,200"), ("경비", "300"), ("소계", "1,500"), ("이윤", "100"), ("합계", "1,600"))
+    assert found(*rows) == {(2, 1): total(0, 1), (4, 1): total(2, 3)}
+
+
+def test_shares_and_percentages_do_not_add_up() -> None:
+    assert found(("A", "60"), ("B", "40"), ("Total", "100"), unit="%") == {}
