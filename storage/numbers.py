@@ -116,7 +116,8 @@ def query_numbers(path: Path, names: Mapping[str, str], sql: str) -> Numbers:
 
     with _connected() as connection:
         _name_documents(connection, names)
-        connection.execute(f"CREATE TABLE numbers AS FROM read_parquet('{_quoted(path)}')")
+        source = f"read_parquet('{_quoted(path)}') n JOIN documents USING (document)"
+        connection.execute(f"CREATE TABLE numbers AS SELECT name, n.* FROM {source}")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         try:
             statements = connection.extract_statements(sql)

@@ -81,6 +81,10 @@ class Package:
             )
         return self.read(name)
 
+    def xml(self, name: str) -> ET.Element:
+        """The part `name` as a tree. Raises RefusedDocument if it declares entities or is too large."""
+        return parse_xml(self.xml_source(name), name=name)
+
 
 def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
     """An archive whose directory is sound and within the caps. Raises CorruptDocument, RefusedDocument."""

@@ -17,6 +17,7 @@ from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
 
 FILES = ("BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf")
+SIGNS = "$€£¥₩()% "
 Cells = list[Counter[str] | None]
 """Per page: texts of its non-empty cells; None without a table."""
 
@@ -97,8 +98,11 @@ def _has_columns(rows: list[list[str | None]]) -> bool:
 
 
 def _texts(cells: list[str | None] | list[str]) -> Counter[str]:
-    """Multiset of the cells' texts, white space normalised, without empty ones."""
-    return Counter(text for cell in cells if (text := " ".join((cell or "").split())))
+    """Multiset of the cells' texts, white space normalised, without empty ones.
+
+    Signs around an amount do not count: where they have a column of their own, we put them into the amount's cell.
+    """
+    return Counter(text for cell in cells if (text := " ".join((cell or "").split()).strip(SIGNS)))
 
 
 def _table(result: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import resource
@@ -250,6 +251,54 @@ def test_numbers_of_tables_are_shown_with_their_units_and_periods(tmp_path: Path
     shown = run_here("rag", "numbers", tmp_path / "a.md", "--find", "net").stdout
     assert "1,200,000 USD" in shown
     assert "2 numbers" in shown
+
+
+def budget(folder: Path) -> Path:
+    """A document whose first total adds up and whose second does not."""
+    rows = ("| | 2023 | 2022 |", "|---|---|---|", "| Rent | $ 300 | $ 200 |", "| Wages | 400 | 100 |")
+    file = folder / "a.md"
+    file.write_text("\n".join((*rows, "| Total costs | 700 | 999 |", "")))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--period", "2023..2022"), 2, "ends before it begins"),
+        (("--period", "last year"), 2, "not a year such as 2021"),
+        (("--entity", "nobody"), 2, "no document is called so; there are a.md"),
+        (("--sql", "DELETE FROM numbers"), 2, "is not one SELECT"),
+        (("--sql", "SELECT 1", "--line", "rent"), 2, "--sql goes with no other filter"),
+        (("--check", "--line", "rent"), 2, "leave out the filters"),
+        (("--index", "elsewhere"), 2, "name a document, or an index"),
+    ],
+)
+def test_what_cannot_be_asked_of_numbers_is_said(
+    options: tuple[str, ...], code: int, said: str, tmp_path: Path
+) -> None:
+    done = run_here("rag", "numbers", budget(tmp_path), *options)
+    assert (done.code, said in done.stderr) == (code, True), done.stderr
+
+
+def test_numbers_are_filtered_queried_and_written(tmp_path: Path) -> None:
+    file = budget(tmp_path)
+    by_year = run_here("rag", "numbers", file, "--period", "..2022", "--json").json["numbers"]
+    assert [one["value"] for one in by_year] == ["200", "100", "999"]
+    largest = run_here("rag", "numbers", file, "--sql", "SELECT name, max(value) AS most FROM numbers GROUP BY 1")
+    assert largest.stdout.split() == ["name", "most", "a.md", "999"]
+    header, row = run_here(
+        "rag", "numbers", file, "--line", "rent", "--period", "2023", "--format", "csv"
+    ).stdout.splitlines()
+    told = dict(zip(header.split(","), next(csv.reader([row])), strict=True))
+    assert (told["value"], json.loads(told["row_path"]), json.loads(told["period"])["year"]) == ("300", ["Rent"], 2023)
+
+
+def test_totals_that_do_not_add_up_are_named(tmp_path: Path) -> None:
+    told = run_here("rag", "numbers", budget(tmp_path), "--check", "--json").json
+    assert told["identities"] == [{"name": "a.md", "kind": "total", "tried": 2, "held": 1}]
+    assert [(one["line"], one["period"], one["shown"]) for one in told["broken"]] == [("Total costs", "2022", "999")]
+    shown = run_here("rag", "numbers", budget(tmp_path), "--check").stdout
+    assert "1 of 2 identities hold, 50.0%" in shown
 
 
 def test_text_gives_pages_and_blocks(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ MOST_HEADER_ROWS = 8
 STRIPE_GAP = 2.2
 """Heights of a stripe that may lie between two stripes of one table."""
 
-LEADERS = re.compile(r"\s*(?:(?:\.\s?){5,}|·{5,})(?=\s*[$€£¥₩]?$)", re.MULTILINE)
+LEADERS = re.compile(r"^[.·]{2,}\s*(?=[$€£¥₩(\d-])|\s*(?:(?:\.\s?){5,}|·{5,})(?=\s*[$€£¥₩]?$)", re.MULTILINE)
 """Dots that lead the eye from a label to its amount."""
 
 
