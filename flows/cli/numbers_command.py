@@ -34,7 +34,7 @@ PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d
 
 
 class Filters(TypedDict):
-    """What `select_numbers` may be asked for."""
+    """Arguments of `select_numbers` that choose rows."""
 
     entity: list[str]
     line: list[str]
@@ -42,13 +42,13 @@ class Filters(TypedDict):
 
 
 class _Source(NamedTuple):
-    """Where the numbers are."""
+    """The file of numbers that a command reads, and the documents that they come from."""
 
     path: Path
     names: dict[str, str]
-    """Of the documents, by digest."""
+    """Digest of a document → its name."""
     shown: dict[str, Any]
-    """What the JSON says of it."""
+    """First keys of the JSON output: the index and its generation, or the file and its reader."""
 
 
 def numbers(
@@ -86,8 +86,9 @@ def numbers(
         fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
     filters: Filters = {"entity": entity.split(), "line": line.split(), "years": years}
     opened = _indexed(index) if index else _read(given, file or Path(), password_env)
-    with plain_errors(StorageError, option="--sql" if sql else ""), opened as source:
-        _require_a_name(source.names, entity)
+    with plain_errors(StorageError, option="" if sql is None else "--sql"), opened as source:
+        if entity:
+            _require_a_name(source.names, entity)
         if check:
             counts, broken = check_numbers(source.path, source.names)
             told = {**source.shown, "identities": counts.records(), "broken": broken.records()}
@@ -97,7 +98,7 @@ def numbers(
             _write_parquet(source, filters)
             return
         query = (source.path, source.names)
-        found = query_numbers(*query, sql) if sql else select_numbers(*query, **filters)
+        found = select_numbers(*query, **filters) if sql is None else query_numbers(*query, sql)
     if shape == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(found.columns)
@@ -107,7 +108,7 @@ def numbers(
     emit(
         {**source.shown, "numbers": listed},
         as_json or shape == "json",
-        lambda: _show_rows(found) if sql else _show_numbers(listed),
+        lambda: _show_numbers(listed) if sql is None else _show_rows(found),
     )
 
 
@@ -166,7 +167,7 @@ def _years(period: str) -> tuple[int, int] | None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: exact decimals and dates are texts."""
+    """A value for JSON: decimals (exact) and dates become strings."""
     if isinstance(value, Decimal):
         return f"{value:f}".rstrip("0").rstrip(".") if value else "0"
     if isinstance(value, date):
@@ -177,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """As CSV has it: what is nested is JSON."""
+    """A value for a cell of CSV or of a table: lists and structures become JSON."""
     plain = _plain(value)
     return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
 

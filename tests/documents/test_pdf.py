@@ -258,14 +258,15 @@ def test_no_page_of_real_files_is_silently_empty(shared: Path) -> None:
 def test_no_character_of_the_korean_files_is_lost_or_repeated(shared: Path) -> None:
     for path in sorted((shared / "documents" / "korean").glob("*.pdf")):
         with pymupdf.open(path) as document:
-            stored = [_characters(page.get_text()) for page in document]
-        kept = [_characters(_all_text(page)) for page in read(path)]
-        assert kept == stored, path.name
+            stored = [page.get_text() for page in document]
+        for text, page in zip(stored, read(path), strict=True):
+            left_out = "." if "....." in text else ""  # dots that lead to an amount are no text of a table
+            assert _characters(_all_text(page), left_out) == _characters(text, left_out), (path.name, page.number)
 
 
-def _characters(text: str) -> str:
-    """Sorted, without white space and dots: those that lead from a label to its amount are no text of a table."""
-    return "".join(sorted("".join(text.replace(".", "").split())))
+def _characters(text: str, left_out: str) -> list[str]:
+    """Sorted, without white space."""
+    return sorted(char for char in text if not char.isspace() and char not in left_out)
 
 
 def _all_text(page: Page) -> str:

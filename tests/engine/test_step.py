@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from storage.records import Record, Ref
 configure_steps()
 
 from prefect import flow  # noqa: E402
+from prefect.serializers import JSONSerializer  # noqa: E402
+from prefect.settings import get_current_settings  # noqa: E402
 
+from flows.cli import engine  # noqa: E402
+from flows.running import command_server  # noqa: E402
+from tasks import step as steps  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402
 from tasks.step import Incomplete, gather, step  # noqa: E402
 
@@ -125,3 +131,27 @@ def test_an_incomplete_step_hands_on_what_it_has_and_is_never_cached() -> None:
     assert partly() == ([(1, 2), (3,)], {"7": "odd"})
     partly()
     assert sorted(RAN) == ["halves (2, 4)", "halves (6, 7)", "halves (6, 7)"]
+
+
+def test_a_cache_hit_decodes_its_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+    monkeypatch.setattr(
+        steps, "_decoded", lru_cache(lambda blob: (decoded.append(blob), JSONSerializer().loads(blob))[1])
+    )
+
+    @flow
+    def one() -> int:
+        return triple(11)
+
+    assert (one(), len(decoded)) == (33, 0)
+    assert (one(), len(decoded), RAN) == (33, 1, ["triple 11"])
+
+
+@pytest.mark.parametrize(("own", "beats"), [(True, False), (False, True)])
+def test_a_flow_sends_heartbeats_only_to_a_server_that_somebody_watches(
+    own: bool, beats: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_server, "has_server", lambda: own)
+    monkeypatch.setattr(command_server, "wait_until_healthy", lambda _: None)
+    outcome = engine.run_flow(lambda _: get_current_settings().flows.heartbeat_frequency, None)
+    assert (outcome.report is not None) is beats

@@ -268,6 +268,7 @@ def budget(folder: Path) -> Path:
         (("--period", "last year"), 2, "not a year such as 2021"),
         (("--entity", "nobody"), 2, "no document is called so; there are a.md"),
         (("--sql", "DELETE FROM numbers"), 2, "is not one SELECT"),
+        (("--sql", ""), 2, "is not one SELECT"),
         (("--sql", "SELECT 1", "--line", "rent"), 2, "--sql goes with no other filter"),
         (("--check", "--line", "rent"), 2, "leave out the filters"),
         (("--index", "elsewhere"), 2, "name a document, or an index"),

@@ -15,6 +15,8 @@ from tasks.rag.numbers.periods import YEAR, Period, period_in
 
 LINES_ABOVE = 3
 """Blocks before a table that may state its unit or its period."""
+TITLE_CHARS = 100
+"""A longer block above a table is a paragraph."""
 MOST_HEADS = 4
 """Headings that a row, and header rows that a column, belongs to at most."""
 NIL = frozenset("-–—")
@@ -128,7 +130,7 @@ def _of_table(block: Block, document: str, table: int, above: Sequence[str], pag
     headers_of = {(row, col): _headers(at, levels, row, col) for row, col in amounts}
     of_all = None
     if not any(period_in(" ".join(headers)) for headers in headers_of.values()):
-        of_all = next(filter(None, map(_one_period, (*stubs, *reversed(above)))), None)
+        of_all = next(filter(None, map(_one_period, (*stubs, *_introduction(above)))), None)
     for (row, col), path in _row_paths(rows, amounts):
         amount = amounts[row, col]
         headers = headers_of[row, col]
@@ -270,6 +272,14 @@ def _period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -
         whole = (period_in(f"{' '.join(stub.split())} {said}") for stub in stubs)
         return next((period for period in whole if period and period.end), found)
     return found or next(filter(None, map(period_in, reversed(path))), None)
+
+
+def _introduction(above: Sequence[str]) -> Iterator[str]:
+    """The lines directly above a table, the nearest first, up to and with the first paragraph."""
+    for text in reversed(above):
+        yield text
+        if len(text) > TITLE_CHARS:
+            return
 
 
 def _one_period(text: str) -> Period | None:

@@ -125,3 +125,47 @@ def test_a_dash_among_words_is_no_number() -> None:
 
 def test_what_has_too_many_digits_to_be_an_amount_is_none() -> None:
     assert facts([("", "2020"), ("Account", "1234567890123456789012345")]) == []
+
+
+def test_a_unit_in_a_row_of_its_own_holds_below_the_first_total_too() -> None:
+    found = facts([HEADER, ("(In millions)", "", ""), ("Cash", "5", "6"), ("Total", "5", "6"), ("Goodwill", "7", "8")])
+    assert [fact.value for fact in found] == [Decimal(n) * 1_000_000 for n in (5, 6, 5, 6, 7, 8)]
+    assert {fact.row_path for fact in found} == {("Cash",), ("Total",), ("Goodwill",)}
+
+
+def test_an_open_bracket_is_negative_without_the_one_that_closes_it() -> None:
+    [loss, _] = facts([HEADER, ("Loss", "(10,254", "7")])
+    assert (loss.value, loss.sign) == (Decimal(-10_254), "parentheses")
+
+
+LONG = "Our leases are described in an earlier paragraph, which is longer than any title of a table would ever be."
+
+
+@pytest.mark.parametrize(
+    ("above", "label"),
+    [
+        (["Maturities as of December 31, 2018 are as follows:"], "2018-12-31"),
+        (["Maturities as of December 31, 2018", "(in millions)"], "2018-12-31"),
+        (["Purchases in 2018 and 2017 were:"], None),
+        (["As of December 31, 2018", LONG], None),
+    ],
+)
+def test_a_table_without_periods_is_of_the_one_that_introduces_it(above: list[str], label: str | None) -> None:
+    rows = page([("", "Leases", "Debt"), ("Thereafter", "5", "6")])
+    said = tuple(Block(kind="paragraph", text=text) for text in above)
+    found = list(cell_facts([rows.model_copy(update={"blocks": (*said, *rows.blocks)})], document="d" * 64))
+    assert [fact.period and fact.period.label for fact in found] == [label, label]
+
+
+@pytest.mark.parametrize(
+    ("header", "label"), [("As of December 28, 2019", "2019-12-28"), ("Form 10-K 2019", None), ("Acme Inc.", None)]
+)
+def test_a_repeated_title_tells_the_period_if_it_names_a_day(header: str, label: str | None) -> None:
+    rows = page([("", "Parent", "Others"), ("Cash", "5", "6")])
+    titled = rows.model_copy(update={"blocks": (Block(kind="header", text=header), *rows.blocks)})
+    assert [fact.period and fact.period.label for fact in cell_facts([titled], document="d" * 64)] == [label, label]
+
+
+def test_a_year_in_a_heading_of_rows_is_theirs() -> None:
+    found = facts([("", "High", "Low"), ("Fiscal 2015:", "", ""), ("First Quarter", "79.10", "69.99")])
+    assert [fact.period and fact.period.label for fact in found] == ["FY2015", "FY2015"]
